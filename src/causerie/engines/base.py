@@ -1,0 +1,178 @@
+"""The seam: a prompt, sampling settings and a constraint in, tokens out.
+
+An engine knows nothing about messages, roles, tools or reasoning; all of that
+is ``chat``'s. It knows tokens, their text, and how to stop when it is told to.
+Everything here is a value except :class:`TextEngine`, which an engine from
+elsewhere implements and offers under the entry-point group ``causerie.engines``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal, Protocol
+
+
+class EngineState(Enum):
+    """Where an engine is in its life. Only ``READY`` generates."""
+
+    ABSENT = "absent"  # weights known, nothing loaded; loads on demand
+    LOADING = "loading"
+    READY = "ready"
+    FAILED = "failed"  # the last start or run failed; a restart is scheduled
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the next token is drawn. ``None`` leaves a value to the engine's default.
+
+    ``logit_bias`` maps a token id to what is added to its logit.
+    """
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    seed: int | None = None
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TextRequest:
+    """One generation.
+
+    ``prompt`` are token ids; ``max_tokens`` (at least 1) bounds the output;
+    ``grammar`` is an llguidance grammar in Lark syntax that the whole output
+    follows, or ``None``; ``logprobs`` is how many alternatives each token
+    carries (0: only its own), or ``None`` for none at all;
+    ``visible`` lists control tokens whose text must appear in the output
+    instead of being dropped; ``ignore_eos`` forbids the end of the text.
+    """
+
+    prompt: Sequence[int]
+    max_tokens: int
+    sampling: Sampling = Sampling()
+    grammar: str | None = None
+    logprobs: int | None = None
+    visible: tuple[str, ...] = ()
+    ignore_eos: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One candidate for a position; ``logprob`` is a natural logarithm."""
+
+    id: int
+    text: str
+    raw: bytes
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One generated token.
+
+    ``text`` is what it adds to the decoded output: a token that ends in the
+    middle of a UTF-8 sequence adds nothing and its successor adds the whole
+    character. A control token that is not in ``TextRequest.visible`` adds
+    nothing. ``logprob`` and ``top`` are filled when log-probabilities were
+    asked for.
+    """
+
+    id: int
+    text: str
+    raw: bytes = b""
+    logprob: float | None = None
+    top: tuple[Alternative, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The last item of a generation, exactly once, unless it was abandoned or failed.
+
+    ``cached_tokens`` of the prompt came from the engine's prefix cache.
+    """
+
+    reason: Literal["stop", "length"]
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What the engine knows about the loaded model.
+
+    ``template`` is the model's own Jinja chat template (may be empty);
+    ``context_length`` is how many tokens prompt and output of ONE request may
+    have together; ``control_tokens`` maps the text of every control and
+    user-defined token (everything that the tokenizer does not read as plain
+    text) to its id; ``end_tokens`` are the ids that end a text;
+    ``vocabulary`` is the path of a file that :mod:`causerie.chat.compiler`
+    can read the vocabulary from, or ``None`` (then a byte vocabulary is used).
+    """
+
+    template: str
+    context_length: int
+    parallel: int
+    control_tokens: Mapping[str, int]
+    bos_token: str
+    eos_token: str
+    end_tokens: tuple[int, ...]
+    fingerprint: str  # engine, build and weights in one short string
+    vocabulary: str | None = None
+    vision: bool = False
+
+
+class EngineFailed(Exception):
+    """The engine broke, or went away, before or in the middle of a generation.
+
+    ``loading`` says that it is only not there yet; ``retry_after`` is in seconds.
+    """
+
+    def __init__(self, message: str, *, loading: bool = False, retry_after: float = 1.0) -> None:
+        super().__init__(message)
+        self.loading = loading
+        self.retry_after = retry_after
+
+
+class PromptTooLong(Exception):
+    """The prompt does not fit; ``tokens`` it has, ``context_length`` there is."""
+
+    def __init__(self, tokens: int, context_length: int) -> None:
+        super().__init__(f"{tokens} prompt tokens in a context of {context_length}")
+        self.tokens = tokens
+        self.context_length = context_length
+
+
+class TextEngine(Protocol):
+    """A model that continues text.
+
+    All methods may raise :class:`EngineFailed`. ``generate`` enters when the
+    engine has accepted the request and leaves with the engine's slot freed,
+    whatever the reason for leaving (finished, abandoned, cancelled, failed);
+    after entering, iteration yields tokens and then one ``Stopped``.
+    """
+
+    async def facts(self) -> ModelFacts:
+        """Facts of the loaded model; loads it first when it is absent."""
+        ...
+
+    async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
+        """Token ids of the pieces in order; ids among them pass through unchanged.
+
+        With ``special`` the text of a control token becomes that token; without
+        it every character is plain text. No beginning-of-text token is added.
+        """
+        ...
+
+    def generate(
+        self, request: TextRequest
+    ) -> AbstractAsyncContextManager[AsyncIterator[Token | Stopped]]:
+        """Run one generation; raises :class:`PromptTooLong` on entering where it does not fit."""
+        ...

@@ -1,0 +1,157 @@
+"""Every failure a client can see: its status, type and code.
+
+    ServiceError
+      InvalidRequest       400, 405, 413, 415  the request itself
+      Unauthenticated      401                 no key, or not a valid one
+      OverBudget           402                 budget spent
+      Forbidden            403                 the key may not
+      NotFound             404                 no such model, path or door
+      RateLimited          429                 the caller's limit
+      InternalError        500                 our fault
+      UpstreamFailed       502, 504            all attempts failed
+      Overloaded           503                 loading, queue full, no endpoint
+
+Raised anywhere, turned into a response in one place (``edge``). A message says
+what was wrong, where, and what would be right; it never carries a credential,
+a stack trace or another server's body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class ServiceError(Exception):
+    """A failure with a place in the interface. ``headers`` are added to the response."""
+
+    status = 500
+    type = "server_error"
+    code = "internal_error"
+    retryable = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        status: int | None = None,
+        metadata: Mapping[str, object] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or type(self).code
+        self.param = param
+        self.status = status or type(self).status
+        self.metadata = dict(metadata or {})
+        self.headers = dict(headers or {})
+
+    def body(self) -> dict[str, object]:
+        """The JSON body of the response: ``{"error": {...}}``."""
+        error: dict[str, object] = {
+            "message": self.message,
+            "type": self.type,
+            "param": self.param,
+            "code": self.code,
+        }
+        metadata = {"retryable": True, **self.metadata} if self.retryable else self.metadata
+        if metadata:
+            error["metadata"] = metadata
+        return {"error": error}
+
+
+class InvalidRequest(ServiceError):
+    """The request itself is wrong; ``param`` names the field, dotted."""
+
+    status = 400
+    type = "invalid_request_error"
+    code = "invalid_value"
+
+
+class ContextLengthExceeded(InvalidRequest):
+    """The prompt, or the prompt with the asked output, does not fit the context."""
+
+    code = "context_length_exceeded"
+
+    def __init__(self, *, prompt_tokens: int, max_tokens: int | None, context_length: int) -> None:
+        asked = f" and {max_tokens} tokens of output were asked for" if max_tokens else ""
+        super().__init__(
+            f"The prompt has {prompt_tokens} tokens{asked}; the model's context holds "
+            f"{context_length} tokens in all. Shorten the messages or lower the output limit.",
+            param="messages",
+            metadata={
+                "prompt_tokens": prompt_tokens,
+                "max_tokens": max_tokens,
+                "context_length": context_length,
+            },
+        )
+
+
+class Unauthenticated(ServiceError):
+    """No key, or one that is unknown, expired or revoked."""
+
+    status = 401
+    type = "authentication_error"
+    code = "invalid_api_key"
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        super().__init__(message, code=code, headers={"WWW-Authenticate": "Bearer"})
+
+
+class OverBudget(ServiceError):
+    """The budget of the key or project is spent."""
+
+    status = 402
+    type = "billing_error"
+    code = "insufficient_budget"
+
+
+class Forbidden(ServiceError):
+    """The key is good but may not do this."""
+
+    status = 403
+    type = "permission_error"
+    code = "model_not_allowed"
+
+
+class NotFound(ServiceError):
+    """No such model, path or door."""
+
+    status = 404
+    type = "not_found_error"
+    code = "unknown_path"
+
+
+class RateLimited(ServiceError):
+    """A limit of the caller's own."""
+
+    status = 429
+    type = "rate_limit_error"
+    code = "requests"
+    retryable = True
+
+
+class InternalError(ServiceError):
+    """Our fault; the request id is in the message."""
+
+
+class UpstreamFailed(ServiceError):
+    """Everything that could serve the request was tried and failed."""
+
+    status = 502
+    type = "upstream_error"
+    code = "bad_gateway"
+    retryable = True
+
+
+class Overloaded(ServiceError):
+    """Nothing wrong with the request, but not now. ``retry_after`` is in seconds."""
+
+    status = 503
+    type = "overloaded_error"
+    code = "queue_full"
+    retryable = True
+
+    def __init__(self, message: str, *, code: str | None = None, retry_after: int = 1) -> None:
+        super().__init__(message, code=code, headers={"Retry-After": str(retry_after)})
