@@ -25,6 +25,26 @@ class EngineState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """One model's engine as ``/health`` and the metrics show it.
+
+    ``busy`` of ``slots`` are generating; ``progress`` (0 to 1) while loading,
+    where it is known; ``idle_seconds`` since the engine last moved (a token, a
+    prompt batch, a load step); ``memory_bytes`` is an estimate until loaded.
+    """
+
+    model: str
+    state: EngineState
+    slots: int = 0
+    busy: int = 0
+    restarts: int = 0
+    progress: float | None = None
+    idle_seconds: float | None = None
+    memory_bytes: int | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Sampling:
     """How the next token is drawn. ``None`` leaves a value to the engine's default.
 
