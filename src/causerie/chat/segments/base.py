@@ -1,0 +1,74 @@
+"""What every segment's reader and grammar share.
+
+A *reader* takes the model's text piece by piece, however it is cut, and says
+what it means. A *grammar* is a Lark expression (llguidance dialect) that
+admits just the texts the reader understands. Both are made per call: they know
+the function's schema, and nothing about streams, engines or messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+Schema = Mapping[str, object]
+
+
+class Unreadable(Exception):
+    """The text is not what the format declares; whoever feeds gives it out as plain text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a piece of text meant.
+
+    ``arguments`` is the next part of the JSON text of the arguments; ``value``
+    is what a name or an id turned out to be (set once, with ``rest``);
+    ``rest`` is the text behind the segment, or ``None`` while the segment wants
+    more.
+    """
+
+    arguments: str = ""
+    value: str = ""
+    rest: str | None = None
+
+
+class Reader(Protocol):
+    """Reads one segment. After a ``Read`` with ``rest`` it is not fed again."""
+
+    def feed(self, text: str) -> Read:
+        """Take the next piece; raises :class:`Unreadable` where it cannot be this segment."""
+        ...
+
+
+class Scope(Protocol):
+    """Where a grammar is being written; :mod:`causerie.chat.constraint` is one."""
+
+    def rule(self, expression: str, options: str = "") -> str:
+        """Add a rule (``options`` such as ``lazy``) and return its name."""
+        ...
+
+    def terminal(self, expression: str) -> str:
+        """Add a terminal and return its name."""
+        ...
+
+    def literal(self, text: str) -> str:
+        """An expression for fixed text; control tokens in it become those tokens."""
+        ...
+
+    def until(self, marker: str) -> str:
+        """An expression for any text up to and including the first ``marker``."""
+        ...
+
+    def json(self, schema: Schema) -> str:
+        """An expression for JSON by schema, written as Python's ``json.dumps`` would."""
+        ...
+
+
+def text_overlap(text: str, marker: str) -> int:
+    """How many characters at the end of ``text`` could be the beginning of ``marker``."""
+    for size in range(min(len(text), len(marker) - 1), 0, -1):
+        if text.endswith(marker[:size]):
+            return size
+    return 0

@@ -1,0 +1,214 @@
+"""Arguments written one by one: ``before`` KEY ``between`` VALUE ``after``.
+
+Strings stand raw, everything else as JSON; which is which the schema says, or
+``between_json`` where the family announces it. What goes out is a JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from causerie.chat.formats.format import ParameterList
+from causerie.chat.segments.base import Read, Schema, Scope, text_overlap
+
+_ANY_KEY = "/[a-zA-Z0-9_.\\-]+/"
+
+
+def properties(schema: Schema) -> Mapping[str, Schema]:
+    """The properties of an object schema, each with the definitions it may refer to."""
+    declared = schema.get("properties")
+    if not isinstance(declared, Mapping):
+        return {}
+    shared = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
+    return {
+        str(name): {**value, **shared} if isinstance(value, Mapping) else shared
+        for name, value in declared.items()
+    }
+
+
+def kinds(schema: Schema) -> frozenset[str]:
+    """The JSON types a value may have; empty when the schema does not say."""
+    declared = schema.get("type")
+    if isinstance(declared, str):
+        return frozenset({declared})
+    if isinstance(declared, list):
+        return frozenset(str(kind) for kind in declared)
+    values = schema.get("enum", [schema["const"]] if "const" in schema else None)
+    if isinstance(values, list):
+        return frozenset("string" if isinstance(value, str) else "other" for value in values)
+    for key in ("anyOf", "oneOf"):
+        options = schema.get(key)
+        if isinstance(options, list):
+            found = [kinds(option) for option in options if isinstance(option, Mapping)]
+            return frozenset[str]().union(*found) if all(found) else frozenset()
+    return frozenset()
+
+
+class ParameterReader:
+    """Reads the list; the arguments come out as JSON, strings as they stream."""
+
+    def __init__(self, form: ParameterList, schema: Schema) -> None:
+        self._form = form
+        self._properties = properties(schema)
+        self._before = form.before.strip()
+        self._after = form.after.strip()
+        self._between = [form.between.strip()]
+        if form.between_json is not None:
+            self._between.append(form.between_json.strip())
+        self._text = ""
+        self._count = 0
+        self._step = self._read_key
+        self._value = ""
+        self._streams = False
+        self._raw: bool | None = None
+
+    def feed(self, text: str) -> Read:
+        self._text += text
+        out = ""
+        while True:
+            moved = self._step()
+            if moved is None:
+                return Read(arguments=out)
+            out += moved
+            if self._step == self._done:
+                return Read(arguments=out, rest=self._text)
+
+    def _done(self) -> str | None:
+        return None
+
+    def _read_key(self) -> str | None:
+        """``before`` KEY ``between``, or the end of the list."""
+        text = self._text.lstrip()
+        if not text.startswith(self._before):
+            if self._before.startswith(text):
+                return None
+            self._text = text
+            self._step = self._done
+            return "}" if self._count else "{}"
+        found = [(text.find(mark, len(self._before)), mark) for mark in self._between]
+        found = sorted((at, -len(mark), mark) for at, mark in found if at >= 0)  # type: ignore[misc]
+        if not found or self._undecided(text):
+            return None
+        at, _, mark = found[0]  # type: ignore[misc]
+        key = text[len(self._before) : at].strip()
+        self._text = text[at + len(mark) :]
+        self._raw = None if len(self._between) == 1 else mark == self._between[0]
+        self._open_value(key)
+        lead = "{" if self._count == 0 else ", "
+        self._count += 1
+        return f"{lead}{json.dumps(key, ensure_ascii=False)}: " + ('"' if self._streams else "")
+
+    def _undecided(self, text: str) -> bool:
+        """Two announcements where one begins like the other: wait for all of it."""
+        return len(self._between) > 1 and any(text_overlap(text, mark) for mark in self._between)
+
+    def _open_value(self, key: str) -> None:
+        expected = kinds(self._properties.get(key, {}))
+        self._expected = expected
+        self._streams = self._raw is True or (self._raw is None and expected == {"string"})
+        self._value = ""
+        self._step = self._read_value
+        self._fresh = True
+
+    def _read_value(self) -> str | None:
+        if self._fresh and self._form.between.endswith("\n"):
+            if not self._text:
+                return None
+            self._text = self._text.removeprefix("\n")
+        self._fresh = False
+        end = self._text.find(self._after)
+        if end >= 0:
+            piece, self._text = self._text[:end], self._text[end + len(self._after) :]
+            self._step = self._read_key
+            if self._form.after.startswith("\n"):
+                piece = piece.removesuffix("\n")
+            return self._close_value(piece)
+        # The marker may be cut, and the line break before it is the marker's, not the value's.
+        keep = text_overlap(self._text, self._after)
+        ready = len(self._text) - keep
+        if self._form.after.startswith("\n") and self._text[:ready].endswith("\n"):
+            ready -= 1
+        if not ready or not self._streams:
+            return None
+        piece, self._text = self._text[:ready], self._text[ready:]
+        return json.dumps(piece, ensure_ascii=False)[1:-1]
+
+    def _close_value(self, piece: str) -> str:
+        if self._streams:
+            return json.dumps(piece, ensure_ascii=False)[1:-1] + '"'
+        try:
+            value = json.loads(piece)
+        except (ValueError, RecursionError):
+            return json.dumps(piece, ensure_ascii=False)
+        if isinstance(value, str) or (self._expected == {"string"} and self._raw is not False):
+            return json.dumps(value if isinstance(value, str) else piece, ensure_ascii=False)
+        return piece.strip()
+
+
+def parameter_grammar(form: ParameterList, schema: Schema, scope: Scope) -> str:
+    """Each declared property in order, the required ones always; any key where none is declared."""
+    declared = properties(schema)
+    if not declared:
+        if schema.get("additionalProperties", False) is False:
+            return '""'
+        value = scope.until(form.after)
+        each = f"{scope.literal(form.before)} {_ANY_KEY} {scope.literal(form.between)} {value}"
+        return f"({scope.rule(each)})*"
+    required = schema.get("required")
+    names = set(required) if isinstance(required, list) else set()
+    parts = []
+    for name, value_schema in declared.items():
+        each = scope.rule(_parameter(form, name, value_schema, scope))
+        parts.append(each if name in names else f"{each}?")
+    return " ".join(parts)
+
+
+def _parameter(form: ParameterList, name: str, schema: Schema, scope: Scope) -> str:
+    head = scope.literal(form.before + name)
+    expected = kinds(schema)
+    if not expected or "string" in expected:
+        return f"{head} {scope.literal(form.between)} {_raw_value(form, schema, expected, scope)}"
+    between = form.between if form.between_json is None else form.between_json
+    return f"{head} {scope.literal(between)} {scope.json(schema)} {scope.literal(form.after)}"
+
+
+def _raw_value(form: ParameterList, schema: Schema, expected: frozenset[str], scope: Scope) -> str:
+    options = schema.get("enum", [schema["const"]] if "const" in schema else None)
+    after = scope.literal(form.after)
+    if isinstance(options, list):
+        texts = [value if isinstance(value, str) else json.dumps(value) for value in options]
+        return "(" + " | ".join(scope.literal(text + form.after) for text in texts) + ")"
+    if expected == {"string"}:
+        terminal = _string_terminal(schema)
+        if terminal is not None:
+            return f"{scope.terminal(terminal)} {after}"
+    return scope.until(form.after)
+
+
+def _string_terminal(schema: Schema) -> str | None:
+    """The regular expression of a bounded string; ``None`` when any text will do."""
+    parts = []
+    pattern = schema.get("pattern")
+    if isinstance(pattern, str):
+        body = pattern.removeprefix("^").removesuffix("$") if _is_anchored(pattern) else None
+        parts.append(f"/{_slashes(body if body is not None else _anywhere(pattern))}/")
+    low, high = schema.get("minLength", 0), schema.get("maxLength", "")
+    if low or high != "":
+        parts.append(f"/(?s:.){{{low},{high}}}/")
+    return " & ".join(parts) or None
+
+
+def _is_anchored(pattern: str) -> bool:
+    return pattern.startswith("^") and pattern.endswith("$") and not pattern.endswith("\\$")
+
+
+def _anywhere(pattern: str) -> str:
+    start = "" if pattern.startswith("^") else "(?s:.*)"
+    end = "" if pattern.endswith("$") and not pattern.endswith("\\$") else "(?s:.*)"
+    return f"{start}({pattern.removeprefix('^').removesuffix('$') if end == '' or start == '' else pattern}){end}"
+
+
+def _slashes(pattern: str) -> str:
+    return re.sub(r"(?<!\\)/", r"\\/", pattern)
