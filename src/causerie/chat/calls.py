@@ -1,0 +1,183 @@
+"""Reads one section of tool calls by its declaration, call after call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from causerie.chat.formats.format import (
+    CallId,
+    Calls,
+    JsonArguments,
+    Literal,
+    LooseArguments,
+    Name,
+    ParameterList,
+    PythonArguments,
+    Segment,
+)
+from causerie.chat.segments.base import Reader, Schema, Unreadable
+from causerie.chat.segments.json import JsonReader
+from causerie.chat.segments.loose import LooseReader
+from causerie.chat.segments.parameters import ParameterReader
+from causerie.chat.segments.plain import CallIdReader, LiteralReader, NameReader
+from causerie.chat.segments.python import PythonReader
+
+
+@dataclass(frozen=True, slots=True)
+class CallStarted:
+    """A call's name is known; ``id`` is the model's own or empty."""
+
+    name: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallArguments:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallEnded:
+    pass
+
+
+CallPart = CallStarted | CallArguments | CallEnded
+
+
+def name_from_id(value: str) -> str:
+    """The function in an id such as ``functions.weather:0`` (Kimi K2)."""
+    return value.removeprefix("functions.").rpartition(":")[0] or value
+
+
+@dataclass(slots=True)
+class _Call:
+    """The call being read."""
+
+    name: str = ""
+    id: str = ""
+    started: bool = False
+    parts: list[CallPart] = field(default_factory=list)
+
+
+class SectionReader:
+    """Reads ``begin`` call (``separator`` call)* ``end``.
+
+    ``feed`` returns the parts understood; ``rest`` is the text behind the
+    section once it has ended, ``None`` before. Raises :class:`Unreadable` when
+    the text is not of the form; ``open`` then tells whether a call was begun.
+    """
+
+    def __init__(
+        self, form: Calls, schema_of: Callable[[str], Schema], *, begin: str, after: Segment | None
+    ) -> None:
+        self._form = form
+        self._schema_of = schema_of
+        self._queue: list[Segment] = [Literal(begin)] if begin else []
+        self._queue += form.call
+        self._after = after
+        self._call = _Call()
+        self._reader: Reader | None = None
+        self._held = ""
+        self.rest: str | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether a call has been started and not ended."""
+        return self._call.started
+
+    def feed(self, text: str) -> Sequence[CallPart]:
+        """Take the next piece of text."""
+        parts: list[CallPart] = []
+        while self.rest is None:
+            if not self._queue:
+                text = self._between(self._held + text)
+                if not self._queue:
+                    return parts
+            text = self._read(text, parts)
+            if not text and self._queue:
+                return parts
+        return parts
+
+    def _read(self, text: str, parts: list[CallPart]) -> str:
+        """Feed the segment at the head of the queue; returns what it left."""
+        segment = self._queue[0]
+        if self._reader is None:
+            self._start_arguments(segment, parts)
+            self._reader = self._reader_of(segment)
+        read = self._reader.feed(text)
+        if read.arguments:
+            parts.append(CallArguments(read.arguments))
+        if read.rest is None:
+            return ""
+        if isinstance(segment, Name):
+            self._call.name = read.value
+        elif isinstance(segment, CallId):
+            self._call.id = read.value
+            if not self._call.name:
+                self._call.name = name_from_id(read.value)
+        self._reader = None
+        self._queue.pop(0)
+        if not self._queue:
+            self._start_arguments(JsonArguments(), parts)
+            parts.append(CallEnded())
+            self._call = _Call()
+        return read.rest
+
+    def _start_arguments(self, segment: Segment, parts: list[CallPart]) -> None:
+        """A call starts for the client when its arguments do: then the name is known."""
+        holds = JsonArguments | ParameterList | PythonArguments | LooseArguments
+        if isinstance(segment, holds) and not self._call.started:
+            if not self._call.name:
+                raise Unreadable
+            self._call.started = True
+            parts.append(CallStarted(self._call.name, self._call.id))
+
+    def _reader_of(self, segment: Segment) -> Reader:
+        schema = self._schema_of(self._call.name)
+        match segment:
+            case Literal(text):
+                return LiteralReader(text)
+            case Name():
+                return NameReader()
+            case CallId():
+                following = self._queue[1] if len(self._queue) > 1 else None
+                return CallIdReader(following.text if isinstance(following, Literal) else "\n")
+            case JsonArguments():
+                return JsonReader()
+            case ParameterList():
+                return ParameterReader(segment, schema)
+            case PythonArguments():
+                return PythonReader(schema)
+            case LooseArguments(quote):
+                return LooseReader(quote, schema)
+
+    def _between(self, text: str) -> str:
+        """Behind a call: another one, the end of the section, or other text."""
+        self._held = ""
+        stripped = text.lstrip()
+        end, separator = self._form.end.strip(), self._form.separator.strip()
+        again = separator or self._next_call_mark()
+        for mark in (end, again):
+            if mark and stripped.startswith(mark):
+                if mark == end:
+                    self.rest = stripped[len(end) :]
+                    return ""
+                self._queue = list(self._form.call)
+                return stripped[len(separator) :]
+        if any(mark and mark.startswith(stripped) for mark in (end, again)):
+            self._held = text  # a mark may be arriving, or nothing more at all
+            return ""
+        if end:
+            raise Unreadable
+        self.rest = text
+        return ""
+
+    def _next_call_mark(self) -> str:
+        first = self._form.call[0]
+        return first.text.split()[0] if isinstance(first, Literal) and first.text.split() else ""
+
+
+def schemas_of(tools: Mapping[str, Schema]) -> Callable[[str], Schema]:
+    """Looks a function's parameters up; an unknown name has an open schema."""
+    return lambda name: tools.get(name, {})

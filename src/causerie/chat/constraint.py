@@ -1,0 +1,271 @@
+"""One grammar for a whole reply, from the format and what the request demands.
+
+The text is Lark in llguidance's dialect. It says where the reasoning ends,
+whether calls must or may come, and what an answer has to look like; the parser
+reads with the same declaration, so what is admitted here is understood there.
+A reply that nothing constrains has no grammar at all: free text stays free.
+
+Knows nothing about engines beyond the ids of their control tokens.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from causerie.chat.formats.format import (
+    CallId,
+    Calls,
+    Format,
+    JsonArguments,
+    Literal,
+    LooseArguments,
+    Name,
+    ParameterList,
+    PythonArguments,
+    Segment,
+)
+from causerie.chat.parser import call_triggers
+from causerie.chat.schema import prepare
+from causerie.chat.segments.base import Schema
+from causerie.chat.segments.loose import loose_grammar
+from causerie.chat.segments.parameters import parameter_grammar
+from causerie.chat.segments.plain import call_id_grammar
+from causerie.chat.segments.python import python_grammar
+
+_HEADER = "%llguidance {}\n"
+_ANY = "/(.|\\n)*/"
+
+
+@dataclass(frozen=True, slots=True)
+class CallPlan:
+    """Which functions may be called (name → closed schema), whether one must be, and how many."""
+
+    tools: Mapping[str, Schema]
+    required: bool
+    parallel: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPlan:
+    """The answer as a Lark ``expression`` and the ``rules`` it refers to."""
+
+    expression: str
+    rules: str = ""
+
+
+@dataclass(slots=True)
+class _Text:
+    """The grammar being written (a :class:`causerie.chat.segments.base.Scope`)."""
+
+    control_tokens: Mapping[str, int]
+    _rules: list[str] = field(default_factory=list)
+    _splitter: re.Pattern[str] | None = None
+
+    def __post_init__(self) -> None:
+        marks = sorted((mark for mark in self.control_tokens if mark), key=len, reverse=True)
+        self._splitter = re.compile("(" + "|".join(map(re.escape, marks)) + ")") if marks else None
+
+    def rule(self, expression: str, options: str = "") -> str:
+        name = f"r{len(self._rules)}"
+        self._rules.append(f"{name}{f'[{options}]' if options else ''}: {expression}")
+        return name
+
+    def terminal(self, expression: str) -> str:
+        name = f"T{len(self._rules)}"
+        self._rules.append(f"{name}: {expression}")
+        return name
+
+    def literal(self, text: str) -> str:
+        parts = self._splitter.split(text) if self._splitter else [text]
+        written = [
+            f"<[{self.control_tokens[part]}]>" if part in self.control_tokens else _quote(part)
+            for part in parts
+            if part
+        ]
+        return " ".join(written) or '""'
+
+    def until(self, marker: str) -> str:
+        """Any text, then the marker.
+
+        A marker that begins with a control token ends the text by itself, for
+        free text holds no control tokens; a plain one needs a lazy lexeme.
+        """
+        parts = [part for part in (self._splitter.split(marker) if self._splitter else [marker]) if part]
+        head = parts[0]
+        if head in self.control_tokens:
+            return f"{_ANY} {self.literal(marker)}"
+        lazy = self.rule(f"{self._any()} {_quote(head)}", "lazy")
+        return " ".join([lazy, *([self.literal("".join(parts[1:]))] if parts[1:] else [])])
+
+    def json(self, schema: Schema) -> str:
+        return self.rule("%json " + prepare(schema, param="tools", compact=True))
+
+    def _any(self) -> str:
+        if "ANY: " + _ANY not in self._rules:
+            self._rules.append("ANY: " + _ANY)
+        return "ANY"
+
+    def finish(self, start: str, extra: str) -> str:
+        return _HEADER + f"start: {start}\n" + "\n".join(self._rules) + "\n" + extra
+
+
+def compose(
+    form: Format,
+    control_tokens: Mapping[str, int],
+    *,
+    reasoning: str,
+    calls: CallPlan | None,
+    answer: AnswerPlan | None,
+) -> str | None:
+    """The grammar of a reply, or ``None`` when nothing has to be enforced.
+
+    ``reasoning`` is ``"open"`` when the prompt ended inside the reasoning,
+    ``"possible"`` when the model may begin one, ``"none"`` otherwise. Raises
+    ``InvalidRequest`` (``unsupported_schema``) from the schemas of the tools.
+    """
+    if calls is None and answer is None:
+        return None
+    text = _Text(control_tokens)
+    body = _body(form, text, calls, answer)
+    before = _reasoning(form, text, reasoning, free=answer is None and not (calls and calls.required))
+    return text.finish(f"{before} {body}".strip(), answer.rules if answer else "")
+
+
+def closed_schema(parameters: Schema) -> Schema:
+    """A function's parameters as the constraint takes them.
+
+    No properties means no arguments; otherwise properties that the schema does
+    not name are left out, which any schema that merely allows them admits.
+    """
+    schema = {"type": "object", **parameters}
+    if not any(key in schema for key in ("properties", "patternProperties", "anyOf", "allOf", "oneOf", "$ref")):
+        schema.setdefault("properties", {})
+    if "properties" in schema and "patternProperties" not in schema:
+        schema.setdefault("additionalProperties", False)
+    return schema
+
+
+def _reasoning(form: Format, text: _Text, state: str, *, free: bool) -> str:
+    """What stands before the body. Free bodies swallow the reasoning as free text."""
+    marks = form.reasoning
+    if marks is None or state == "none" or free:
+        return ""
+    close = text.until(marks.close)
+    if marks.after_close.strip() == "":
+        close += f" /[ \\n]{{0,{max(len(marks.after_close), 1)}}}/"
+    else:
+        close += " " + text.literal(marks.after_close)
+    if state == "open":
+        return close
+    opened = text.rule(f"{text.literal(marks.open)} {close}")
+    return f"({opened})?"
+
+
+def _body(form: Format, text: _Text, calls: CallPlan | None, answer: AnswerPlan | None) -> str:
+    said = _answer(form, text, answer) if answer else None
+    if calls is None or form.calls is None:
+        return said or _ANY
+    section = _Section(form.calls, calls, text)
+    if calls.required:
+        return section.whole()
+    return text.rule(" | ".join([section.whole(), said] if said else section.offered()))
+
+
+def _answer(form: Format, text: _Text, answer: AnswerPlan) -> str:
+    opened = f"({text.literal(form.answer_open)})?" if form.answer_open else ""
+    closed = f"({text.literal(form.answer_close)})?" if form.answer_close else ""
+    return text.rule(f"{opened} ({answer.expression}) {closed}".strip())
+
+
+class _Section:
+    """The grammar of a section of calls."""
+
+    def __init__(self, form: Calls, plan: CallPlan, text: _Text) -> None:
+        self._form = form
+        self._plan = plan
+        self._text = text
+        names = sorted(plan.tools)
+        self._call = text.rule(" | ".join(text.rule(self._one(name)) for name in names))
+
+    def whole(self) -> str:
+        """``begin`` call (``separator`` call)* ``end``."""
+        return self._text.rule(f"{self._text.literal(self._form.begin)} {self._rest()}")
+
+    def offered(self) -> list[str]:
+        """The alternatives of a reply that may hold calls: text, and text that ends in calls."""
+        form, text = self._form, self._text
+        options = [f"{text.until(mark)} {self._rest()}" for mark in form.lead_ins]
+        triggers = call_triggers(form)
+        if form.at_start:
+            shut = " & ".join(f"~/{_regex(mark)}(.|\\n)*/" for mark in triggers)
+            return [self.whole(), *options, text.terminal(f"{_ANY} & {shut}")]
+        for mark in triggers:
+            options.append(f"{text.until(mark)} {self._behind(mark)}")
+        return [*options, _ANY]
+
+    def _rest(self) -> str:
+        form, text = self._form, self._text
+        many = form.parallel and self._plan.parallel
+        again = f"({text.literal(form.separator)} {self._call})*" if many else ""
+        end = text.literal(form.end) if form.end else ""
+        return f"{self._call} {again} {end}".strip()
+
+    def _behind(self, trigger: str) -> str:
+        """The rest of the section when ``trigger`` has been written already."""
+        form, text = self._form, self._text
+        if form.begin.startswith(trigger):
+            left = form.begin[len(trigger) :]
+            return f"{text.literal(left)} {self._rest()}" if left else self._rest()
+        first = form.call[0]
+        assert isinstance(first, Literal)
+        left = (form.begin + first.text)[len(trigger) :]
+        cut = (Literal(left), *form.call[1:]) if left else form.call[1:]
+        names = sorted(self._plan.tools)
+        call = text.rule(" | ".join(text.rule(self._one(name, cut)) for name in names))
+        many = form.parallel and self._plan.parallel
+        again = f"({text.literal(form.separator)} {self._call})*" if many else ""
+        end = text.literal(form.end) if form.end else ""
+        return f"{call} {again} {end}".strip()
+
+    def _one(self, name: str, segments: Sequence[Segment] | None = None) -> str:
+        """One call of the function ``name``. Neighbouring fixed texts are written as one."""
+        out: list[str] = []
+        fixed = ""
+        for segment in segments if segments is not None else self._form.call:
+            if isinstance(segment, Literal):
+                fixed += segment.text
+            elif isinstance(segment, Name):
+                fixed += name
+            else:
+                out += [self._text.literal(fixed)] if fixed else []
+                out.append(self._arguments(segment, name))
+                fixed = ""
+        return " ".join([*out, *([self._text.literal(fixed)] if fixed else [])])
+
+    def _arguments(self, segment: Segment, name: str) -> str:
+        schema, text = self._plan.tools[name], self._text
+        match segment:
+            case CallId(pattern):
+                return call_id_grammar(pattern, re.escape(name))
+            case JsonArguments():
+                return text.json(schema)
+            case ParameterList():
+                return parameter_grammar(segment, schema, text)
+            case PythonArguments():
+                return python_grammar(schema, text)
+            case LooseArguments(quote):
+                return loose_grammar(quote, schema, text)
+            case _:
+                raise AssertionError(f"{segment} holds no arguments")
+
+
+def _quote(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _regex(text: str) -> str:
+    """``text`` as a regular expression between slashes (Rust's dialect)."""
+    return re.sub(r"([\\.+*?()|\[\]{}^$#&\-~/])", r"\\\1", text).replace("\n", "\\n")

@@ -1,0 +1,286 @@
+"""From the model's text to events, by the format's declaration, however the text is cut.
+
+The parser knows what was *declared* (markers and segments) and what the
+request allowed (which tools); it does not know engines, tokens or the wire.
+Feeding the same text in any pieces gives the same events once joined. It never
+loses text: what only looked like a tool call comes out as answer text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+
+from causerie.chat.calls import (
+    CallArguments,
+    CallEnded,
+    CallPart,
+    CallStarted,
+    SectionReader,
+    schemas_of,
+)
+from causerie.chat.formats.format import Calls, Format, Literal
+from causerie.chat.segments.base import Schema, Unreadable, text_overlap
+from causerie.protocol.events import (
+    ContentEvent,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+)
+
+
+class Mode(Enum):
+    """What the text being read is."""
+
+    REASONING = "reasoning"
+    ANSWER = "answer"
+    CALLS = "calls"
+
+
+class Parser:
+    """One choice's text. ``call_id`` gives the id of a call whose format has none of its own.
+
+    ``reasoning_open`` says that the prompt ended inside the reasoning.
+    ``tools`` are the schemas by name of the functions that may be called; with
+    none, nothing is read as a call.
+    """
+
+    def __init__(
+        self,
+        form: Format,
+        *,
+        tools: Mapping[str, Schema] | None,
+        reasoning_open: bool,
+        call_id: Callable[[str, str], str],
+    ) -> None:
+        self._form = form
+        self._schema_of = schemas_of(tools or {})
+        self._calls_form: Calls | None = form.calls if tools else None
+        self._call_id = call_id
+        self._marks = _Marks(form, self._calls_form)
+        self._section: SectionReader | None = None
+        self._raw = ""  # text of the section being read, should it turn out to be none
+        self._pending = ""
+        self._space = ""  # white space that is dropped if the part ends here
+        self._fresh = True  # nothing of the current part has been given out
+        self._answered = False  # answer text has been given out
+        self.mode = Mode.REASONING if reasoning_open else Mode.ANSWER
+        self._trim = reasoning_open
+        self.calls = 0  # complete calls
+        self.call_open = False  # a call was begun and not completed
+
+    def feed(self, text: str) -> list[ContentEvent]:
+        """Events that ``text`` brings; what may be a cut marker is held back."""
+        if self._section is None and not self._pending and self._marks.harmless(self.mode, text):
+            return list(self._give(text))
+        return list(self._advance(text))
+
+    def finish(self) -> list[ContentEvent]:
+        """What was held back, at the end of the text."""
+        out: list[ContentEvent] = []
+        if self._section is not None:
+            self.call_open = self._section.open
+            if not self._section.open and self._section.rest is None and self._raw.strip():
+                out += self._not_a_call()
+            self._section = None
+        pending, self._pending = self._pending, ""
+        out += self._give(pending)
+        if self.mode is Mode.ANSWER and self._space and not self.calls:
+            out += self._emit(self._space)
+        self._space = ""
+        return out
+
+    def _advance(self, text: str) -> Iterator[ContentEvent]:
+        text = self._pending + text
+        self._pending = ""
+        while text:
+            if self._section is not None:
+                parts, text = self._read_section(text)
+                yield from parts
+                continue
+            found = self._marks.find(self.mode, text, at_start=self._at_start)
+            if found is None:
+                keep = self._marks.overlap(self.mode, text, at_start=self._at_start)
+                self._pending = text[len(text) - keep :] if keep else ""
+                yield from self._give(text[: len(text) - keep])
+                return
+            start, mark = found
+            yield from self._give(text[:start])
+            text = self._meet(mark, text[start:])
+            if text.startswith(mark) and self._section is None:
+                yield from self._give(mark)  # a marker that means nothing here
+                text = text[len(mark) :]
+
+    @property
+    def _at_start(self) -> bool:
+        return self.mode is Mode.ANSWER and not self._answered and not self.calls
+
+    def _meet(self, mark: str, text: str) -> str:
+        """Change the mode at a marker; returns the text to go on with."""
+        form, rest = self._form, text[len(mark) :]
+        reasoning = form.reasoning
+        if mark in self._marks.triggers:
+            self._begin_section(mark)
+            return text
+        if mark in self._marks.lead_ins:
+            self._begin_section("")
+            self._raw = mark
+            return rest
+        if reasoning and mark == reasoning.close and self.mode is Mode.REASONING:
+            self._turn(Mode.ANSWER)
+            return rest
+        if mark in (form.answer_open, form.answer_close, *form.skip):
+            self._turn(Mode.ANSWER)
+            return rest
+        if reasoning and mark == reasoning.close:
+            return text if self._answered else rest  # a stray one, before any answer
+        if self._answered and not self._fresh:
+            return text  # an answer that only mentions the marker
+        self._turn(Mode.REASONING)
+        return rest
+
+    def _turn(self, mode: Mode) -> None:
+        self.mode = mode
+        self._trim = True
+        self._fresh = True
+        self._space = ""
+
+    def _begin_section(self, trigger: str) -> None:
+        assert self._calls_form is not None
+        self._turn(Mode.CALLS)
+        self._raw = ""
+        begin = self._calls_form.begin if trigger else ""
+        self._section = SectionReader(self._calls_form, self._schema_of, begin=begin, after=None)
+
+    def _read_section(self, text: str) -> tuple[list[ContentEvent], str]:
+        assert self._section is not None
+        self._raw += text
+        try:
+            parts = self._section.feed(text)
+        except Unreadable:
+            return self._not_a_call(), ""
+        events = [event for part in parts for event in self._call_event(part)]
+        if any(isinstance(part, CallEnded) for part in parts):
+            self._raw = ""
+        rest = self._section.rest
+        if rest is None:
+            return events, ""
+        self._section = None
+        self._turn(Mode.ANSWER)
+        return events, rest
+
+    def _call_event(self, part: CallPart) -> Iterator[ContentEvent]:
+        match part:
+            case CallStarted(name, given):
+                self.call_open = True
+                yield ToolCallStarted(self.calls, self._call_id(name, given), name)
+            case CallArguments(text):
+                yield ToolCallDelta(self.calls, text)
+            case CallEnded():
+                self.call_open = False
+                self.calls += 1
+
+    def _not_a_call(self) -> list[ContentEvent]:
+        """The section is not of the declared form: give it out as text, unless a call was begun."""
+        assert self._section is not None
+        begun, self._section = self._section.open, None
+        raw, self._raw = self._raw, ""
+        self._turn(Mode.ANSWER)
+        if begun:
+            self.call_open = True
+            return []
+        self._trim = False
+        return list(self._emit(raw))
+
+    def _give(self, text: str) -> Iterator[ContentEvent]:
+        """Text of the current part: white space at the edges of reasoning is not part of it."""
+        if self._trim and self._fresh:
+            text = text.lstrip()
+        if not text:
+            return
+        text = self._space + text
+        self._space = ""
+        if self.mode is Mode.REASONING or self._calls_form is not None:
+            kept = text.rstrip()
+            self._space = text[len(kept) :]
+            text = kept
+        yield from self._emit(text)
+
+    def _emit(self, text: str) -> Iterator[ContentEvent]:
+        if not text:
+            return
+        self._fresh = False
+        if self.mode is Mode.REASONING:
+            yield ReasoningDelta(text)
+        else:
+            self._answered = True
+            yield TextDelta(text)
+
+
+class _Marks:
+    """The markers of a format that mean something, by mode, as compiled searches."""
+
+    def __init__(self, form: Format, calls: Calls | None) -> None:
+        self.triggers = call_triggers(calls) if calls else ()
+        self.lead_ins = calls.lead_ins if calls else ()
+        answer = (form.answer_open, form.answer_close, *form.skip, *self.lead_ins)
+        opens: tuple[str, ...] = ()
+        closes: tuple[str, ...] = ()
+        if form.reasoning:
+            opens = (form.reasoning.open, *form.reasoning.also_open)
+            closes = (form.reasoning.close,)
+        anywhere = () if calls and calls.at_start else self.triggers
+        answering = _Search((*opens, *closes, *answer, *anywhere))
+        self._searches = {
+            (Mode.REASONING, False): _Search((*closes, *answer, *anywhere)),
+            (Mode.ANSWER, False): answering,
+            (Mode.ANSWER, True): _Search(
+                (*answering.marks, *self.triggers) if calls and calls.at_start else answering.marks
+            ),
+        }
+
+    def harmless(self, mode: Mode, text: str) -> bool:
+        """Whether no marker can begin in ``text`` (the quick way for most pieces)."""
+        return self._searches[mode, mode is Mode.ANSWER].harmless(text)
+
+    def find(self, mode: Mode, text: str, *, at_start: bool) -> tuple[int, str] | None:
+        """The first marker and where it stands."""
+        found = self._searches[mode, at_start].find(text)
+        if found and at_start and found[1] in self.triggers and text[: found[0]].strip():
+            return self._searches[mode, False].find(text)
+        return found
+
+    def overlap(self, mode: Mode, text: str, *, at_start: bool) -> int:
+        """How many characters at the end of ``text`` may be the beginning of a marker."""
+        search = self._searches[mode, at_start]
+        return max((text_overlap(text, mark) for mark in search.marks), default=0)
+
+
+class _Search:
+    """A search for any of some markers, the longest first."""
+
+    def __init__(self, marks: tuple[str, ...]) -> None:
+        self.marks = tuple(sorted({mark for mark in marks if mark}, key=len, reverse=True))
+        firsts = "".join(sorted({mark[0] for mark in self.marks}))
+        self._first = re.compile(f"[{re.escape(firsts)}]") if firsts else None
+        self._any = re.compile("|".join(map(re.escape, self.marks))) if firsts else None
+
+    def harmless(self, text: str) -> bool:
+        return self._first is None or self._first.search(text) is None
+
+    def find(self, text: str) -> tuple[int, str] | None:
+        found = self._any.search(text) if self._any else None
+        return (found.start(), found.group()) if found else None
+
+
+def call_triggers(calls: Calls) -> tuple[str, ...]:
+    """The texts at which a section of calls has begun, as declared or derived."""
+    if calls.triggers:
+        return calls.triggers
+    first = calls.call[0]
+    canonical = calls.begin + (first.text if isinstance(first, Literal) else "")
+    if calls.at_start:
+        return (canonical,)
+    return (canonical.split()[0],) if canonical.split() else ()
