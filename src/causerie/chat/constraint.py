@@ -197,14 +197,23 @@ class _Section:
     def offered(self) -> list[str]:
         """The alternatives of a reply that may hold calls: text, and text that ends in calls."""
         form, text = self._form, self._text
-        options = [f"{text.until(mark)} {self._rest()}" for mark in form.lead_ins]
-        triggers = call_triggers(form)
         if form.at_start:
-            shut = " & ".join(f"~/{_regex(mark)}(.|\\n)*/" for mark in triggers)
-            return [self.whole(), *options, text.terminal(f"{_ANY} & {shut}")]
-        for mark in triggers:
+            return self._offered_at_start()
+        options = [f"{text.until(mark)} {self._rest()}" for mark in form.lead_ins]
+        for mark in call_triggers(form):
             options.append(f"{text.until(mark)} {self._behind(mark)}")
         return [*options, _ANY]
+
+    def _offered_at_start(self) -> list[str]:
+        """Calls, or text that does not begin like one.
+
+        Free text must not stay possible beside a call that has begun: the lexer
+        would follow the text and the call would never be enforced.
+        """
+        form, text = self._form, self._text
+        shut = [f"~/{_regex(mark)}(.|\n)*/" for mark in (*call_triggers(form), *form.lead_ins)]
+        options = [f"{text.literal(mark)} {self._rest()}" for mark in form.lead_ins]
+        return [self.whole(), *options, text.terminal(" & ".join([_ANY, *shut]))]
 
     def _rest(self) -> str:
         form, text = self._form, self._text

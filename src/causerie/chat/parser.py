@@ -61,6 +61,7 @@ class Parser:
         self._call_id = call_id
         self._marks = _Marks(form, self._calls_form)
         self._section: SectionReader | None = None
+        self._lead = ""  # white space before that section
         self._raw = ""  # text of the section being read, should it turn out to be none
         self._pending = ""
         self._space = ""  # white space that is dropped if the part ends here
@@ -149,6 +150,7 @@ class Parser:
 
     def _begin_section(self, trigger: str) -> None:
         assert self._calls_form is not None
+        self._lead = self._space if self.mode is Mode.ANSWER else ""
         self._turn(Mode.CALLS)
         self._raw = ""
         begin = self._calls_form.begin if trigger else ""
@@ -186,7 +188,7 @@ class Parser:
         """The section is not of the declared form: give it out as text, unless a call was begun."""
         assert self._section is not None
         begun, self._section = self._section.open, None
-        raw, self._raw = self._raw, ""
+        raw, self._raw = self._lead + self._raw, ""
         self._turn(Mode.ANSWER)
         if begun:
             self.call_open = True
