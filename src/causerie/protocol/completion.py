@@ -1,0 +1,123 @@
+"""What goes out on the wire: chunks of a stream, a whole completion, usage.
+
+Field order is the order on the wire. ``UNSET`` fields are left out, ``None``
+ones are written as ``null``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from causerie.protocol.events import FinishReason
+
+
+class FunctionPiece(msgspec.Struct, frozen=True, kw_only=True):
+    name: str | UnsetType = UNSET
+    arguments: str = ""
+
+
+class ToolCallPiece(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of a call: the first has ``id``, ``type`` and the name, the others arguments only."""
+
+    index: int
+    id: str | UnsetType = UNSET
+    type: Literal["function"] | UnsetType = UNSET
+    function: FunctionPiece
+
+
+class Function(msgspec.Struct, kw_only=True):
+    name: str
+    arguments: str
+
+
+class ToolCallBody(msgspec.Struct, kw_only=True):
+    id: str
+    type: Literal["function"] = "function"
+    function: Function
+
+
+class TopLogprob(msgspec.Struct, frozen=True, kw_only=True):
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class TokenLogprobBody(msgspec.Struct, frozen=True, kw_only=True):
+    token: str
+    logprob: float
+    bytes: list[int]
+    top_logprobs: list[TopLogprob]
+
+
+class Logprobs(msgspec.Struct, kw_only=True):
+    content: list[TokenLogprobBody]
+
+
+class Delta(msgspec.Struct, kw_only=True):
+    role: Literal["assistant"] | UnsetType = UNSET
+    content: str | UnsetType = UNSET
+    reasoning_content: str | UnsetType = UNSET
+    tool_calls: list[ToolCallPiece] | UnsetType = UNSET
+
+
+class ChunkChoice(msgspec.Struct, kw_only=True):
+    index: int
+    delta: Delta
+    logprobs: Logprobs | UnsetType = UNSET
+    finish_reason: FinishReason | None = None
+
+
+class PromptDetails(msgspec.Struct, frozen=True, kw_only=True):
+    cached_tokens: int
+
+
+class CompletionDetails(msgspec.Struct, frozen=True, kw_only=True):
+    reasoning_tokens: int
+
+
+class UsageBody(msgspec.Struct, frozen=True, kw_only=True):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptDetails
+    completion_tokens_details: CompletionDetails
+
+
+class Chunk(msgspec.Struct, kw_only=True):
+    """One ``data:`` line of a stream; ``error`` only where the stream broke."""
+
+    id: str
+    object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: list[ChunkChoice]
+    usage: UsageBody | UnsetType = UNSET
+    error: dict[str, Any] | UnsetType = UNSET
+
+
+class MessageBody(msgspec.Struct, kw_only=True):
+    role: Literal["assistant"] = "assistant"
+    content: str | None = None
+    reasoning_content: str | UnsetType = UNSET
+    tool_calls: list[ToolCallBody] | UnsetType = UNSET
+
+
+class CompletionChoice(msgspec.Struct, kw_only=True):
+    index: int
+    message: MessageBody
+    logprobs: Logprobs | None = None
+    finish_reason: FinishReason
+
+
+class Completion(msgspec.Struct, kw_only=True):
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: list[CompletionChoice]
+    usage: UsageBody
