@@ -1,0 +1,78 @@
+"""Why weights could not be had, one sentence each.
+
+    WeightsError
+      BadReference       the text names no weights
+      NotFound           no such file, repository, package or variant
+      Ambiguous          several files fit
+      Gated              the repository wants a token, or another one
+      NoNetwork          the server could not be reached, or broke off
+      Offline            absent here, and the network may not be asked
+      NoSpace            the disk is too full
+      ChecksumMismatch   what came is not what was announced
+      NotGguf            the file is not a readable GGUF file
+
+Knows nothing of where the errors are shown; the command line prints the text.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class WeightsError(Exception):
+    """Weights could not be had; the text is one sentence for a person."""
+
+
+class BadReference(WeightsError):
+    """The text names no weights."""
+
+
+class NotFound(WeightsError):
+    """No such file, repository, package or variant."""
+
+
+class Ambiguous(WeightsError):
+    """Several files fit the reference."""
+
+
+class Gated(WeightsError):
+    """The repository wants a token, or one with more rights."""
+
+
+class NoNetwork(WeightsError):
+    """The server could not be reached, or broke off too often."""
+
+
+class Offline(WeightsError):
+    """The weights are not here and the network may not be asked."""
+
+
+class NoSpace(WeightsError):
+    """The disk is too full: ``needed`` and ``free`` are in bytes."""
+
+    def __init__(self, folder: Path, needed: int, free: int) -> None:
+        super().__init__(
+            f"{folder} has {free / 1e9:.1f} GB free and the weights need {needed / 1e9:.1f} GB; "
+            "free some space or choose another cache folder."
+        )
+        self.needed = needed
+        self.free = free
+
+
+class ChecksumMismatch(WeightsError):
+    """What came is not what was announced."""
+
+    def __init__(self, what: str, expected: str, found: str) -> None:
+        super().__init__(
+            f"{what} has the SHA-256 {found} where {expected} was announced; "
+            "it was thrown away, try again."
+        )
+
+
+class NotGguf(WeightsError):
+    """The file at ``path`` is not a GGUF file that can be read; ``why`` says what is wrong."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(f"{path} is not a usable GGUF file: {why}.")
+        self.path = path
+        self.why = why
