@@ -1,0 +1,164 @@
+"""From plain values to the tree: every problem is found, not only the first.
+
+``describe`` says in words what a setting takes; the messages and the
+configuration reference use the same words.
+"""
+
+from __future__ import annotations
+
+import difflib
+import types
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+import msgspec
+
+from causerie.settings.lines import Path
+from causerie.settings.problems import Problem
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class Decoder:
+    """Decodes into one tree type and collects what is wrong on the way.
+
+    ``where`` gives the place (file and line, variable, flag) of a path.
+    """
+
+    def __init__(self, where: Callable[[Path], str]) -> None:
+        self._where = where
+        self.problems: list[Problem] = []
+
+    def struct(self, kind: type[S], value: object, path: Path = ()) -> S | None:
+        """The struct, or ``None`` when something in it was wrong."""
+        if not isinstance(value, Mapping):
+            self._wrong(path, f"is {shown(value)}; it takes a table")
+            return None
+        fields = {field.name: field for field in msgspec.structs.fields(kind)}
+        for key in value:
+            if key not in fields:
+                self._unknown(path, str(key), list(fields))
+        before = len(self.problems)
+        decoded: dict[str, Any] = {}
+        for name, field in fields.items():
+            if name in value:
+                decoded[name] = self._value(field.type, value[name], (*path, name))
+            elif field.required:
+                self._wrong((*path, name), f"is missing; it takes {describe(field.type)}")
+        return kind(**decoded) if len(self.problems) == before else None
+
+    def _value(self, kind: Any, value: object, path: Path) -> Any:
+        bare = plain(kind)
+        if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
+            return self.struct(bare, value, path)
+        element = _struct_element(bare)
+        if element is not None:
+            if not isinstance(value, list | tuple):
+                self._wrong(path, f"is {shown(value)}; it takes a list of tables")
+                return None
+            return tuple(
+                self.struct(element, item, (*path, index)) for index, item in enumerate(value)
+            )
+        try:
+            return msgspec.convert(value, kind)
+        except msgspec.ValidationError:
+            known = "not usable" if is_secret(kind) else shown(value)
+            self._wrong(path, f"is {known}; it takes {describe(kind)}")
+            return None
+
+    def _unknown(self, path: Path, key: str, known: list[str]) -> None:
+        near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+        advice = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(known)}"
+        self._wrong((*path, key), f"is not a setting; {advice}")
+
+    def _wrong(self, path: Path, advice: str) -> None:
+        self.problems.append(Problem(self._where(path), dotted(path), advice))
+
+
+def dotted(path: Path) -> str:
+    """The path as people write it: ``models[0].id``."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def shown(value: object) -> str:
+    """A value as the file would write it, cut when long."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return "a table"
+    text = msgspec.json.encode(value, enc_hook=str).decode()
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def plain(kind: Any) -> Any:
+    """The type without its annotations."""
+    while get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    return kind
+
+
+def metas(kind: Any) -> list[msgspec.Meta]:
+    """The annotations of a type."""
+    if get_origin(kind) is not Annotated:
+        return []
+    first, *rest = get_args(kind)
+    return [*metas(first), *(meta for meta in rest if isinstance(meta, msgspec.Meta))]
+
+
+def extras(kind: Any) -> dict[str, Any]:
+    """What the tree says about a setting besides its type: ``variable``, ``secret``, ``words``."""
+    return {key: value for meta in metas(kind) for key, value in (meta.extra or {}).items()}
+
+
+def is_secret(kind: Any) -> bool:
+    """Whether the value must not be shown."""
+    return bool(extras(kind).get("secret"))
+
+
+def describe(kind: Any) -> str:
+    """What a setting of this type takes, in words."""
+    limits = metas(kind)
+    bare = plain(kind)
+    words = extras(kind).get("words")
+    if words is not None:
+        return str(words)
+    origin = get_origin(bare)
+    if origin in (Union, types.UnionType):
+        options = [option for option in get_args(bare) if option is not type(None)]
+        return " or ".join(describe(option) for option in options)
+    if origin is Literal:
+        return _listed([f'`"{option}"`' for option in get_args(bare)])
+    if origin is tuple:
+        return f"a list, each {describe(get_args(bare)[0])}"
+    if bare is bool:
+        return "`true` or `false`"
+    if bare is int or bare is float:
+        return ("a whole number" if bare is int else "a number") + _bounds(limits)
+    if bare is str:
+        return "a text"
+    return "a table"
+
+
+def _bounds(limits: list[msgspec.Meta]) -> str:
+    words = []
+    for meta in limits:
+        bounds = {"from": meta.ge, "above": meta.gt, "to": meta.le, "below": meta.lt}
+        words += [f" {word} {value:.15g}" for word, value in bounds.items() if value is not None]
+    return "".join(words)
+
+
+def _listed(options: list[str]) -> str:
+    return options[0] if len(options) == 1 else ", ".join(options[:-1]) + " or " + options[-1]
+
+
+def _struct_element(bare: Any) -> type[msgspec.Struct] | None:
+    """The struct that a list holds, or ``None`` when it is no list of structs."""
+    if get_origin(bare) is not tuple:
+        return None
+    element = get_args(bare)[0]
+    if isinstance(element, type) and issubclass(element, msgspec.Struct):
+        return element
+    return None

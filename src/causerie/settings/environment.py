@@ -1,0 +1,32 @@
+"""The environment variables that the program reads, all of them.
+
+Nothing else in the program looks at ``os.environ``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+PREFIX = "CAUSERIE_"
+CONFIG = "CAUSERIE_CONFIG"
+CLIENT_KEY = "CAUSERIE_API_KEY"
+ELSEWHERE = {CONFIG, CLIENT_KEY, "CAUSERIE_TEMPLATES", "CAUSERIE_TEST_GGUF"}
+
+
+def variables() -> Mapping[str, str]:
+    """The environment as it is now."""
+    return dict(os.environ)
+
+
+def client_key() -> str | None:
+    """The key that ``causerie chat`` sends, or ``None``."""
+    return os.environ.get(CLIENT_KEY) or None
+
+
+def cache_folder(environ: Mapping[str, str]) -> Path:
+    """Where weights are kept by default: ``causerie`` in the user's cache folder."""
+    base = environ.get("XDG_CACHE_HOME", "")
+    home = Path(base) if Path(base).is_absolute() else Path("~/.cache").expanduser()
+    return home / "causerie"

@@ -1,0 +1,226 @@
+"""From file, environment and flags to the settings in force.
+
+Later wins: the tree's defaults, variables of other programs (``HF_TOKEN``),
+the file, ``CAUSERIE_…`` variables, flags. The result is checked as a whole;
+either all of it holds or nothing is used.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from causerie.settings import environment
+from causerie.settings.decode import Decoder, extras, plain
+from causerie.settings.lines import Path as KeyPath
+from causerie.settings.lines import line_numbers, line_of
+from causerie.settings.problems import Problem, SettingsError
+from causerie.settings.rules import broken_rules
+from causerie.settings.settle import settled
+from causerie.settings.tree import Settings
+
+FILE_NAME = "causerie.toml"
+_TRUE = {"1", "true", "yes", "on"}
+_FALSE = {"0", "false", "no", "off"}
+_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """A value from the command line. ``key`` is dotted; text is read as the setting's type."""
+
+    key: str
+    value: object
+    flag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Settings with where they come from; ``ignored`` names variables that set nothing."""
+
+    settings: Settings
+    file: Path | None = None
+    origins: Mapping[KeyPath, str] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Layers:
+    values: dict[str, Any]
+    origins: dict[KeyPath, str]
+    lines: dict[KeyPath, int]
+    file: Path | None
+
+    def put(self, path: KeyPath, value: object, origin: str) -> None:
+        """Set one value over what is there."""
+        table: Any = self.values
+        for part in path[:-1]:
+            table = table.setdefault(part, {})
+            if not isinstance(table, dict):
+                return  # the decoder will say that a table belongs there
+        table[path[-1]] = value
+        self.origins[path] = origin
+
+    def where(self, path: KeyPath) -> str:
+        """The place that a value comes from: flag, variable, or file and line."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.origins:
+                return self.origins[path[:length]]
+        if self.file is None:
+            return ""
+        line = line_of(path, self.lines)
+        return f"{self.file}:{line}" if line is not None else str(self.file)
+
+
+def load(
+    *,
+    file: Path | None = None,
+    overrides: Sequence[Override] = (),
+    environ: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> Loaded:
+    """The settings in force. Raises :class:`SettingsError` with everything that is wrong.
+
+    Without ``file``, ``CAUSERIE_CONFIG`` and then ``causerie.toml`` in the
+    folder (the working directory) are looked for; none at all is fine.
+    """
+    environ = environment.variables() if environ is None else environ
+    folder = folder or Path.cwd()
+    layers = _read(_chosen(file, environ, folder))
+    known = dict(leaves(Settings))
+    _put_variables(layers, known, environ)
+    problems = _put_overrides(layers, known, overrides)
+    decoder = Decoder(layers.where)
+    settings = decoder.struct(Settings, layers.values)
+    problems += decoder.problems
+    if settings is None or problems:
+        raise SettingsError(problems)
+    base = layers.file.parent if layers.file is not None else folder
+    settings = settled(settings, base, environment.cache_folder(environ))
+    broken = [
+        Problem(layers.where(rule.path), rule.key, rule.advice) for rule in broken_rules(settings)
+    ]
+    if broken:
+        raise SettingsError(broken)
+    return Loaded(
+        settings, layers.file, _origins(layers), tuple(_ignored(environ, known, layers.origins))
+    )
+
+
+def leaves(kind: type[msgspec.Struct], path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
+    """Path and type of every setting that stands outside lists."""
+    for found in msgspec.structs.fields(kind):
+        bare = plain(found.type)
+        if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
+            yield from leaves(bare, (*path, found.name))
+        else:
+            yield (*path, found.name), found.type
+
+
+def variable(path: KeyPath) -> str:
+    """The environment variable of a setting: ``CAUSERIE_SERVER_PORT``."""
+    return environment.PREFIX + "_".join(str(part) for part in path).upper()
+
+
+def _chosen(file: Path | None, environ: Mapping[str, str], folder: Path) -> Path | None:
+    if file is not None:
+        return file
+    named = environ.get(environment.CONFIG)
+    if named:
+        return Path(named).expanduser()
+    found = folder / FILE_NAME
+    return found if found.is_file() else None
+
+
+def _read(file: Path | None) -> _Layers:
+    if file is None:
+        return _Layers({}, {}, {}, None)
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+        return _Layers(tomllib.loads(text), {}, line_numbers(text), file)
+    except OSError as error:
+        reason = error.strerror or "cannot be read"
+        raise SettingsError([Problem(str(file), "", f"{reason}; name a readable file")]) from error
+    except UnicodeDecodeError as error:
+        raise SettingsError([Problem(str(file), "", "is not UTF-8 text")]) from error
+    except tomllib.TOMLDecodeError as error:
+        line = _LINE.search(str(error))
+        place = f"{file}:{line.group(1)}" if line else str(file)
+        raise SettingsError([Problem(place, "", _LINE.sub("", str(error)))]) from error
+
+
+def _put_variables(
+    layers: _Layers, known: Mapping[KeyPath, Any], environ: Mapping[str, str]
+) -> None:
+    for path, kind in known.items():
+        foreign = extras(kind).get("variable")
+        if foreign and environ.get(foreign) and not _given(layers.values, path):
+            layers.put(path, _from_text(kind, environ[foreign]), f"variable {foreign}")
+        own = variable(path)
+        if environ.get(own) and _from_variable(path):
+            layers.put(path, _from_text(kind, environ[own]), f"variable {own}")
+
+
+def _put_overrides(
+    layers: _Layers, known: Mapping[KeyPath, Any], overrides: Sequence[Override]
+) -> list[Problem]:
+    problems = []
+    for override in overrides:
+        path: KeyPath = tuple(override.key.split("."))
+        if path not in known:
+            advice = "is not a setting that a flag can set; see `causerie check`"
+            problems.append(Problem(override.flag, override.key, advice))
+            continue
+        value = override.value
+        if isinstance(value, str):
+            value = _from_text(known[path], value)
+        layers.put(path, value, override.flag)
+    return problems
+
+
+def _given(values: Mapping[str, Any], path: KeyPath) -> bool:
+    """Whether the file has the key."""
+    table: Any = values
+    for part in path:
+        if not isinstance(table, Mapping) or part not in table:
+            return False
+        table = table[part]
+    return True
+
+
+def _from_variable(path: KeyPath) -> bool:
+    """Lists of tables do not fit into a variable."""
+    return len(path) > 1
+
+
+def _from_text(kind: Any, text: str) -> object:
+    """The text as the type wants it; unchanged where it does not fit, for the decoder to refuse."""
+    bare = plain(kind)
+    if bare is bool and text.lower() in _TRUE | _FALSE:
+        return text.lower() in _TRUE
+    for value in (text, [part.strip() for part in text.split(",")]):
+        try:
+            return msgspec.convert(value, bare, strict=False)
+        except msgspec.ValidationError:
+            continue
+    return text
+
+
+def _origins(layers: _Layers) -> dict[KeyPath, str]:
+    found = {path: f"line {line}" for path, line in layers.lines.items()}
+    return {**found, **layers.origins}
+
+
+def _ignored(
+    environ: Mapping[str, str], known: Mapping[KeyPath, Any], used: Mapping[KeyPath, str]
+) -> Iterator[str]:
+    readable = {variable(path) for path in known if _from_variable(path)}
+    for name in sorted(environ):
+        if name.startswith(environment.PREFIX) and name not in readable | environment.ELSEWHERE:
+            yield name

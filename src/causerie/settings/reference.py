@@ -1,0 +1,120 @@
+"""The configuration reference, written from the tree.
+
+Knows how to write Markdown; what it says comes from the types and their
+descriptions.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Iterator
+from typing import Any, get_args, get_origin
+
+import msgspec
+
+from causerie.settings.decode import describe, extras, metas, plain
+from causerie.settings.load import leaves, variable
+from causerie.settings.tree import Settings
+
+_HEAD = """\
+# Configuration
+
+Everything has a default, so no file is needed. One file, `causerie.toml`, can set what is below:
+the one named by `--config`, else by the variable `CAUSERIE_CONFIG`, else in the working directory.
+Later wins: defaults, variables of other programs (`HF_TOKEN` …), the file, `CAUSERIE_…`
+variables, flags. Files that settings name are relative to the folder of the configuration file.
+
+`causerie check` says whether a configuration holds, and what is in force. An unknown or wrong
+setting is refused with its line; nothing is used of a file that is wrong anywhere.
+
+```toml
+[server]
+host = "0.0.0.0"
+
+[[doors]]
+name = "endpoint"
+keys = ["ck_5RkT0yQz:73300871f44c168e7c949de2c750e60c2c9bb8ff530017c5a267234e9cb4db8e"]
+
+[[models]]
+id = "qwen3-4b"
+ref = "hf:Qwen/Qwen3-4B-GGUF:Q4_K_M"
+
+[models.llamacpp]
+context = 16384
+parallel = 8
+```
+
+This page is written from the program itself by `make docs`.
+"""
+_TITLES = {"doors": "[[doors]]", "models": "[[models]]"}
+
+
+def configuration_page() -> str:
+    """The whole page, as ``docs/configuration.md`` holds it."""
+    parts = [_HEAD]
+    for field in msgspec.structs.fields(Settings):
+        parts.extend(_section(_struct(field.type), field.name))
+    return "\n".join(parts)
+
+
+def _section(kind: type[msgspec.Struct], name: str) -> Iterator[str]:
+    yield f"## `{_TITLES.get(name, f'[{name}]')}`\n"
+    yield f"{inspect.getdoc(kind)}\n"
+    yield from _table(kind, name)
+    for field in msgspec.structs.fields(kind):
+        inner = _struct(field.type)
+        if inner is not None:
+            yield f"### `[{name}.{field.name}]`\n"
+            yield f"{inspect.getdoc(inner)}\n"
+            yield from _table(inner, f"{name}.{field.name}")
+
+
+def _table(kind: type[msgspec.Struct], name: str) -> Iterator[str]:
+    yield "| setting | takes | default | |"
+    yield "|---|---|---|---|"
+    for field in msgspec.structs.fields(kind):
+        if _struct(field.type) is None:
+            cells = (
+                f"`{field.name}`",
+                describe(field.type),
+                _default(field),
+                _sentence(field.type) + _variables(name, field),
+            )
+            yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    yield ""
+
+
+def _default(field: Any) -> str:
+    if field.required:
+        return "*required*"
+    value = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+    if value is None:
+        return ""
+    return f"`{msgspec.json.encode(value).decode()}`"
+
+
+def _sentence(kind: Any) -> str:
+    found = [meta.description for meta in metas(kind) if meta.description]
+    if not found:
+        raise LookupError(f"{kind} has no description; the reference needs one")
+    return found[-1]
+
+
+def _variables(name: str, field: Any) -> str:
+    path = (*name.split("."), field.encode_name)
+    if path not in dict(leaves(Settings)):
+        return ""
+    foreign = extras(field.type).get("variable")
+    names = [variable(path), *([foreign] if foreign else [])]
+    return " " + ", ".join(f"`{each}`" for each in names)
+
+
+def _struct(kind: Any) -> Any:
+    """The struct that a setting is, or is a list of; ``None`` for a plain value."""
+    bare = plain(kind)
+    if get_origin(bare) is tuple:
+        bare = get_args(bare)[0]
+    if get_origin(bare) is types.UnionType or not isinstance(bare, type):
+        return None
+    return bare if issubclass(bare, msgspec.Struct) else None

