@@ -1,0 +1,134 @@
+"""The whole body: every field read by the file of its subject, then the rules between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from causerie.errors import InvalidRequest
+from causerie.protocol.parsing.document import decode
+from causerie.protocol.parsing.draw import (
+    read_draw,
+    read_length,
+    read_stop,
+    read_stop_token_ids,
+    read_top_logprobs,
+)
+from causerie.protocol.parsing.fields import Fields, shown, unsupported
+from causerie.protocol.parsing.messages import read_messages
+from causerie.protocol.parsing.output import read_output
+from causerie.protocol.parsing.rules import HINTS, HONOURED, REFUSED, Rules
+from causerie.protocol.parsing.thinking import read_thinking
+from causerie.protocol.parsing.tools import read_tool_choice, read_tools
+from causerie.protocol.request import ChatRequest, Message
+
+_MAX_CHOICES = 16
+_MAX_DOCUMENTS = 4096
+_MAX_ID = 256
+_STREAM_OPTIONS = frozenset({"include_usage", "include_obfuscation"})
+
+
+def parse(body: bytes, rules: Rules) -> ChatRequest:
+    """The request that ``body`` holds.
+
+    Raises :class:`InvalidRequest` that names the first field that is wrong.
+    """
+    fields = Fields(decode(body, rules))
+    _refuse_known(fields)
+    unknown = _unknown(fields)
+    if unknown and rules.reject_unknown:
+        raise unsupported(unknown[0], "No such parameter is known; leave it out.")
+    messages = read_messages(fields, rules)
+    tools = read_tools(fields)
+    length = read_length(fields)
+    parallel = fields.boolean("parallel_tool_calls")
+    continues = fields.boolean("continue_final_message") or False
+    return ChatRequest(
+        model=fields.required_string("model", most=_MAX_ID),
+        messages=messages,
+        stream=fields.boolean("stream") or False,
+        include_usage=_include_usage(fields),
+        max_tokens=length.most,
+        min_tokens=length.least,
+        n=fields.integer("n", 1, _MAX_CHOICES) or 1,
+        draw=read_draw(fields),
+        stop=read_stop(fields),
+        stop_token_ids=read_stop_token_ids(fields),
+        ignore_eos=fields.boolean("ignore_eos") or False,
+        top_logprobs=read_top_logprobs(fields),
+        tools=tools,
+        tool_choice=read_tool_choice(fields, tools),
+        parallel_tool_calls=True if parallel is None else parallel,
+        output=read_output(fields),
+        thinking=read_thinking(fields, rules),
+        template_kwargs=_template_kwargs(fields),
+        documents=_documents(fields),
+        continue_final_message=continues,
+        add_generation_prompt=_generation_prompt(fields, continues, messages),
+        session_id=fields.string("session_id", most=_MAX_ID),
+        unknown=unknown,
+        params=frozenset(name for name in fields.values if name in HONOURED and fields.has(name)),
+    )
+
+
+def _refuse_known(fields: Fields) -> None:
+    for name, advice in REFUSED.items():
+        if fields.has(name):
+            raise unsupported(name, advice)
+    modalities = fields.array("modalities", most=8)
+    if modalities is not None and modalities != ["text"]:
+        raise unsupported("modalities", 'Replies are text; send ["text"] or leave it out.')
+    options = fields.child("stream_options")
+    if options is not None and options.boolean("continuous_usage_stats"):
+        raise unsupported(
+            "stream_options.continuous_usage_stats", "Usage comes once, by `include_usage`."
+        )
+
+
+def _unknown(fields: Fields) -> tuple[str, ...]:
+    """Names that nobody here knows; a ``null`` asks for nothing and is not counted."""
+    known = HONOURED | HINTS | REFUSED.keys()
+    names = [name for name in fields.values if name not in known and fields.has(name)]
+    options = fields.child("stream_options")
+    if options is not None:
+        names += [
+            options.param(name)
+            for name in options.values
+            if name not in _STREAM_OPTIONS and options.get(name) not in (None, False)
+        ]
+    return tuple(names)
+
+
+def _include_usage(fields: Fields) -> bool:
+    """Without ``stream`` the usage is in the answer anyway."""
+    options = fields.child("stream_options")
+    return bool(options and options.boolean("include_usage"))
+
+
+def _template_kwargs(fields: Fields) -> Mapping[str, object]:
+    kwargs = fields.child("chat_template_kwargs")
+    return kwargs.values if kwargs else {}
+
+
+def _documents(fields: Fields) -> tuple[Mapping[str, object], ...]:
+    return tuple(one.values for one in fields.objects("documents", most=_MAX_DOCUMENTS))
+
+
+def _generation_prompt(fields: Fields, continues: bool, messages: tuple[Message, ...]) -> bool:
+    """Whether a new answer begins; a continued message must be there to be continued."""
+    wanted = fields.boolean("add_generation_prompt")
+    if not continues:
+        return True if wanted is None else wanted
+    if wanted:
+        raise InvalidRequest(
+            "`add_generation_prompt` begins a new message and `continue_final_message` goes on "
+            "with the last one; send one of them.",
+            param="continue_final_message",
+        )
+    last = messages[-1]
+    if last.role != "assistant" or last.tool_calls:
+        raise InvalidRequest(
+            "`continue_final_message` needs an assistant message without `tool_calls` as the "
+            f"last message; it has role {shown(last.role)}.",
+            param="continue_final_message",
+        )
+    return False

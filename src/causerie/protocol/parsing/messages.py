@@ -1,0 +1,182 @@
+"""The conversation: roles, contents, past calls and their results."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from causerie.errors import InvalidRequest
+from causerie.protocol.parsing.fields import (
+    Fields,
+    as_object,
+    missing,
+    shown,
+    unsupported,
+    wrong_type,
+    wrong_value,
+)
+from causerie.protocol.parsing.rules import Rules
+from causerie.protocol.request import ImagePart, Message, Part, Role, TextPart, ToolCall
+
+_ROLES: Mapping[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+}
+_DATA_IMAGE = re.compile(r"data:image/[a-zA-Z0-9.+-]+;base64,[A-Za-z0-9+/_-]+={0,2}", re.ASCII)
+_MAX_PARTS = 4096
+_MAX_CALLS = 1024
+_MAX_NAME = 256
+_TEXT_PARTS = {"text": "text", "refusal": "refusal"}
+
+
+def read_messages(body: Fields, rules: Rules) -> tuple[Message, ...]:
+    """The messages in order; raises :class:`InvalidRequest` naming the index of a bad one."""
+    values = body.get("messages")
+    if values is None:
+        raise missing("messages", "an array of at least one message")
+    if not isinstance(values, list):
+        raise wrong_type("messages", "an array of messages", values)
+    if not values:
+        raise wrong_value("messages", "is empty; send at least one message.")
+    if len(values) > rules.max_messages:
+        raise wrong_value(
+            "messages", f"holds {len(values)} messages; at most {rules.max_messages} are allowed."
+        )
+    known_calls: set[str] = set()
+    messages = []
+    for index, value in enumerate(values):
+        message = _message(as_object(value, f"messages[{index}]"), known_calls)
+        known_calls.update(call.id for call in message.tool_calls)
+        messages.append(message)
+    return tuple(messages)
+
+
+def _message(fields: Fields, known_calls: set[str]) -> Message:
+    role = _role(fields)
+    name = fields.string("name", most=_MAX_NAME)
+    if role == "assistant":
+        return _assistant(fields, name)
+    content = _content(fields, role)
+    if content is None:
+        raise missing(fields.param("content"), "a string or an array of parts")
+    if role != "tool":
+        return Message(role=role, content=content, name=name)
+    return Message(
+        role=role, content=content, name=name, tool_call_id=_tool_call_id(fields, known_calls)
+    )
+
+
+def _role(fields: Fields) -> Role:
+    value = fields.required_string("role")
+    if value == "function":
+        raise unsupported(
+            fields.param("role"),
+            "Send the result of a call in a message with role `tool` and its `tool_call_id`.",
+        )
+    role = _ROLES.get(value)
+    if role is None:
+        raise wrong_value(
+            fields.param("role"), f"must be one of {', '.join(_ROLES)}, not {shown(value)}."
+        )
+    return role
+
+
+def _assistant(fields: Fields, name: str | None) -> Message:
+    if fields.has("function_call"):
+        raise unsupported(fields.param("function_call"), "Send past calls in `tool_calls`.")
+    content = _content(fields, "assistant")
+    reasoning = fields.string("reasoning_content")
+    if reasoning is None:
+        reasoning = fields.string("reasoning")
+    calls = tuple(_call(call) for call in fields.objects("tool_calls", most=_MAX_CALLS))
+    if content is None and not calls and reasoning is None:
+        raise missing(fields.param("content"), "a string, unless there are `tool_calls`")
+    return Message(
+        role="assistant",
+        content=content,
+        reasoning_content=reasoning,
+        tool_calls=calls,
+        name=name,
+    )
+
+
+def _call(fields: Fields) -> ToolCall:
+    if fields.has("type") and fields.get("type") != "function":
+        raise unsupported(fields.param("type"), 'Only calls of type "function" are known.')
+    function = fields.required_object("function")
+    arguments = function.get("arguments")
+    if isinstance(arguments, dict):
+        raise InvalidRequest(
+            f"`{function.param('arguments')}` must be a string that holds the arguments as JSON, "
+            "not the object itself.",
+            code="invalid_type",
+            param=function.param("arguments"),
+        )
+    return ToolCall(
+        id=fields.required_string("id", most=_MAX_NAME),
+        name=function.required_string("name", most=_MAX_NAME),
+        arguments=function.string("arguments") or "",
+    )
+
+
+def _tool_call_id(fields: Fields, known_calls: set[str]) -> str:
+    param = fields.param("tool_call_id")
+    value = fields.string("tool_call_id")
+    if value is None:
+        raise missing(param, "the `id` of the tool call that the message answers")
+    if value not in known_calls:
+        raise wrong_value(
+            param,
+            f"is {shown(value)}, which no earlier assistant message has in its `tool_calls`; "
+            "send the assistant message with that call before its result.",
+        )
+    return value
+
+
+def _content(fields: Fields, role: Role) -> str | tuple[Part, ...] | None:
+    value = fields.get("content")
+    if value is None or isinstance(value, str):
+        return value
+    param = fields.param("content")
+    if not isinstance(value, list):
+        raise wrong_type(param, "a string or an array of parts", value)
+    if len(value) > _MAX_PARTS:
+        raise wrong_value(param, f"holds {len(value)} parts; at most {_MAX_PARTS} are allowed.")
+    if not value:
+        return ""
+    return tuple(
+        _part(as_object(part, f"{param}[{index}]"), role) for index, part in enumerate(value)
+    )
+
+
+def _part(fields: Fields, role: Role) -> Part:
+    sort = fields.required_string("type")
+    if sort == "text" or (sort == "refusal" and role == "assistant"):
+        text = fields.string(_TEXT_PARTS[sort])
+        if text is None:
+            raise missing(fields.param(_TEXT_PARTS[sort]), "a string")
+        return TextPart(text)
+    if sort != "image_url":
+        raise unsupported(
+            fields.param("type"), f"Parts are `text` and `image_url`, not {shown(sort)}."
+        )
+    if role != "user":
+        raise unsupported(fields.param("type"), "Images are read from user messages only.")
+    return _image(fields)
+
+
+def _image(fields: Fields) -> ImagePart:
+    image = fields.required_object("image_url")
+    image.word("detail", ("auto", "low", "high", "original"))
+    url = image.required_string("url")
+    if not url.startswith("data:"):
+        raise wrong_value(
+            image.param("url"),
+            "must be a `data:` address that holds the image; other addresses are never fetched.",
+        )
+    if not _DATA_IMAGE.fullmatch(url):
+        raise wrong_value(image.param("url"), "must have the form `data:image/TYPE;base64,DATA`.")
+    return ImagePart(url)

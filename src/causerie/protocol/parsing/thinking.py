@@ -1,0 +1,146 @@
+"""One setting for thinking, out of the five places where it can be asked for.
+
+``chat_template_kwargs`` (``enable_thinking``, ``thinking``,
+``reasoning_effort``), ``reasoning_effort``, ``thinking_token_budget``,
+``include_reasoning`` and, where the door knows it, the ``reasoning`` object.
+Two that contradict each other are refused; which of them was meant is not
+guessed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from causerie.errors import InvalidRequest
+from causerie.protocol.parsing.fields import Fields, unsupported
+from causerie.protocol.parsing.rules import Rules
+from causerie.protocol.request import Thinking
+
+EFFORTS = ("max", "xhigh", "high", "medium", "low", "minimal", "none")
+_REASONING_FIELDS = ("effort", "max_tokens", "exclude", "enabled")
+_MAX_BUDGET = 2**31 - 1
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Said(Generic[T]):
+    """What one field says, and which field it was."""
+
+    value: T
+    param: str
+
+
+def read_thinking(body: Fields, rules: Rules) -> Thinking:
+    """The setting that all the fields together describe."""
+    reasoning = _reasoning(body, rules)
+    kwargs = body.child("chat_template_kwargs") or Fields({})
+    switches = [
+        _switch(kwargs, "enable_thinking"),
+        _template_switch(kwargs),
+        _switch(reasoning, "enabled"),
+    ]
+    efforts = [
+        _effort(body, "reasoning_effort"),
+        _template_effort(kwargs),
+        _effort(reasoning, "effort"),
+    ]
+    budgets = [_budget(body, "thinking_token_budget"), _budget(reasoning, "max_tokens")]
+    shows = [_switch(body, "include_reasoning"), _hidden(reasoning)]
+    effort, budget, shown = _agreed(efforts), _agreed(budgets), _agreed(shows)
+    enabled = _agreed([*switches, _implied(effort), _implied_by_budget(budget)])
+    if enabled is None and budget is not None and budget.param == "reasoning.max_tokens":
+        enabled = _Said(True, budget.param)
+    _check_budget(enabled, budget)
+    on = None if enabled is None else enabled.value
+    return Thinking(
+        enabled=on,
+        effort=None if effort is None or on is False else effort.value,
+        budget=None if budget is None or on is False else budget.value,
+        visible=shown is None or shown.value,
+    )
+
+
+def _reasoning(body: Fields, rules: Rules) -> Fields:
+    if body.has("reasoning") and not rules.reasoning_object:
+        raise unsupported(
+            "reasoning",
+            "Use `reasoning_effort`, `thinking_token_budget` or "
+            "`chat_template_kwargs.enable_thinking`.",
+        )
+    fields = body.child("reasoning")
+    if fields is None:
+        return Fields({})
+    for name in fields.values:
+        if name not in _REASONING_FIELDS and fields.has(name):
+            raise unsupported(
+                fields.param(name), f"`reasoning` takes {', '.join(_REASONING_FIELDS)}."
+            )
+    if fields.has("effort") and fields.has("max_tokens"):
+        raise InvalidRequest(
+            "`reasoning` takes `effort` or `max_tokens`, not both.", param="reasoning"
+        )
+    return fields
+
+
+def _switch(fields: Fields, name: str) -> _Said[bool] | None:
+    value = fields.boolean(name)
+    return None if value is None else _Said(value, fields.param(name))
+
+
+def _template_switch(kwargs: Fields) -> _Said[bool] | None:
+    """``thinking`` is a switch for some templates; another type of value means something else."""
+    value = kwargs.get("thinking")
+    return _Said(value, kwargs.param("thinking")) if isinstance(value, bool) else None
+
+
+def _effort(fields: Fields, name: str) -> _Said[str] | None:
+    value = fields.word(name, EFFORTS)
+    return None if value is None else _Said(value, fields.param(name))
+
+
+def _template_effort(kwargs: Fields) -> _Said[str] | None:
+    value = kwargs.get("reasoning_effort")
+    if isinstance(value, str) and value in EFFORTS:
+        return _Said(value, kwargs.param("reasoning_effort"))
+    return None
+
+
+def _budget(fields: Fields, name: str) -> _Said[int] | None:
+    value = fields.integer(name, 0, _MAX_BUDGET)
+    return None if value is None else _Said(value, fields.param(name))
+
+
+def _hidden(reasoning: Fields) -> _Said[bool] | None:
+    exclude = _switch(reasoning, "exclude")
+    return None if exclude is None else _Said(not exclude.value, exclude.param)
+
+
+def _implied(effort: _Said[str] | None) -> _Said[bool] | None:
+    return None if effort is None else _Said(effort.value != "none", effort.param)
+
+
+def _implied_by_budget(budget: _Said[int] | None) -> _Said[bool] | None:
+    """No tokens for thinking means off; some tokens only bound it."""
+    return _Said(False, budget.param) if budget is not None and not budget.value else None
+
+
+def _check_budget(enabled: _Said[bool] | None, budget: _Said[int] | None) -> None:
+    if enabled is not None and not enabled.value and budget is not None and budget.value:
+        raise _contradiction(enabled.param, budget.param)
+
+
+def _agreed(said: list[_Said[T] | None]) -> _Said[T] | None:
+    """What all fields that say something agree on."""
+    given = [one for one in said if one is not None]
+    for other in given[1:]:
+        if other.value != given[0].value:
+            raise _contradiction(given[0].param, other.param)
+    return given[0] if given else None
+
+
+def _contradiction(first: str, second: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"`{second}` contradicts `{first}`; send one of them, or the same in both.", param=second
+    )

@@ -1,0 +1,120 @@
+"""The functions a model may call, and which of them it must."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from causerie.protocol.parsing.fields import (
+    Fields,
+    as_object,
+    missing,
+    shown,
+    unsupported,
+    wrong_type,
+    wrong_value,
+)
+from causerie.protocol.request import Tool, ToolChoice
+
+_MAX_TOOLS = 128
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
+_MODES: dict[str, Literal["none", "auto", "required"]] = {
+    "none": "none",
+    "auto": "auto",
+    "required": "required",
+}
+
+
+def read_tools(body: Fields) -> tuple[Tool, ...]:
+    """The functions in order, with unique names."""
+    tools: dict[str, Tool] = {}
+    for fields in body.objects("tools", most=_MAX_TOOLS):
+        tool = _tool(fields)
+        if tool.name in tools:
+            raise wrong_value(
+                f"{fields.path}.function.name",
+                f"is {shown(tool.name)}, which an earlier tool has; names must be unique.",
+            )
+        tools[tool.name] = tool
+    return tuple(tools.values())
+
+
+def _tool(fields: Fields) -> Tool:
+    sort = fields.required_string("type")
+    if sort != "function":
+        raise unsupported(fields.param("type"), f'It must be "function", not {shown(sort)}.')
+    function = fields.required_object("function")
+    name = function.required_string("name")
+    if not _NAME.fullmatch(name):
+        raise wrong_value(
+            function.param("name"),
+            "must be 1 to 64 letters, digits, underscores or hyphens (a-z, A-Z, 0-9, _, -).",
+        )
+    parameters = function.child("parameters")
+    return Tool(
+        name=name,
+        parameters=parameters.values if parameters else {},
+        description=function.string("description"),
+        strict=function.boolean("strict"),
+    )
+
+
+def read_tool_choice(body: Fields, tools: tuple[Tool, ...]) -> ToolChoice:
+    """Which calls may or must come; without ``tools`` none."""
+    value = body.get("tool_choice")
+    if value is None:
+        return ToolChoice()
+    if isinstance(value, str):
+        mode = _MODES.get(value)
+        if mode is None:
+            raise wrong_value(
+                "tool_choice",
+                f"must be none, auto, required or an object that names a function, "
+                f"not {shown(value)}.",
+            )
+        choice = ToolChoice(mode)
+    elif isinstance(value, dict):
+        choice = _choice(Fields(value, "tool_choice"), {tool.name for tool in tools})
+    else:
+        raise wrong_type("tool_choice", "a string or an object", value)
+    if choice.mode == "required" and not tools:
+        raise wrong_value("tool_choice", "asks for a call, but `tools` defines no function.")
+    return choice
+
+
+def _choice(fields: Fields, defined: set[str]) -> ToolChoice:
+    sort = fields.required_string("type")
+    if sort == "function":
+        return ToolChoice("required", (_function_name(fields, defined),))
+    if sort != "allowed_tools":
+        raise wrong_value(
+            "tool_choice.type", f"must be function or allowed_tools, not {shown(sort)}."
+        )
+    allowed = fields.required_object("allowed_tools")
+    mode = allowed.word("mode", ("auto", "required"))
+    if mode is None:
+        raise missing(allowed.param("mode"), "auto or required")
+    entries = allowed.array("tools", most=_MAX_TOOLS)
+    if not entries:
+        raise missing(allowed.param("tools"), "an array of at least one function")
+    names = [
+        _allowed_name(as_object(entry, f"{allowed.param('tools')}[{index}]"), defined)
+        for index, entry in enumerate(entries)
+    ]
+    return ToolChoice(_MODES[mode], tuple(dict.fromkeys(names)))
+
+
+def _allowed_name(fields: Fields, defined: set[str]) -> str:
+    if fields.get("type") != "function":
+        raise wrong_value(fields.param("type"), 'must be "function".')
+    return _function_name(fields, defined)
+
+
+def _function_name(fields: Fields, defined: set[str]) -> str:
+    function = fields.required_object("function")
+    name = function.required_string("name")
+    if name not in defined:
+        raise wrong_value(
+            function.param("name"), f"is {shown(name)}, which `tools` does not define."
+        )
+    return name

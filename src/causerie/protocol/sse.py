@@ -1,0 +1,89 @@
+"""Server-sent events as bytes, in both directions.
+
+Lines end at ``\\n`` only. Readers that split text at every character Unicode
+calls a line break cut JSON strings in two; on bytes that cannot happen. What
+the data means is not known here.
+"""
+
+from __future__ import annotations
+
+DONE = b"data: [DONE]\n\n"
+PING = b": ping\n"  # one newline: an empty line after a comment breaks older clients
+
+
+def encode(data: bytes) -> bytes:
+    """One event; ``data`` is a single line (JSON as msgspec writes it has no line breaks)."""
+    return b"data: " + data + b"\n\n"
+
+
+class LineTooLong(ValueError):
+    """A line is longer than the decoder may hold."""
+
+
+class Decoder:
+    """Bytes as they arrive, into the data of complete events.
+
+    The pieces may be cut anywhere. Comments and fields other than ``data`` are
+    passed over; several ``data`` lines of one event are joined with a newline.
+    At most ``max_bytes`` of an unfinished event are held.
+    """
+
+    __slots__ = ("_data", "_held", "_max_bytes", "_rest", "_started")
+
+    def __init__(self, max_bytes: int = 64 * 1024 * 1024) -> None:
+        self._max_bytes = max_bytes
+        self._rest = bytearray()
+        self._data: list[bytes] = []
+        self._held = 0
+        self._started = False
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """The data of every event that ``piece`` completes; raises :class:`LineTooLong`."""
+        self._rest += piece
+        if not self._started and not self._begin():
+            return []
+        end = self._rest.rfind(b"\n")
+        if end < 0:
+            self._check(len(self._rest))
+            return []
+        lines = bytes(self._rest[:end]).split(b"\n")
+        del self._rest[: end + 1]
+        events = [event for line in lines if (event := self._line(line)) is not None]
+        self._check(len(self._rest))
+        return events
+
+    def close(self) -> list[bytes]:
+        """The last event where the sender left out the empty line after it."""
+        rest = bytes(self._rest)
+        self._rest.clear()
+        events = [self._line(rest), self._line(b"")]
+        return [event for event in events if event is not None]
+
+    def _begin(self) -> bool:
+        """Pass over a byte order mark; False while it may still be coming."""
+        if b"\xef\xbb\xbf".startswith(self._rest) and len(self._rest) < 3:
+            return False
+        self._started = True
+        if self._rest.startswith(b"\xef\xbb\xbf"):
+            del self._rest[:3]
+        return True
+
+    def _line(self, line: bytes) -> bytes | None:
+        line = line.removesuffix(b"\r")
+        if line:
+            name, _, value = line.partition(b":")
+            if name == b"data":
+                self._data.append(value.removeprefix(b" "))
+                self._held += len(value)
+                self._check(self._held)
+            return None
+        if not self._data:
+            return None
+        event = b"\n".join(self._data)
+        self._data.clear()
+        self._held = 0
+        return event
+
+    def _check(self, size: int) -> None:
+        if size > self._max_bytes:
+            raise LineTooLong(f"an event of the stream has more than {self._max_bytes} bytes")
