@@ -1,0 +1,143 @@
+"""Whether the options of a ``oneOf`` exclude each other.
+
+Only what can be shown counts: different types, different constants, or a
+required property whose schemas exclude each other. Knows nothing of grammars.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+_KINDS: Mapping[str, frozenset[str]] = {
+    "object": frozenset({"object"}),
+    "array": frozenset({"array"}),
+    "string": frozenset({"string"}),
+    "boolean": frozenset({"boolean"}),
+    "null": frozenset({"null"}),
+    "integer": frozenset({"whole"}),
+    "number": frozenset({"whole", "fraction"}),
+}
+_ALL = frozenset[str]().union(*_KINDS.values())
+_MAX_STEPS = 50_000
+_MAX_DEPTH = 24
+
+
+class Exclusion:
+    """Compares schemas of one document; ``resolve`` finds what a ``$ref`` names."""
+
+    def __init__(self, resolve: Callable[[str], object]) -> None:
+        self._resolve = resolve
+        self._left = _MAX_STEPS
+
+    def overlap(self, options: Sequence[object], *, within: object) -> tuple[int, int] | None:
+        """Two options not shown to exclude each other, or ``None``.
+
+        ``within`` is the ``type`` that holds beside the ``oneOf``.
+        """
+        frame = _kinds(within)
+        for second in range(len(options)):
+            for first in range(second):
+                if not self._excludes(options[first], options[second], frame, 0):
+                    return first, second
+        return None
+
+    def _excludes(self, a: object, b: object, frame: frozenset[str], depth: int) -> bool:
+        self._left -= 1
+        if a is False or b is False:
+            return True
+        if self._left < 0 or depth > _MAX_DEPTH:
+            return False
+        if not isinstance(a, Mapping) or not isinstance(b, Mapping):
+            return False
+        frame = frame & _kinds(a.get("type")) & _kinds(b.get("type"))
+        if not frame or self._differ(a, b, frame, depth):
+            return True
+        return self._part_excludes(a, b, frame, depth) or self._part_excludes(b, a, frame, depth)
+
+    def _differ(
+        self, a: Mapping[str, object], b: Mapping[str, object], frame: frozenset[str], depth: int
+    ) -> bool:
+        mine, theirs = _constants(a), _constants(b)
+        if mine is not None and theirs is not None:
+            return not mine.keys() & theirs.keys()
+        for values in (mine, theirs):
+            if values is not None and not frame.intersection(values.values()):
+                return True
+        if frame != {"object"}:
+            return False
+        for name in {*_strings(a.get("required")), *_strings(b.get("required"))}:
+            first, second = _property(a, name), _property(b, name)
+            if first is None or second is None:
+                continue
+            if self._excludes(first, second, _ALL, depth + 1):
+                return True
+        return False
+
+    def _part_excludes(
+        self, a: Mapping[str, object], b: object, frame: frozenset[str], depth: int
+    ) -> bool:
+        """One of the schemas that ``a`` consists of excludes ``b`` already."""
+        reference = a.get("$ref")
+        target = self._resolve(reference) if isinstance(reference, str) else True
+        if self._excludes(target, b, frame, depth + 1):
+            return True
+        if any(self._excludes(part, b, frame, depth + 1) for part in _sequence(a.get("allOf"))):
+            return True
+        for key in ("anyOf", "oneOf"):
+            options = _sequence(a.get(key))
+            if options and all(self._excludes(one, b, frame, depth + 1) for one in options):
+                return True
+        return False
+
+
+def _kinds(declared: object) -> frozenset[str]:
+    names = declared if isinstance(declared, list) else [declared]
+    known = [_KINDS[name] for name in names if isinstance(name, str) and name in _KINDS]
+    return frozenset[str]().union(*known) if known else _ALL
+
+
+def _constants(schema: Mapping[str, object]) -> dict[str, str] | None:
+    """The values a schema names, as text that equal values share, with their kinds."""
+    if "const" in schema:
+        values: Sequence[object] = [schema["const"]]
+    elif isinstance(schema.get("enum"), list):
+        values = _sequence(schema["enum"])
+    else:
+        return None
+    return {json.dumps(_plain(value), sort_keys=True): _kind(value) for value in values}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return value
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        return "whole" if value == int(value) else "fraction"
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _property(schema: Mapping[str, object], name: str) -> object:
+    declared = schema.get("properties")
+    return declared.get(name) if isinstance(declared, Mapping) else None
+
+
+def _sequence(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else ()
+
+
+def _strings(value: object) -> list[str]:
+    return [name for name in _sequence(value) if isinstance(name, str)]

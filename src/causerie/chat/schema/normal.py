@@ -1,0 +1,453 @@
+"""A schema rewritten into the part of JSON Schema that is enforced exactly.
+
+What goes in is what a client wrote, in any draft from 4 to 2020-12. What comes
+out is a 2020-12 schema of few keywords, without annotations, with patterns in
+the common dialect and every ``$ref`` pointing to a definition of its own; or a
+refusal that names the place. Nothing is dropped that says something about the
+document, with one exception that the documentation tells of: objects may be
+closed (see :class:`Rewriter`).
+
+Knows the keywords; knows nothing about grammars or about who enforces them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from causerie.chat.schema import keywords as words
+from causerie.chat.schema.disjoint import Exclusion
+from causerie.chat.schema.finite import is_finite
+from causerie.chat.schema.pattern import Refused, search
+from causerie.chat.schema.refusal import step, unsupported
+from causerie.errors import InvalidRequest
+
+Node = dict[str, object]
+JsonSchema = Mapping[str, object] | bool
+
+MAX_DEPTH = 64
+MAX_SUBSCHEMAS = 10_000
+MAX_VALUES = 20_000  # constants in const and enum
+MAX_CHARACTERS = 400_000  # of names, patterns and constants
+MAX_LENGTH = 100_000  # of a string that has a bound
+MAX_ITEMS = 1_000  # of an array that has a bound
+
+_EXACT = 2**53
+
+
+@dataclass(slots=True)
+class Rewriter:
+    """Rewrites one schema. ``param`` names the request's field in errors.
+
+    With ``close``, an object that names its properties and says nothing of
+    others is written with no others: any schema that merely allows them admits
+    that, and a model left free to invent some often never stops.
+    """
+
+    root: JsonSchema
+    param: str
+    close: bool = False
+    _names: dict[tuple[str, bool], str] = field(default_factory=dict)
+    _waiting: list[tuple[str, bool]] = field(default_factory=list)
+    _subschemas: int = 0
+    _values: int = 0
+    _characters: int = 0
+
+    def rewrite(self) -> Node:
+        """The whole schema; raises ``InvalidRequest`` (``unsupported_schema``)."""
+        top = self._schema(self.root, "#", 0, self.close)
+        if isinstance(top, bool):
+            if not top:
+                raise self._refuse("#", "`false` admits no document at all.")
+            top = {}
+        definitions: Node = {}
+        while self._waiting:
+            pointer, close = self._waiting.pop()
+            target = self._schema(self._resolve(pointer), pointer, 0, close)
+            named = {"$comment": pointer, **target} if isinstance(target, dict) else target
+            definitions[self._names[pointer, close]] = named
+        if not is_finite(top, definitions):
+            raise self._refuse("#", "no finite document can satisfy it.")
+        return {**top, "$defs": definitions} if definitions else top
+
+    def _refuse(self, pointer: str, reason: str) -> InvalidRequest:
+        return unsupported(self.param, reason, pointer)
+
+    def _count(self, pointer: str, *, subschemas: int = 0, values: int = 0, text: int = 0) -> None:
+        self._subschemas += subschemas
+        self._values += values
+        self._characters += text
+        for have, limit, what in (
+            (self._subschemas, MAX_SUBSCHEMAS, "subschemas"),
+            (self._values, MAX_VALUES, "constants"),
+            (self._characters, MAX_CHARACTERS, "characters of names, patterns and constants"),
+        ):
+            if have > limit:
+                raise self._refuse(pointer, f"the schema has more than {limit} {what}.")
+
+    def _schema(self, schema: object, pointer: str, depth: int, close: bool) -> Node | bool:
+        """One subschema, with everything below it."""
+        self._count(pointer, subschemas=1)
+        if isinstance(schema, bool):
+            return schema
+        if not isinstance(schema, Mapping):
+            raise self._refuse(pointer, "a schema is an object or a boolean.")
+        if depth > MAX_DEPTH:
+            raise self._refuse(pointer, f"it nests deeper than {MAX_DEPTH} levels.")
+        place = _Place(schema, pointer, depth, close)
+        out: Node = {}
+        for key, value in schema.items():
+            if key in words.ANNOTATIONS or (key.startswith("x-") and key != "x-guidance"):
+                continue
+            handler = _HANDLERS.get(key)
+            if handler is None:
+                words.check_other(key, value, lambda reason: self._refuse(pointer, reason))
+                continue
+            handler(self, place, out, key, value)
+        self._finish_object(place, out)
+        return out
+
+    def _below(self, place: _Place, schema: object, *keys: str | int, close: bool) -> Node | bool:
+        return self._schema(schema, step(place.pointer, *keys), place.depth + 1, close)
+
+    # Keywords that hold for any value
+
+    def _type(self, place: _Place, out: Node, key: str, value: object) -> None:
+        named = value if isinstance(value, list) else [value]
+        if not named or any(name not in words.TYPES for name in named):
+            raise self._refuse(
+                step(place.pointer, key), f"it must be one or several of {', '.join(words.TYPES)}."
+            )
+        out["type"] = named[0] if len(named) == 1 else list(dict.fromkeys(named))
+
+    def _const(self, place: _Place, out: Node, key: str, value: object) -> None:
+        out[key] = self._constant(value, step(place.pointer, key), 0)
+
+    def _enum(self, place: _Place, out: Node, key: str, value: object) -> None:
+        pointer = step(place.pointer, key)
+        if not isinstance(value, list) or not value:
+            raise self._refuse(pointer, "it must be an array of at least one value.")
+        out[key] = [
+            self._constant(option, step(pointer, index), 0) for index, option in enumerate(value)
+        ]
+
+    def _constant(self, value: object, pointer: str, depth: int) -> object:
+        self._count(pointer, values=1)
+        if depth > MAX_DEPTH:
+            raise self._refuse(pointer, f"it nests deeper than {MAX_DEPTH} levels.")
+        if isinstance(value, str):
+            self._count(pointer, text=len(value))
+            return value
+        if isinstance(value, Mapping):
+            self._count(pointer, text=sum(map(len, value)))
+            return {
+                key: self._constant(item, step(pointer, key), depth + 1)
+                for key, item in value.items()
+            }
+        if isinstance(value, list):
+            return [
+                self._constant(item, step(pointer, index), depth + 1)
+                for index, item in enumerate(value)
+            ]
+        if value is None or isinstance(value, bool):
+            return value
+        return self._number(value, pointer)
+
+    def _number(self, value: object, pointer: str) -> int | float:
+        """A number that the grammar and every reader of JSON hold exactly."""
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self._refuse(pointer, "it must be a number.")
+        if (isinstance(value, float) and not math.isfinite(value)) or abs(value) > _EXACT:
+            raise self._refuse(pointer, "numbers beyond ±2^53 are not held exactly.")
+        if isinstance(value, float) and value.is_integer():
+            return int(value)
+        if "e" in repr(value):
+            raise self._refuse(pointer, "numbers below 0.0001 are not supported.")
+        return value
+
+    def _reference(self, place: _Place, out: Node, key: str, value: object) -> None:
+        pointer = step(place.pointer, key)
+        if not isinstance(value, str) or not (value == "#" or value.startswith("#/")):
+            raise self._refuse(
+                pointer, "only references within the schema are supported (`#/$defs/name`)."
+            )
+        self._resolve(value, at=pointer)
+        alone = not any(name in words.APPLIES or name == "$ref" for name in place.others(key))
+        target = (value.rstrip("/") or "#", self.close and place.close and alone)
+        if target not in self._names:
+            self._names[target] = f"d{len(self._names)}"
+            self._waiting.append(target)
+        out["$ref"] = f"#/$defs/{self._names[target]}"
+
+    def _resolve(self, reference: str, at: str = "#") -> object:
+        """What a reference within the schema stands for."""
+        found: object = self.root
+        for part in reference.rstrip("/").split("/")[1:]:
+            key = unquote(part).replace("~1", "/").replace("~0", "~")
+            if isinstance(found, Mapping) and key in found:
+                found = found[key]
+            elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
+                found = found[int(key)]
+            else:
+                raise self._refuse(at, f"{reference[:200]!r} points to nothing in the schema.")
+        return found
+
+    def _several(self, place: _Place, out: Node, key: str, value: object) -> None:
+        """``allOf`` and ``anyOf``."""
+        if key == "allOf":
+            options = self._options(place, key, value, close=False)
+            out["allOf"] = [*_list(out.get("allOf")), *options]
+        else:
+            options = self._options(place, key, value, close=self._alternatives_close(place, key))
+            _conjoin(out, "anyOf", options)
+
+    def _one_of(self, place: _Place, out: Node, key: str, value: object) -> None:
+        """``oneOf``, which is ``anyOf`` where no document satisfies two options."""
+        options = self._options(place, key, value, close=self._alternatives_close(place, key))
+        assert isinstance(value, list)
+        overlap = Exclusion(self._resolve).overlap(value, within=place.schema.get("type"))
+        if overlap is not None:
+            first, second = overlap
+            raise self._refuse(
+                step(place.pointer, key),
+                f"options {first} and {second} may hold for the same document; give each its own "
+                "constant (a required property with `const`) or type, or use anyOf.",
+            )
+        _conjoin(out, "anyOf", options)
+
+    def _alternatives_close(self, place: _Place, key: str) -> bool:
+        """Alternatives may be closed where nothing beside them adds properties."""
+        return place.close and not any(name in words.APPLIES for name in place.others(key))
+
+    def _options(self, place: _Place, key: str, value: object, *, close: bool) -> list[Node | bool]:
+        if not isinstance(value, list) or not value:
+            raise self._refuse(
+                step(place.pointer, key), "it must be an array of at least one schema."
+            )
+        return [
+            self._below(place, option, key, index, close=close)
+            for index, option in enumerate(value)
+        ]
+
+    # Keywords of strings and numbers
+
+    def _size(self, place: _Place, out: Node, key: str, value: object) -> None:
+        """A count: of characters, items or properties."""
+        pointer = step(place.pointer, key)
+        number = self._number(value, pointer)
+        if not isinstance(number, int) or number < 0:
+            raise self._refuse(pointer, "it must be a whole number from 0 up.")
+        limit = MAX_LENGTH if key.endswith("Length") else MAX_ITEMS
+        if number > limit:
+            raise self._refuse(pointer, f"it is beyond {limit}, the most that is enforced.")
+        out[key] = number
+
+    def _pattern(self, place: _Place, out: Node, key: str, value: object) -> None:
+        _conjoin(out, "pattern", self._rewritten(value, step(place.pointer, key)))
+
+    def _rewritten(self, pattern: object, pointer: str) -> str:
+        if not isinstance(pattern, str):
+            raise self._refuse(pointer, "it must be a string.")
+        self._count(pointer, text=len(pattern))
+        try:
+            return search(pattern)
+        except Refused as refused:
+            raise self._refuse(pointer, str(refused)) from None
+
+    def _format(self, place: _Place, out: Node, key: str, value: object) -> None:
+        kinds = place.schema.get("type", "string")
+        if not (kinds == "string" or (isinstance(kinds, list) and "string" in kinds)):
+            return  # says nothing about other values (`int32`, `double`)
+        if value == "uri":
+            _conjoin(out, "pattern", words.URI)
+        elif value in words.FORMATS:
+            out[key] = value
+        else:
+            raise self._refuse(
+                step(place.pointer, key),
+                f"the format is not supported; these are: {', '.join(words.FORMATS)}, uri.",
+            )
+
+    def _bound(self, place: _Place, out: Node, key: str, value: object) -> None:
+        """``minimum`` and its like, with the booleans of draft 4."""
+        plain = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}.get(key)
+        if plain is not None and isinstance(value, bool):
+            if not value:
+                return
+            value = place.schema.get(plain)
+        out[key] = self._number(value, step(place.pointer, key))
+
+    def _multiple(self, place: _Place, out: Node, key: str, value: object) -> None:
+        pointer = step(place.pointer, key)
+        number = self._number(value, pointer)
+        if number <= 0:
+            raise self._refuse(pointer, "it must be above 0.")
+        bounds = [place.schema.get(name) for name in ("maximum", "exclusiveMaximum")]
+        if any(isinstance(bound, int | float) and bound < 0 for bound in bounds):
+            raise self._refuse(pointer, "multiples of negative numbers alone are not supported.")
+        out[key] = number
+
+    # Keywords of arrays
+
+    def _items(self, place: _Place, out: Node, key: str, value: object) -> None:
+        if not isinstance(value, list):
+            out["items"] = self._below(place, value, key, close=self.close)
+            return
+        if "prefixItems" in place.schema:
+            raise self._refuse(place.pointer, "it has both prefixItems and an array of items.")
+        self._prefix(place, out, key, value)
+        if "additionalItems" in place.schema:
+            rest = place.schema["additionalItems"]
+            out["items"] = self._below(place, rest, "additionalItems", close=self.close)
+
+    def _prefix(self, place: _Place, out: Node, key: str, value: object) -> None:
+        options = self._options(place, key, value, close=self.close)
+        if len(options) > MAX_ITEMS:
+            raise self._refuse(step(place.pointer, key), f"it lists more than {MAX_ITEMS} items.")
+        out["prefixItems"] = options
+
+    def _unique(self, place: _Place, out: Node, key: str, value: object) -> None:
+        most = place.schema.get("maxItems")
+        if value is False or (value is True and isinstance(most, int) and most <= 1):
+            return
+        raise self._refuse(step(place.pointer, key), "that items differ cannot be enforced.")
+
+    # Keywords of objects
+
+    def _properties(self, place: _Place, out: Node, key: str, value: object) -> None:
+        pointer = step(place.pointer, key)
+        out[key] = {
+            name: self._below(place, schema, key, name, close=self.close)
+            for name, schema in self._named(value, pointer)
+        }
+
+    def _named(self, value: object, pointer: str) -> Sequence[tuple[str, object]]:
+        if not isinstance(value, Mapping):
+            raise self._refuse(pointer, "it must be an object of schemas.")
+        self._count(pointer, text=sum(map(len, value)))
+        return list(value.items())
+
+    def _pattern_properties(self, place: _Place, out: Node, key: str, value: object) -> None:
+        pointer = step(place.pointer, key)
+        named = place.schema.get("properties")
+        names = named if isinstance(named, Mapping) else {}
+        patterns: Node = {}
+        for pattern, schema in self._named(value, pointer):
+            rewritten = self._rewritten(pattern, step(pointer, pattern))
+            clash = next((name for name in names if _may_match(rewritten, name)), None)
+            if clash is not None:
+                raise self._refuse(
+                    step(pointer, pattern), f"it also matches the property {clash[:100]!r}."
+                )
+            patterns[rewritten] = self._below(place, schema, key, pattern, close=self.close)
+        out[key] = patterns
+
+    def _additional(self, place: _Place, out: Node, key: str, value: object) -> None:
+        out[key] = self._below(place, value, key, close=self.close)
+
+    def _required(self, place: _Place, out: Node, key: str, value: object) -> None:
+        pointer = step(place.pointer, key)
+        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+            raise self._refuse(pointer, "it must be an array of property names.")
+        self._count(pointer, values=len(value), text=sum(map(len, value)))
+        out[key] = list(dict.fromkeys(value))
+
+    def _property_names(self, place: _Place, out: Node, key: str, value: object) -> None:
+        if value is True or value == {} or value == {"type": "string"}:
+            return
+        raise self._refuse(
+            step(place.pointer, key),
+            "write the names' pattern as patternProperties with additionalProperties: false.",
+        )
+
+    def _finish_object(self, place: _Place, out: Node) -> None:
+        """What several keywords of an object say together."""
+        required = _list(out.get("required"))
+        fewest = out.get("minProperties")
+        if isinstance(fewest, int):
+            if fewest <= len(required):
+                del out["minProperties"]
+            elif fewest > len(required) + 1:
+                raise self._refuse(
+                    step(place.pointer, "minProperties"),
+                    "that several properties with free names differ cannot be enforced; at most "
+                    "one more than `required` names is.",
+                )
+        named = out.get("properties")
+        if not (self.close and place.close and named and isinstance(named, Mapping)):
+            return
+        silent = "additionalProperties" not in out and "patternProperties" not in out
+        alone = not any(name in words.IN_PLACE for name in place.schema)
+        if silent and alone and all(name in named for name in required):
+            out["additionalProperties"] = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a schema stands, and whether it may be closed there."""
+
+    schema: Mapping[str, object]
+    pointer: str
+    depth: int
+    close: bool
+
+    def others(self, key: str) -> list[str]:
+        return [name for name in self.schema if name != key]
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _conjoin(out: Node, key: str, value: object) -> None:
+    """Add ``key``, beside one that may be there already."""
+    if key in out:
+        out["allOf"] = [*_list(out.get("allOf")), {key: value}]
+    else:
+        out[key] = value
+
+
+def _may_match(pattern: str, name: str) -> bool:
+    """Whether the pattern may match; yes, where Python cannot tell at once."""
+    if re.search(r"[*+{?]", pattern.removeprefix("^")) and len(name) > 64:
+        return True
+    try:
+        return re.search(pattern, name) is not None
+    except re.error:
+        return True
+
+
+_Handler = Callable[[Rewriter, _Place, Node, str, object], None]
+_HANDLERS: Mapping[str, _Handler] = {
+    "type": Rewriter._type,
+    "const": Rewriter._const,
+    "enum": Rewriter._enum,
+    "$ref": Rewriter._reference,
+    "allOf": Rewriter._several,
+    "anyOf": Rewriter._several,
+    "oneOf": Rewriter._one_of,
+    "minLength": Rewriter._size,
+    "maxLength": Rewriter._size,
+    "minItems": Rewriter._size,
+    "maxItems": Rewriter._size,
+    "minProperties": Rewriter._size,
+    "maxProperties": Rewriter._size,
+    "pattern": Rewriter._pattern,
+    "format": Rewriter._format,
+    "minimum": Rewriter._bound,
+    "maximum": Rewriter._bound,
+    "exclusiveMinimum": Rewriter._bound,
+    "exclusiveMaximum": Rewriter._bound,
+    "multipleOf": Rewriter._multiple,
+    "items": Rewriter._items,
+    "prefixItems": Rewriter._prefix,
+    "uniqueItems": Rewriter._unique,
+    "properties": Rewriter._properties,
+    "patternProperties": Rewriter._pattern_properties,
+    "additionalProperties": Rewriter._additional,
+    "required": Rewriter._required,
+    "propertyNames": Rewriter._property_names,
+}

@@ -1,0 +1,296 @@
+"""Regular expressions brought into the subset that every reader means alike.
+
+A schema's ``pattern`` is written in ECMAScript's dialect, enforced by a Rust
+engine while tokens are drawn, and checked by Python when the answer is done.
+Here it is rewritten so that all three agree (``\\d`` becomes ``[0-9]``, a dot
+the characters that are no line break, a literal brace is escaped), or refused
+where one of them cannot follow. Knows nothing about schemas or grammars.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+MAX_LENGTH = 4096
+
+_SPACE = " \\t-\\r\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+_SETS = {"d": "0-9", "w": "A-Za-z0-9_", "s": _SPACE}
+_CONTROLS = {"t": "\\t", "n": "\\n", "r": "\\r", "f": "\\x0c", "v": "\\x0b"}
+_DOT = "[^\\n\\r\u2028\u2029]"
+_ANY = "(?s:.)"
+_META = frozenset("\\.+*?()|[]{}^$")
+_QUANTIFIER = re.compile(r"[*+?]|\{([0-9]+)(,?)([0-9]*)\}")
+_GROUP_NAME = re.compile(r"\(\?P?<([A-Za-z_][A-Za-z0-9_]*)>")
+_PROPERTY = re.compile(r"[pP]\{[A-Za-z0-9_=]+\}")
+_HEX = re.compile(r"x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|u\{([0-9A-Fa-f]{1,6})\}")
+
+
+class Refused(Exception):
+    """The pattern cannot be followed; the message is the reason, a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a pattern, rewritten. ``depth`` counts the groups it stands in."""
+
+    kind: str  # "atom", "quantifier", "open", "close", "or", "start" or "end"
+    text: str
+    depth: int
+
+
+def search(pattern: str) -> str:
+    """The pattern rewritten; it is still looked for anywhere unless anchored."""
+    return "".join(piece.text for piece in pieces(pattern))
+
+
+def whole(pattern: str) -> str:
+    """The pattern rewritten to match a whole text, without its anchors.
+
+    ``^`` at the start and ``$`` at the end of an alternative say nothing then;
+    anywhere else they are refused.
+    """
+    parts = pieces(pattern)
+    out = []
+    for index, piece in enumerate(parts):
+        before = parts[index - 1] if index else None
+        after = parts[index + 1] if index + 1 < len(parts) else None
+        edge = before if piece.kind == "start" else after
+        if piece.kind in ("start", "end"):
+            if piece.depth or not (edge is None or edge.kind == "or"):
+                raise Refused(
+                    "`^` and `$` may only stand at the very start and end of the pattern."
+                )
+            continue
+        out.append(piece.text)
+    return "".join(out)
+
+
+def pieces(pattern: str) -> list[Piece]:
+    """The parts of a pattern in order; raises :class:`Refused`."""
+    if len(pattern) > MAX_LENGTH:
+        raise Refused(f"The pattern is longer than {MAX_LENGTH} characters.")
+    return _Reader(pattern).read()
+
+
+class _Reader:
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+        self._at = 0
+        self._depth = 0
+        self._out: list[Piece] = []
+
+    def read(self) -> list[Piece]:
+        while self._at < len(self._pattern):
+            self._next()
+        if self._depth:
+            raise Refused("A group is opened with `(` and never closed.")
+        return self._out
+
+    def _next(self) -> None:
+        character = self._pattern[self._at]
+        quantifier = _QUANTIFIER.match(self._pattern, self._at)
+        if quantifier is not None:
+            self._quantifier(quantifier)
+        elif character == "(":
+            self._open()
+        elif character == ")":
+            self._close()
+        elif character == "[":
+            self._emit("atom", self._class())
+        elif character == "\\":
+            self._emit("atom", self._escape())
+        else:
+            self._at += 1
+            kinds = {"|": "or", "^": "start", "$": "end"}
+            text = _DOT if character == "." else character
+            if character in kinds:
+                self._emit(kinds[character], text)
+            else:
+                self._emit("atom", text if character == "." else _literal(character))
+
+    def _emit(self, kind: str, text: str) -> None:
+        self._out.append(Piece(kind, text, self._depth))
+
+    def _quantifier(self, found: re.Match[str]) -> None:
+        before = self._out[-1].kind if self._out else "open"
+        if before == "quantifier":
+            raise Refused(
+                f"`{found.group()}` repeats a repetition; put the inner one into a group."
+            )
+        if before not in ("atom", "close"):
+            raise Refused(f"`{found.group()}` has nothing before it to repeat.")
+        low, comma, high = found.group(1), found.group(2), found.group(3)
+        if low is not None and high and (not comma or int(high) < int(low)):
+            raise Refused(f"`{found.group()}` counts backwards.")
+        self._emit("quantifier", found.group())
+        self._at = found.end()
+        if self._pattern[self._at : self._at + 1] == "?":
+            self._at += 1  # lazy: the same texts match, only found in another order
+
+    def _open(self) -> None:
+        rest = self._pattern[self._at : self._at + 4]
+        if rest.startswith(("(?=", "(?!", "(?<=", "(?<!")):
+            raise Refused("Look-arounds are not supported; write what the text itself looks like.")
+        name = _GROUP_NAME.match(self._pattern, self._at)
+        if name is not None:
+            self._at = name.end()
+        elif rest.startswith("(?:"):
+            self._at += 3
+        elif rest.startswith("(?"):
+            raise Refused("Inline flags are not supported; spell the alternatives out.")
+        else:
+            self._at += 1
+        self._emit("open", "(?:")
+        self._depth += 1
+
+    def _close(self) -> None:
+        if not self._depth:
+            raise Refused("A `)` closes no group; write `\\)` for the character.")
+        self._depth -= 1
+        self._at += 1
+        self._emit("close", ")")
+
+    def _escape(self) -> str:
+        """An escape outside a class."""
+        self._at += 1
+        letter = self._letter()
+        if letter.lower() in _SETS:
+            self._at += 1
+            return f"[{'^' if letter.isupper() else ''}{_SETS[letter.lower()]}]"
+        if letter in "bB":
+            raise Refused("Word boundaries (`\\b`) are not supported.")
+        found = _PROPERTY.match(self._pattern, self._at)
+        if found is not None:
+            self._at = found.end()
+            return "\\" + found.group()
+        return _literal(self._character())
+
+    def _letter(self) -> str:
+        if self._at >= len(self._pattern):
+            raise Refused("The pattern ends with a lone backslash.")
+        return self._pattern[self._at]
+
+    def _character(self) -> str:
+        """The character that an escape stands for; stands behind the backslash."""
+        letter = self._letter()
+        found = _HEX.match(self._pattern, self._at)
+        if found is not None:
+            return self._hexadecimal(found)
+        self._at += 1
+        if letter in _CONTROLS:
+            return {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v"}[letter]
+        if letter == "0" and not self._pattern[self._at : self._at + 1].isdigit():
+            return "\0"
+        if letter == "c" and self._pattern[self._at : self._at + 1].isascii():
+            control = self._pattern[self._at : self._at + 1]
+            if control.isalpha():
+                self._at += 1
+                return chr(ord(control) % 32)
+        if letter.isdigit() or letter == "k":
+            raise Refused("Back-references are not supported.")
+        if letter.isascii() and letter.isalpha():
+            raise Refused(f"The escape `\\{letter}` is not supported.")
+        return letter
+
+    def _hexadecimal(self, found: re.Match[str]) -> str:
+        self._at = found.end()
+        code = int(next(digits for digits in found.groups() if digits), 16)
+        if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
+            raise Refused(f"`\\{found.group()}` is not a character; write the character itself.")
+        return chr(code)
+
+    def _class(self) -> str:
+        """A character class, from ``[`` to ``]``."""
+        self._at += 1
+        negated = self._pattern.startswith("^", self._at)
+        self._at += negated
+        members, inverse = self._members()
+        if {"s", "d", "w"} & inverse & {name for name in inverse if _SETS[name] in members}:
+            if negated:
+                raise Refused("A class that excludes every character matches nothing.")
+            return _ANY
+        if not members and not inverse:
+            if negated:
+                return _ANY
+            raise Refused("The empty class `[]` matches nothing; write `\\[\\]` for brackets.")
+        if not inverse:
+            return f"[{'^' if negated else ''}{''.join(members)}]"
+        if negated:
+            raise Refused("`\\D`, `\\W` and `\\S` are not supported in a class that begins `[^`.")
+        options = [f"[^{_SETS[name]}]" for name in sorted(inverse)]
+        if members:
+            options.append(f"[{''.join(members)}]")
+        return f"(?:{'|'.join(options)})"
+
+    def _members(self) -> tuple[list[str], set[str]]:
+        """What stands in a class, and the names of the sets whose complements do."""
+        members: list[str] = []
+        inverse: set[str] = set()
+        while True:
+            if self._at >= len(self._pattern):
+                raise Refused("A class is opened with `[` and never closed.")
+            if self._pattern[self._at] == "]":
+                self._at += 1
+                return members, inverse
+            low = self._member(inverse)
+            if low is None or len(low) > 1:
+                members += [low] if low else []
+                continue
+            if not self._is_range():
+                members.append(_in_class(low))
+                continue
+            self._at += 1
+            high = self._member(inverse)
+            if high is None or len(high) != 1 or high < low:
+                raise Refused(f"The range from {low!r} in a class has no proper end.")
+            members.append(f"{_in_class(low)}-{_in_class(high)}")
+
+    def _is_range(self) -> bool:
+        """A hyphen follows, and something else than the end of the class behind it."""
+        rest = self._pattern[self._at : self._at + 2]
+        return len(rest) == 2 and rest[0] == "-" and rest[1] != "]"
+
+    def _member(self, inverse: set[str]) -> str | None:
+        """A character, a set's text, or ``None`` for a complement (added to ``inverse``)."""
+        character = self._pattern[self._at]
+        self._at += 1
+        if character != "\\":
+            return character
+        letter = self._letter()
+        if letter.lower() in _SETS:
+            self._at += 1
+            if letter.islower():
+                return _SETS[letter]
+            inverse.add(letter.lower())
+            return None
+        if letter == "b":
+            self._at += 1
+            return "\b"
+        found = _PROPERTY.match(self._pattern, self._at)
+        if found is not None:
+            self._at = found.end()
+            return "\\" + found.group()
+        return self._character()
+
+
+def _literal(character: str) -> str:
+    """One character outside a class."""
+    if character in _META:
+        return "\\" + character
+    return _visible(character)
+
+
+def _in_class(character: str) -> str:
+    """One character inside a class."""
+    if character in "\\]^-[&~":
+        return "\\" + character
+    return _visible(character)
+
+
+def _visible(character: str) -> str:
+    if 0xD800 <= ord(character) <= 0xDFFF:
+        raise Refused("The pattern holds half of a surrogate pair.")
+    if ord(character) < 32 or ord(character) == 127:
+        return f"\\x{ord(character):02x}"
+    return character

@@ -1,0 +1,30 @@
+"""Why a schema, a pattern or a grammar cannot be enforced, and where.
+
+Knows nothing about schemas; it only puts the place and the reason into words.
+"""
+
+from __future__ import annotations
+
+from causerie.errors import InvalidRequest
+
+
+def unsupported(param: str, reason: str, pointer: str | None = None) -> InvalidRequest:
+    """The 400 for something that would not be enforced as written.
+
+    ``reason`` is a sentence without its subject's place; ``pointer`` is a JSON
+    Pointer into the schema, as a fragment (``#/properties/a``).
+    """
+    if pointer is None:
+        return InvalidRequest(reason, code="unsupported_schema", param=param)
+    return InvalidRequest(
+        f"The schema at {pointer} cannot be enforced: {reason}",
+        code="unsupported_schema",
+        param=param,
+        metadata={"pointer": pointer},
+    )
+
+
+def step(pointer: str, *keys: str | int) -> str:
+    """``pointer`` with ``keys`` appended, escaped as JSON Pointers demand."""
+    escaped = (str(key).replace("~", "~0").replace("/", "~1") for key in keys)
+    return "/".join((pointer, *escaped))

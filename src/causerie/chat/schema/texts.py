@@ -1,0 +1,36 @@
+"""Answers by regular expression or from a list, as parts of a Lark grammar."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from causerie.chat.schema.pattern import Refused, whole
+from causerie.chat.schema.refusal import unsupported
+
+
+def regex(pattern: str, *, param: str) -> str:
+    """A Lark terminal ``/…/`` for texts that match ``pattern`` as a whole.
+
+    ``^`` at the start and ``$`` at the end are allowed and say nothing more.
+    Raises ``InvalidRequest`` (``unsupported_schema``) for look-arounds,
+    back-references and whatever else cannot be enforced.
+    """
+    try:
+        text = whole(pattern)
+    except Refused as refused:
+        raise unsupported(param, f"The pattern cannot be enforced: {refused}") from None
+    if not text:
+        raise unsupported(param, "The pattern matches only the empty text.")
+    return "/" + text.replace("/", "\\/") + "/"
+
+
+def choice(options: Sequence[str], *, param: str) -> str:
+    """A Lark expression for one of ``options``, written exactly so."""
+    return "(" + " | ".join(_quoted(option, param) for option in options) + ")"
+
+
+def _quoted(text: str, param: str) -> str:
+    if any(0xD800 <= ord(character) <= 0xDFFF for character in text):
+        raise unsupported(param, "An option holds half of a surrogate pair.")
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
