@@ -1,14 +1,16 @@
-"""Whether a rewritten schema has any finite document at all.
+"""Whether a rewritten schema describes documents that come to an end.
 
 A schema whose required parts contain itself would keep a model writing for
-ever. Knows the keywords that :mod:`causerie.chat.schema.normal` leaves over.
+ever, and one that refers to itself in the same place says nothing. Knows the
+keywords that :mod:`causerie.chat.schema.normal` leaves over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 _MAX_ROUNDS = 24
+_PREFIX = "#/$defs/"
 
 
 def is_finite(top: object, definitions: Mapping[str, object]) -> bool:
@@ -19,25 +21,55 @@ def is_finite(top: object, definitions: Mapping[str, object]) -> bool:
         if _finite(top, known):
             return True
         before = len(known)
-        known.update(name for name in order if _grow(name, definitions, known))
+        for name in order:
+            if name not in known and _finite(definitions[name], known):
+                known.add(name)
         if len(known) == before:
             return False
         order.reverse()
     return _finite(top, known)
 
 
-def _grow(name: str, definitions: Mapping[str, object], known: set[str]) -> bool:
-    if name in known or not _finite(definitions[name], known):
-        return False
-    known.add(name)
-    return True
+def circle(definitions: Mapping[str, object]) -> str | None:
+    """The name of a definition that refers to itself without going into a property or item."""
+    open_names: set[str] = set()
+    done: set[str] = set()
+    for first in definitions:
+        path = [(first, iter(()) if first in done else _in_place(definitions[first]))]
+        open_names.add(first)
+        while path:
+            name, targets = path[-1]
+            target = next(targets, None)
+            if target is None:
+                path.pop()
+                open_names.discard(name)
+                done.add(name)
+            elif target in open_names:
+                return target
+            elif target not in done:
+                open_names.add(target)
+                path.append((target, _in_place(definitions[target])))
+    return None
+
+
+def _in_place(schema: object) -> Iterator[str]:
+    """The definitions that hold for the same value as ``schema``."""
+    if not isinstance(schema, Mapping):
+        return
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        yield reference.removeprefix(_PREFIX)
+    for key in ("allOf", "anyOf"):
+        options = schema.get(key)
+        for option in options if isinstance(options, list) else ():
+            yield from _in_place(option)
 
 
 def _finite(schema: object, known: set[str]) -> bool:
     if not isinstance(schema, Mapping):
         return schema is True
     reference = schema.get("$ref")
-    if isinstance(reference, str) and reference.removeprefix("#/$defs/") not in known:
+    if isinstance(reference, str) and reference.removeprefix(_PREFIX) not in known:
         return False
     parts, options = schema.get("allOf"), schema.get("anyOf")
     if isinstance(parts, list) and not all(_finite(part, known) for part in parts):

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 from causerie.chat.schema import keywords as words
 from causerie.chat.schema.disjoint import Exclusion
-from causerie.chat.schema.finite import is_finite
+from causerie.chat.schema.finite import circle, is_finite
 from causerie.chat.schema.pattern import Refused, search
 from causerie.chat.schema.refusal import step, unsupported
 from causerie.errors import InvalidRequest
@@ -69,6 +69,10 @@ class Rewriter:
             target = self._schema(self._resolve(pointer), pointer, 0, close)
             named = {"$comment": pointer, **target} if isinstance(target, dict) else target
             definitions[self._names[pointer, close]] = named
+        turning = circle(definitions)
+        if turning is not None:
+            pointer = next(at for (at, _), name in self._names.items() if name == turning)
+            raise self._refuse(pointer, "it refers to itself in the same place.")
         if not is_finite(top, definitions):
             raise self._refuse("#", "no finite document can satisfy it.")
         return {**top, "$defs": definitions} if definitions else top
