@@ -1,0 +1,78 @@
+"""Log lines: structured, with the request id on each, never with contents.
+
+Lines of other libraries come out in the same form. Everything goes to stderr;
+stdout belongs to the command that runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Literal, TextIO
+
+import msgspec
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+Level = Literal["debug", "info", "warning", "error"]
+Format = Literal["auto", "json", "console"]
+
+_QUIET = {"asyncio": logging.WARNING, "huggingface_hub": logging.WARNING, "uvicorn": logging.INFO}
+
+
+def configure(level: Level = "info", form: Format = "auto", stream: TextIO | None = None) -> None:
+    """Set up logging for the whole process; a later call replaces an earlier one.
+
+    ``auto`` writes coloured text to a terminal and one JSON object a line elsewhere.
+    """
+    out = stream if stream is not None else sys.stderr
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(_number(level)),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *_renderers(form, out),
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(_number(level))
+    for name, least in _QUIET.items():
+        logging.getLogger(name).setLevel(max(least, _number(level)))
+
+
+def _renderers(form: Format, out: TextIO) -> list[Processor]:
+    """Tracebacks are shown without the values of variables: those may be contents."""
+    if form == "console" or (form == "auto" and out.isatty()):
+        return [
+            structlog.dev.ConsoleRenderer(
+                colors=out.isatty(),
+                sort_keys=False,
+                exception_formatter=structlog.dev.plain_traceback,
+            )
+        ]
+    transformer = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+    return [structlog.processors.ExceptionRenderer(transformer), _json]
+
+
+def _json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
+    """One line; the order is time, level, event, then the rest."""
+    first = {key: event.pop(key) for key in ("time", "level", "event") if key in event}
+    return msgspec.json.encode({**first, **event}, enc_hook=str).decode()
+
+
+def _number(level: Level) -> int:
+    return logging.getLevelNamesMapping()[level.upper()]

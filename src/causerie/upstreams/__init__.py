@@ -1,0 +1,1 @@
+"""Chat endpoints that others run, or that this program runs elsewhere."""

@@ -1,0 +1,82 @@
+"""Log lines: their form, the request id on each, and no locals of a traceback."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from typing import Literal
+
+import pytest
+import structlog
+
+from causerie.logging import configure
+
+
+@pytest.fixture(autouse=True)
+def undone() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    yield
+    root.handlers = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+def lines(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_json_lines_carry_what_is_bound() -> None:
+    stream = io.StringIO()
+    configure("info", "json", stream)
+    with structlog.contextvars.bound_contextvars(request_id="r-1"):
+        structlog.get_logger().info("answered", tokens=3)
+        logging.getLogger("uvicorn.error").warning("from %s", "elsewhere")
+    ours, theirs = lines(stream)
+    assert list(ours)[:3] == ["time", "level", "event"]
+    assert (ours["event"], ours["tokens"], ours["request_id"]) == ("answered", 3, "r-1")
+    assert (theirs["event"], theirs["logger"], theirs["level"], theirs["request_id"]) == (
+        "from elsewhere",
+        "uvicorn.error",
+        "warning",
+        "r-1",
+    )
+
+
+def test_level_holds_for_both_kinds() -> None:
+    stream = io.StringIO()
+    configure("warning", "json", stream)
+    structlog.get_logger().info("no")
+    logging.getLogger("aiohttp").info("no")
+    structlog.get_logger().warning("yes")
+    assert [line["event"] for line in lines(stream)] == ["yes"]
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_a_traceback_shows_no_values(form: Literal["json", "console"]) -> None:
+    stream = io.StringIO()
+    configure("info", form, stream)
+    prompt = "what the " + "user wrote"  # so that the line of code does not hold it
+    try:
+        raise ValueError(len(prompt))
+    except ValueError:
+        structlog.get_logger().exception("failed")
+    assert "what the user wrote" not in stream.getvalue()
+    assert "ValueError" in stream.getvalue()
+
+
+def test_console_has_text() -> None:
+    stream = io.StringIO()
+    configure("info", "console", stream)
+    structlog.get_logger().info("ready", port=8000)
+    assert "ready" in stream.getvalue()
+    assert "port=8000" in stream.getvalue()
+
+
+def test_auto_is_json_where_there_is_no_terminal() -> None:
+    stream = io.StringIO()
+    configure("info", "auto", stream)
+    structlog.get_logger().info("ready")
+    assert lines(stream)[0]["event"] == "ready"
