@@ -1,0 +1,286 @@
+"""A client's grammar made into part of a larger one.
+
+The grammar is Lark in llguidance's dialect, or GBNF, which is converted. Its
+rules and terminals get a prefix so that they meet no others; what would reach
+beyond itself (directives, ignored white space, control tokens) is refused.
+Knows the syntax; whether the grammar makes sense the compiler says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from llguidance.gbnf_to_lark import GbnfToLarkError, gbnf_to_lark
+
+from causerie.chat.schema import prepare
+from causerie.chat.schema.refusal import unsupported
+from causerie.errors import InvalidRequest
+
+MAX_CHARACTERS = 100_000
+_PARAM = "structured_outputs.grammar"
+
+_TOKEN = re.compile(
+    r"""
+      (?P<space>[ \t\r]+|\#[^\n]*|//[^\n]*)
+    | (?P<newline>\n)
+    | (?P<string>"(?:\\(?:["\\/bfnrt]|u[a-fA-F0-9]{4}|x[a-fA-F0-9]{2})|[^"\\\x00-\x1f\x7f])*"i?)
+    | (?P<regex>/(?:\\.|[^/\\\n])+/[imslux]*)
+    | (?P<directive>%[a-z]+)
+    | (?P<special><[^<>\s]+>)
+    | (?P<reference>@[a-zA-Z0-9_\-]+)
+    | (?P<mark>[!?]?_?[a-z][_a-z0-9\-]*|_?[A-Z][_A-Z0-9\-]*)
+    | (?P<number>[+-]?[0-9]+)
+    | (?P<symbol>->|::|\.\.|[:,.(){}\[\]~|&=_+*?])
+    """,
+    re.VERBOSE,
+)
+_OPTIONS = frozenset({"lazy", "suffix", "capture"})
+_COMMON = frozenset({
+    "DIGIT", "HEXDIGIT", "INT", "SIGNED_INT", "DECIMAL", "_EXP", "FLOAT", "SIGNED_FLOAT",
+    "NUMBER", "SIGNED_NUMBER", "ESCAPED_STRING", "LCASE_LETTER", "UCASE_LETTER", "LETTER",
+    "WORD", "CNAME", "WS_INLINE", "WS", "CR", "LF", "NEWLINE", "SH_COMMENT", "CPP_COMMENT",
+    "C_COMMENT", "SQL_COMMENT",
+})  # fmt: skip
+_DIRECTIVES = {
+    "%ignore": "`%ignore` would reach beyond the answer; write the white space into the rules.",
+    "%lark": "Nested grammars are not supported.",
+    "%if": "Conditions are not supported.",
+    "%declare": "`%declare` is not supported.",
+    "%override": "`%override` is not supported.",
+    "%extend": "`%extend` is not supported.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """``start`` is the name of the rule to refer to; ``rules`` are lines of Lark."""
+
+    start: str
+    rules: str
+
+
+def embed(text: str, prefix: str, *, param: str = _PARAM) -> Embedded:
+    """Put ``prefix`` (lower-case letters) before every name of the grammar ``text``.
+
+    Raises ``InvalidRequest`` (``unsupported_schema``) naming the line.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise unsupported(param, f"The grammar is longer than {MAX_CHARACTERS} characters.")
+    if _is_gbnf(text):
+        text = _converted(text, param)
+    embedder = _Embedder(text, prefix, param)
+    rules = embedder.run()
+    return Embedded(start=f"{prefix}_start", rules=rules)
+
+
+def _is_gbnf(text: str) -> bool:
+    return re.search(r"^\s*[a-zA-Z][a-zA-Z0-9_-]*\s*::=", text, re.MULTILINE) is not None
+
+
+def _converted(text: str, param: str) -> str:
+    if not re.search(r"^\s*root\s*::=", text, re.MULTILINE):
+        raise unsupported(param, "The GBNF grammar has no rule `root`.")
+    try:
+        return gbnf_to_lark(text)
+    except GbnfToLarkError as error:
+        raise unsupported(param, f"The GBNF grammar cannot be read: {error}") from None
+    except (KeyError, IndexError, ValueError, AssertionError, RecursionError):
+        raise unsupported(param, "The GBNF grammar cannot be read.") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    text: str
+    line: int
+    end: int
+
+
+class _Embedder:
+    """Walks over the tokens and writes them out with new names."""
+
+    def __init__(self, text: str, prefix: str, param: str) -> None:
+        self._text = text.replace("\r\n", "\n")
+        self._prefix = prefix
+        self._param = param
+        self._line = 1
+        self._at = 0
+        self._out: list[str] = []
+        self._defined: set[str] = set()
+        self._used: dict[str, int] = {}
+
+    def run(self) -> str:
+        while (token := self._next()) is not None:
+            if token.kind == "newline" or token.kind == "space":
+                self._out.append("\n" if token.kind == "newline" else " ")
+            elif self._at_line_start() and token.kind == "mark":
+                self._definition(token)
+            else:
+                self._body(token)
+        self._check_names()
+        lines = (line.strip() for line in "".join(self._out).split("\n"))
+        return "\n".join(line for line in lines if line) + "\n"
+
+    def _refuse(self, reason: str, line: int | None = None) -> InvalidRequest:
+        return unsupported(self._param, f"Line {line or self._line} of the grammar: {reason}")
+
+    def _next(self) -> _Token | None:
+        if self._at >= len(self._text):
+            return None
+        found = _TOKEN.match(self._text, self._at)
+        if found is None:
+            raise self._refuse(f"{self._text[self._at : self._at + 20]!r} is not understood.")
+        token = _Token(found.lastgroup or "", found.group(), self._line, found.end())
+        self._at = token.end
+        self._line += token.text.count("\n")
+        return token
+
+    def _peek(self) -> str:
+        """The next token's text, over spaces."""
+        found = _TOKEN.match(self._text, self._at)
+        while found is not None and found.lastgroup == "space":
+            found = _TOKEN.match(self._text, found.end())
+        return found.group() if found is not None else ""
+
+    def _at_line_start(self) -> bool:
+        for piece in reversed(self._out):
+            if piece != " ":
+                return piece.endswith("\n")
+        return True
+
+    def _definition(self, token: _Token) -> None:
+        """The name of a rule or terminal, and its options."""
+        name = token.text.lstrip("!?")
+        follows = self._peek()
+        if follows not in (":", "[", "."):
+            raise self._refuse(f"`{name}` begins the line, but no `:` follows.")
+        if follows == ".":
+            raise self._refuse("Priorities are not supported.")
+        if name in self._defined:
+            raise self._refuse(f"`{name}` is defined twice.")
+        self._defined.add(name)
+        self._out.append(self._renamed(name))
+        if follows == "[":
+            self._options()
+
+    def _options(self) -> None:
+        """``[lazy, suffix=…]`` behind a rule's name; names of options stay as they are."""
+        while (token := self._next()) is not None:
+            if token.kind == "mark" and token.text.islower():
+                if token.text not in _OPTIONS:
+                    raise self._refuse(
+                        f"The option `{token.text}` is not supported; "
+                        f"these are: {', '.join(sorted(_OPTIONS))}."
+                    )
+                self._out.append(token.text)
+            elif token.text == "]":
+                self._out.append("]")
+                return
+            elif token.kind in ("special", "reference", "directive"):
+                self._body(token)
+            else:
+                self._out.append(self._used_name(token) if token.kind == "mark" else token.text)
+        raise self._refuse("`[` is never closed.")
+
+    def _body(self, token: _Token) -> None:
+        if token.kind == "special":
+            raise self._refuse("Control tokens (`<…>`) are not allowed.", token.line)
+        if token.kind == "reference":
+            raise self._refuse("References to other grammars (`@…`) are not supported.")
+        if token.text == "::":
+            raise self._refuse("Rules with parameters (`::`) are not supported.")
+        if token.kind == "directive":
+            self._directive(token)
+        elif token.kind == "mark":
+            self._out.append(self._used_name(token))
+        else:
+            self._out.append(token.text)
+
+    def _used_name(self, token: _Token) -> str:
+        sign = token.text[: len(token.text) - len(token.text.lstrip("!?"))]
+        name = token.text.lstrip("!?")
+        self._used.setdefault(name, token.line)
+        return sign + self._renamed(name)
+
+    def _renamed(self, name: str) -> str:
+        prefix = self._prefix.upper() if name.lstrip("_")[0].isupper() else self._prefix
+        return f"{prefix}_{name}"
+
+    def _directive(self, token: _Token) -> None:
+        if token.text == "%json":
+            self._out.append("%json " + self._schema())
+        elif token.text == "%regex":
+            self._out.append("%regex " + json.dumps(self._json("%regex")))
+        elif token.text == "%llguidance":
+            if self._json("%llguidance") != {}:
+                raise self._refuse("`%llguidance` may only say `{}`; options are not supported.")
+        elif token.text == "%import":
+            self._import()
+        else:
+            raise self._refuse(_DIRECTIVES.get(token.text, f"`{token.text}` is not known."))
+
+    def _schema(self) -> str:
+        schema = self._json("%json")
+        if not isinstance(schema, dict | bool):
+            raise self._refuse("`%json` takes a schema, an object.")
+        return prepare(schema, param=self._param)
+
+    def _json(self, directive: str) -> object:
+        """The JSON value behind a directive."""
+        start = re.compile(r"\s*").match(self._text, self._at)
+        at = start.end() if start else self._at
+        try:
+            value, end = json.JSONDecoder().raw_decode(self._text, at)
+        except (ValueError, RecursionError):
+            raise self._refuse(f"`{directive}` is followed by no valid JSON value.") from None
+        self._line += self._text.count("\n", self._at, end)
+        self._at = end
+        result: object = value
+        return result
+
+    def _import(self) -> None:
+        """``%import common.A``, ``%import common.A -> B`` or ``%import common (A, B)``."""
+        line = ""
+        while (token := self._next()) is not None and token.kind != "newline":
+            line += token.text if token.kind != "space" else " "
+        one = re.fullmatch(r"\s*common\s*\.\s*(\w+)\s*(?:->\s*(\w+))?\s*", line)
+        several = re.fullmatch(r"\s*common\s*\(([\w\s,]+)\)\s*", line)
+        if one is not None:
+            pairs = [(one.group(1), one.group(2) or one.group(1))]
+        elif several is not None:
+            names = [name.strip() for name in several.group(1).split(",") if name.strip()]
+            pairs = [(name, name) for name in names]
+        else:
+            raise self._refuse("Only `%import common.NAME` is supported.", self._line - 1)
+        for name, alias in pairs:
+            if name not in _COMMON or not re.fullmatch(r"_?[A-Z][_A-Z0-9]*", alias):
+                raise self._refuse(f"`common` has no terminal {name!r}.", self._line - 1)
+            self._defined.add(alias)
+            self._out.append(f"\n%import common.{name} -> {self._renamed(alias)}\n")
+
+    def _check_names(self) -> None:
+        if "start" not in self._defined:
+            raise unsupported(self._param, "The grammar has no rule `start`.")
+        for name, line in self._used.items():
+            if name not in self._defined:
+                raise self._refuse(f"`{name}` is not defined.", line)
+
+
+def tokens(text: str) -> Iterator[tuple[str, str, int]]:
+    """Kind, text and start of each token of a Lark text, as far as it can be read.
+
+    JSON behind a directive is not gone into.
+    """
+    at = 0
+    while (found := _TOKEN.match(text, at)) is not None:
+        yield found.lastgroup or "", found.group(), found.start()
+        at = found.end()
+        if found.group() in ("%json", "%regex", "%llguidance"):
+            start = at + len(text[at:]) - len(text[at:].lstrip())
+            try:
+                _, at = json.JSONDecoder().raw_decode(text, start)
+            except (ValueError, RecursionError):
+                return
