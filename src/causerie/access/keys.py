@@ -1,0 +1,90 @@
+"""Who is calling: a credential against the digests that a door's configuration names.
+
+Keys themselves are never held, only their SHA-256. Nothing is known here of
+requests or of what a caller may do once inside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from causerie.errors import Unauthenticated
+
+_LINE = re.compile(r"(?:([A-Za-z0-9_-]{1,64}):)?([0-9a-f]{64})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDigest:
+    """A key as the configuration holds it: its public name and the SHA-256 of all of it."""
+
+    id: str
+    digest: bytes
+
+    @staticmethod
+    def parse(line: str) -> KeyDigest:
+        """From ``ID:HEX`` or ``HEX``, whose first digits are the name then.
+
+        Raises :class:`ValueError` for anything else.
+        """
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise ValueError("a key digest is written ID:SHA256, the latter as 64 hex digits")
+        return KeyDigest(match[1] or match[2][:8], bytes.fromhex(match[2]))
+
+    @staticmethod
+    def of(id: str, key: str) -> KeyDigest:
+        """The digest of a key."""
+        return KeyDigest(id, _digest(key))
+
+
+class Locked(Protocol):
+    """What is asked of a door: its name and its keys, ``None`` where everybody may enter."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def keys(self) -> Sequence[KeyDigest] | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who was let in: the key's public name (empty where keys are off), and through which door."""
+
+    key: str
+    name: str
+    door: str
+
+
+class StaticKeys:
+    """Keys from the configuration."""
+
+    async def authenticate(self, door: Locked, credential: str | None) -> Caller:
+        """Let the bearer of ``credential`` in, or raise :class:`Unauthenticated`.
+
+        With keys off any credential, or none, is fine. Every key of the door is
+        compared, in constant time, whichever matches.
+        """
+        if door.keys is None:
+            return Caller(key="", name="anonymous", door=door.name)
+        if credential is None:
+            raise Unauthenticated(
+                "No API key was sent; send the header `Authorization: Bearer KEY`.",
+                code="missing_api_key",
+            )
+        offered = _digest(credential)
+        found = ""
+        for key in door.keys:
+            if hmac.compare_digest(key.digest, offered):
+                found = key.id
+        if not found:
+            raise Unauthenticated("The API key is not valid here; check it and its address.")
+        return Caller(key=found, name=found, door=door.name)
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()

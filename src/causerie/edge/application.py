@@ -1,0 +1,98 @@
+"""The ASGI application: every request in, every response out, every failure in one shape."""
+
+from __future__ import annotations
+
+import structlog
+from starlette.types import Receive, Scope, Send
+
+from causerie.edge.doors import DoorTable
+from causerie.edge.drain import Drain
+from causerie.edge.errors import internal, method_not_allowed
+from causerie.edge.exchange import ClientGone, Exchange
+from causerie.edge.health import Health
+from causerie.edge.metrics import MetricsPage
+from causerie.edge.openai import Limits, OpenAI
+from causerie.edge.openapi import Documents
+from causerie.edge.ports import Engines, Metrics, Pipeline
+from causerie.edge.routes import door_routes, pick, service_routes
+from causerie.errors import InvalidRequest, ServiceError
+
+log = structlog.get_logger(__name__)
+
+
+class Edge:
+    """The service as ASGI sees it. ``drain`` stops it."""
+
+    def __init__(
+        self,
+        doors: DoorTable,
+        pipeline: Pipeline,
+        engines: Engines,
+        metrics: Metrics,
+        *,
+        limits: Limits | None = None,
+        docs: bool = True,
+    ) -> None:
+        self.drain = Drain()
+        limits = limits or Limits()
+        self._doors = doors
+        self._metrics = metrics
+        self._door_routes = door_routes(OpenAI(pipeline, self.drain, limits))
+        self._service_routes = service_routes(
+            Health(engines, self.drain),
+            MetricsPage(metrics),
+            Documents.of(limits.max_messages) if docs else None,
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        exchange = Exchange(scope, receive, send)
+        with structlog.contextvars.bound_contextvars(request_id=exchange.request_id):
+            await self._answer(exchange)
+
+    async def _answer(self, exchange: Exchange) -> None:
+        failure: ServiceError | None = None
+        try:
+            await self._dispatch(exchange)
+        except ClientGone:
+            log.info("client gone", path=exchange.path, status=exchange.status)
+        except ServiceError as refused:
+            failure = refused
+        except Exception:  # the true top: whatever it is, the client gets an answer
+            log.exception("request failed", path=exchange.path)
+            failure = internal(exchange.request_id)
+        if failure is None:
+            return
+        if exchange.status is not None:
+            return  # too late for a status; the response ends unfinished
+        self._metrics.refused(exchange.door, failure.code, failure.status)
+        log.info("refused", path=exchange.path, status=failure.status, code=failure.code)
+        await exchange.refuse(failure)
+
+    async def _dispatch(self, exchange: Exchange) -> None:
+        handler = self._service_routes.get(exchange.path)
+        if handler is not None:
+            if exchange.method not in ("GET", "HEAD"):
+                raise method_not_allowed(exchange.method, ["GET"])
+            await handler(exchange)
+            return
+        hosts = exchange.headers.getlist("host")
+        if len(hosts) > 1:
+            raise InvalidRequest("There is more than one `Host` header; send one.")
+        door, rest = self._doors.find(hosts[0] if hosts else None, exchange.path)
+        exchange.door = door.name
+        door_handler, parameter = pick(self._door_routes, exchange.method, rest)
+        await door_handler(exchange, door, parameter)
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    """Start and stop belong to whoever built this; servers that ask are told all is well."""
+    while True:
+        message = await receive()
+        if message["type"] == "lifespan.startup":
+            await send({"type": "lifespan.startup.complete"})
+        else:
+            await send({"type": "lifespan.shutdown.complete"})
+            return

@@ -1,0 +1,104 @@
+"""Reading a request body: of the right type, in bounded size and time."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers
+
+from causerie.edge.exchange import ClientGone, Exchange
+from causerie.errors import InvalidRequest
+
+_CLOSE = {"Connection": "close"}
+_BYTES_A_SECOND = 64 * 1024  # a client at least this fast is never cut off
+_DISCARD_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """``max_bytes`` of a body; ``seconds`` for it, and more for each 64 KiB that arrived."""
+
+    max_bytes: int = 16 * 1024 * 1024
+    seconds: float = 30.0
+
+
+def check_type(headers: Headers) -> None:
+    """Refuse a body that is not declared as JSON in UTF-8, as it stands."""
+    sent = headers.get("content-type", "")
+    media, *parameters = [part.strip().lower() for part in sent.split(";")]
+    if media != "application/json" and not (
+        media.startswith("application/") and media.endswith("+json")
+    ):
+        raise _unsupported(
+            f"The content type is {sent[:100] or 'missing'}; "
+            "send the header `Content-Type: application/json`."
+        )
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name == "charset" and value.strip('"') not in ("utf-8", "utf8", "us-ascii"):
+            raise _unsupported("JSON is sent as UTF-8; leave the charset out.")
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        raise _unsupported("The body must not be compressed; leave out `Content-Encoding`.")
+
+
+async def read_body(exchange: Exchange, limits: BodyLimits) -> bytes:
+    """The whole body.
+
+    Raises :class:`InvalidRequest` (413 where it is too large, 408 where it
+    comes too slowly) and :class:`ClientGone`.
+    """
+    announced = exchange.headers.get("content-length", "")
+    pieces: list[bytes] = []
+    size = int(announced) if announced.isascii() and announced.isdigit() else 0
+    if size > limits.max_bytes:
+        await _discard(exchange)
+        raise _too_large(limits)
+    loop = asyncio.get_running_loop()
+    start, size = loop.time(), 0
+    try:
+        async with asyncio.timeout_at(start + limits.seconds) as deadline:
+            while True:
+                message = await exchange.receive()
+                piece = message.get("body", b"")
+                size += len(piece)
+                if size > limits.max_bytes:
+                    break
+                pieces.append(piece)
+                if not message.get("more_body", False):
+                    return b"".join(pieces)
+                deadline.reschedule(start + limits.seconds + size / _BYTES_A_SECOND)
+    except TimeoutError:
+        raise InvalidRequest(
+            f"The body did not arrive in time ({size} bytes did); send it without pauses.",
+            code="request_timeout",
+            status=408,
+            headers=_CLOSE,
+        ) from None
+    await _discard(exchange)
+    raise _too_large(limits)
+
+
+async def _discard(exchange: Exchange) -> None:
+    """Let a client finish sending for a while, since many read the answer only then."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_DISCARD_SECONDS):
+            while (await exchange.receive()).get("more_body", False):
+                pass
+
+
+def _too_large(limits: BodyLimits) -> InvalidRequest:
+    return InvalidRequest(
+        f"The body is larger than {limits.max_bytes} bytes; send a smaller one.",
+        code="body_too_large",
+        status=413,
+        headers=_CLOSE,
+    )
+
+
+def _unsupported(message: str) -> InvalidRequest:
+    return InvalidRequest(message, code="unsupported_media_type", status=415)
+
+
+__all__ = ["BodyLimits", "ClientGone", "check_type", "read_body"]

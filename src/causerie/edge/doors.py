@@ -1,0 +1,132 @@
+"""Doors: which policy a request comes under, by its host name and path.
+
+A door is data; nothing else in the edge asks by which address a request came.
+A host name only ever chooses among doors that exist: what a door allows does
+not depend on it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from causerie.access.keys import KeyDigest
+from causerie.errors import InvalidRequest, NotFound
+
+Kind = Literal["endpoint", "gateway", "router", "hosted"]
+_BASE = "/v1"
+_HOST = re.compile(
+    r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?\.?)(?::[0-9]{1,5})?",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A way in.
+
+    ``prefix`` is the path of its base address on every host, ``hosts`` are host
+    names whose ``/v1`` leads here. ``keys`` ``None`` lets everybody in;
+    ``models`` ``None`` means all. ``reasoning_object`` says whether the router's
+    ``reasoning`` parameter is known, ``open_catalog`` whether the models can be
+    listed without a key.
+    """
+
+    name: str
+    prefix: str
+    kind: Kind = "endpoint"
+    hosts: frozenset[str] = frozenset()
+    keys: tuple[KeyDigest, ...] | None = None
+    models: frozenset[str] | None = None
+    reasoning_object: bool = False
+    open_catalog: bool = False
+
+
+class DoorTable:
+    """All doors; ``default`` is the one behind plain ``/v1``.
+
+    ``domains`` are host names below which every name belongs to this service
+    (``localhost`` is always one): a name there that no door has leads nowhere.
+    """
+
+    def __init__(self, doors: Iterable[Door], *, default: str, domains: Iterable[str] = ()) -> None:
+        self.doors = tuple(doors)
+        by_name = {door.name: door for door in self.doors}
+        self._default = by_name[default]
+        self._domains = ("localhost", *(domain.lower() for domain in domains))
+        self._by_host = {host.lower(): door for door in self.doors for host in door.hosts}
+        self._by_prefix = sorted(
+            ((door.prefix, door) for door in self.doors),
+            key=lambda pair: len(pair[0]),
+            reverse=True,
+        )
+
+    def find(self, host: str | None, path: str) -> tuple[Door, str]:
+        """The door and the rest of the path; ``host`` is the header, ``None`` without one.
+
+        Raises :class:`NotFound` where no door is, and :class:`InvalidRequest`
+        for a host header that names no host.
+        """
+        name = host_name(host)
+        named = self._by_host.get(name)
+        if named is not None:
+            rest = _below(_BASE, path)
+            if rest is None:
+                raise _nothing(path)
+            return named, rest
+        if any(name.endswith(f".{domain}") for domain in self._domains):
+            raise NotFound(f"No door has the host name {name}.")
+        for prefix, door in [*self._by_prefix, (_BASE, self._default)]:
+            rest = _below(prefix, path)
+            if rest is not None:
+                if door.keys is None and not self._trusted(name):
+                    raise NotFound(
+                        f"This door has no keys and does not answer to the host name {name}; "
+                        "add it to the door's `hosts`, or give the door keys."
+                    )
+                return door, rest
+        raise _nothing(path)
+
+    def _trusted(self, name: str) -> bool:
+        """Whether a page from elsewhere cannot have made a browser send this host name.
+
+        Such a page can let a public name of its own point at this machine; it
+        cannot do so with an address or a name without dots.
+        """
+        return "." not in name or name in self._domains or _is_address(name)
+
+
+def host_name(host: str | None) -> str:
+    """The name in a host header, in lower case, without port and final dot."""
+    if host is None or host == "":
+        return ""
+    match = _HOST.fullmatch(host)
+    if match is None:
+        raise InvalidRequest("The `Host` header is not a host name with an optional port.")
+    return match["name"].lower().removesuffix(".")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _below(prefix: str, path: str) -> str | None:
+    """What follows the prefix, beginning with a slash; ``None`` where it is not the prefix."""
+    rest = path.removeprefix(prefix)
+    if len(rest) == len(path) or not (rest == "" or rest.startswith("/")):
+        return None
+    return rest or "/"
+
+
+def _nothing(path: str) -> NotFound:
+    return NotFound(
+        f"There is nothing at {path[:200]}; the operations are GET {_BASE}/models and "
+        f"POST {_BASE}/chat/completions, below the base address of a door."
+    )

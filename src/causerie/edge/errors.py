@@ -1,0 +1,30 @@
+"""Failures that arise at the edge itself, in the shape that all failures have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from causerie.errors import InternalError, InvalidRequest, NotFound
+
+
+def method_not_allowed(method: str, allowed: Iterable[str]) -> InvalidRequest:
+    """405, with the methods that are allowed."""
+    names = ", ".join(sorted(allowed))
+    return InvalidRequest(
+        f"The method {method[:32]} is not allowed here; use {names}.",
+        code="method_not_allowed",
+        status=405,
+        headers={"Allow": names},
+    )
+
+
+def unknown_path(path: str, known: Iterable[str]) -> NotFound:
+    """404, with the paths that there are."""
+    return NotFound(f"There is nothing at {path[:200]}; there are {', '.join(known)}.")
+
+
+def internal(request_id: str) -> InternalError:
+    """500, with the id under which the log has the reason."""
+    return InternalError(
+        f"Something went wrong on our side. Please try again; request id {request_id}."
+    )

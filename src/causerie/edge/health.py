@@ -1,0 +1,89 @@
+"""Whether the process lives, whether it can serve, and how busy each engine is.
+
+Busy is not dead: an engine that works through a queue is fine as long as it
+moves. One that is busy and has not moved for long is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from causerie.edge.drain import Drain
+from causerie.edge.exchange import Exchange
+from causerie.edge.ports import Engines
+from causerie.engines.base import EngineState, EngineStatus
+from causerie.errors import Overloaded
+
+_encoder = msgspec.json.Encoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The handlers of ``/health``. An engine is stalled after ``stall_seconds`` without a move."""
+
+    engines: Engines
+    drain: Drain
+    stall_seconds: float = 120.0
+
+    async def live(self, exchange: Exchange) -> None:
+        """``GET /health/live``: that this is answered says it all."""
+        await exchange.json({"status": "live"})
+
+    async def ready(self, exchange: Exchange) -> None:
+        """``GET /health/ready``: 200 where a request would be served, else 503."""
+        await self._answer(exchange, {})
+
+    async def overview(self, exchange: Exchange) -> None:
+        """``GET /health``: the same, with every engine."""
+        engines = [self._engine(status) for status in self.engines.status()]
+        await self._answer(exchange, {"live": True, "engines": engines})
+
+    async def _answer(self, exchange: Exchange, more: dict[str, object]) -> None:
+        state = self._state()
+        body = {"status": state, "ready": state == "ready", **more}
+        if state == "ready":
+            await exchange.json(body)
+            return
+        failure = Overloaded(
+            f"The service cannot serve now; it is {state}.",
+            code="engine_loading" if state == "loading" else "no_endpoint",
+        )
+        encoded = _encoder.encode(body | failure.body())
+        await exchange.respond(failure.status, encoded, headers=failure.headers)
+
+    def _state(self) -> str:
+        if self.drain.stopping:
+            return "stopping"
+        statuses = self.engines.status()
+        if any(self._serves(status) for status in statuses):
+            return "ready"
+        if any(status.state is EngineState.LOADING for status in statuses):
+            return "loading"
+        return "failed"
+
+    def _serves(self, status: EngineStatus) -> bool:
+        """An absent engine is loaded by the first request."""
+        if status.state is EngineState.ABSENT:
+            return True
+        return status.state is EngineState.READY and not self._stalled(status)
+
+    def _stalled(self, status: EngineStatus) -> bool:
+        return status.busy > 0 and (status.idle_seconds or 0.0) > self.stall_seconds
+
+    def _engine(self, status: EngineStatus) -> dict[str, object]:
+        shown: dict[str, object] = {
+            "model": status.model,
+            "state": "stalled" if self._stalled(status) else status.state.value,
+            "slots": status.slots,
+            "busy": status.busy,
+            "restarts": status.restarts,
+        }
+        optional = {
+            "progress": status.progress,
+            "idle_seconds": status.idle_seconds,
+            "memory_bytes": status.memory_bytes,
+            "detail": status.detail or None,
+        }
+        return shown | {name: value for name, value in optional.items() if value is not None}

@@ -1,0 +1,18 @@
+"""Identifiers of requests and completions."""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+_SAFE = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}", re.ASCII)
+
+
+def token() -> str:
+    """128 random bits, as letters and digits of hexadecimal."""
+    return secrets.token_hex(16)
+
+
+def taken_over(header: str | None) -> str | None:
+    """The caller's own request id, where it is up to 128 safe characters."""
+    return header if header is not None and _SAFE.fullmatch(header) else None

@@ -1,0 +1,192 @@
+"""The operations of the interface: list models, create a chat completion."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+import msgspec
+import structlog
+
+from causerie import fold
+from causerie.access.keys import Caller
+from causerie.edge.body import BodyLimits, check_type, read_body
+from causerie.edge.doors import Door
+from causerie.edge.drain import Drain
+from causerie.edge.exchange import Exchange
+from causerie.edge.ports import Pipeline
+from causerie.edge.stream import EventStream
+from causerie.errors import NotFound, ServiceError
+from causerie.fold import Identity
+from causerie.protocol.completion import Chunk, ChunkChoice, Delta
+from causerie.protocol.parsing import Rules, parse
+from causerie.protocol.request import ChatRequest
+
+_encoder = msgspec.json.Encoder()
+_MAX_NAMED = 32
+
+
+def _unix_time() -> int:
+    return time.time_ns() // 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a request may be, and how patient we are with its client (seconds)."""
+
+    body: BodyLimits = field(default_factory=BodyLimits)
+    max_messages: int = 4096
+    max_nesting: int = 64
+    ping_seconds: float = 15.0
+    stuck_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAI:
+    """The handlers of one service; every door uses the same."""
+
+    pipeline: Pipeline
+    drain: Drain
+    limits: Limits = Limits()
+    clock: Callable[[], int] = _unix_time
+
+    async def list_models(self, exchange: Exchange, door: Door, _: str) -> None:
+        """``GET /models``."""
+        caller = await self._catalog_caller(exchange, door)
+        entries = self.pipeline.models(door, caller)
+        await exchange.json({"object": "list", "data": entries})
+
+    async def show_model(self, exchange: Exchange, door: Door, name: str) -> None:
+        """``GET /models/{id}``."""
+        caller = await self._catalog_caller(exchange, door)
+        for entry in self.pipeline.models(door, caller):
+            if entry.get("id") == name:
+                await exchange.json(entry)
+                return
+        raise NotFound(
+            f"There is no model {name[:200]} here; GET /models lists those that there are.",
+            code="model_not_found",
+            param="model",
+        )
+
+    async def complete(self, exchange: Exchange, door: Door, _: str) -> None:
+        """``POST /chat/completions``."""
+        completion_id = exchange.name_completion()
+        structlog.contextvars.bind_contextvars(request_id=exchange.request_id)
+        caller = await self.pipeline.authenticate(door, credential(exchange))
+        async with self.drain.counted():
+            check_type(exchange.headers)
+            body = await read_body(exchange, self.limits.body)
+            request = parse(body, self._rules(exchange, door))
+            identity = Identity(completion_id, self.clock(), exchange.request_id)
+            answer = self._stream if request.stream else self._plain
+            await answer(exchange, door, caller, request, identity)
+
+    async def _plain(
+        self,
+        exchange: Exchange,
+        door: Door,
+        caller: Caller,
+        request: ChatRequest,
+        identity: Identity,
+    ) -> None:
+        async with (
+            self.drain.watched(exchange),
+            self.pipeline.open(door, caller, request, identity) as reply,
+        ):
+            completion = await fold.completion(reply.chunks)
+        headers = dict(reply.headers) | ignored(request)
+        await exchange.respond(200, _encoder.encode(completion), headers=headers)
+
+    async def _stream(
+        self,
+        exchange: Exchange,
+        door: Door,
+        caller: Caller,
+        request: ChatRequest,
+        identity: Identity,
+    ) -> None:
+        limits = self.limits
+        async with EventStream(
+            exchange, ping_seconds=limits.ping_seconds, stuck_seconds=limits.stuck_seconds
+        ) as events:
+            progress = _Progress()
+            try:
+                async with (
+                    self.drain.watched(exchange) as watch,
+                    self.pipeline.open(door, caller, request, identity) as reply,
+                ):
+                    await events.start(dict(reply.headers) | ignored(request), watch.cut)
+                    async for chunk in reply.chunks:
+                        progress.see(chunk)
+                        await events.put(_encoder.encode(chunk))
+            except ServiceError as failure:
+                if not events.started:
+                    raise
+                if not progress.broken:
+                    await events.put(_encoder.encode(progress.end(failure, request, identity)))
+            await events.finish()
+
+    async def _catalog_caller(self, exchange: Exchange, door: Door) -> Caller | None:
+        if door.open_catalog:
+            return None
+        return await self.pipeline.authenticate(door, credential(exchange))
+
+    def _rules(self, exchange: Exchange, door: Door) -> Rules:
+        return Rules(
+            reasoning_object=door.reasoning_object,
+            reject_unknown=exchange.headers.get("x-unknown-params", "").lower() == "reject",
+            max_messages=self.limits.max_messages,
+            max_nesting=self.limits.max_nesting,
+        )
+
+
+class _Progress:
+    """How far a stream has come, so that it can be ended from here."""
+
+    def __init__(self) -> None:
+        self.broken = False
+        self._open: set[int] = set()
+        self._last: Chunk | None = None
+
+    def see(self, chunk: Chunk) -> None:
+        self._last = chunk
+        self.broken = self.broken or chunk.error is not msgspec.UNSET
+        for choice in chunk.choices:
+            if choice.finish_reason is None:
+                self._open.add(choice.index)
+            else:
+                self._open.discard(choice.index)
+
+    def end(self, failure: ServiceError, request: ChatRequest, identity: Identity) -> Chunk:
+        """The chunk that ends the stream with ``failure``."""
+        error = failure.body()["error"]
+        return Chunk(
+            id=identity.id,
+            created=identity.created,
+            model=request.model if self._last is None else self._last.model,
+            system_fingerprint="" if self._last is None else self._last.system_fingerprint,
+            choices=[
+                ChunkChoice(index=index, delta=Delta(), finish_reason="error")
+                for index in sorted(self._open) or [0]
+            ],
+            error=error if isinstance(error, dict) else {},
+        )
+
+
+def credential(exchange: Exchange) -> str | None:
+    """The bearer token of the request, ``None`` where there is none."""
+    scheme, _, token = exchange.headers.get("authorization", "").partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+def ignored(request: ChatRequest) -> dict[str, str]:
+    """The header that names the fields nobody knew, in characters that a header may have."""
+    if not request.unknown:
+        return {}
+    names = [quote(name[:64], safe="[]$@:") for name in request.unknown[:_MAX_NAMED]]
+    if len(request.unknown) > _MAX_NAMED:
+        names.append("...")
+    return {"x-ignored-params": ", ".join(names)}

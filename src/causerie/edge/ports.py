@@ -1,0 +1,61 @@
+"""What the edge asks of the rest of the service."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+from causerie.access.keys import Caller
+from causerie.edge.doors import Door
+from causerie.engines.base import EngineStatus
+from causerie.fold import Identity
+from causerie.protocol.completion import Chunk
+from causerie.protocol.request import ChatRequest
+
+
+class Reply(Protocol):
+    """An answer that has begun: ``headers`` for the response, and its chunks."""
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def chunks(self) -> AsyncIterator[Chunk]: ...
+
+
+class Pipeline(Protocol):
+    """The request, behind the wire."""
+
+    async def authenticate(self, door: Door, credential: str | None) -> Caller:
+        """Who is calling; raises ``Unauthenticated``. Called before the body is read."""
+        ...
+
+    def open(
+        self, door: Door, caller: Caller, request: ChatRequest, identity: Identity
+    ) -> AbstractAsyncContextManager[Reply]:
+        """An answer. Entering raises ``ServiceError`` while a status can still be sent."""
+        ...
+
+    def models(self, door: Door, caller: Caller | None) -> Sequence[Mapping[str, Any]]:
+        """The catalog entries that the caller may see; ``caller`` is ``None`` in open catalogs."""
+        ...
+
+
+class Engines(Protocol):
+    """The engines, as health shows them."""
+
+    def status(self) -> Sequence[EngineStatus]: ...
+
+
+class Metrics(Protocol):
+    """The numbers behind ``/metrics``."""
+
+    content_type: str
+
+    def exposition(self) -> bytes:
+        """All metrics as text."""
+        ...
+
+    def refused(self, door: str, code: str, status: int) -> None:
+        """A request that ended before it became one of the pipeline's."""
+        ...

@@ -1,0 +1,60 @@
+"""Which path leads to which handler; nothing else.
+
+Those of the service stand at the root; those of the interface below the base
+address of every door.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from causerie.edge.doors import Door
+from causerie.edge.errors import method_not_allowed, unknown_path
+from causerie.edge.exchange import Exchange
+from causerie.edge.health import Health
+from causerie.edge.metrics import MetricsPage
+from causerie.edge.openai import OpenAI
+from causerie.edge.openapi import Documents
+
+Handler = Callable[[Exchange], Awaitable[None]]
+DoorHandler = Callable[[Exchange, Door, str], Awaitable[None]]
+
+
+def service_routes(
+    health: Health, metrics: MetricsPage, documents: Documents | None
+) -> Mapping[str, Handler]:
+    """Paths of the service itself; all are read with GET."""
+    routes: dict[str, Handler] = {
+        "/health": health.overview,
+        "/health/live": health.live,
+        "/health/ready": health.ready,
+        "/metrics": metrics.show,
+    }
+    if documents is not None:
+        routes |= {"/openapi.json": documents.openapi, "/docs": documents.page}
+    return routes
+
+
+def door_routes(openai: OpenAI) -> Mapping[str, Mapping[str, DoorHandler]]:
+    """Paths below a base address, by method. ``{id}`` takes the rest of the path."""
+    return {
+        "/models": {"GET": openai.list_models},
+        "/models/{id}": {"GET": openai.show_model},
+        "/chat/completions": {"POST": openai.complete},
+    }
+
+
+def pick(
+    routes: Mapping[str, Mapping[str, DoorHandler]], method: str, path: str
+) -> tuple[DoorHandler, str]:
+    """The handler for a path below a door, and what ``{id}`` stands for."""
+    for pattern, handlers in routes.items():
+        fixed, parameter, _ = pattern.partition("{id}")
+        rest = path.removeprefix(fixed)
+        if path != pattern and not (parameter and path.startswith(fixed) and rest):
+            continue
+        wanted = "GET" if method == "HEAD" else method
+        if wanted not in handlers:
+            raise method_not_allowed(method, handlers)
+        return handlers[wanted], rest
+    raise unknown_path(path, routes)

@@ -1,0 +1,297 @@
+"""The wire as JSON Schema, for the OpenAPI document: what is taken and what is sent.
+
+It says the same as ``protocol.parsing`` and ``protocol.completion`` do; a test
+sends what it generates and holds the answers to it.
+"""
+
+from __future__ import annotations
+
+from causerie.protocol.parsing import HINTS
+from causerie.protocol.parsing.thinking import EFFORTS
+
+Schema = dict[str, object]
+
+_NAME = "^[a-zA-Z0-9_-]{1,64}$"
+_MAX_INT32 = 2**31 - 1
+
+
+def ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def text(**more: object) -> Schema:
+    return {"type": "string", **more}
+
+
+def integer(least: int, most: int, **more: object) -> Schema:
+    return {"type": "integer", "minimum": least, "maximum": most, **more}
+
+
+def number(least: float, most: float, **more: object) -> Schema:
+    return {"type": "number", "minimum": least, "maximum": most, **more}
+
+
+def array(items: Schema, **more: object) -> Schema:
+    return {"type": "array", "items": items, **more}
+
+
+def structure(required: str = "", /, **properties: Schema) -> Schema:
+    """An object; ``required`` are names with spaces between."""
+    schema: Schema = {"type": "object", "properties": properties}
+    if required:
+        schema["required"] = required.split()
+    return schema
+
+
+def described(schema: Schema, description: str) -> Schema:
+    return {**schema, "description": description}
+
+
+BOOLEAN: Schema = {"type": "boolean"}
+OBJECT: Schema = {"type": "object"}
+FUNCTION_NAME = text(pattern=_NAME)
+
+
+def request_schemas(max_messages: int) -> dict[str, Schema]:
+    """Schemas of what is taken."""
+    return {
+        "ChatRequest": _chat_request(max_messages),
+        "Message": {
+            "oneOf": [
+                ref("PlainMessage"),
+                ref("UserMessage"),
+                ref("AssistantMessage"),
+                ref("ToolMessage"),
+            ],
+        },
+        "PlainMessage": structure(
+            "role content",
+            role=text(enum=["system", "developer"]),
+            content={"oneOf": [text(), array(ref("TextPart"))]},
+        ),
+        "UserMessage": structure(
+            "role content",
+            role=text(enum=["user"]),
+            content={"oneOf": [text(), array({"oneOf": [ref("TextPart"), ref("ImagePart")]})]},
+        ),
+        "AssistantMessage": structure(
+            "role content",
+            role=text(enum=["assistant"]),
+            content=described(text(), "May be null or left out where there are `tool_calls`."),
+            reasoning_content=described(
+                text(), "The reasoning that came with the message; send it back unchanged."
+            ),
+            tool_calls=array(ref("ToolCall"), maxItems=1024),
+        ),
+        "ToolMessage": structure(
+            "role content tool_call_id",
+            role=text(enum=["tool"]),
+            content=text(),
+            tool_call_id=described(text(), "The `id` of the call that the message answers."),
+        ),
+        "TextPart": structure("type text", type=text(enum=["text"]), text=text()),
+        "ImagePart": structure(
+            "type image_url",
+            type=text(enum=["image_url"]),
+            image_url=structure(
+                "url",
+                url=text(pattern="^data:image/[a-zA-Z0-9.+-]+;base64,[A-Za-z0-9+/_-]+={0,2}$"),
+                detail=text(enum=["auto", "low", "high", "original"]),
+            ),
+        ),
+        "ToolCall": structure(
+            "id type function",
+            id=text(minLength=1, maxLength=256),
+            type=text(enum=["function"]),
+            function=structure(
+                "name arguments",
+                name=text(minLength=1, maxLength=256),
+                arguments=described(text(), "The arguments as a JSON string."),
+            ),
+        ),
+        "Tool": structure(
+            "type function",
+            type=text(enum=["function"]),
+            function=structure(
+                "name",
+                name=FUNCTION_NAME,
+                description=text(),
+                parameters=described(OBJECT, "A JSON Schema of type object."),
+                strict=BOOLEAN,
+            ),
+        ),
+        "NamedFunction": structure(
+            "type function",
+            type=text(enum=["function"]),
+            function=structure("name", name=FUNCTION_NAME),
+        ),
+        "ToolChoice": _tool_choice(),
+        "ResponseFormat": _response_format(),
+        "StructuredOutputs": _structured_outputs(),
+    }
+
+
+def _chat_request(max_messages: int) -> Schema:
+    return structure(
+        "model messages",
+        model=text(minLength=1, maxLength=256),
+        messages=array(ref("Message"), minItems=1, maxItems=max_messages),
+        stream=BOOLEAN,
+        stream_options=structure(include_usage=BOOLEAN),
+        **_length_and_draw(),
+        **_thinking(),
+        logprobs=BOOLEAN,
+        top_logprobs=integer(0, 20, description="Needs `logprobs: true`."),
+        tools=array(ref("Tool"), maxItems=128),
+        tool_choice=ref("ToolChoice"),
+        parallel_tool_calls=BOOLEAN,
+        response_format=ref("ResponseFormat"),
+        structured_outputs=ref("StructuredOutputs"),
+        documents=array(OBJECT, maxItems=4096),
+        continue_final_message=BOOLEAN,
+        add_generation_prompt=BOOLEAN,
+        session_id=text(maxLength=256),
+        **{name: described({}, "A hint: taken and dropped.") for name in sorted(HINTS)},
+    )
+
+
+def _length_and_draw() -> dict[str, Schema]:
+    return {
+        "max_completion_tokens": integer(1, _MAX_INT32),
+        "max_tokens": integer(
+            1, _MAX_INT32, description="The older name of `max_completion_tokens`."
+        ),
+        "min_tokens": integer(0, _MAX_INT32),
+        "n": integer(1, 16),
+        "temperature": number(0, 2),
+        "top_p": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+        "top_k": integer(-1, _MAX_INT32),
+        "min_p": number(0, 1),
+        "repetition_penalty": {"type": "number", "exclusiveMinimum": 0, "maximum": 10},
+        "frequency_penalty": number(-2, 2),
+        "presence_penalty": number(-2, 2),
+        "seed": integer(-(2**63), 2**63 - 1),
+        "logit_bias": {
+            "type": "object",
+            "propertyNames": {"pattern": "^[0-9]{1,9}$"},
+            "additionalProperties": number(-100, 100),
+        },
+        "stop": {
+            "oneOf": [
+                text(minLength=1, maxLength=1024),
+                array(text(minLength=1, maxLength=1024), maxItems=16),
+            ]
+        },
+        "stop_token_ids": array(integer(0, _MAX_INT32), maxItems=128),
+        "ignore_eos": BOOLEAN,
+    }
+
+
+def _thinking() -> dict[str, Schema]:
+    return {
+        "reasoning_effort": text(enum=list(EFFORTS)),
+        "thinking_token_budget": integer(0, _MAX_INT32),
+        "include_reasoning": BOOLEAN,
+        "chat_template_kwargs": {
+            **structure(enable_thinking=BOOLEAN),
+            "description": "Settings of the model's own template.",
+        },
+    }
+
+
+def _tool_choice() -> Schema:
+    allowed = structure(
+        "mode tools",
+        mode=text(enum=["auto", "required"]),
+        tools=array(ref("NamedFunction"), minItems=1, maxItems=128),
+    )
+    return {
+        "oneOf": [
+            text(enum=["none", "auto", "required"]),
+            ref("NamedFunction"),
+            structure(
+                "type allowed_tools", type=text(enum=["allowed_tools"]), allowed_tools=allowed
+            ),
+        ]
+    }
+
+
+def _response_format() -> Schema:
+    schema = structure(
+        "schema", name=FUNCTION_NAME, description=text(), strict=BOOLEAN, schema=OBJECT
+    )
+    return {
+        "oneOf": [
+            structure("type", type=text(enum=["text", "json_object"])),
+            structure("type json_schema", type=text(enum=["json_schema"]), json_schema=schema),
+        ]
+    }
+
+
+def _structured_outputs() -> Schema:
+    shapes: dict[str, Schema] = {
+        "json": OBJECT,
+        "regex": text(minLength=1),
+        "choice": array(text(minLength=1), minItems=1, maxItems=4096),
+        "grammar": text(minLength=1),
+    }
+    return {
+        "oneOf": [
+            {**structure(name, **{name: shape}), "additionalProperties": False}
+            for name, shape in shapes.items()
+        ]
+    }
+
+
+def response_schemas() -> dict[str, Schema]:
+    """Schemas of what is sent."""
+    finish = text(enum=["stop", "length", "tool_calls", "content_filter"])
+    return {
+        "Completion": structure(
+            "id object created model system_fingerprint choices usage",
+            id=text(),
+            object=text(enum=["chat.completion"]),
+            created={"type": "integer"},
+            model=text(),
+            system_fingerprint=text(),
+            choices=array(
+                structure(
+                    "index message finish_reason",
+                    index={"type": "integer"},
+                    message=ref("AnswerMessage"),
+                    logprobs={"oneOf": [{"type": "null"}, OBJECT]},
+                    finish_reason=finish,
+                )
+            ),
+            usage=ref("Usage"),
+        ),
+        "AnswerMessage": structure(
+            "role",
+            role=text(enum=["assistant"]),
+            content={"type": ["string", "null"]},
+            reasoning_content=text(),
+            tool_calls=array(ref("ToolCall")),
+        ),
+        "Usage": structure(
+            "prompt_tokens completion_tokens total_tokens",
+            prompt_tokens={"type": "integer"},
+            completion_tokens={"type": "integer"},
+            total_tokens={"type": "integer"},
+            prompt_tokens_details=structure(cached_tokens={"type": "integer"}),
+            completion_tokens_details=structure(reasoning_tokens={"type": "integer"}),
+        ),
+        "Model": {**structure("id", id=text(), name=text()), "additionalProperties": True},
+        "ModelList": structure("data", object=text(), data=array(ref("Model"))),
+        "Error": structure(
+            "error",
+            error=structure(
+                "message type param code",
+                message=text(),
+                type=text(),
+                param={"type": ["string", "null"]},
+                code=text(),
+                metadata=OBJECT,
+            ),
+        ),
+        "Health": {**structure("status", status=text()), "additionalProperties": True},
+    }
