@@ -31,7 +31,7 @@ def explained() -> dict[str, list[str]]:
         if line.startswith("## "):
             title = line.removeprefix("## ")
             found[title] = []
-        elif (row := re.fullmatch(r"\| (\S+) \| (.{15,}) \|", line)) and row[1] != "package":
+        elif (row := re.fullmatch(r"\| (\S+) \| (.{10,}) \|", line)) and row[1] != "package":
             found[title].append(row[1])
     return {title: sorted(names) for title, names in found.items()}
 

@@ -7,6 +7,7 @@ descriptions.
 from __future__ import annotations
 
 import inspect
+import sys
 import types
 from collections.abc import Iterator
 from typing import Any, get_args, get_origin
@@ -118,3 +119,7 @@ def _struct(kind: Any) -> Any:
     if get_origin(bare) is types.UnionType or not isinstance(bare, type):
         return None
     return bare if issubclass(bare, msgspec.Struct) else None
+
+
+if __name__ == "__main__":
+    sys.stdout.write(configuration_page())
