@@ -31,8 +31,8 @@ ANNOTATIONS = frozenset({
     "additionalItems",  # read together with an array of items, without effect otherwise
 })  # fmt: skip
 
-# In-place applicators, and what else decides which properties an object may have.
-IN_PLACE = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
+# What is met with the rest of a schema, and what else decides which properties there may be.
+IN_PLACE = frozenset({"$ref", "allOf", "anyOf", "oneOf", "const", "enum"})
 APPLIES = IN_PLACE | {"properties", "patternProperties", "additionalProperties", "required",
                       "minProperties", "maxProperties"}  # fmt: skip
 

@@ -16,6 +16,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeGuard
 from urllib.parse import unquote
 
 from causerie.chat.schema import keywords as words
@@ -58,17 +59,17 @@ class Rewriter:
 
     def rewrite(self) -> Node:
         """The whole schema; raises ``InvalidRequest`` (``unsupported_schema``)."""
-        top = self._schema(self.root, "#", 0, self.close)
+        top = self._schema(self.root, "#", 0, True)
         if isinstance(top, bool):
             if not top:
                 raise self._refuse("#", "`false` admits no document at all.")
             top = {}
         definitions: Node = {}
         while self._waiting:
-            pointer, close = self._waiting.pop()
-            target = self._schema(self._resolve(pointer), pointer, 0, close)
+            pointer, alone = self._waiting.pop()
+            target = self._schema(self._resolve(pointer), pointer, 0, alone)
             named = {"$comment": pointer, **target} if isinstance(target, dict) else target
-            definitions[self._names[pointer, close]] = named
+            definitions[self._names[pointer, alone]] = named
         turning = circle(definitions)
         if turning is not None:
             pointer = next(at for (at, _), name in self._names.items() if name == turning)
@@ -92,7 +93,7 @@ class Rewriter:
             if have > limit:
                 raise self._refuse(pointer, f"the schema has more than {limit} {what}.")
 
-    def _schema(self, schema: object, pointer: str, depth: int, close: bool) -> Node | bool:
+    def _schema(self, schema: object, pointer: str, depth: int, alone: bool) -> Node | bool:
         """One subschema, with everything below it."""
         self._count(pointer, subschemas=1)
         if isinstance(schema, bool):
@@ -101,7 +102,7 @@ class Rewriter:
             raise self._refuse(pointer, "a schema is an object or a boolean.")
         if depth > MAX_DEPTH:
             raise self._refuse(pointer, f"it nests deeper than {MAX_DEPTH} levels.")
-        place = _Place(schema, pointer, depth, close)
+        place = _Place(schema, pointer, depth, alone)
         out: Node = {}
         for key, value in schema.items():
             if key in words.ANNOTATIONS or (key.startswith("x-") and key != "x-guidance"):
@@ -114,8 +115,10 @@ class Rewriter:
         self._finish_object(place, out)
         return out
 
-    def _below(self, place: _Place, schema: object, *keys: str | int, close: bool) -> Node | bool:
-        return self._schema(schema, step(place.pointer, *keys), place.depth + 1, close)
+    def _below(
+        self, place: _Place, schema: object, *keys: str | int, alone: bool = True
+    ) -> Node | bool:
+        return self._schema(schema, step(place.pointer, *keys), place.depth + 1, alone)
 
     # Keywords that hold for any value
 
@@ -179,8 +182,7 @@ class Rewriter:
                 pointer, "only references within the schema are supported (`#/$defs/name`)."
             )
         self._resolve(value, at=pointer)
-        alone = not any(name in words.APPLIES or name == "$ref" for name in place.others(key))
-        target = (value.rstrip("/") or "#", self.close and place.close and alone)
+        target = (value.rstrip("/") or "#", self._alone(place, key))
         if target not in self._names:
             self._names[target] = f"d{len(self._names)}"
             self._waiting.append(target)
@@ -202,15 +204,15 @@ class Rewriter:
     def _several(self, place: _Place, out: Node, key: str, value: object) -> None:
         """``allOf`` and ``anyOf``."""
         if key == "allOf":
-            options = self._options(place, key, value, close=False)
+            options = self._options(place, key, value, alone=False)
             out["allOf"] = [*_list(out.get("allOf")), *options]
         else:
-            options = self._options(place, key, value, close=self._alternatives_close(place, key))
+            options = self._options(place, key, value, alone=self._alone(place, key))
             _conjoin(out, "anyOf", options)
 
     def _one_of(self, place: _Place, out: Node, key: str, value: object) -> None:
         """``oneOf``, which is ``anyOf`` where no document satisfies two options."""
-        options = self._options(place, key, value, close=self._alternatives_close(place, key))
+        options = self._options(place, key, value, alone=self._alone(place, key))
         assert isinstance(value, list)
         overlap = Exclusion(self._resolve).overlap(value, within=place.schema.get("type"))
         if overlap is not None:
@@ -222,17 +224,19 @@ class Rewriter:
             )
         _conjoin(out, "anyOf", options)
 
-    def _alternatives_close(self, place: _Place, key: str) -> bool:
-        """Alternatives may be closed where nothing beside them adds properties."""
-        return place.close and not any(name in words.APPLIES for name in place.others(key))
+    def _alone(self, place: _Place, key: str) -> bool:
+        """What ``key`` applies is all that speaks of the value, its type aside."""
+        return place.alone and not any(name in words.APPLIES for name in place.others(key))
 
-    def _options(self, place: _Place, key: str, value: object, *, close: bool) -> list[Node | bool]:
+    def _options(
+        self, place: _Place, key: str, value: object, *, alone: bool = True
+    ) -> list[Node | bool]:
         if not isinstance(value, list) or not value:
             raise self._refuse(
                 step(place.pointer, key), "it must be an array of at least one schema."
             )
         return [
-            self._below(place, option, key, index, close=close)
+            self._below(place, option, key, index, alone=alone)
             for index, option in enumerate(value)
         ]
 
@@ -289,8 +293,8 @@ class Rewriter:
         number = self._number(value, pointer)
         if number <= 0:
             raise self._refuse(pointer, "it must be above 0.")
-        bounds = [place.schema.get(name) for name in ("maximum", "exclusiveMaximum")]
-        if any(isinstance(bound, int | float) and bound < 0 for bound in bounds):
+        most, below = (place.schema.get(name) for name in ("maximum", "exclusiveMaximum"))
+        if (_is_number(most) and most < 0) or (_is_number(below) and below <= 0):
             raise self._refuse(pointer, "multiples of negative numbers alone are not supported.")
         out[key] = number
 
@@ -298,17 +302,17 @@ class Rewriter:
 
     def _items(self, place: _Place, out: Node, key: str, value: object) -> None:
         if not isinstance(value, list):
-            out["items"] = self._below(place, value, key, close=self.close)
+            out["items"] = self._below(place, value, key)
             return
         if "prefixItems" in place.schema:
             raise self._refuse(place.pointer, "it has both prefixItems and an array of items.")
         self._prefix(place, out, key, value)
         if "additionalItems" in place.schema:
             rest = place.schema["additionalItems"]
-            out["items"] = self._below(place, rest, "additionalItems", close=self.close)
+            out["items"] = self._below(place, rest, "additionalItems")
 
     def _prefix(self, place: _Place, out: Node, key: str, value: object) -> None:
-        options = self._options(place, key, value, close=self.close)
+        options = self._options(place, key, value)
         if len(options) > MAX_ITEMS:
             raise self._refuse(step(place.pointer, key), f"it lists more than {MAX_ITEMS} items.")
         out["prefixItems"] = options
@@ -324,7 +328,7 @@ class Rewriter:
     def _properties(self, place: _Place, out: Node, key: str, value: object) -> None:
         pointer = step(place.pointer, key)
         out[key] = {
-            name: self._below(place, schema, key, name, close=self.close)
+            name: self._below(place, schema, key, name)
             for name, schema in self._named(value, pointer)
         }
 
@@ -336,6 +340,10 @@ class Rewriter:
 
     def _pattern_properties(self, place: _Place, out: Node, key: str, value: object) -> None:
         pointer = step(place.pointer, key)
+        if not place.alone or any(name in words.IN_PLACE for name in place.schema):
+            raise self._refuse(
+                pointer, "beside another schema for the same object it cannot be enforced."
+            )
         named = place.schema.get("properties")
         names = named if isinstance(named, Mapping) else {}
         patterns: Node = {}
@@ -346,11 +354,11 @@ class Rewriter:
                 raise self._refuse(
                     step(pointer, pattern), f"it also matches the property {clash[:100]!r}."
                 )
-            patterns[rewritten] = self._below(place, schema, key, pattern, close=self.close)
+            patterns[rewritten] = self._below(place, schema, key, pattern)
         out[key] = patterns
 
     def _additional(self, place: _Place, out: Node, key: str, value: object) -> None:
-        out[key] = self._below(place, value, key, close=self.close)
+        out[key] = self._below(place, value, key)
 
     def _required(self, place: _Place, out: Node, key: str, value: object) -> None:
         pointer = step(place.pointer, key)
@@ -381,7 +389,7 @@ class Rewriter:
                     "one more than `required` names is.",
                 )
         named = out.get("properties")
-        if not (self.close and place.close and named and isinstance(named, Mapping)):
+        if not (self.close and place.alone and named and isinstance(named, Mapping)):
             return
         silent = "additionalProperties" not in out and "patternProperties" not in out
         alone = not any(name in words.IN_PLACE for name in place.schema)
@@ -391,15 +399,19 @@ class Rewriter:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a schema stands, and whether it may be closed there."""
+    """Where a schema stands; ``alone`` if no other schema speaks of the same value."""
 
     schema: Mapping[str, object]
     pointer: str
     depth: int
-    close: bool
+    alone: bool
 
     def others(self, key: str) -> list[str]:
         return [name for name in self.schema if name != key]
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _list(value: object) -> list[object]:

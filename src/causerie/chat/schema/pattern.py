@@ -14,8 +14,10 @@ from dataclasses import dataclass
 
 MAX_LENGTH = 4096
 
-_SPACE = " \\t-\\r\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+_SPACE = " \\t-\\r\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _SETS = {"d": "0-9", "w": "A-Za-z0-9_", "s": _SPACE}
+# What is white space to any of the readers is not written where none may be.
+_SETS_INVERTED = {**_SETS, "s": _SPACE + "\ufeff\\x1c-\\x1f\\x85"}
 _CONTROLS = {"t": "\\t", "n": "\\n", "r": "\\r", "f": "\\x0c", "v": "\\x0b"}
 _DOT = "[^\\n\\r\u2028\u2029]"
 _ANY = "(?s:.)"
@@ -157,7 +159,9 @@ class _Reader:
         letter = self._letter()
         if letter.lower() in _SETS:
             self._at += 1
-            return f"[{'^' if letter.isupper() else ''}{_SETS[letter.lower()]}]"
+            if letter.isupper():
+                return f"[^{_SETS_INVERTED[letter.lower()]}]"
+            return f"[{_SETS[letter]}]"
         if letter in "bB":
             raise Refused("Word boundaries (`\\b`) are not supported.")
         found = _PROPERTY.match(self._pattern, self._at)
@@ -218,7 +222,7 @@ class _Reader:
             return f"[{'^' if negated else ''}{''.join(members)}]"
         if negated:
             raise Refused("`\\D`, `\\W` and `\\S` are not supported in a class that begins `[^`.")
-        options = [f"[^{_SETS[name]}]" for name in sorted(inverse)]
+        options = [f"[^{_SETS_INVERTED[name]}]" for name in sorted(inverse)]
         if members:
             options.append(f"[{''.join(members)}]")
         return f"(?:{'|'.join(options)})"

@@ -1,0 +1,235 @@
+"""Whether a composed grammar compiles, found out at a bounded price.
+
+An engine that is given a grammar it cannot compile generates without one, and
+one that takes too long stalls everybody. So every grammar is compiled here
+first, in a process that is killed when it takes too long or too much memory.
+Verdicts are remembered by the grammar's content.
+
+Knows the worker's protocol; knows nothing about schemas or replies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import sys
+from collections import OrderedDict
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from causerie.chat.compiler_fault import TOO_COMPLEX
+from causerie.chat.compiler_worker import FRAME
+from causerie.chat.schema.refusal import unsupported
+from causerie.errors import InternalError, Overloaded
+
+_START_SECONDS = 30.0
+_ENTRY_BYTES = 200  # of a remembered verdict, beside its text
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why a grammar was refused and where; no ``reason``: it is fine."""
+
+    reason: str | None = None
+    pointer: str | None = None
+
+    def size(self) -> int:
+        """Roughly the bytes it takes to remember it."""
+        return _ENTRY_BYTES + len(self.reason or "") + len(self.pointer or "")
+
+
+class Compiler:
+    """Checks grammars in ``workers`` processes, each for at most ``deadline`` seconds.
+
+    ``reader`` names the function (``module:name``) that reads a vocabulary
+    (:class:`causerie.chat.compiler_worker.Vocabulary`) from the path that the
+    model's facts give; without one, or without a path, single bytes are the
+    tokens. ``memory`` is a worker's address space in bytes, ``patience`` how
+    many seconds a check may wait for a worker, ``cache_bytes`` what verdicts
+    may take.
+    """
+
+    def __init__(
+        self,
+        *,
+        reader: str = "",
+        workers: int = 2,
+        deadline: float = 1.0,
+        patience: float = 5.0,
+        memory: int = 2 << 30,
+        cache_bytes: int = 4 << 20,
+    ) -> None:
+        self._deadline = deadline
+        self._patience = patience
+        self._cache_bytes = cache_bytes
+        self._verdicts: OrderedDict[bytes, Verdict] = OrderedDict()
+        self._held = 0
+        self._turns: dict[bytes, _Turn] = {}
+        self._free: asyncio.Queue[_Worker] = asyncio.Queue()
+        self._workers = [_Worker(reader, memory) for _ in range(workers)]
+        for worker in self._workers:
+            self._free.put_nowait(worker)
+
+    async def start(self, vocabulary: str | None = None) -> None:
+        """Start the workers now, with a vocabulary read, instead of at the first check."""
+        await asyncio.gather(*(worker.prepare(vocabulary) for worker in self._workers))
+
+    async def stop(self) -> None:
+        """End all processes; checks that still run fail. May be called again."""
+        await asyncio.gather(*(worker.kill() for worker in self._workers))
+
+    async def check(self, grammar: str, *, vocabulary: str | None, param: str) -> None:
+        """Return if the grammar compiles and its first steps are quick.
+
+        ``vocabulary`` is the path that the model's facts give, ``param`` the
+        field of the request for errors. Raises ``InvalidRequest``
+        (``unsupported_schema``), or ``Overloaded`` when all workers stay busy.
+        """
+        verdict = await self._verdict(grammar, vocabulary)
+        if verdict.reason is None:
+            return
+        if verdict.pointer is not None:
+            raise unsupported(param, verdict.reason, verdict.pointer)
+        raise unsupported(param, f"The answer's constraint cannot be enforced: {verdict.reason}")
+
+    async def _verdict(self, grammar: str, vocabulary: str | None) -> Verdict:
+        key = _key(grammar, vocabulary)
+        known = self._verdicts.get(key)
+        if known is not None:
+            self._verdicts.move_to_end(key)
+            return known
+        # One compiles, the others wait; were it cancelled, the next of them would.
+        turn = self._turns.setdefault(key, _Turn())
+        turn.waiting += 1
+        try:
+            async with turn.lock:
+                known = self._verdicts.get(key)
+                if known is None:
+                    known = await self._compile(grammar, vocabulary)
+                    self._remember(key, known)
+                return known
+        finally:
+            turn.waiting -= 1
+            if not turn.waiting:
+                del self._turns[key]
+
+    async def _compile(self, grammar: str, vocabulary: str | None) -> Verdict:
+        try:
+            async with asyncio.timeout(self._patience):
+                worker = await self._free.get()
+        except TimeoutError:
+            raise Overloaded("Too many grammars are being compiled; try again.") from None
+        try:
+            await worker.prepare(vocabulary)
+            verdict = await self._ask(worker, grammar, vocabulary)
+            await worker.prepare(vocabulary)  # after a kill, whoever caused it waits, not the next
+        finally:
+            self._free.put_nowait(worker)
+        return verdict
+
+    async def _ask(self, worker: _Worker, grammar: str, vocabulary: str | None) -> Verdict:
+        try:
+            async with asyncio.timeout(self._deadline):
+                answer = await worker.ask({"grammar": grammar, "vocabulary": vocabulary})
+        except (TimeoutError, _Died):
+            return Verdict(TOO_COMPLEX)
+        found, pointer = answer.get("reason"), answer.get("pointer")
+        return Verdict(
+            str(found) if found is not None else None,
+            str(pointer) if pointer is not None else None,
+        )
+
+    def _remember(self, key: bytes, verdict: Verdict) -> None:
+        self._verdicts[key] = verdict
+        self._held += verdict.size()
+        while self._held > self._cache_bytes:
+            _, oldest = self._verdicts.popitem(last=False)
+            self._held -= oldest.size()
+
+
+@dataclass(slots=True)
+class _Turn:
+    """Who compiles a grammar that several ask for at once."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    waiting: int = 0
+
+
+def _key(grammar: str, vocabulary: str | None) -> bytes:
+    digest = hashlib.blake2b(grammar.encode("utf-8", "surrogatepass"), digest_size=16)
+    digest.update(b"\0" + (vocabulary or "").encode("utf-8", "surrogatepass"))
+    return digest.digest()
+
+
+class _Died(Exception):
+    """The worker went away while it was asked something."""
+
+
+class _Worker:
+    """One process. Used by one check at a time; killed when a check does not come back."""
+
+    def __init__(self, reader: str, memory: int) -> None:
+        self._arguments = (str(memory), reader)
+        self._process: asyncio.subprocess.Process | None = None
+        self._loaded: set[str] = set()
+
+    async def start(self) -> None:
+        """Start the process, unless it runs."""
+        if self._process is not None and self._process.returncode is None:
+            return
+        self._loaded = set()
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "causerie.chat.compiler_worker",
+            *self._arguments,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+
+    async def prepare(self, vocabulary: str | None) -> None:
+        """Have the process running, with the vocabulary read."""
+        await self.start()
+        path = vocabulary or ""
+        if path in self._loaded:
+            return
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                await self.ask({"load": path})
+        except (TimeoutError, _Died):
+            raise InternalError("The grammar compiler does not start.") from None
+        self._loaded.add(path)
+
+    async def ask(self, request: Mapping[str, str | None]) -> dict[str, object]:
+        """One request, one answer. However it fails, the process is gone afterwards."""
+        process = self._process
+        if process is None or process.stdin is None or process.stdout is None:
+            raise _Died
+        answered = False
+        try:
+            body = json.dumps(request).encode()
+            process.stdin.write(FRAME.pack(len(body)) + body)
+            await process.stdin.drain()
+            (length,) = FRAME.unpack(await process.stdout.readexactly(FRAME.size))
+            answer: dict[str, object] = json.loads(await process.stdout.readexactly(length))
+            answered = True
+            return answer
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise _Died from None
+        finally:
+            if not answered:
+                await self.kill()
+
+    async def kill(self) -> None:
+        """End the process at once and wait until it is gone."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        if process.stdin is not None:
+            process.stdin.close()

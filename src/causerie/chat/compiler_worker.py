@@ -1,0 +1,189 @@
+"""The process that compiles grammars nobody has vetted.
+
+Reads requests from standard input and answers on standard output, one at a
+time; each is a length of four bytes and a JSON object. Ends when its input
+does, so it never outlives the service. It may be killed at any moment: it holds
+nothing but vocabularies that it can read again.
+
+Knows llguidance; knows nothing about requests or HTTP.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import random
+import resource
+import struct
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
+
+from causerie.chat import lark
+from causerie.chat.compiler_fault import reason, schema_fault
+
+FRAME = struct.Struct(">I")
+
+# Below llguidance's defaults, which the engines use: what passes here passes there.
+LIMITS = LLParserLimits(
+    max_items_in_row=1_500,
+    initial_lexer_fuel=400_000,
+    step_lexer_fuel=100_000,
+    step_max_items=25_000,
+    max_lexer_states=100_000,
+    max_grammar_size=250_000,
+    verbose_errors=False,
+)
+_STEPS = 12
+_END = 256
+_MARK = 257
+_CONTROL = 3
+_USER_DEFINED = 4
+
+
+class Vocabulary(Protocol):
+    """A model's tokens by id, with their kinds as model files number them.
+
+    Plain text never becomes one that is a control token (3) or user-defined
+    (4); ``end`` are the ids that end a text.
+    """
+
+    @property
+    def tokens(self) -> Sequence[bytes]: ...
+    @property
+    def types(self) -> Sequence[int]: ...
+    @property
+    def end(self) -> Sequence[int]: ...
+
+
+class _Bytes:
+    """A vocabulary of single bytes, the end of the text and one control token."""
+
+    tokens = (*(bytes([value]) for value in range(256)), b"<end>", b"<mark>")
+    types = (*(1 for _ in range(256)), _CONTROL, _CONTROL)
+    end = (_END,)
+
+
+class _Tokenizer:
+    """What llguidance wants to know of a vocabulary, by the names it asks for."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.tokens = list(vocabulary.tokens)
+        self.special_token_ids = [
+            at for at, kind in enumerate(vocabulary.types) if kind in (_CONTROL, _USER_DEFINED)
+        ]
+        end = vocabulary.end[0] if vocabulary.end else len(self.tokens) - 1
+        self.eos_token_id = self.bos_token_id = end
+        hidden = set(self.special_token_ids)
+        self._ids = {
+            token: at
+            for at, token in enumerate(self.tokens)
+            if len(token) == 1 and at not in hidden
+        }
+
+    def __call__(self, text: bytes | str) -> list[int]:
+        raw = text.encode() if isinstance(text, str) else text
+        single = (raw[at : at + 1] for at in range(len(raw)))
+        return [self._ids[byte] for byte in single if byte in self._ids]
+
+
+class Worker:
+    """Checks grammars with the vocabularies that ``read`` (by path) gives."""
+
+    def __init__(self, read: Callable[[Path], Vocabulary] | None) -> None:
+        self._read = read
+        self._tokenizers: dict[str | None, LLTokenizer] = {None: _tokenizer(_Bytes())}
+
+    def load(self, path: str) -> None:
+        """Read a vocabulary, unless it is there already."""
+        if path and self._read is not None and path not in self._tokenizers:
+            self._tokenizers[path] = _tokenizer(self._read(Path(path)))
+
+    def check(self, grammar: str, path: str | None) -> dict[str, object]:
+        """``{}``, or why not: ``reason``, and ``pointer`` where a schema is at fault."""
+        tokenizer = self._tokenizers.get(path)
+        if tokenizer is None or path is None:
+            tokenizer, grammar = self._tokenizers[None], _without_ids(grammar)
+        error = _fault(grammar, tokenizer)
+        if error is None:
+            return {}
+        return schema_fault(grammar, lambda text: _fault(text, tokenizer)) or {
+            "reason": reason(error)
+        }
+
+
+def _tokenizer(vocabulary: Vocabulary) -> LLTokenizer:
+    return LLTokenizer(TokenizerWrapper(_Tokenizer(vocabulary)))
+
+
+def _without_ids(grammar: str) -> str:
+    """Token ids mean nothing to the byte vocabulary; one of its own stands for all."""
+    marks = [at for kind, text, at in lark.tokens(grammar) if kind == "special" and text[1] == "["]
+    for at in reversed(marks):
+        grammar = f"{grammar[:at]}<[{_MARK}]>{grammar[grammar.index('>', at) + 1 :]}"
+    return grammar
+
+
+def _fault(grammar: str, tokenizer: LLTokenizer) -> str | None:
+    """Compile and take the first steps, as generation will; the error, if there is one."""
+    matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=LIMITS)
+    draw = random.Random(len(grammar))  # the same steps for the same grammar
+    for _ in range(_STEPS):
+        if matcher.is_error():
+            return matcher.get_error()
+        token = _some_token(matcher.compute_bitmask(), draw)
+        if matcher.is_error():
+            return matcher.get_error()
+        if token is None:
+            return None if matcher.is_stopped() else "no text can follow it"
+        matcher.consume_token(token)
+        if matcher.is_stopped():
+            return None
+    return None
+
+
+def _some_token(mask: bytes, draw: random.Random) -> int | None:
+    """Any token that a mask allows."""
+    start = draw.randrange(len(mask))
+    for at in (*range(start, len(mask)), *range(start)):
+        if mask[at]:
+            return at * 8 + mask[at].bit_length() - 1
+    return None
+
+
+def serve(requests: BinaryIO, answers: BinaryIO, worker: Worker) -> None:
+    """Answer until the input ends."""
+    while len(head := requests.read(FRAME.size)) == FRAME.size:
+        (length,) = FRAME.unpack(head)
+        request = json.loads(requests.read(length))
+        if "load" in request:
+            worker.load(request["load"])
+            answer: dict[str, object] = {}
+        else:
+            answer = worker.check(request["grammar"], request["vocabulary"])
+        body = json.dumps(answer).encode()
+        answers.write(FRAME.pack(len(body)) + body)
+        answers.flush()
+
+
+def _reader(name: str) -> Callable[[Path], Vocabulary] | None:
+    """The function ``module:name``; an empty name is none."""
+    if not name:
+        return None
+    module, _, function = name.partition(":")
+    found: Callable[[Path], Vocabulary] = getattr(importlib.import_module(module), function)
+    return found
+
+
+def main(memory: str, reader: str) -> None:
+    """Serve with at most ``memory`` bytes of address space."""
+    resource.setrlimit(resource.RLIMIT_AS, (int(memory), int(memory)))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    serve(sys.stdin.buffer, sys.stdout.buffer, Worker(_reader(reader)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

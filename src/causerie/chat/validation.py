@@ -1,0 +1,281 @@
+"""The finished answer, checked once more against what was asked for.
+
+The constraint has enforced all of it while tokens were drawn; this is the
+second pair of eyes, with a reader of its own. Work is counted, so no schema
+and no pattern holds up the service: patterns are matched without backtracking.
+Knows the request's output formats; knows nothing of engines.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+
+from causerie.chat.lark import embed
+from causerie.chat.schema import regex
+from causerie.chat.schema.normal import Rewriter
+from causerie.chat.schema.refusal import step
+from causerie.protocol.request import (
+    Choice,
+    Grammar,
+    JsonObject,
+    JsonSchema,
+    OutputFormat,
+    Regex,
+)
+
+_STEPS = 200_000
+_CHARACTERS_A_STEP = 20
+_HEADER = "%llguidance {}\nstart: "
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+
+
+class _Wrong(Exception):
+    """What is wrong and where, in one sentence."""
+
+
+class _TooLong(Exception):
+    """The check took more steps than it may."""
+
+
+def validate(text: str, output: OutputFormat) -> str | None:
+    """``None`` if ``text`` is what ``output`` asks for, else what is wrong.
+
+    Raises ``InvalidRequest`` where the format itself cannot be enforced; one
+    that went into a constraint can.
+    """
+    match output:
+        case JsonSchema(schema):
+            return _json(text, schema)
+        case JsonObject():
+            return _json(text, {"type": "object"})
+        case Choice(options):
+            return None if text in options else "The answer is none of the options."
+        case Regex(pattern):
+            grammar = _HEADER + regex(pattern, param="structured_outputs.regex")
+            return None if _follows(text, grammar) else "The answer does not match the pattern."
+        case Grammar(source):
+            part = embed(source, "g")
+            grammar = f"{_HEADER}{part.start}\n{part.rules}"
+            return None if _follows(text, grammar) else "The answer does not follow the grammar."
+
+
+def validate_arguments(text: str, parameters: Mapping[str, object]) -> str | None:
+    """``None`` if ``text`` is a JSON object that follows a function's ``parameters``."""
+    return _json(text, {"type": "object", **parameters})
+
+
+def _json(text: str, schema: Mapping[str, object] | bool) -> str | None:
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        return f"The answer is not valid JSON: {error}"
+    top = Rewriter(schema, "schema").rewrite()
+    definitions = top.get("$defs")
+    checker = _Checker(definitions if isinstance(definitions, Mapping) else {})
+    try:
+        checker.check(value, top, "#")
+    except _Wrong as wrong:
+        return str(wrong)
+    except (_TooLong, RecursionError):
+        return "The answer could not be checked against the schema within its bounds."
+    return None
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON value")
+
+
+@dataclass(slots=True)
+class _Checker:
+    """Checks values against rewritten schemas; see :mod:`causerie.chat.schema.normal`."""
+
+    definitions: Mapping[str, object]
+    left: int = _STEPS
+
+    def check(self, value: object, schema: object, at: str) -> None:
+        """Raise :class:`_Wrong` unless ``value``, at the pointer ``at``, follows ``schema``."""
+        self._spend(1)
+        if not isinstance(schema, Mapping):
+            if schema is False:
+                raise _Wrong(f"Nothing may stand at {at}.")
+            return
+        self._check_type(value, schema, at)
+        self._check_constants(value, schema, at)
+        self._check_applied(value, schema, at)
+        if isinstance(value, str):
+            self._check_string(value, schema, at)
+        elif isinstance(value, dict):
+            self._check_object(value, schema, at)
+        elif isinstance(value, list):
+            self._check_array(value, schema, at)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            _check_number(value, schema, at)
+
+    def _spend(self, steps: int) -> None:
+        self.left -= steps
+        if self.left < 0:
+            raise _TooLong
+
+    def _check_type(self, value: object, schema: Mapping[str, object], at: str) -> None:
+        declared = schema.get("type")
+        if declared is None:
+            return
+        names = declared if isinstance(declared, list) else [declared]
+        if not any(_is_type(value, str(name)) for name in names):
+            raise _Wrong(f"The value at {at} is not of the type {' or '.join(map(str, names))}.")
+
+    def _check_constants(self, value: object, schema: Mapping[str, object], at: str) -> None:
+        if "const" in schema and not self._same(value, schema["const"]):
+            raise _Wrong(f"The value at {at} is not the constant.")
+        options = schema.get("enum")
+        if isinstance(options, list) and not any(self._same(value, one) for one in options):
+            raise _Wrong(f"The value at {at} is none of those listed.")
+
+    def _same(self, a: object, b: object) -> bool:
+        self._spend(1)
+        if isinstance(a, bool) or isinstance(b, bool):
+            return a is b
+        if isinstance(a, dict) and isinstance(b, dict):
+            return a.keys() == b.keys() and all(self._same(a[key], b[key]) for key in a)
+        if isinstance(a, list) and isinstance(b, list):
+            return len(a) == len(b) and all(map(self._same, a, b))
+        return a == b
+
+    def _check_applied(self, value: object, schema: Mapping[str, object], at: str) -> None:
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            self.check(value, self.definitions[reference.removeprefix("#/$defs/")], at)
+        for part in _items(schema, "allOf"):
+            self.check(value, part, at)
+        options = _items(schema, "anyOf")
+        if options and not any(self._holds(value, option, at) for option in options):
+            raise _Wrong(f"The value at {at} follows none of the alternatives.")
+
+    def _holds(self, value: object, schema: object, at: str) -> bool:
+        try:
+            self.check(value, schema, at)
+        except _Wrong:
+            return False
+        return True
+
+    def _check_string(self, value: str, schema: Mapping[str, object], at: str) -> None:
+        _check_count(len(value), schema, "Length", at, "characters")
+        for keyword in ("pattern", "format"):
+            rule = schema.get(keyword)
+            if isinstance(rule, str) and not self._matches(value, keyword, rule):
+                raise _Wrong(f"The string at {at} does not follow its {keyword}.")
+        if schema.get("format") in ("date", "date-time") and not _is_day(value[:10]):
+            raise _Wrong(f"The string at {at} names a day that does not exist.")
+
+    def _matches(self, value: str, keyword: str, rule: str) -> bool:
+        self._spend(1 + len(value) // _CHARACTERS_A_STEP)
+        schema = json.dumps({"type": "string", keyword: rule}, ensure_ascii=False)
+        quoted = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        return _follows(quoted, f"{_HEADER}%json {schema}")
+
+    def _check_array(self, value: list[object], schema: Mapping[str, object], at: str) -> None:
+        _check_count(len(value), schema, "Items", at, "items")
+        first = _items(schema, "prefixItems")
+        for index, item in enumerate(value):
+            rule = first[index] if index < len(first) else schema.get("items", True)
+            self.check(item, rule, step(at, index))
+
+    def _check_object(
+        self, value: dict[str, object], schema: Mapping[str, object], at: str
+    ) -> None:
+        _check_count(len(value), schema, "Properties", at, "properties")
+        for name in _items(schema, "required"):
+            if name not in value:
+                raise _Wrong(f"The object at {at} lacks the property {str(name)[:100]!r}.")
+        named, patterns = schema.get("properties"), schema.get("patternProperties")
+        for name, item in value.items():
+            known = isinstance(named, Mapping) and name in named
+            if isinstance(named, Mapping) and name in named:
+                self.check(item, named[name], step(at, name))
+            for pattern, rule in patterns.items() if isinstance(patterns, Mapping) else ():
+                if self._matches(name, "pattern", pattern):
+                    known = True
+                    self.check(item, rule, step(at, name))
+            if not known:
+                self.check(item, schema.get("additionalProperties", True), step(at, name))
+
+
+def _items(schema: Mapping[str, object], key: str) -> list[object]:
+    found = schema.get(key)
+    return found if isinstance(found, list) else []
+
+
+def _is_type(value: object, name: str) -> bool:
+    if name in _TYPES:
+        return isinstance(value, _TYPES[name])
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return name == "number" or isinstance(value, int) or value.is_integer()
+
+
+def _check_count(count: int, schema: Mapping[str, object], of: str, at: str, what: str) -> None:
+    low, high = schema.get(f"min{of}", 0), schema.get(f"max{of}", math.inf)
+    if isinstance(low, int | float) and count < low:
+        raise _Wrong(f"The value at {at} has fewer than {low} {what}.")
+    if isinstance(high, int | float) and count > high:
+        raise _Wrong(f"The value at {at} has more than {high} {what}.")
+
+
+def _check_number(value: int | float, schema: Mapping[str, object], at: str) -> None:
+    checks = {
+        "minimum": lambda bound: value >= bound,
+        "maximum": lambda bound: value <= bound,
+        "exclusiveMinimum": lambda bound: value > bound,
+        "exclusiveMaximum": lambda bound: value < bound,
+        "multipleOf": lambda bound: (
+            math.isfinite(value) and Fraction(str(value)) % Fraction(str(bound)) == 0
+        ),
+    }
+    for keyword, holds in checks.items():
+        if keyword in schema and not holds(schema[keyword]):
+            raise _Wrong(f"The number at {at} does not keep to {keyword} {schema[keyword]}.")
+
+
+def _is_day(text: str) -> bool:
+    """Whether ``YYYY-MM-DD`` is in the calendar; the year 0 is read as a leap year."""
+    try:
+        year, month, day = map(int, text.split("-"))
+        datetime.date(year or 400, month, day)
+    except ValueError:
+        return False
+    return True
+
+
+@lru_cache(maxsize=1)
+def _bytes() -> LLTokenizer:
+    return LLTokenizer("byte")
+
+
+@lru_cache(maxsize=64)
+def _matcher(grammar: str) -> LLMatcher:
+    limits = LLParserLimits(verbose_errors=False)
+    return LLMatcher(_bytes(), grammar, log_level=0, limits=limits)
+
+
+def _follows(text: str, grammar: str) -> bool:
+    """Whether a grammar admits the whole text. Linear in the text; bounded by the limits."""
+    try:
+        raw = text.encode()
+    except UnicodeEncodeError:
+        return False
+    matcher = _matcher(grammar).deep_copy()
+    return matcher.try_consume_tokens(list(raw)) == len(raw) and matcher.is_accepting()
