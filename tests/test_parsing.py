@@ -48,7 +48,8 @@ def test_the_smallest_request_has_defaults() -> None:
         None,
         None,
     )
-    assert request.parallel_tool_calls and request.add_generation_prompt
+    assert request.parallel_tool_calls
+    assert request.add_generation_prompt
     assert request.params == {"model", "messages"}
 
 
@@ -292,7 +293,8 @@ def test_the_shape_of_the_answer_is_asked_for_once() -> None:
 def test_continuing_needs_a_message_to_continue() -> None:
     messages = [USER, {"role": "assistant", "content": "Once"}]
     request = read(messages=messages, continue_final_message=True)
-    assert request.continue_final_message and not request.add_generation_prompt
+    assert request.continue_final_message
+    assert not request.add_generation_prompt
     assert refuse(continue_final_message=True).param == "continue_final_message"
     error = refuse(messages=messages, continue_final_message=True, add_generation_prompt=True)
     assert error.param == "continue_final_message"

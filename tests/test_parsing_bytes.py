@@ -100,11 +100,39 @@ scalars = (
     | st.sampled_from(["user", "assistant", "tool", "function", "auto", "required", "none"])
     | st.sampled_from(["json_schema", "allowed_tools", "text", "image_url", "high", "data:"])
 )
-KEYS = (
-    "role content name type text function arguments tool_calls tool_call_id id parameters strict "
-    "json_schema schema json regex choice grammar mode tools allowed_tools effort max_tokens "
-    "enabled exclude enable_thinking thinking include_usage image_url url reasoning_content"
-).split()
+KEYS = [
+    "role",
+    "content",
+    "name",
+    "type",
+    "text",
+    "function",
+    "arguments",
+    "tool_calls",
+    "tool_call_id",
+    "id",
+    "parameters",
+    "strict",
+    "json_schema",
+    "schema",
+    "json",
+    "regex",
+    "choice",
+    "grammar",
+    "mode",
+    "tools",
+    "allowed_tools",
+    "effort",
+    "max_tokens",
+    "enabled",
+    "exclude",
+    "enable_thinking",
+    "thinking",
+    "include_usage",
+    "image_url",
+    "url",
+    "reasoning_content",
+]
 anything: st.SearchStrategy[Any] = st.recursive(
     scalars,
     lambda inner: (
@@ -133,7 +161,8 @@ def test_any_json_is_a_request_or_a_refusal(document: Any, router: bool, strict:
         assert result.message
         json.dumps(result.body())
         return
-    assert result.messages and result.model
+    assert result.messages
+    assert result.model
     values = [result.draw.temperature, result.draw.top_p, *result.draw.logit_bias.values()]
     assert all(value is None or math.isfinite(value) for value in values)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +27,7 @@ def test_every_cut_gives_the_same_events(events: list[bytes], data: st.DataObjec
     wire = PING.join(encode(event) for event in events) + DONE
     cuts = sorted(data.draw(st.lists(st.integers(0, len(wire)), max_size=8)))
     edges = [0, *cuts, len(wire)]
-    pieces = [wire[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    pieces = [wire[start:end] for start, end in itertools.pairwise(edges)]
     assert decode(pieces) == [*events, b"[DONE]"]
 
 

@@ -1,0 +1,242 @@
+"""An edge over a scripted pipeline, and ways to call it, in process and over sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from causerie import fold
+from causerie.access.keys import Caller, KeyDigest, StaticKeys
+from causerie.edge.application import Edge
+from causerie.edge.doors import Door, DoorTable
+from causerie.edge.openai import Limits
+from causerie.edge.server import Listen, serve
+from causerie.engines.base import EngineState, EngineStatus
+from causerie.errors import NotFound
+from causerie.metering.counters import Counters
+from causerie.protocol.completion import Chunk
+from causerie.protocol.events import Event, Finished, TextDelta, Usage
+from causerie.protocol.request import ChatRequest
+
+KEY = "ck_abc_secret"
+OPEN = Door("open", "/endpoints/open/v1", hosts=frozenset({"open.localhost"}))
+LOCKED = Door("locked", "/endpoints/locked/v1", keys=(KeyDigest.of("abc", KEY),))
+ROUTER = Door(
+    "router",
+    "/router/v1",
+    kind="router",
+    keys=(KeyDigest.of("abc", KEY),),
+    reasoning_object=True,
+    open_catalog=True,
+)
+HELLO: tuple[Event, ...] = (
+    TextDelta("Hel"),
+    TextDelta("lo"),
+    Finished("stop"),
+    Usage(prompt=3, completion=2),
+)
+ASK = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+
+
+@dataclass
+class Answer:
+    """A reply that has begun."""
+
+    headers: Mapping[str, str]
+    chunks: AsyncIterator[Chunk]
+
+
+@dataclass
+class ScriptedPipeline:
+    """Answers with ``script``: events, gates to wait at, and failures to raise.
+
+    ``prefill`` are gates and failures before the answer begins.
+    """
+
+    script: Sequence[Event | asyncio.Event | Exception] = HELLO
+    prefill: Sequence[asyncio.Event | Exception] = ()
+    keys: StaticKeys = field(default_factory=StaticKeys)
+    requests: list[ChatRequest] = field(default_factory=list)
+    identities: list[fold.Identity] = field(default_factory=list)
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def authenticate(self, door: Door, credential: str | None) -> Caller:
+        return await self.keys.authenticate(door, credential)
+
+    def models(self, door: Door, caller: Caller | None) -> Sequence[Mapping[str, Any]]:
+        return [{"id": "m", "object": "model"}, {"id": "org/m2", "object": "model"}]
+
+    @asynccontextmanager
+    async def open(
+        self, door: Door, caller: Caller, request: ChatRequest, identity: fold.Identity
+    ) -> AsyncIterator[Answer]:
+        self.requests.append(request)
+        self.identities.append(identity)
+        self.opened.set()
+        if request.model not in ("m", "org/m2"):
+            raise NotFound("No such model.", code="model_not_found", param="model")
+        try:
+            for step in self.prefill:
+                await _pass(step)
+            yield Answer({"x-served-by": "script"}, self._chunks(request, identity))
+        finally:
+            self.released.set()
+
+    async def _chunks(self, request: ChatRequest, identity: fold.Identity) -> AsyncIterator[Chunk]:
+        frame = fold.Frame(identity, request.model, "script")
+        async for chunk in fold.chunks(self._events(), frame):
+            if chunk.choices or request.include_usage or not request.stream:
+                yield chunk
+
+    async def _events(self) -> AsyncIterator[Event]:
+        for step in self.script:
+            if isinstance(step, asyncio.Event | Exception):
+                await _pass(step)
+            else:
+                yield step
+
+
+async def _pass(step: asyncio.Event | Exception) -> None:
+    if isinstance(step, Exception):
+        raise step
+    await step.wait()
+
+
+@dataclass
+class Statuses:
+    """Engines whose status is what the test says."""
+
+    values: list[EngineStatus] = field(
+        default_factory=lambda: [EngineStatus("m", EngineState.READY, slots=4)]
+    )
+
+    def status(self) -> Sequence[EngineStatus]:
+        return self.values
+
+
+def make_edge(
+    pipeline: ScriptedPipeline | None = None,
+    statuses: Statuses | None = None,
+    limits: Limits | None = None,
+) -> Edge:
+    statuses = statuses or Statuses()
+    doors = DoorTable([OPEN, LOCKED, ROUTER], default="open", domains=["llm.example"])
+    return Edge(
+        doors,
+        pipeline or ScriptedPipeline(),
+        statuses,
+        Counters(statuses.status),
+        limits=limits,
+    )
+
+
+@dataclass
+class Response:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> Any:
+        return self.json()["error"]
+
+    def events(self) -> list[str]:
+        """The data of every event of a stream."""
+        lines = self.body.decode().split("\n")
+        return [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
+
+
+async def call(
+    edge: Edge,
+    path: str,
+    body: object = None,
+    *,
+    method: str | None = None,
+    headers: Mapping[str, str] | Sequence[tuple[str, str]] = (),
+) -> Response:
+    """One request, in process. ``body`` may be bytes or anything that JSON holds."""
+    given = list(headers.items()) if isinstance(headers, Mapping) else list(headers)
+    content = body if isinstance(body, bytes) else b"" if body is None else _dump(body)
+    names = {name.lower() for name, _ in given}
+    if body is not None and "content-type" not in names:
+        given.append(("content-type", "application/json"))
+    if "host" not in names:
+        given.append(("host", "127.0.0.1:8000"))
+    sent: list[dict[str, Any]] = []
+    waiting = [{"type": "http.request", "body": content, "more_body": False}]
+    never = asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        if not waiting:
+            await never.wait()
+        return waiting.pop()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": method or ("GET" if body is None else "POST"),
+        "path": path,
+        "headers": [(name.lower().encode(), value.encode()) for name, value in given],
+    }
+    await edge(scope, receive, send)
+    start = sent[0]
+    return Response(
+        start["status"],
+        {name.decode(): value.decode() for name, value in start["headers"]},
+        b"".join(message.get("body", b"") for message in sent[1:]),
+    )
+
+
+def _dump(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+@asynccontextmanager
+async def serving(edge: Edge, **listen: Any) -> AsyncIterator[int]:
+    """A real server on a free port; gives the port and stops it in the end."""
+    ready = asyncio.get_running_loop().create_future()
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(
+            serve(
+                edge,
+                Listen(port=0, **{"drain_seconds": 0.2, **listen}),
+                stop=stop,
+                on_ready=lambda _, port: ready.set_result(port),
+            )
+        )
+        try:
+            yield await ready
+        finally:
+            stop.set()
+
+
+def wire(body: object, path: str = "/v1/chat/completions", extra: str = "") -> bytes:
+    """A POST request as bytes."""
+    content = body if isinstance(body, bytes) else _dump(body)
+    head = (
+        f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        f"content-length: {len(content)}\r\n{extra}\r\n"
+    )
+    return head.encode() + content
+
+
+async def read_response(reader: asyncio.StreamReader) -> Response:
+    """One response with a content length, or one that ends with the connection."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+    headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
+    if "content-length" in headers:
+        body = await reader.readexactly(int(headers["content-length"]))
+    else:
+        body = await reader.read()
+    return Response(int(head[0].split()[1]), headers, body)

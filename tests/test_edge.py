@@ -1,0 +1,247 @@
+"""The operations, in process: what goes out for what comes in."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from edgekit import ASK, KEY, ScriptedPipeline, Statuses, call, make_edge
+
+from causerie.engines.base import EngineState, EngineStatus
+from causerie.errors import Overloaded, RateLimited, UpstreamFailed
+from causerie.protocol.events import TextDelta
+
+CHAT = "/v1/chat/completions"
+
+
+async def test_models_are_listed_and_shown() -> None:
+    edge = make_edge()
+    listed = await call(edge, "/v1/models")
+    assert [entry["id"] for entry in listed.json()["data"]] == ["m", "org/m2"]
+    assert (await call(edge, "/v1/models/org/m2")).json()["id"] == "org/m2"
+    missing = await call(edge, "/v1/models/nope")
+    assert (missing.status, missing.error["code"]) == (404, "model_not_found")
+
+
+async def test_a_plain_answer() -> None:
+    pipeline = ScriptedPipeline()
+    answer = await call(make_edge(pipeline), CHAT, ASK | {"foo": 1, "b\nad": 2})
+    assert answer.status == 200
+    body = answer.json()
+    assert body["object"] == "chat.completion"
+    assert body["choices"][0]["message"] == {"role": "assistant", "content": "Hello"}
+    assert body["usage"]["total_tokens"] == 5
+    assert re.fullmatch(r"chatcmpl-[0-9a-f]{32}", body["id"])
+    assert answer.headers["x-request-id"] == body["id"]
+    assert answer.headers["x-served-by"] == "script"
+    assert answer.headers["x-ignored-params"] == "foo, b%0Aad"
+    assert answer.headers["content-type"] == "application/json"
+    assert pipeline.released.is_set()
+    assert pipeline.identities[0].request_id == body["id"]
+
+
+async def test_a_stream() -> None:
+    ask = ASK | {"stream": True, "stream_options": {"include_usage": True}}
+    answer = await call(make_edge(), CHAT, ask)
+    assert answer.status == 200
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.headers["cache-control"] == "no-cache"
+    assert answer.headers["x-accel-buffering"] == "no"
+    *chunks, last, done = answer.events()
+    assert done == "[DONE]"
+    assert answer.body.endswith(b"data: [DONE]\n\n")
+    assert json.loads(last)["choices"] == []
+    assert json.loads(last)["usage"]["completion_tokens"] == 2
+    parsed = [json.loads(chunk) for chunk in chunks]
+    assert parsed[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    text = "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in parsed)
+    assert text == "Hello"
+    assert all("usage" not in chunk for chunk in parsed)
+    assert {chunk["id"] for chunk in parsed} == {answer.headers["x-request-id"]}
+
+
+async def test_without_asking_there_is_no_usage_chunk() -> None:
+    answer = await call(make_edge(), CHAT, ASK | {"stream": True})
+    assert b'"usage"' not in answer.body
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("failure", "status"),
+    [
+        (Overloaded("The queue is full.", retry_after=3), 503),
+        (RateLimited("Slowly.", headers={"x-ratelimit-limit-requests": "1"}), 429),
+        (UpstreamFailed("All failed."), 502),
+    ],
+)
+async def test_a_failure_before_the_answer_has_its_status(
+    failure: Overloaded, status: int, stream: bool
+) -> None:
+    pipeline = ScriptedPipeline(prefill=[failure])
+    answer = await call(make_edge(pipeline), CHAT, ASK | {"stream": stream})
+    assert answer.status == status
+    assert answer.error["message"] == failure.message
+    assert answer.error["metadata"]["retryable"] is True
+    for name, value in failure.headers.items():
+        assert answer.headers[name.lower()] == value
+
+
+async def test_a_stream_that_breaks_says_so_and_is_done() -> None:
+    pipeline = ScriptedPipeline(script=[TextDelta("Hel"), UpstreamFailed("It broke.")])
+    answer = await call(make_edge(pipeline), CHAT, ASK | {"stream": True})
+    *_, broken, done = answer.events()
+    assert done == "[DONE]"
+    assert json.loads(broken)["error"]["message"] == "It broke."
+    assert json.loads(broken)["choices"][0]["finish_reason"] == "error"
+    assert sum("error" in json.loads(chunk) for chunk in answer.events()[:-1]) == 1
+
+
+async def test_a_plain_answer_that_breaks_is_an_error() -> None:
+    pipeline = ScriptedPipeline(script=[TextDelta("Hel"), UpstreamFailed("It broke.")])
+    answer = await call(make_edge(pipeline), CHAT, ASK)
+    assert (answer.status, answer.error["code"]) == (502, "bad_gateway")
+
+
+async def test_what_goes_wrong_inside_is_not_told_outside() -> None:
+    pipeline = ScriptedPipeline(prefill=[RuntimeError("the secret reason")])
+    answer = await call(make_edge(pipeline), CHAT, ASK)
+    assert (answer.status, answer.error["code"]) == (500, "internal_error")
+    assert b"secret" not in answer.body
+    assert answer.headers["x-request-id"] in answer.error["message"]
+
+
+async def test_a_safe_request_id_is_taken_over() -> None:
+    pipeline = ScriptedPipeline()
+    edge = make_edge(pipeline)
+    answer = await call(edge, CHAT, ASK, headers={"x-request-id": "my-id:1"})
+    assert answer.headers["x-request-id"] == "my-id:1"
+    assert pipeline.identities[0].request_id == "my-id:1"
+    assert answer.json()["id"].startswith("chatcmpl-")
+    for odd in ("", "a b", "x" * 129, "a<b", 'a"b'):
+        answer = await call(edge, CHAT, ASK, headers={"x-request-id": odd})
+        assert answer.headers["x-request-id"] == answer.json()["id"]
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "status", "code"),
+    [
+        ("/", "GET", 404, "unknown_path"),
+        ("/v1", "GET", 404, "unknown_path"),
+        ("/v1/completions", "POST", 404, "unknown_path"),
+        ("/v1/chat/completions/", "POST", 404, "unknown_path"),
+        ("/v1/models/", "GET", 404, "unknown_path"),
+        ("/v1/../health", "GET", 404, "unknown_path"),
+        (CHAT, "GET", 405, "method_not_allowed"),
+        (CHAT, "OPTIONS", 405, "method_not_allowed"),
+        ("/v1/models", "POST", 405, "method_not_allowed"),
+        ("/health", "POST", 405, "method_not_allowed"),
+        ("/metrics", "DELETE", 405, "method_not_allowed"),
+    ],
+)
+async def test_every_path_and_method_answers_in_one_shape(
+    path: str, method: str, status: int, code: str
+) -> None:
+    answer = await call(make_edge(), path, method=method)
+    assert (answer.status, answer.error["code"]) == (status, code)
+    assert set(answer.error) == {"message", "type", "param", "code"}
+    assert "x-request-id" in answer.headers
+    if status == 405:
+        assert answer.headers["allow"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"content-type": "text/plain"},
+        {"content-type": ""},
+        {"content-type": "application/x-www-form-urlencoded"},
+        {"content-type": "application/json; charset=latin-1"},
+        {"content-type": "application/json", "content-encoding": "gzip"},
+    ],
+)
+async def test_only_json_as_it_stands_is_read(headers: dict[str, str]) -> None:
+    answer = await call(make_edge(), CHAT, ASK, headers=headers)
+    assert (answer.status, answer.error["code"]) == (415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/json; charset=UTF-8", "Application/JSON", "application/problem+json"]
+)
+async def test_json_under_other_names_is_read(kind: str) -> None:
+    assert (await call(make_edge(), CHAT, ASK, headers={"content-type": kind})).status == 200
+
+
+async def test_two_host_headers_are_refused() -> None:
+    answer = await call(make_edge(), "/v1/models", headers=[("host", "a"), ("host", "b")])
+    assert answer.status == 400
+
+
+async def test_unknown_parameters_can_be_refused() -> None:
+    answer = await call(make_edge(), CHAT, ASK | {"foo": 1}, headers={"x-unknown-params": "reject"})
+    assert (answer.status, answer.error["param"]) == (400, "foo")
+
+
+async def test_the_reasoning_object_is_the_routers() -> None:
+    pipeline = ScriptedPipeline()
+    edge = make_edge(pipeline)
+    ask = ASK | {"reasoning": {"effort": "high"}}
+    assert (await call(edge, CHAT, ask)).error["param"] == "reasoning"
+    key = {"authorization": f"Bearer {KEY}"}
+    assert (await call(edge, "/router/v1/chat/completions", ask, headers=key)).status == 200
+    assert pipeline.requests[0].thinking.effort == "high"
+
+
+async def test_head_is_answered_like_get() -> None:
+    assert (await call(make_edge(), "/v1/models", method="HEAD")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("statuses", "status", "state"),
+    [
+        ([EngineStatus("m", EngineState.READY, slots=2, busy=2)], 200, "ready"),
+        ([EngineStatus("m", EngineState.ABSENT)], 200, "ready"),
+        ([EngineStatus("m", EngineState.LOADING, progress=0.5)], 503, "loading"),
+        ([EngineStatus("m", EngineState.FAILED, detail="no memory")], 503, "failed"),
+        ([EngineStatus("m", EngineState.READY, slots=2, busy=1, idle_seconds=999)], 503, "failed"),
+        ([EngineStatus("m", EngineState.READY, slots=2, idle_seconds=999)], 200, "ready"),
+        (
+            [EngineStatus("a", EngineState.FAILED), EngineStatus("m", EngineState.READY)],
+            200,
+            "ready",
+        ),
+        ([], 503, "failed"),
+    ],
+)
+async def test_health_tells_who_serves(
+    statuses: list[EngineStatus], status: int, state: str
+) -> None:
+    edge = make_edge(statuses=Statuses(statuses))
+    assert (await call(edge, "/health/live")).json() == {"status": "live"}
+    ready = await call(edge, "/health/ready")
+    assert (ready.status, ready.json()["status"]) == (status, state)
+    overview = await call(edge, "/health")
+    assert overview.status == status
+    assert [one["model"] for one in overview.json()["engines"]] == [one.model for one in statuses]
+    if status == 503:
+        assert ready.error["type"] == "overloaded_error"
+        assert "retry-after" in ready.headers
+
+
+async def test_a_stop_refuses_what_is_new() -> None:
+    edge = make_edge()
+    await edge.drain.finish(0)
+    answer = await call(edge, CHAT, ASK)
+    assert (answer.status, answer.error["type"]) == (503, "overloaded_error")
+    assert answer.headers["connection"] == "close"
+    assert "retry-after" in answer.headers
+    assert (await call(edge, "/health/ready")).json()["status"] == "stopping"
+    assert (await call(edge, "/health/live")).status == 200
+
+
+async def test_refusals_are_counted() -> None:
+    edge = make_edge()
+    await call(edge, CHAT, b"{")
+    text = (await call(edge, "/metrics")).body.decode()
+    line = 'causerie_refused_total{code="invalid_json",door="open",status="400"} 1.0'
+    assert line in text.splitlines()

@@ -1,0 +1,85 @@
+"""Records become numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from causerie.engines.base import EngineState, EngineStatus
+from causerie.metering.counters import Counters
+
+
+@dataclass(frozen=True)
+class Ended:
+    door: str = "open"
+    model: str = "m"
+    status: int = 200
+    code: str | None = None
+    finish: str | None = "stop"
+    stream: bool = True
+    prompt: int = 10
+    completion: int = 5
+    cached: int = 4
+    reasoning: int = 2
+    queue_seconds: float = 0.01
+    first_token_seconds: float | None = 0.5
+    duration_seconds: float = 2.5
+    overhead_seconds: float = 0.001
+
+
+def samples(counters: Counters) -> dict[tuple[str, ...], float]:
+    """Every sample by its name and the values of its labels."""
+    text = counters.exposition().decode()
+    return {
+        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_an_ended_request_is_counted() -> None:
+    counters = Counters(lambda: [])
+    counters.write(Ended())
+    counters.write(Ended(status=503, code="queue_full", finish=None, first_token_seconds=None))
+    found = samples(counters)
+    done = ("causerie_requests_total", "", "open", "stop", "m", "200", "true")
+    refused = ("causerie_requests_total", "queue_full", "open", "", "m", "503", "true")
+    assert (found[done], found[refused]) == (1, 1)
+    for kind, count in {"prompt": 20, "completion": 10, "cached": 8, "reasoning": 4}.items():
+        assert found["causerie_tokens_total", "open", kind, "m"] == count
+    assert found["causerie_first_token_seconds_sum", "open", "m"] == 0.5
+    assert found["causerie_first_token_seconds_count", "open", "m"] == 1
+    assert found["causerie_token_seconds_sum", "open", "m"] == 0.5  # 2 s for 4 tokens
+    assert found["causerie_request_seconds_count", "open", "m"] == 2
+    assert found["causerie_overhead_seconds_sum", "open", "m"] == 0.002
+
+
+def test_one_token_has_no_time_between_tokens() -> None:
+    counters = Counters(lambda: [])
+    counters.write(Ended(completion=1))
+    assert ("causerie_token_seconds_sum", "open", "m") not in samples(counters)
+
+
+def test_engines_and_queues_are_read_when_somebody_looks() -> None:
+    statuses = [EngineStatus("m", EngineState.LOADING, slots=4, busy=3, restarts=2)]
+    counters = Counters(lambda: statuses, lambda: [("m", 7)])
+    found = samples(counters)
+    assert found["causerie_engine_state", "m", "loading"] == 1
+    assert found["causerie_engine_state", "m", "ready"] == 0
+    assert found["causerie_engine_slots", "m"] == 4
+    assert found["causerie_engine_busy_slots", "m"] == 3
+    assert found["causerie_engine_restarts", "m"] == 2
+    assert found["causerie_queue_length", "m"] == 7
+    statuses[0] = EngineStatus("m", EngineState.READY, memory_bytes=9)
+    found = samples(counters)
+    assert found["causerie_engine_state", "m", "ready"] == 1
+    assert found["causerie_engine_memory_bytes", "m"] == 9
+
+
+def test_two_services_in_one_process_do_not_meet() -> None:
+    first, second = Counters(lambda: []), Counters(lambda: [])
+    first.refused("open", "invalid_json", 400)
+    key = ("causerie_refused_total", "invalid_json", "open", "400")
+    assert samples(first)[key] == 1
+    assert key not in samples(second)

@@ -1,0 +1,67 @@
+"""Keys: off, right, wrong, missing."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from edgekit import ASK, KEY, LOCKED, OPEN, ScriptedPipeline, call, make_edge
+
+from causerie.access.keys import KeyDigest, StaticKeys
+from causerie.errors import Unauthenticated
+
+
+async def test_a_placeholder_is_ignored_where_keys_are_off() -> None:
+    keys = StaticKeys()
+    for credential in (None, "", "placeholder"):
+        caller = await keys.authenticate(OPEN, credential)
+        assert (caller.key, caller.door) == ("", "open")
+
+
+async def test_the_right_key_is_known_by_its_public_name() -> None:
+    caller = await StaticKeys().authenticate(LOCKED, KEY)
+    assert (caller.key, caller.door) == ("abc", "locked")
+
+
+async def test_wrong_keys_get_one_answer() -> None:
+    answers = set()
+    for credential in ("", "x", KEY + "x", KEY[:-1], "é", "\ud800", "a" * 100_000):
+        with pytest.raises(Unauthenticated) as caught:
+            await StaticKeys().authenticate(LOCKED, credential)
+        answers.add(str(caught.value.body()))
+    assert len(answers) == 1
+
+
+def test_digests_are_read_as_the_configuration_writes_them() -> None:
+    digest = hashlib.sha256(KEY.encode()).hexdigest()
+    assert KeyDigest.parse(f"ck_abc:{digest}") == KeyDigest.of("ck_abc", KEY)
+    assert KeyDigest.parse(digest).id == digest[:8]
+    for line in ("", "abc", digest[:-1], f"a b:{digest}", f"ck_abc:{digest}\n", digest.upper()):
+        with pytest.raises(ValueError, match="64 hex digits"):
+            KeyDigest.parse(line)
+
+
+async def test_the_key_is_asked_for_before_the_body_is_read() -> None:
+    pipeline = ScriptedPipeline()
+    edge = make_edge(pipeline)
+    path = "/endpoints/locked/v1/chat/completions"
+    for header in (None, "Basic abc", "Bearer", "Bearer ", KEY):
+        headers = {"authorization": header} if header else {}
+        answer = await call(edge, path, b"not json", headers=headers)
+        assert answer.status == 401
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert answer.error["code"] == "missing_api_key"
+        assert answer.error["type"] == "authentication_error"
+    wrong = await call(edge, path, ASK, headers={"authorization": "Bearer wrong"})
+    assert (wrong.status, wrong.error["code"]) == (401, "invalid_api_key")
+    assert b"wrong" not in wrong.body
+    right = await call(edge, path, ASK, headers={"authorization": f"bearer {KEY}"})
+    assert right.status == 200
+    assert len(pipeline.requests) == 1
+
+
+async def test_an_open_catalog_needs_no_key() -> None:
+    edge = make_edge()
+    assert (await call(edge, "/router/v1/models")).status == 200
+    assert (await call(edge, "/endpoints/locked/v1/models")).status == 401
+    assert (await call(edge, "/router/v1/chat/completions", ASK)).status == 401

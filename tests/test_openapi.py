@@ -1,0 +1,124 @@
+"""The document says what the server does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from typing import Any
+
+import jsonschema
+import pytest
+import schemathesis
+from edgekit import ASK, ScriptedPipeline, call, make_edge, serving
+from hypothesis import HealthCheck, settings
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+
+from causerie.edge.openapi import document
+from causerie.edge.schemas import request_schemas
+from causerie.protocol.parsing import HINTS, HONOURED
+
+DOCUMENT = document(4096)
+
+
+def test_every_parameter_is_in_the_document() -> None:
+    described = request_schemas(4096)["ChatRequest"]["properties"]
+    assert isinstance(described, dict)
+    not_here = {"reasoning", "modalities"}  # the router's, and a formality
+    assert set(described) == (HONOURED | HINTS) - not_here
+
+
+def test_schemas_are_schemas() -> None:
+    for schema in DOCUMENT["components"]["schemas"].values():  # type: ignore[index]
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+async def test_answers_are_as_described() -> None:
+    edge = make_edge()
+    served = (await call(edge, "/openapi.json")).json()
+    assert served == json.loads(json.dumps(DOCUMENT))
+    for path, name in [("/v1/models", "ModelList"), ("/health", "Health")]:
+        hold(served, name, (await call(edge, path)).json())
+    hold(served, "Completion", (await call(edge, "/v1/chat/completions", ASK)).json())
+    hold(served, "Error", (await call(edge, "/v1/chat/completions", b"{")).json())
+
+
+def hold(served: Any, name: str, value: object) -> None:
+    schema = {"$ref": f"#/components/schemas/{name}", "components": served["components"]}
+    jsonschema.validate(value, schema)
+
+
+class _Sources(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.links: set[str] = set()
+        self.ids: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            if name in ("src", "href") and value:
+                self.links.add(value)
+            if name == "id" and value:
+                self.ids.add(f"#{value}")
+
+
+async def test_the_page_stands_by_itself() -> None:
+    answer = await call(make_edge(), "/docs")
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    page = _Sources()
+    page.feed(answer.body.decode())
+    assert "script" not in page.tags
+    assert page.links <= page.ids | {"/openapi.json"}
+    assert b"<code>/v1/chat/completions</code>" in answer.body
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """A server in a thread of its own, since schemathesis blocks."""
+    loop = asyncio.new_event_loop()
+    ready = threading.Event()
+    ports: list[int] = []
+    stop = asyncio.Event()
+
+    async def run() -> None:
+        edge = make_edge(ScriptedPipeline())
+        async with serving(edge) as port:
+            ports.append(port)
+            ready.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(run()))
+    thread.start()
+    try:
+        assert ready.wait(30)
+        yield f"http://127.0.0.1:{ports[0]}"
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(30)
+        loop.close()
+
+
+SCHEMA = schemathesis.openapi.from_dict(dict(DOCUMENT))
+CHECKS = [
+    schemathesis.checks.not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+    unsupported_method,
+]
+
+
+@SCHEMA.parametrize()
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+def test_whatever_is_sent_the_answer_is_as_described(case: Any, address: str) -> None:
+    case.call_and_validate(base_url=address, checks=CHECKS, timeout=20)
