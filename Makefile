@@ -30,7 +30,8 @@ lint: $(VENV)/.dev ## Style, types, and who may import whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-timings
+	$(BIN)/mypy --config-file tests/mypy.ini tests
+	$(BIN)/lint-imports
 
 format: $(VENV)/.dev ## Put the code into shape
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,202 @@
+"""``causerie chat``: talk to a model, here or behind any base address.
+
+Ctrl-C stops the answer and not the program: each answer runs in its own task
+on one runner, which an interrupt cancels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from contextlib import aclosing
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+
+from causerie.cli.conversation import Answer, Call, Conversation
+from causerie.cli.exits import CommandFailed, ExitCode, reporting
+from causerie.cli.terminal import AnswerView, printable
+from causerie.protocol.events import Usage
+from causerie.settings.environment import client_key
+from causerie.upstreams.client import ChatClient, EndpointError
+
+HERE = "http://127.0.0.1:8000/v1"
+
+
+def chat(
+    question: Annotated[
+        str | None, typer.Argument(help="Ask this and leave; `-` or a pipe reads it from stdin.")
+    ] = None,
+    base_url: Annotated[
+        str, typer.Option("--base-url", "-u", help="Base address of the endpoint, with its /v1.")
+    ] = HERE,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="Model id; otherwise the first one.")
+    ] = None,
+    thinking: Annotated[
+        bool | None,
+        typer.Option("--thinking/--no-thinking", help="Turn thinking on or off; else as it is."),
+    ] = None,
+    system: Annotated[str | None, typer.Option("--system", "-s", help="System message.")] = None,
+    tools: Annotated[
+        Path | None,
+        typer.Option("--tools", help="JSON file with tool definitions; you give the results."),
+    ] = None,
+) -> None:
+    """Chat in the terminal, or ask one question.
+
+    The key for the endpoint is read from the variable CAUSERIE_API_KEY.
+    Ctrl-C stops an answer; Ctrl-D leaves; `/new` forgets the conversation.
+
+    **Examples**
+
+    `causerie chat`
+
+    `causerie chat "Why is the sky blue?" --no-thinking`
+
+    `git diff | causerie chat --system "Write a commit message." -u http://gpu:8000/v1`
+    """
+    with reporting(), asyncio.Runner() as runner:
+        client = ChatClient(base_url, client_key())
+        runner.run(client.__aenter__())
+        try:
+            fields = _fields(thinking, tools)
+            fields["model"] = model or runner.run(_first_model(client))
+            talk = _Talk(runner, Conversation(client, fields, system))
+            asked = _asked(question)
+            if asked is not None:
+                talk.once(asked)
+            else:
+                talk.at_length(f"{fields['model']} at {client.base_url}")
+        finally:
+            runner.run(client.__aexit__(None, None, None))
+
+
+class _Talk:
+    """A person at the terminal, and the conversation."""
+
+    def __init__(self, runner: asyncio.Runner, conversation: Conversation) -> None:
+        self._runner = runner
+        self._conversation = conversation
+        self._out = Console(highlight=False)
+        self._notes = Console(stderr=True, highlight=False)
+
+    def once(self, question: str) -> None:
+        """One question; failures and interrupts end the program."""
+        self._conversation.say(question)
+        view = AnswerView(self._out, self._notes)
+        try:
+            self._runner.run(self._answer(view, Answer()))
+        finally:
+            view.end()
+
+    def at_length(self, title: str) -> None:
+        """Questions until the end of the input."""
+        self._out.print(f"{printable(title)} · Ctrl-D leaves", style="dim", markup=False)
+        while (line := self._read("> ")) is not None:
+            if line == "/new":
+                self._conversation.clear()
+            elif line in ("/exit", "/quit"):
+                return
+            elif line:
+                mark = self._conversation.mark()
+                self._conversation.say(line)
+                self._turn(mark)
+
+    def _turn(self, mark: int) -> None:
+        """An answer, and further ones while the model asks for results."""
+        while True:
+            answer = Answer()
+            view = AnswerView(self._out, self._notes)
+            try:
+                self._runner.run(self._answer(view, answer))
+            except KeyboardInterrupt:
+                view.stopped()
+                self._conversation.keep_stopped(answer)
+                return
+            except EndpointError as error:
+                view.end()
+                self._notes.print(f"causerie: {printable(str(error))}", markup=False)
+                self._conversation.rewind(mark)
+                return
+            if not answer.calls:
+                return
+            if not self._results(answer.calls):
+                self._conversation.rewind(mark)
+                return
+
+    def _results(self, calls: list[Call]) -> bool:
+        """Ask the person for the result of each call; false at the end of the input."""
+        for call in calls:
+            result = self._read(f"result of {printable(call.name)}: ")
+            if result is None:
+                return False
+            self._conversation.result(call, result)
+        return True
+
+    async def _answer(self, view: AnswerView, answer: Answer) -> None:
+        began = time.monotonic()
+        first: float | None = None
+        usage: Usage | None = None
+        async with aclosing(self._conversation.answer(answer)) as events:
+            async for event in events:
+                if first is None:
+                    first = time.monotonic() - began
+                if isinstance(event, Usage):
+                    usage = event
+                view.show(event)
+        view.end()
+        view.summary(usage, time.monotonic() - began, first)
+
+    def _read(self, prompt: str) -> str | None:
+        """A line from the person, or ``None`` at the end of the input."""
+        while True:
+            try:
+                return self._out.input(prompt, markup=False).strip()
+            except EOFError:
+                self._out.print()
+                return None
+            except KeyboardInterrupt:
+                self._out.print("\nCtrl-D leaves", style="dim")
+
+
+def _fields(thinking: bool | None, tools: Path | None) -> dict[str, object]:
+    fields: dict[str, object] = {}
+    if thinking is not None:
+        fields["chat_template_kwargs"] = {"enable_thinking": thinking}
+    if tools is not None:
+        fields["tools"] = _tools(tools)
+    return fields
+
+
+def _tools(file: Path) -> list[object]:
+    advice = "a JSON array of tool definitions is needed"
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=list[object])
+    except OSError as error:
+        raise CommandFailed(f"{file}: {error.strerror}; {advice}", ExitCode.USAGE) from error
+    except msgspec.MsgspecError as error:
+        raise CommandFailed(f"{file}: {error}; {advice}", ExitCode.USAGE) from error
+
+
+async def _first_model(client: ChatClient) -> str:
+    found = await client.models()
+    if not found:
+        raise CommandFailed(f"{client.base_url} lists no models; name one with --model")
+    return found[0]
+
+
+def _asked(question: str | None) -> str | None:
+    """The one question, or ``None`` for a conversation."""
+    if question is not None and question != "-":
+        return question
+    if question is None and sys.stdin.isatty():
+        return None
+    text = sys.stdin.read().strip()
+    if not text:
+        raise CommandFailed("stdin held no question", ExitCode.USAGE)
+    return text

@@ -1,0 +1,122 @@
+"""A conversation with an endpoint, turn by turn, as the wire wants it.
+
+Knows nothing of terminals: it hands out events and keeps the history, also of
+an answer that was stopped half-way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
+
+from causerie.protocol.events import (
+    Event,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+)
+from causerie.upstreams.client import ChatClient
+
+
+@dataclass(slots=True)
+class Call:
+    """A call that the model asks for; ``arguments`` is JSON text."""
+
+    id: str
+    name: str
+    arguments: str = ""
+
+
+@dataclass(slots=True)
+class Answer:
+    """What has come so far."""
+
+    reasoning: str = ""
+    text: str = ""
+    calls: list[Call] = field(default_factory=list)
+
+    def take(self, event: Event) -> None:
+        """Add what the event says."""
+        match event:
+            case ReasoningDelta(text=text):
+                self.reasoning += text
+            case TextDelta(text=text):
+                self.text += text
+            case ToolCallStarted(id=id_, name=name):
+                self.calls.append(Call(id_, name))
+            case ToolCallDelta(index=index, arguments=arguments) if index < len(self.calls):
+                self.calls[index].arguments += arguments
+            case _:
+                pass
+
+    def message(self) -> dict[str, object]:
+        """The assistant message to send back, reasoning unchanged."""
+        message: dict[str, object] = {"role": "assistant", "content": self.text}
+        if self.reasoning:
+            message["reasoning_content"] = self.reasoning
+        if self.calls:
+            message["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.arguments},
+                }
+                for call in self.calls
+            ]
+        return message
+
+
+class Conversation:
+    """The messages so far, and the fields that every request carries."""
+
+    def __init__(
+        self, client: ChatClient, fields: Mapping[str, object], system: str | None = None
+    ) -> None:
+        self._client = client
+        self._fields = fields
+        self._system = system
+        self.messages: list[dict[str, object]] = []
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything but the system message."""
+        self.messages = [{"role": "system", "content": self._system}] if self._system else []
+
+    def say(self, text: str) -> None:
+        """Add what the person says."""
+        self.messages.append({"role": "user", "content": text})
+
+    def result(self, call: Call, text: str) -> None:
+        """Add the result of a call."""
+        self.messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
+
+    async def answer(self, into: Answer) -> AsyncGenerator[Event, None]:
+        """Ask for an answer; its pieces are kept in ``into``. Raises ``EndpointError``.
+
+        A complete answer joins the history. One that is stopped or breaks
+        joins by :meth:`keep_stopped`, if the caller wants it to.
+        """
+        body = {**self._fields, "messages": self.messages}
+        async with self._client.stream(body) as events:
+            async for event in events:
+                into.take(event)
+                yield event
+        self.keep(into)
+
+    def keep(self, answer: Answer) -> None:
+        """Put a complete answer into the history."""
+        if answer.text or answer.calls:
+            self.messages.append(answer.message())
+
+    def keep_stopped(self, answer: Answer) -> None:
+        """Put the text of a stopped answer into the history; its calls are not complete."""
+        self.keep(Answer(answer.reasoning, answer.text))
+
+    def mark(self) -> int:
+        """Where the history ends now, for :meth:`rewind`."""
+        return len(self.messages)
+
+    def rewind(self, mark: int) -> None:
+        """Forget what came after the mark: a request with it failed."""
+        del self.messages[mark:]

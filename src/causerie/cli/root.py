@@ -1,0 +1,52 @@
+"""The command ``causerie``: which commands there are, and in which order.
+
+Knows nothing of what they do.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import causerie
+from causerie.cli import chat, check, key, models, pull
+
+app = typer.Typer(
+    name="causerie",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"causerie {causerie.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Chat completions that just work: serve a model with one command.
+
+    `causerie serve` fetches a small model at the first start and serves it on
+    http://127.0.0.1:8000/v1.
+    """
+
+
+app.command("pull")(pull.pull)
+app.command("models")(models.models)
+app.command("check")(check.check)
+app.command("chat")(chat.chat)
+app.command("key")(key.key)
+
+
+def main() -> None:
+    """Entry point of the installed command."""
+    app()

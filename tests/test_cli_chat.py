@@ -1,0 +1,233 @@
+"""``causerie chat``, run as people run it: a process, with or without a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import signal
+import sys
+from asyncio.subprocess import PIPE
+from pathlib import Path
+
+import pytest
+from endpoint import ScriptedEndpoint, piece, running
+
+from causerie.cli.terminal import printable
+
+THINKS = [
+    piece(role="assistant", content=""),
+    piece(reasoning_content="Let me see."),
+    piece(content="Blue "),
+    piece(content="[bold]light[/bold]."),
+    piece("stop"),
+]
+CALLS = [
+    piece(tool_calls=[{"index": 0, "id": "c1", "function": {"name": "look", "arguments": ""}}]),
+    piece(tool_calls=[{"index": 0, "function": {"arguments": '{"at": "sky"}'}}]),
+    piece("tool_calls"),
+]
+
+
+async def run(*arguments: str, stdin: str | None = None, **environ: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of one run without a terminal."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", "from causerie.cli import main; main()", "chat", *arguments,
+        stdin=PIPE, stdout=PIPE, stderr=PIPE, env={**os.environ, **environ},
+    )  # fmt: skip
+    out, err = await process.communicate((stdin or "").encode())
+    assert process.returncode is not None
+    return process.returncode, out.decode(), err.decode()
+
+
+class Terminal:
+    """A chat on a pseudo-terminal: what it shows, and a keyboard."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._arguments = arguments
+        self._shown = ""
+        self._more = asyncio.Event()
+
+    async def __aenter__(self) -> Terminal:
+        self._master, slave = pty.openpty()
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", "from causerie.cli import main; main()", "chat",
+            *self._arguments, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"},
+        )  # fmt: skip
+        os.close(slave)
+        asyncio.get_running_loop().add_reader(self._master, self._read)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+        asyncio.get_running_loop().remove_reader(self._master)
+        os.close(self._master)
+
+    def _read(self) -> None:
+        try:
+            self._shown += os.read(self._master, 65536).decode()
+        except OSError:  # Linux: the other side is closed
+            asyncio.get_running_loop().remove_reader(self._master)
+        self._more.set()
+
+    async def shows(self, text: str) -> str:
+        """Wait until the text is there; gives, and forgets, everything up to it."""
+        while text not in self._shown:
+            self._more.clear()
+            await asyncio.wait_for(self._more.wait(), 20)
+        before, _, self._shown = self._shown.partition(text)
+        return before + text
+
+    def types(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def interrupts(self) -> None:
+        """What Ctrl-C does to the foreground process."""
+        self._process.send_signal(signal.SIGINT)
+
+    async def ended(self) -> int:
+        return await asyncio.wait_for(self._process.wait(), 20)
+
+
+async def test_one_question() -> None:
+    async with running(ScriptedEndpoint([THINKS])) as endpoint:
+        code, out, err = await run(
+            "Why?", "-u", endpoint.base_url, "--no-thinking", "-s", "Be brief.",
+            CAUSERIE_API_KEY="ck_a_b",
+        )  # fmt: skip
+    assert (code, out, err) == (0, "Blue [bold]light[/bold].\n", "")
+    assert endpoint.requests[0]["model"] == "m-1"
+    assert endpoint.requests[0]["chat_template_kwargs"] == {"enable_thinking": False}
+    assert endpoint.requests[0]["messages"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Why?"},
+    ]
+    assert endpoint.authorizations == ["Bearer ck_a_b", "Bearer ck_a_b"]
+
+
+async def test_a_pipe_is_the_question() -> None:
+    async with running(ScriptedEndpoint([THINKS])) as endpoint:
+        code, out, _ = await run("-u", endpoint.base_url, "-m", "m-2", stdin="Why?\nReally.\n")
+    assert (code, out) == (0, "Blue [bold]light[/bold].\n")
+    assert endpoint.requests[0]["messages"] == [{"role": "user", "content": "Why?\nReally."}]
+    assert endpoint.requests[0]["model"] == "m-2"
+    assert "chat_template_kwargs" not in endpoint.requests[0]
+
+
+async def test_calls_are_shown_beside_the_answer() -> None:
+    async with running(ScriptedEndpoint([CALLS])) as endpoint:
+        code, out, err = await run("Look!", "-u", endpoint.base_url)
+    assert (code, out, err) == (0, "", '→ look {"at": "sky"}\n')
+
+
+async def test_failures_are_one_sentence_with_a_code(tmp_path: Path) -> None:
+    refusal = (404, '{"error": {"message": "No such model."}}')
+    async with running(ScriptedEndpoint([refusal, THINKS])) as endpoint:
+        url = endpoint.base_url
+        refused = await run("Why?", "-u", url)
+        missing = await run("Why?", "-u", url, "--tools", str(tmp_path / "no.json"))
+        silent = await run("-u", url, stdin=" \n")
+    gone = await run("Why?", "-u", url)
+    usage = await run("--no-such-option")
+    assert refused == (1, "", "causerie: No such model. (status 404)\n")
+    assert missing[0] == 2
+    assert "No such file or directory; a JSON array of tool definitions is needed" in missing[2]
+    assert silent == (2, "", "causerie: stdin held no question\n")
+    assert gone[0] == 4
+    assert gone[2].startswith(f"causerie: {url} cannot be reached: Connect")
+    assert gone[2].count("\n") == 1
+    assert usage[0] == 2
+
+
+async def test_a_conversation_on_a_terminal() -> None:
+    endpoint = ScriptedEndpoint([THINKS, THINKS, (503, "{}"), THINKS])
+    async with running(endpoint), Terminal("-u", endpoint.base_url) as terminal:
+        await terminal.shows("m-1 at ")
+        await terminal.shows("> ")
+        terminal.types("Why?\n")
+        shown = await terminal.shows("> ")
+        assert "\x1b[2mLet me see.\x1b[0m" in shown
+        assert "Blue [bold]light[/bold]." in shown
+        terminal.types("Really?\n")
+        await terminal.shows("light")
+        await terminal.shows("> ")
+        assert endpoint.requests[1]["messages"] == [
+            {"role": "user", "content": "Why?"},
+            {
+                "role": "assistant",
+                "content": "Blue [bold]light[/bold].",
+                "reasoning_content": "Let me see.",
+            },
+            {"role": "user", "content": "Really?"},
+        ]
+        terminal.types("Broken?\n")
+        await terminal.shows("(status 503)")
+        await terminal.shows("> ")
+        terminal.types("/new\n")
+        await terminal.shows("> ")
+        terminal.types("Again?\n")
+        await terminal.shows("light")
+        await terminal.shows("> ")
+        assert endpoint.requests[3]["messages"] == [{"role": "user", "content": "Again?"}]
+        terminal.types("\x04")
+        assert await terminal.ended() == 0
+
+
+async def test_results_of_calls_are_asked_for(tmp_path: Path) -> None:
+    file = tmp_path / "tools.json"
+    file.write_text('[{"type": "function", "function": {"name": "look"}}]', encoding="utf-8")
+    endpoint = ScriptedEndpoint([CALLS, THINKS])
+    async with running(endpoint):
+        arguments = ("-u", endpoint.base_url, "--tools", str(file))
+        async with Terminal(*arguments) as terminal:
+            await terminal.shows("> ")
+            terminal.types("Look!\n")
+            await terminal.shows("look")
+            await terminal.shows("result of look: ")
+            terminal.types("clouds\n")
+            await terminal.shows("light")
+    assert endpoint.requests[1]["messages"][2] == {
+        "role": "tool",
+        "tool_call_id": "c1",
+        "content": "clouds",
+    }
+
+
+async def test_an_interrupt_stops_the_answer_and_not_the_program() -> None:
+    endpoint = ScriptedEndpoint([[piece(content="Once upon")], THINKS], hold=True)
+    async with running(endpoint), Terminal("-u", endpoint.base_url) as terminal:
+        await terminal.shows("> ")
+        terminal.types("A story!\n")
+        await terminal.shows("Once upon")
+        terminal.interrupts()
+        await endpoint.gone.wait()
+        await terminal.shows("stopped")
+        await terminal.shows("> ")
+        terminal.interrupts()
+        await terminal.shows("Ctrl-D leaves")
+        await terminal.shows("> ")
+        terminal.types("Go on.\n")
+        await terminal.shows("light")
+        assert endpoint.requests[1]["messages"] == [
+            {"role": "user", "content": "A story!"},
+            {"role": "assistant", "content": "Once upon"},
+            {"role": "user", "content": "Go on."},
+        ]
+
+
+async def test_an_interrupt_ends_a_single_question() -> None:
+    endpoint = ScriptedEndpoint([[piece(content="Once upon")]], hold=True)
+    async with running(endpoint), Terminal("A story!", "-u", endpoint.base_url) as terminal:
+        await terminal.shows("Once upon")
+        terminal.interrupts()
+        assert await terminal.ended() == 130
+        await endpoint.gone.wait()
+
+
+@pytest.mark.parametrize("text", ["\x1b[2J", "\x07", "\x9b1m", "a\rb", "\u202eabc"])
+def test_nothing_acts_on_the_terminal(text: str) -> None:
+    assert not set("\x1b\x07\x9b\r\u202e") & set(printable(text))
+    assert printable("plain\ttext\nnext ✓") == "plain\ttext\nnext ✓"

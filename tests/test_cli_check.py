@@ -1,0 +1,85 @@
+"""``causerie check``: valid or not, and what is in force."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from causerie.cli.root import app
+from causerie.settings import load
+
+TEXT = """\
+[server]
+port = 9000
+
+[[models]]
+id = "echo"
+engine = "fake"
+options = { "a b" = [1, { deep = "x" }], on = true }
+
+[models.sampling]
+temperature = 0.5
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "causerie.toml"
+    path.write_text(TEXT, encoding="utf-8")
+    return path
+
+
+def test_what_is_printed_is_the_same_configuration(file: Path, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["check", "--config", str(file)])
+    assert result.exit_code == 0, result.stderr
+    again = tmp_path / "again.toml"
+    again.write_text(result.stdout, encoding="utf-8")
+    assert load(file=again, environ={}).settings == load(file=file, environ={}).settings
+
+
+def test_each_value_says_where_it_comes_from(file: Path) -> None:
+    arguments = ["check", "-c", str(file), "--set", "engines.load_seconds=5"]
+    result = CliRunner(env={"CAUSERIE_LOGGING_LEVEL": "debug"}).invoke(app, arguments)
+    lines = result.stdout.splitlines()
+    assert lines[0] == f"# {file}"
+    assert "port = 9000  # line 2" in lines
+    assert "temperature = 0.5  # line 10" in lines
+    assert "load_seconds = 5.0  # --set" in lines
+    assert 'level = "debug"  # variable CAUSERIE_LOGGING_LEVEL' in lines
+    assert 'host = "127.0.0.1"  # default' in lines
+
+
+def test_secrets_are_left_out(file: Path) -> None:
+    result = CliRunner(env={"HF_TOKEN": "hf_secret"}).invoke(app, ["check", "-c", str(file)])
+    assert "hf_secret" not in result.output
+    assert "# token: set, not shown  # variable HF_TOKEN" in result.stdout
+    tomllib.loads(result.stdout)
+
+
+def test_quiet_says_nothing(file: Path) -> None:
+    result = CliRunner().invoke(app, ["check", "-c", str(file), "--quiet"])
+    assert (result.exit_code, result.output) == (0, "")
+
+
+def test_variables_that_set_nothing_are_named(file: Path) -> None:
+    environ = {"CAUSERIE_SERVER_PROT": "1"}
+    result = CliRunner(env=environ).invoke(app, ["check", "-c", str(file), "-q"])
+    assert result.stderr == "causerie: the variable CAUSERIE_SERVER_PROT sets nothing\n"
+
+
+def test_what_is_wrong_is_code_3(file: Path) -> None:
+    file.write_text("[server]\nprot = 1\n", encoding="utf-8")
+    result = CliRunner().invoke(app, ["check", "-c", str(file)])
+    assert (result.exit_code, result.stdout) == (3, "")
+    expected = f"causerie: {file}:2: server.prot: is not a setting; did you mean `port`?\n"
+    assert result.stderr == expected
+
+
+@pytest.mark.parametrize("pair", ["server.port", "server.prot=1", "models=1"])
+def test_set_takes_a_known_key_and_a_value(file: Path, pair: str) -> None:
+    result = CliRunner().invoke(app, ["check", "-c", str(file), "--set", pair])
+    assert result.exit_code in (2, 3)
+    assert result.stderr.startswith("causerie: --set")
