@@ -1,0 +1,183 @@
+"""Tools and thinking for models whose template knows neither.
+
+The tools are described in the system message, calls and results of the history
+are written into plain content, and thinking is asked for in words. The texts
+are short, because the models that need them are small. The form of a call is
+the one that the format declares, so that what the model is told is what the
+parser reads; without one it is a JSON object between ``<tool_call>`` tags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from causerie.chat.arguments import read_arguments, write_json
+from causerie.chat.formats.format import (
+    CallId,
+    Calls,
+    JsonArguments,
+    Literal,
+    LooseArguments,
+    Name,
+    ParameterList,
+    PythonArguments,
+    Reasoning,
+    Segment,
+)
+from causerie.chat.history import content_text
+from causerie.chat.taint import Traced, authored, joined
+from causerie.chat.traits import Entry
+
+PLAIN_CALLS = Calls(
+    call=(
+        Literal('<tool_call>\n{"name": "'),
+        Name(),
+        Literal('", "arguments": '),
+        JsonArguments(),
+        Literal("}\n</tool_call>"),
+    ),
+    separator="\n",
+)
+CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n"
+    "{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+_RESULT_OPEN, _RESULT_CLOSE = authored("<tool_response>\n"), authored("\n</tool_response>")
+
+
+def tools_text(tools: Sequence[Entry], calls: Calls) -> Traced:
+    """What the system message says about the tools."""
+    lines = [Traced(write_json(tool["function"])) for tool in tools]
+    example = call_text(calls, authored("NAME"), authored('{"PARAMETER": "VALUE"}'))
+    return joined(
+        (
+            authored("You can call these functions:\n"),
+            authored("\n").join(lines),
+            authored("\n\nTo call one, answer in exactly this form:\n"),
+            example,
+            authored(
+                "\nThe result comes in the next message. If no function is needed, just answer."
+            ),
+        )
+    )
+
+
+def thinking_text(reasoning: Reasoning) -> Traced:
+    """What the system message says about thinking."""
+    return authored(
+        f"First think step by step between {reasoning.open} and {reasoning.close}, then answer."
+    )
+
+
+def with_reasoning(entry: Entry, reasoning: Reasoning, keys: Sequence[str]) -> Entry:
+    """Earlier reasoning written in front of the content, as the model wrote it."""
+    thought = next((entry[key] for key in keys if entry.get(key)), None)
+    if thought is None:
+        return entry
+    begin = authored(reasoning.open + reasoning.after_open)
+    end = authored(reasoning.before_close + reasoning.close + reasoning.after_close)
+    text = joined((begin, thought, end, content_text(entry["content"])))
+    return {key: value for key, value in entry.items() if key not in keys} | {"content": text}
+
+
+def without_calls(conversation: Sequence[Entry], calls: Calls) -> list[Entry]:
+    """Calls written into the content, results as messages of the user, neighbours together."""
+    plain: list[Entry] = []
+    after_result = False
+    for entry in conversation:
+        if entry["role"] != "tool":
+            plain.append(_spoken(entry, calls))
+            after_result = False
+            continue
+        text = joined((_RESULT_OPEN, content_text(entry["content"]), _RESULT_CLOSE))
+        if after_result:
+            text = joined((content_text(plain.pop()["content"]), authored("\n"), text))
+        plain.append({"role": authored("user"), "content": text})
+        after_result = True
+    return plain
+
+
+def call_text(calls: Calls, *call: str) -> Traced:
+    """One call (name, arguments and perhaps an id) in the form that is declared."""
+    return joined((authored(calls.begin), _written(calls, call), authored(calls.end)))
+
+
+def _spoken(entry: Entry, calls: Calls) -> Entry:
+    made = entry.get("tool_calls")
+    if not isinstance(made, list):
+        return entry
+    texts = [_written(calls, _parts_of(call)) for call in made]
+    section = joined(
+        (authored(calls.begin), authored(calls.separator).join(texts), authored(calls.end))
+    )
+    content = content_text(entry["content"])
+    text = joined((content, authored("\n"), section)) if content else section
+    return {key: value for key, value in entry.items() if key != "tool_calls"} | {"content": text}
+
+
+def _parts_of(call: Mapping[str, object]) -> tuple[str, ...]:
+    function = call["function"]
+    if not isinstance(function, Mapping):
+        raise TypeError("a call without a function")
+    arguments = function["arguments"]
+    text = arguments if isinstance(arguments, str) else Traced(write_json(arguments))
+    return str(function["name"]), text, str(call["id"])
+
+
+def _written(calls: Calls, call: Sequence[str]) -> Traced:
+    name, arguments, *rest = call
+    return joined(
+        _segment(segment, name, arguments, rest[0] if rest else "ID") for segment in calls.call
+    )
+
+
+def _segment(segment: Segment, name: str, arguments: str, call_id: str) -> str:
+    match segment:
+        case Literal(text):
+            return authored(text)
+        case Name():
+            return name
+        case CallId():
+            return call_id
+        case JsonArguments():
+            return arguments
+        case ParameterList():
+            return _listed(segment, arguments)
+        case PythonArguments():
+            items = read_arguments(arguments).items()
+            return Traced(", ".join(f"{key}={_python(value)}" for key, value in items))
+        case LooseArguments(quote):
+            items = read_arguments(arguments).items()
+            pairs = (f"{key}:{_loose(value, quote)}" for key, value in items)
+            return joined((authored("{"), Traced(",".join(pairs)), authored("}")))
+
+
+def _listed(segment: ParameterList, arguments: str) -> Traced:
+    parts: list[str] = []
+    for key, value in read_arguments(arguments).items():
+        raw = isinstance(value, str)
+        between = segment.between if raw else segment.between_json or segment.between
+        written = str(value) if raw else Traced(write_json(value))
+        parts += (authored(segment.before), key, authored(between), written)
+        parts.append(authored(segment.after))
+    return joined(parts)
+
+
+def _python(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_python(k)}: {_python(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_python, value)) + "]"
+    return write_json(value) if isinstance(value, str) else repr(value)
+
+
+def _loose(value: object, quote: str) -> str:
+    if isinstance(value, str):
+        return f"{quote}{value}{quote}"
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{k}:{_loose(v, quote)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(_loose(item, quote) for item in value) + "]"
+    return write_json(value)

@@ -1,0 +1,221 @@
+"""The messages of a request as the dictionaries that a chat template reads.
+
+Fixed words (roles, types) are this program's; everything else stays the
+user's. Which shape a template wants is told by its traits. It renders nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+
+from causerie.chat.arguments import read_arguments
+from causerie.chat.taint import FINAL, Traced, authored, joined
+from causerie.chat.traits import Entry, Traits
+from causerie.errors import InvalidRequest
+from causerie.protocol.request import ImagePart, Message, TextPart, Tool, ToolCall
+
+PLACEHOLDER = "…"  # stands for the empty content of a message that is to be continued
+_GAP = authored("\n\n")
+_NINE = 9
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+
+def entries(
+    messages: Sequence[Message], traits: Traits, reasoning_keys: Iterable[str]
+) -> list[Entry]:
+    """One dictionary a message, in order; results of tools carry the function's name."""
+    names = {call.id: call.name for message in messages for call in message.tool_calls}
+    keys = tuple(reasoning_keys)
+    return [_entry(message, traits, keys, names) for message in messages]
+
+
+def with_final(entry: Entry, reasoning_keys: Iterable[str]) -> Entry:
+    """The last message with the end of its text marked, so that it can be continued there.
+
+    The end is that of its content, or of its reasoning where there is no
+    content yet. Raises :class:`InvalidRequest` where it is no answer.
+    """
+    if entry["role"] != "assistant" or entry.get("tool_calls"):
+        raise InvalidRequest(
+            "`continue_final_message` needs a last message of role `assistant` without tool calls.",
+            param="continue_final_message",
+        )
+    content, keys = entry["content"], tuple(key for key in reasoning_keys if entry.get(key))
+    if isinstance(content, list):
+        *before, last = content
+        return {**entry, "content": [*before, {**last, "text": _final(last.get("text", ""))}]}
+    if not content and keys:
+        return {**entry, **{key: _final(entry[key]) for key in keys}}
+    return {**entry, "content": _final(content or PLACEHOLDER)}
+
+
+def tool_entries(tools: Iterable[Tool], traits: Traits) -> list[Entry]:
+    """Tool definitions in the shape of the wire."""
+    return [_tool(tool, traits) for tool in tools]
+
+
+def arranged(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:
+    """System messages where the template shows them, and no neighbours that it refuses.
+
+    Where several, or later ones, are not shown, all are put together in front;
+    where none is shown, their text goes in front of the first message of the
+    user. Neighbours of role ``user`` become one message where the template
+    wants the roles to take turns.
+    """
+    placed = _systems_placed(conversation, traits)
+    if traits.repeats:
+        return placed
+    merged: list[Entry] = []
+    for entry in placed:
+        if merged and entry["role"] == "user" == merged[-1]["role"]:
+            merged[-1] = {**merged[-1], "content": _together(merged[-1], entry)}
+        else:
+            merged.append(entry)
+    return merged
+
+
+def prefixed(text: str, content: object) -> object:
+    """Content, a string or parts, with text in front."""
+    if isinstance(content, list):
+        return [{"type": authored("text"), "text": text}, *content]
+    return joined((text, content or ""))
+
+
+def content_text(content: object) -> Traced:
+    """The text of content, a string or parts, with its origin."""
+    if isinstance(content, list):
+        return joined(part.get("text", "") for part in content)
+    return joined((content or "",))
+
+
+def in_parts(conversation: Sequence[Entry]) -> list[Entry]:
+    """Every text as the one part of a list."""
+    return [
+        {**entry, "content": [{"type": authored("text"), "text": entry["content"]}]}
+        if isinstance(entry["content"], str)
+        else entry
+        for entry in conversation
+    ]
+
+
+def with_system(conversation: Sequence[Entry], text: str) -> list[Entry]:
+    """The conversation with this text at the end of its first system message, or as one."""
+    if conversation and conversation[0]["role"] == "system":
+        first = conversation[0]
+        content = first["content"]
+        told = _appended(content, text)
+        return [{**first, "content": told}, *conversation[1:]]
+    return [_said("system", text), *conversation]
+
+
+def _entry(
+    message: Message, traits: Traits, keys: tuple[str, ...], names: Mapping[str, str]
+) -> Entry:
+    entry: Entry = {"role": authored(message.role), "content": _content(message)}
+    if message.reasoning_content:
+        entry |= {key: Traced(message.reasoning_content) for key in keys}
+    if message.tool_calls:
+        entry["tool_calls"] = [_call(call, traits) for call in message.tool_calls]
+        entry["content"] = entry["content"] or traits.no_content
+    if message.tool_call_id is not None:
+        entry["tool_call_id"] = _id(message.tool_call_id, traits)
+    name = message.name or names.get(message.tool_call_id or "")
+    if name:
+        entry["name"] = Traced(name)
+    return entry
+
+
+def _content(message: Message) -> object:
+    if not isinstance(message.content, tuple):
+        return Traced(message.content or "")
+    if not any(isinstance(part, ImagePart) for part in message.content):
+        return Traced(message.text)
+    return [_part(part) for part in message.content]
+
+
+def _part(part: TextPart | ImagePart) -> Entry:
+    if isinstance(part, TextPart):
+        return {"type": authored("text"), "text": Traced(part.text)}
+    return {"type": authored("image"), "image": Traced(part.url)}
+
+
+def _call(call: ToolCall, traits: Traits) -> Entry:
+    arguments: object = (
+        read_arguments(call.arguments)
+        if traits.arguments == "object"
+        else Traced(call.arguments or "{}")
+    )
+    return {
+        "id": _id(call.id, traits),
+        "type": authored("function"),
+        "function": {"name": Traced(call.name), "arguments": arguments},
+    }
+
+
+def _id(value: str, traits: Traits) -> Traced:
+    """The id, or one of nine letters and digits that always stands for it."""
+    if not traits.short_ids or (len(value) == _NINE and value.isascii() and value.isalnum()):
+        return Traced(value)
+    digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).digest()
+    return Traced("".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:_NINE]))
+
+
+def _tool(tool: Tool, traits: Traits) -> Entry:
+    function: Entry = {"name": tool.name}
+    if tool.description is not None or not traits.undescribed:
+        function["description"] = tool.description or ""
+    function["parameters"] = tool.parameters
+    return {"type": authored("function"), "function": function}
+
+
+def _systems_placed(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:
+    at = [index for index, entry in enumerate(conversation) if entry["role"] == "system"]
+    leading = at == list(range(len(at)))
+    shown = (
+        not at
+        or (traits.system and at == [0])
+        or (traits.systems and leading)
+        or (traits.system_later and (traits.systems or len(at) == 1))
+    )
+    if shown:
+        return list(conversation)
+    texts = [content_text(conversation[index]["content"]) for index in at]
+    text = _GAP.join([text for text in texts if text])
+    others = [entry for entry in conversation if entry["role"] != "system"]
+    if traits.system:
+        return [_said("system", text), *others]
+    return _in_front_of_user(text, others)
+
+
+def _in_front_of_user(text: str, others: list[Entry]) -> list[Entry]:
+    if not text:
+        return others
+    if others and others[0]["role"] == "user":
+        first = others[0]
+        told = prefixed(joined((text, _GAP)), first["content"])
+        return [{**first, "content": told}, *others[1:]]
+    return [_said("user", text), *others]
+
+
+def _together(first: Entry, second: Entry) -> object:
+    if isinstance(first["content"], list):
+        following = second["content"]
+        if not isinstance(following, list):
+            following = [{"type": authored("text"), "text": following}]
+        return [*first["content"], {"type": authored("text"), "text": _GAP}, *following]
+    return prefixed(joined((first["content"], _GAP)), second["content"])
+
+
+def _appended(content: object, text: str) -> object:
+    if isinstance(content, list):
+        return [*content, {"type": authored("text"), "text": joined((_GAP, text))}]
+    return joined((content, _GAP, text)) if content else text
+
+
+def _said(role: str, text: str) -> Entry:
+    return {"role": authored(role), "content": text}
+
+
+def _final(text: object) -> Traced:
+    return Traced(str(text), FINAL)

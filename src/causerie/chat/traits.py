@@ -1,0 +1,184 @@
+"""What one chat template can show, found out by rendering small conversations with it.
+
+Templates differ in what they refuse or silently drop: system messages, content
+in parts, arguments as an object or as text. Reading a template does not tell;
+rendering one does. A trait is asked for once a template and remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from causerie.chat.arguments import read_arguments
+from causerie.chat.template import ChatTemplate
+from causerie.errors import InvalidRequest
+
+Entry = dict[str, object]
+Shape = Literal["object", "text"]
+
+_ONE, _TWO, _THREE = "Ahorn one", "Birke two", "Cedar three"
+_SHORT_ID, _LONG_ID = "abcdefgh1", "call_0123456789abcdefghij"
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a template shows.
+
+    ``empty_tools`` is what it wants when there are no tools (``None`` or an
+    empty list); ``parts`` that it shows content only in parts; ``system`` that
+    it shows a system message, ``systems`` several in front, ``system_later``
+    one in the middle; ``repeats`` two messages of a user in a row; ``tools``
+    that tools are shown; ``undescribed`` also one without a description;
+    ``calls`` that earlier calls and their results are shown, ``arguments`` and
+    ``no_content`` in which shape it wants a call and its missing content;
+    ``short_ids`` that call ids must be nine letters or digits; ``reasoning``
+    that earlier reasoning is shown somewhere.
+    """
+
+    empty_tools: tuple[Mapping[str, object], ...] | None = None
+    parts: bool = False
+    system: bool = True
+    systems: bool = True
+    system_later: bool = True
+    repeats: bool = True
+    tools: bool = True
+    undescribed: bool = True
+    calls: bool = True
+    arguments: Shape = "object"
+    no_content: str | None = ""
+    short_ids: bool = False
+    reasoning: bool = True
+
+
+@lru_cache(maxsize=64)
+def traits_of(
+    template: ChatTemplate,
+    arguments: Shape = "object",
+    reasoning_keys: tuple[str, ...] = ("reasoning_content",),
+) -> Traits:
+    """The traits of a template, the shape and the keys that its format names tried first."""
+    user, answer = _said("user", _ONE), _said("assistant", _TWO)
+    empty = _empty_tools(template, user)
+    probe = _Probe(template, empty)
+    parts = not probe.shows([user], _ONE) and probe.shows([_in_parts(user)], _ONE)
+    probe = _Probe(template, empty, parts)
+    first, second = _said("system", _TWO), _said("system", _THREE)
+    shape = _calls(probe, arguments)
+    kind, nothing, short = shape or (arguments, "", False)
+    thought = dict.fromkeys(reasoning_keys, _THREE)
+    call = _exchange(kind, nothing, short)
+    call[1] |= thought
+    return Traits(
+        empty_tools=empty,
+        parts=parts,
+        system=probe.shows([first, user], _TWO, _ONE),
+        systems=probe.shows([first, second, user], _TWO, _THREE, _ONE),
+        system_later=probe.shows([user, answer, second, user], _ONE, _TWO, _THREE, _ONE),
+        repeats=probe.shows([user, _said("user", _TWO)], _ONE, _TWO),
+        tools=probe.shows([user], "probe_weather", tools=[_tool(_THREE)]),
+        undescribed=probe.shows([user], "probe_weather", tools=[_tool(None)]),
+        calls=shape is not None,
+        arguments=kind,
+        no_content=nothing,
+        short_ids=short,
+        reasoning=probe.shows([user, {**answer, **thought}, user], _THREE, _TWO)
+        or probe.shows(call, _THREE, "probe_weather", tools=[_tool("")]),
+    )
+
+
+class _Probe:
+    """Renders small conversations and looks for their words in order."""
+
+    def __init__(
+        self,
+        template: ChatTemplate,
+        empty: tuple[Mapping[str, object], ...] | None,
+        parts: bool = False,
+    ) -> None:
+        self._template, self._empty, self._parts = template, empty, parts
+
+    def text(self, messages: Sequence[Entry], tools: Sequence[Entry] | None = None) -> str | None:
+        shown = [_in_parts(entry) if self._parts else entry for entry in messages]
+        try:
+            return self._template.render(shown, tools=self._empty if tools is None else tools).text
+        except InvalidRequest:
+            return None
+
+    def shows(
+        self, messages: Sequence[Entry], *words: str, tools: Sequence[Entry] | None = None
+    ) -> bool:
+        text, at = self.text(messages, tools), 0
+        if text is None:
+            return False
+        for word in words:
+            at = text.find(word, at) + 1
+            if not at:
+                return False
+        return True
+
+
+def _empty_tools(template: ChatTemplate, user: Entry) -> tuple[Mapping[str, object], ...] | None:
+    plain, empty = _Probe(template, None), _Probe(template, ())
+    return () if plain.text([user]) is None and empty.text([user]) is not None else None
+
+
+def _calls(probe: _Probe, hint: Shape) -> tuple[Shape, str | None, bool] | None:
+    """Arguments, missing content and ids with which a call is shown whole and unescaped."""
+    other: Shape = "text" if hint == "object" else "object"
+    for short in (False, True):
+        for kind in (hint, other):
+            for nothing in ("", None):
+                text = probe.text(_exchange(kind, nothing, short), [_tool(_THREE)])
+                if text is not None and _shown_whole(text):
+                    return kind, nothing, short
+    return None
+
+
+def _shown_whole(text: str) -> bool:
+    called = text.rfind("probe_weather", 0, text.find(_TWO) + 1)
+    return called >= 0 and '\\"' not in text and text.find(_THREE, called) >= 0
+
+
+def _exchange(kind: str, nothing: str | None, short: bool) -> list[Entry]:
+    text = f'{{"place": "{_TWO}"}}'
+    arguments = read_arguments(text) if kind == "object" else text
+    call = {
+        "id": _SHORT_ID if short else _LONG_ID,
+        "type": "function",
+        "function": {"name": "probe_weather", "arguments": arguments},
+    }
+    return [
+        _said("user", _ONE),
+        {"role": "assistant", "content": nothing, "tool_calls": [call]},
+        {
+            "role": "tool",
+            "content": _THREE,
+            "tool_call_id": call["id"],
+            "name": "probe_weather",
+        },
+    ]
+
+
+def _tool(description: str | None) -> Entry:
+    schema = {
+        "type": "object",
+        "properties": {"place": {"type": "string", "description": "where"}},
+        "required": ["place"],
+    }
+    function: Entry = {"name": "probe_weather", "parameters": schema}
+    if description is not None:
+        function["description"] = description
+    return {"type": "function", "function": function}
+
+
+def _said(role: str, text: str) -> Entry:
+    return {"role": role, "content": text}
+
+
+def _in_parts(entry: Entry) -> Entry:
+    if not isinstance(entry["content"], str):
+        return entry
+    return {**entry, "content": [{"type": "text", "text": entry["content"]}]}
