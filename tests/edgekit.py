@@ -59,6 +59,7 @@ class ScriptedPipeline:
 
     script: Sequence[Event | asyncio.Event | Exception] = HELLO
     prefill: Sequence[asyncio.Event | Exception] = ()
+    any_model: bool = False
     keys: StaticKeys = field(default_factory=StaticKeys)
     requests: list[ChatRequest] = field(default_factory=list)
     identities: list[fold.Identity] = field(default_factory=list)
@@ -78,7 +79,7 @@ class ScriptedPipeline:
         self.requests.append(request)
         self.identities.append(identity)
         self.opened.set()
-        if request.model not in ("m", "org/m2"):
+        if not self.any_model and request.model not in ("m", "org/m2"):
             raise NotFound("No such model.", code="model_not_found", param="model")
         try:
             for step in self.prefill:

@@ -16,6 +16,7 @@ from edgekit import ASK, ScriptedPipeline, call, make_edge, serving
 from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
+    negative_data_rejection,
     response_schema_conformance,
     status_code_conformance,
     unsupported_method,
@@ -91,7 +92,7 @@ def address() -> Iterator[str]:
     stop = asyncio.Event()
 
     async def run() -> None:
-        edge = make_edge(ScriptedPipeline())
+        edge = make_edge(ScriptedPipeline(any_model=True))
         async with serving(edge) as port:
             ports.append(port)
             ready.set()
@@ -115,6 +116,7 @@ CHECKS = [
     content_type_conformance,
     response_schema_conformance,
     unsupported_method,
+    negative_data_rejection,
 ]
 
 

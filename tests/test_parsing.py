@@ -103,8 +103,10 @@ def test_numbers_are_held_to_their_range(name: str, good: list[float], bad: list
 
 
 @pytest.mark.parametrize("name", ["seed", "n", "max_tokens", "top_k", "min_tokens"])
-def test_integers_are_not_fractions(name: str) -> None:
-    assert refuse(**{name: 1.0}).code == "invalid_type"
+def test_integers_have_no_fraction_but_zero(name: str) -> None:
+    assert name in read(**{name: 2.0}).params
+    assert refuse(**{name: 1.5}).code == "invalid_type"
+    assert refuse(**{name: 1e300}).code == "invalid_value"
 
 
 @pytest.mark.parametrize(

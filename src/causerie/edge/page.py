@@ -35,7 +35,9 @@ def page(document: Any) -> str:
         f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>"
         f"<p>{_prose(info['description'])}</p>"
         '<p>For machines: <a href="/openapi.json">openapi.json</a></p>'
-        f"{operations}<h1>Objects</h1>{schemas}</body></html>\n"
+        f"{operations}<h1>Objects</h1>"
+        "<p>In requests <code>null</code> is the same as leaving an optional field out.</p>"
+        f"{schemas}</body></html>\n"
     )
 
 
@@ -75,20 +77,22 @@ def _table(head: tuple[str, str], rows: list[tuple[str, str]]) -> str:
 
 
 def _kind(schema: Any) -> str:
-    """A schema in a few words."""
+    """A schema in a few words; that ``null`` is the same as leaving out is said once, above."""
     if "$ref" in schema:
         name = escape(schema["$ref"].rpartition("/")[2])
         return f'<a href="#{name}">{name}</a>'
-    if "oneOf" in schema:
-        return " or ".join(_kind(one) for one in schema["oneOf"])
+    branches = schema.get("oneOf") or schema.get("anyOf")
+    if branches:
+        return " or ".join(_kind(one) for one in branches if one != {"type": "null"})
     if "enum" in schema:
-        return ", ".join(f"<code>{escape(str(one))}</code>" for one in schema["enum"])
-    if schema.get("type") == "array":
+        words = [escape(one) for one in schema["enum"] if one is not None]
+        return ", ".join(f"<code>{word}</code>" for word in words)
+    kinds = schema.get("type", "anything")
+    words = [kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if kind != "null"]
+    if words == ["array"]:
         return f"array of {_kind(schema['items'])}"
-    kind = schema.get("type", "anything")
-    words = " or ".join(kind) if isinstance(kind, list) else str(kind)
     fields = ", ".join(f"<code>{escape(name)}</code>" for name in schema.get("properties", {}))
-    return words + _bounds(schema) + (f" with {fields}" if fields else "")
+    return " or ".join(words) + _bounds(schema) + (f" with {fields}" if fields else "")
 
 
 def _bounds(schema: Any) -> str:

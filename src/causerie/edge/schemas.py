@@ -43,6 +43,26 @@ def structure(required: str = "", /, **properties: Schema) -> Schema:
     return schema
 
 
+def taken(required: str = "", /, **properties: Schema) -> Schema:
+    """An object that clients send, where ``null`` is the same as leaving a field out."""
+    needed = required.split()
+    return structure(
+        required,
+        **{
+            name: schema if name in needed else _or_null(schema)
+            for name, schema in properties.items()
+        },
+    )
+
+
+def _or_null(schema: Schema) -> Schema:
+    kind, words = schema.get("type"), schema.get("enum")
+    if kind is None:
+        return {"anyOf": [schema, {"type": "null"}]} if schema.keys() - {"description"} else schema
+    nullable = {**schema, "type": [kind, "null"]}
+    return {**nullable, "enum": [*words, None]} if isinstance(words, list) else nullable
+
+
 def described(schema: Schema, description: str) -> Schema:
     return {**schema, "description": description}
 
@@ -64,17 +84,17 @@ def request_schemas(max_messages: int) -> dict[str, Schema]:
                 ref("ToolMessage"),
             ],
         },
-        "PlainMessage": structure(
+        "PlainMessage": taken(
             "role content",
             role=text(enum=["system", "developer"]),
             content={"oneOf": [text(), array(ref("TextPart"))]},
         ),
-        "UserMessage": structure(
+        "UserMessage": taken(
             "role content",
             role=text(enum=["user"]),
             content={"oneOf": [text(), array({"oneOf": [ref("TextPart"), ref("ImagePart")]})]},
         ),
-        "AssistantMessage": structure(
+        "AssistantMessage": taken(
             "role content",
             role=text(enum=["assistant"]),
             content=described(text(), "May be null or left out where there are `tool_calls`."),
@@ -83,36 +103,36 @@ def request_schemas(max_messages: int) -> dict[str, Schema]:
             ),
             tool_calls=array(ref("ToolCall"), maxItems=1024),
         ),
-        "ToolMessage": structure(
+        "ToolMessage": taken(
             "role content tool_call_id",
             role=text(enum=["tool"]),
             content=text(),
             tool_call_id=described(text(), "The `id` of the call that the message answers."),
         ),
-        "TextPart": structure("type text", type=text(enum=["text"]), text=text()),
-        "ImagePart": structure(
+        "TextPart": taken("type text", type=text(enum=["text"]), text=text()),
+        "ImagePart": taken(
             "type image_url",
             type=text(enum=["image_url"]),
-            image_url=structure(
+            image_url=taken(
                 "url",
                 url=text(pattern="^data:image/[a-zA-Z0-9.+-]+;base64,[A-Za-z0-9+/_-]+={0,2}$"),
                 detail=text(enum=["auto", "low", "high", "original"]),
             ),
         ),
-        "ToolCall": structure(
+        "ToolCall": taken(
             "id type function",
             id=text(minLength=1, maxLength=256),
             type=text(enum=["function"]),
-            function=structure(
+            function=taken(
                 "name arguments",
                 name=text(minLength=1, maxLength=256),
                 arguments=described(text(), "The arguments as a JSON string."),
             ),
         ),
-        "Tool": structure(
+        "Tool": taken(
             "type function",
             type=text(enum=["function"]),
-            function=structure(
+            function=taken(
                 "name",
                 name=FUNCTION_NAME,
                 description=text(),
@@ -120,10 +140,10 @@ def request_schemas(max_messages: int) -> dict[str, Schema]:
                 strict=BOOLEAN,
             ),
         ),
-        "NamedFunction": structure(
+        "NamedFunction": taken(
             "type function",
             type=text(enum=["function"]),
-            function=structure("name", name=FUNCTION_NAME),
+            function=taken("name", name=FUNCTION_NAME),
         ),
         "ToolChoice": _tool_choice(),
         "ResponseFormat": _response_format(),
@@ -132,12 +152,12 @@ def request_schemas(max_messages: int) -> dict[str, Schema]:
 
 
 def _chat_request(max_messages: int) -> Schema:
-    return structure(
+    return taken(
         "model messages",
         model=text(minLength=1, maxLength=256),
         messages=array(ref("Message"), minItems=1, maxItems=max_messages),
         stream=BOOLEAN,
-        stream_options=structure(include_usage=BOOLEAN),
+        stream_options=taken(include_usage=BOOLEAN),
         **_length_and_draw(),
         **_thinking(),
         logprobs=BOOLEAN,
@@ -193,14 +213,14 @@ def _thinking() -> dict[str, Schema]:
         "thinking_token_budget": integer(0, _MAX_INT32),
         "include_reasoning": BOOLEAN,
         "chat_template_kwargs": {
-            **structure(enable_thinking=BOOLEAN),
+            **taken(enable_thinking=BOOLEAN),
             "description": "Settings of the model's own template.",
         },
     }
 
 
 def _tool_choice() -> Schema:
-    allowed = structure(
+    allowed = taken(
         "mode tools",
         mode=text(enum=["auto", "required"]),
         tools=array(ref("NamedFunction"), minItems=1, maxItems=128),
@@ -209,21 +229,17 @@ def _tool_choice() -> Schema:
         "oneOf": [
             text(enum=["none", "auto", "required"]),
             ref("NamedFunction"),
-            structure(
-                "type allowed_tools", type=text(enum=["allowed_tools"]), allowed_tools=allowed
-            ),
+            taken("type allowed_tools", type=text(enum=["allowed_tools"]), allowed_tools=allowed),
         ]
     }
 
 
 def _response_format() -> Schema:
-    schema = structure(
-        "schema", name=FUNCTION_NAME, description=text(), strict=BOOLEAN, schema=OBJECT
-    )
+    schema = taken("schema", name=FUNCTION_NAME, description=text(), strict=BOOLEAN, schema=OBJECT)
     return {
         "oneOf": [
-            structure("type", type=text(enum=["text", "json_object"])),
-            structure("type json_schema", type=text(enum=["json_schema"]), json_schema=schema),
+            taken("type", type=text(enum=["text", "json_object"])),
+            taken("type json_schema", type=text(enum=["json_schema"]), json_schema=schema),
         ]
     }
 
@@ -237,7 +253,7 @@ def _structured_outputs() -> Schema:
     }
     return {
         "oneOf": [
-            {**structure(name, **{name: shape}), "additionalProperties": False}
+            {**taken(name, **{name: shape}), "additionalProperties": False}
             for name, shape in shapes.items()
         ]
     }

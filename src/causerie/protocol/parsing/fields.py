@@ -160,6 +160,9 @@ def as_object(value: object, param: str) -> Fields:
 
 
 def integer(value: object, param: str, least: int, most: int) -> int:
+    """An integer, also one written with a fraction of zero (``16.0``), as JSON Schema has it."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise wrong_type(param, "an integer", value)
     if not least <= value <= most:
