@@ -1,0 +1,80 @@
+"""From settings to the edge: doors, limits, the address."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from causerie.access.keys import KeyDigest, StaticKeys
+from causerie.app import door_table, limits, listen
+from causerie.cli.key import digest_line, new_key
+from causerie.errors import NotFound, Unauthenticated
+from causerie.settings import Settings, load
+
+
+def settings(folder: Path, text: str) -> Settings:
+    file = folder / "causerie.toml"
+    file.write_text(text, encoding="utf-8")
+    return load(file=file, environ={}).settings
+
+
+def test_without_a_file_there_is_one_open_door() -> None:
+    table = door_table(Settings())
+    door, rest = table.find("127.0.0.1:8000", "/v1/models")
+    assert (door.name, door.keys, door.models, rest) == ("endpoint", None, None, "/models")
+    assert table.find("localhost", "/endpoints/endpoint/v1/models") == (door, "/models")
+    assert table.find("endpoint.localhost:8000", "/v1/models") == (door, "/models")
+
+
+def test_doors_have_their_own_addresses_and_models(tmp_path: Path) -> None:
+    text = """
+    [server]
+    public_host = "llm.example.org"
+    default_door = "b"
+    [[doors]]
+    name = "a"
+    hosts = ["chat.example.org"]
+    models = ["smollm2-135m"]
+    [[doors]]
+    name = "b"
+    prefix = "/gateway/v1"
+    """
+    table = door_table(settings(tmp_path, text))
+    assert table.find("localhost", "/v1/models")[0].name == "b"
+    assert table.find("localhost", "/gateway/v1/models")[0].name == "b"
+    for host in ("chat.example.org", "a.llm.example.org"):
+        door, _ = table.find(host, "/v1/models")
+        assert (door.name, door.models) == ("a", frozenset({"smollm2-135m"}))
+    with pytest.raises(NotFound):
+        table.find("c.llm.example.org", "/v1/models")
+
+
+async def test_a_key_that_was_made_opens_its_door(tmp_path: Path) -> None:
+    key = new_key()
+    text = f'[[doors]]\nname = "a"\nkeys = ["{digest_line(key)}"]\n'
+    door, _ = door_table(settings(tmp_path, text)).find("localhost", "/v1/models")
+    assert door.keys == (KeyDigest.parse(digest_line(key)),)
+    caller = await StaticKeys().authenticate(door, key)
+    assert key.startswith(caller.key)
+    with pytest.raises(Unauthenticated):
+        await StaticKeys().authenticate(door, key + "x")
+
+
+def test_limits_and_address(tmp_path: Path) -> None:
+    text = """
+    [server]
+    port = 9000
+    drain_seconds = 1
+    max_body_bytes = 10
+    body_seconds = 2
+    max_nesting = 5
+    max_messages = 6
+    ping_seconds = 7
+    """
+    server = settings(tmp_path, text).server
+    found = limits(server)
+    assert (found.body.max_bytes, found.body.seconds) == (10, 2.0)
+    assert (found.max_nesting, found.max_messages, found.ping_seconds) == (5, 6, 7.0)
+    address = listen(server)
+    assert (address.host, address.port, address.drain_seconds) == ("127.0.0.1", 9000, 1.0)
