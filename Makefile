@@ -23,8 +23,9 @@ test: $(VENV)/.dev ## Set up, then every check and every test
 	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
 		CAUSERIE_TEST_GGUF="$$weights" $(BIN)/python -m pytest $(ARGS)
 
-bench: $(VENV)/.dev ## Measure; see bench/README.md
-	$(BIN)/python bench/run.py $(ARGS)
+bench: $(VENV)/.dev ## Measure: every script of bench/, or those of BENCH=...
+	for script in $(or $(BENCH),$(wildcard bench/*.py)); do \
+		echo "== $$script" && $(BIN)/python "$$script" $(ARGS) || exit 1; done
 
 lint: $(VENV)/.dev ## Style, types, and who may import whom
 	$(BIN)/ruff check .
