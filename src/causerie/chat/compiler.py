@@ -80,6 +80,14 @@ class Compiler:
         """End all processes; checks that still run fail. May be called again."""
         await asyncio.gather(*(worker.kill() for worker in self._workers))
 
+    def processes(self) -> tuple[int, ...]:
+        """The process ids of the workers that run."""
+        return tuple(worker.pid for worker in self._workers if worker.pid is not None)
+
+    def remembered(self) -> int:
+        """Roughly the bytes that verdicts take."""
+        return self._held
+
     async def check(self, grammar: str, *, vocabulary: str | None, param: str) -> None:
         """Return if the grammar compiles and its first steps are quick.
 
@@ -122,7 +130,6 @@ class Compiler:
         except TimeoutError:
             raise Overloaded("Too many grammars are being compiled; try again.") from None
         try:
-            await worker.prepare(vocabulary)
             verdict = await self._ask(worker, grammar, vocabulary)
             await worker.prepare(vocabulary)  # after a kill, whoever caused it waits, not the next
         finally:
@@ -130,16 +137,21 @@ class Compiler:
         return verdict
 
     async def _ask(self, worker: _Worker, grammar: str, vocabulary: str | None) -> Verdict:
-        try:
-            async with asyncio.timeout(self._deadline):
-                answer = await worker.ask({"grammar": grammar, "vocabulary": vocabulary})
-        except (TimeoutError, _Died):
-            return Verdict(TOO_COMPLEX)
-        found, pointer = answer.get("reason"), answer.get("pointer")
-        return Verdict(
-            str(found) if found is not None else None,
-            str(pointer) if pointer is not None else None,
-        )
+        for _ in range(2):  # one that died may have been dead before; two died of the grammar
+            await worker.prepare(vocabulary)
+            try:
+                async with asyncio.timeout(self._deadline):
+                    answer = await worker.ask({"grammar": grammar, "vocabulary": vocabulary})
+            except TimeoutError:
+                break
+            except _Died:
+                continue
+            found, pointer = answer.get("reason"), answer.get("pointer")
+            return Verdict(
+                str(found) if found is not None else None,
+                str(pointer) if pointer is not None else None,
+            )
+        return Verdict(TOO_COMPLEX)
 
     def _remember(self, key: bytes, verdict: Verdict) -> None:
         self._verdicts[key] = verdict
@@ -174,6 +186,12 @@ class _Worker:
         self._arguments = (str(memory), reader)
         self._process: asyncio.subprocess.Process | None = None
         self._loaded: set[str] = set()
+
+    @property
+    def pid(self) -> int | None:
+        """The process's id while it runs."""
+        running = self._process is not None and self._process.returncode is None
+        return self._process.pid if running and self._process else None
 
     async def start(self) -> None:
         """Start the process, unless it runs."""

@@ -36,7 +36,7 @@ _MEANINGS = (
     ("expected f64", "a number is out of range."),
 )  # fmt: skip
 _TOO_LARGE = ("fuel", "too large", "too many", "limit", "stack level", "too complex", "exceeded",
-              "unable to determine", "memory")  # fmt: skip
+              "max is", "unable to determine", "memory")  # fmt: skip
 TOO_COMPLEX = "it is too complex to be enforced; make patterns, bounds or alternatives simpler."
 
 

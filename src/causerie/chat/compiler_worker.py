@@ -148,7 +148,8 @@ def _fault(grammar: str, tokenizer: LLTokenizer) -> str | None:
 def _some_token(mask: bytes, draw: random.Random) -> int | None:
     """Any token that a mask allows."""
     start = draw.randrange(len(mask))
-    for at in (*range(start, len(mask)), *range(start)):
+    for place in range(start, start + len(mask)):
+        at = place % len(mask)
         if mask[at]:
             return at * 8 + mask[at].bit_length() - 1
     return None

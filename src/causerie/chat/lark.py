@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from llguidance.gbnf_to_lark import GbnfToLarkError, gbnf_to_lark
+from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from causerie.chat.schema import prepare
 from causerie.chat.schema.refusal import unsupported
@@ -85,10 +85,9 @@ def _converted(text: str, param: str) -> str:
         raise unsupported(param, "The GBNF grammar has no rule `root`.")
     try:
         return gbnf_to_lark(text)
-    except GbnfToLarkError as error:
-        raise unsupported(param, f"The GBNF grammar cannot be read: {error}") from None
-    except (KeyError, IndexError, ValueError, AssertionError, RecursionError):
-        raise unsupported(param, "The GBNF grammar cannot be read.") from None
+    except Exception as error:  # the converter raises bare exceptions for wrong grammars
+        told = str(error).partition("\n")[0][:160]
+        raise unsupported(param, f"The GBNF grammar cannot be read: {told}") from None
 
 
 @dataclass(frozen=True, slots=True)

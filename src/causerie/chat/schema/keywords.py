@@ -24,7 +24,7 @@ URI = (
 # Keywords that say nothing about whether a document is valid.
 ANNOTATIONS = frozenset({
     "title", "description", "default", "examples", "example", "$comment", "deprecated",
-    "readOnly", "writeOnly", "$schema", "$id", "id", "$anchor", "$dynamicAnchor",
+    "readOnly", "writeOnly", "$schema", "id", "$anchor", "$dynamicAnchor",
     "$recursiveAnchor", "$vocabulary", "$defs", "definitions", "contentMediaType",
     "contentEncoding", "contentSchema", "discriminator", "externalDocs", "xml",
     "markdownDescription", "enumNames", "enumDescriptions", "propertyOrdering",

@@ -12,31 +12,23 @@ Knows the keywords; knows nothing about grammars or about who enforces them.
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeGuard
 from urllib.parse import unquote
 
 from causerie.chat.schema import keywords as words
 from causerie.chat.schema.disjoint import Exclusion
 from causerie.chat.schema.finite import circle, is_finite
-from causerie.chat.schema.pattern import Refused, search
+from causerie.chat.schema.pattern import Refused, may_match, search
 from causerie.chat.schema.refusal import step, unsupported
+from causerie.chat.schema.values import MAX_DEPTH, Values, is_number
 from causerie.errors import InvalidRequest
 
 Node = dict[str, object]
 JsonSchema = Mapping[str, object] | bool
 
-MAX_DEPTH = 64
-MAX_SUBSCHEMAS = 10_000
-MAX_VALUES = 20_000  # constants in const and enum
-MAX_CHARACTERS = 400_000  # of names, patterns and constants
 MAX_LENGTH = 100_000  # of a string that has a bound
 MAX_ITEMS = 1_000  # of an array that has a bound
-
-_EXACT = 2**53
 
 
 @dataclass(slots=True)
@@ -53,9 +45,10 @@ class Rewriter:
     close: bool = False
     _names: dict[tuple[str, bool], str] = field(default_factory=dict)
     _waiting: list[tuple[str, bool]] = field(default_factory=list)
-    _subschemas: int = 0
-    _values: int = 0
-    _characters: int = 0
+    _values: Values = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._values = Values(self._refuse)
 
     def rewrite(self) -> Node:
         """The whole schema; raises ``InvalidRequest`` (``unsupported_schema``)."""
@@ -81,21 +74,9 @@ class Rewriter:
     def _refuse(self, pointer: str, reason: str) -> InvalidRequest:
         return unsupported(self.param, reason, pointer)
 
-    def _count(self, pointer: str, *, subschemas: int = 0, values: int = 0, text: int = 0) -> None:
-        self._subschemas += subschemas
-        self._values += values
-        self._characters += text
-        for have, limit, what in (
-            (self._subschemas, MAX_SUBSCHEMAS, "subschemas"),
-            (self._values, MAX_VALUES, "constants"),
-            (self._characters, MAX_CHARACTERS, "characters of names, patterns and constants"),
-        ):
-            if have > limit:
-                raise self._refuse(pointer, f"the schema has more than {limit} {what}.")
-
     def _schema(self, schema: object, pointer: str, depth: int, alone: bool) -> Node | bool:
         """One subschema, with everything below it."""
-        self._count(pointer, subschemas=1)
+        self._values.count(pointer, subschemas=1)
         if isinstance(schema, bool):
             return schema
         if not isinstance(schema, Mapping):
@@ -120,6 +101,14 @@ class Rewriter:
     ) -> Node | bool:
         return self._schema(schema, step(place.pointer, *keys), place.depth + 1, alone)
 
+    def _identity(self, place: _Place, out: Node, key: str, value: object) -> None:
+        if place.pointer != "#":
+            raise self._refuse(
+                step(place.pointer, key),
+                "a schema with an address of its own inside another is "
+                "not supported; leave `$id` out.",
+            )
+
     # Keywords that hold for any value
 
     def _type(self, place: _Place, out: Node, key: str, value: object) -> None:
@@ -131,49 +120,16 @@ class Rewriter:
         out["type"] = named[0] if len(named) == 1 else list(dict.fromkeys(named))
 
     def _const(self, place: _Place, out: Node, key: str, value: object) -> None:
-        out[key] = self._constant(value, step(place.pointer, key), 0)
+        out[key] = self._values.constant(value, step(place.pointer, key))
 
     def _enum(self, place: _Place, out: Node, key: str, value: object) -> None:
         pointer = step(place.pointer, key)
         if not isinstance(value, list) or not value:
             raise self._refuse(pointer, "it must be an array of at least one value.")
         out[key] = [
-            self._constant(option, step(pointer, index), 0) for index, option in enumerate(value)
+            self._values.constant(option, step(pointer, index))
+            for index, option in enumerate(value)
         ]
-
-    def _constant(self, value: object, pointer: str, depth: int) -> object:
-        self._count(pointer, values=1)
-        if depth > MAX_DEPTH:
-            raise self._refuse(pointer, f"it nests deeper than {MAX_DEPTH} levels.")
-        if isinstance(value, str):
-            self._count(pointer, text=len(value))
-            return value
-        if isinstance(value, Mapping):
-            self._count(pointer, text=sum(map(len, value)))
-            return {
-                key: self._constant(item, step(pointer, key), depth + 1)
-                for key, item in value.items()
-            }
-        if isinstance(value, list):
-            return [
-                self._constant(item, step(pointer, index), depth + 1)
-                for index, item in enumerate(value)
-            ]
-        if value is None or isinstance(value, bool):
-            return value
-        return self._number(value, pointer)
-
-    def _number(self, value: object, pointer: str) -> int | float:
-        """A number that the grammar and every reader of JSON hold exactly."""
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self._refuse(pointer, "it must be a number.")
-        if (isinstance(value, float) and not math.isfinite(value)) or abs(value) > _EXACT:
-            raise self._refuse(pointer, "numbers beyond ±2^53 are not held exactly.")
-        if isinstance(value, float) and value.is_integer():
-            return int(value)
-        if "e" in repr(value):
-            raise self._refuse(pointer, "numbers below 0.0001 are not supported.")
-        return value
 
     def _reference(self, place: _Place, out: Node, key: str, value: object) -> None:
         pointer = step(place.pointer, key)
@@ -245,7 +201,7 @@ class Rewriter:
     def _size(self, place: _Place, out: Node, key: str, value: object) -> None:
         """A count: of characters, items or properties."""
         pointer = step(place.pointer, key)
-        number = self._number(value, pointer)
+        number = self._values.number(value, pointer)
         if not isinstance(number, int) or number < 0:
             raise self._refuse(pointer, "it must be a whole number from 0 up.")
         limit = MAX_LENGTH if key.endswith("Length") else MAX_ITEMS
@@ -259,7 +215,7 @@ class Rewriter:
     def _rewritten(self, pattern: object, pointer: str) -> str:
         if not isinstance(pattern, str):
             raise self._refuse(pointer, "it must be a string.")
-        self._count(pointer, text=len(pattern))
+        self._values.count(pointer, text=len(pattern))
         try:
             return search(pattern)
         except Refused as refused:
@@ -286,15 +242,15 @@ class Rewriter:
             if not value:
                 return
             value = place.schema.get(plain)
-        out[key] = self._number(value, step(place.pointer, key))
+        out[key] = self._values.number(value, step(place.pointer, key))
 
     def _multiple(self, place: _Place, out: Node, key: str, value: object) -> None:
         pointer = step(place.pointer, key)
-        number = self._number(value, pointer)
+        number = self._values.number(value, pointer)
         if number <= 0:
             raise self._refuse(pointer, "it must be above 0.")
         most, below = (place.schema.get(name) for name in ("maximum", "exclusiveMaximum"))
-        if (_is_number(most) and most < 0) or (_is_number(below) and below <= 0):
+        if (is_number(most) and most < 0) or (is_number(below) and below <= 0):
             raise self._refuse(pointer, "multiples of negative numbers alone are not supported.")
         out[key] = number
 
@@ -335,7 +291,7 @@ class Rewriter:
     def _named(self, value: object, pointer: str) -> Sequence[tuple[str, object]]:
         if not isinstance(value, Mapping):
             raise self._refuse(pointer, "it must be an object of schemas.")
-        self._count(pointer, text=sum(map(len, value)))
+        self._values.count(pointer, text=sum(map(len, value)))
         return list(value.items())
 
     def _pattern_properties(self, place: _Place, out: Node, key: str, value: object) -> None:
@@ -349,7 +305,7 @@ class Rewriter:
         patterns: Node = {}
         for pattern, schema in self._named(value, pointer):
             rewritten = self._rewritten(pattern, step(pointer, pattern))
-            clash = next((name for name in names if _may_match(rewritten, name)), None)
+            clash = next((name for name in names if may_match(rewritten, name)), None)
             if clash is not None:
                 raise self._refuse(
                     step(pointer, pattern), f"it also matches the property {clash[:100]!r}."
@@ -364,7 +320,7 @@ class Rewriter:
         pointer = step(place.pointer, key)
         if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
             raise self._refuse(pointer, "it must be an array of property names.")
-        self._count(pointer, values=len(value), text=sum(map(len, value)))
+        self._values.count(pointer, values=len(value), text=sum(map(len, value)))
         out[key] = list(dict.fromkeys(value))
 
     def _property_names(self, place: _Place, out: Node, key: str, value: object) -> None:
@@ -410,10 +366,6 @@ class _Place:
         return [name for name in self.schema if name != key]
 
 
-def _is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
@@ -426,18 +378,9 @@ def _conjoin(out: Node, key: str, value: object) -> None:
         out[key] = value
 
 
-def _may_match(pattern: str, name: str) -> bool:
-    """Whether the pattern may match; yes, where Python cannot tell at once."""
-    if re.search(r"[*+{?]", pattern.removeprefix("^")) and len(name) > 64:
-        return True
-    try:
-        return re.search(pattern, name) is not None
-    except re.error:
-        return True
-
-
 _Handler = Callable[[Rewriter, _Place, Node, str, object], None]
 _HANDLERS: Mapping[str, _Handler] = {
+    "$id": Rewriter._identity,
     "type": Rewriter._type,
     "const": Rewriter._const,
     "enum": Rewriter._enum,

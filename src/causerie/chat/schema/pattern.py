@@ -68,6 +68,16 @@ def whole(pattern: str) -> str:
     return "".join(out)
 
 
+def may_match(rewritten: str, name: str) -> bool:
+    """Whether a rewritten pattern may match ``name``; yes, where Python cannot tell at once."""
+    if len(name) > 64 and re.search(r"[*+{?]", rewritten):
+        return True
+    try:
+        return re.search(rewritten, name) is not None
+    except re.error:
+        return True
+
+
 def pieces(pattern: str) -> list[Piece]:
     """The parts of a pattern in order; raises :class:`Refused`."""
     if len(pattern) > MAX_LENGTH:

@@ -1,0 +1,84 @@
+"""The constants and numbers of a schema, and how much of everything it may hold.
+
+Knows values, not keywords.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from causerie.chat.schema.refusal import step
+from causerie.errors import InvalidRequest
+
+MAX_DEPTH = 64
+MAX_SUBSCHEMAS = 10_000
+MAX_VALUES = 20_000  # constants in const and enum
+MAX_CHARACTERS = 400_000  # of names, patterns and constants
+
+_EXACT = 2**53
+
+
+@dataclass(slots=True)
+class Values:
+    """Rewrites the values of one schema and counts; ``refuse`` takes a pointer and a reason."""
+
+    refuse: Callable[[str, str], InvalidRequest]
+    _subschemas: int = 0
+    _values: int = 0
+    _characters: int = 0
+
+    def count(self, pointer: str, *, subschemas: int = 0, values: int = 0, text: int = 0) -> None:
+        """Add to what the schema holds; refuses where it is too much."""
+        self._subschemas += subschemas
+        self._values += values
+        self._characters += text
+        for have, limit, what in (
+            (self._subschemas, MAX_SUBSCHEMAS, "subschemas"),
+            (self._values, MAX_VALUES, "constants"),
+            (self._characters, MAX_CHARACTERS, "characters of names, patterns and constants"),
+        ):
+            if have > limit:
+                raise self.refuse(pointer, f"the schema has more than {limit} {what}.")
+
+    def constant(self, value: object, pointer: str, depth: int = 0) -> object:
+        """A constant as it is, its numbers written so that they are held exactly."""
+        self.count(pointer, values=1)
+        if depth > MAX_DEPTH:
+            raise self.refuse(pointer, f"it nests deeper than {MAX_DEPTH} levels.")
+        if isinstance(value, str):
+            self.count(pointer, text=len(value))
+            return value
+        if isinstance(value, Mapping):
+            self.count(pointer, text=sum(map(len, value)))
+            return {
+                key: self.constant(item, step(pointer, key), depth + 1)
+                for key, item in value.items()
+            }
+        if isinstance(value, list):
+            return [
+                self.constant(item, step(pointer, index), depth + 1)
+                for index, item in enumerate(value)
+            ]
+        if value is None or isinstance(value, bool):
+            return value
+        return self.number(value, pointer)
+
+    def number(self, value: object, pointer: str) -> int | float:
+        """A number that the grammar and every reader of JSON hold exactly."""
+        if not is_number(value):
+            raise self.refuse(pointer, "it must be a number.")
+        if abs(value) > _EXACT or not math.isfinite(value):
+            raise self.refuse(pointer, "numbers beyond ±2^53 are not held exactly.")
+        if isinstance(value, float) and value.is_integer():
+            return int(value)
+        if "e" in repr(value):
+            raise self.refuse(pointer, "numbers below 0.0001 are not supported.")
+        return value
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """A JSON number; a boolean is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)

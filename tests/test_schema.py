@@ -1,0 +1,255 @@
+"""Which schemas are enforced, and what is refused where."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+from llguidance import LLMatcher, LLTokenizer
+
+from causerie.chat.schema import choice, json_object, prepare, regex
+from causerie.errors import InvalidRequest
+
+Schema = Mapping[str, object] | bool
+
+
+def admits(grammar: str, text: str) -> bool:
+    matcher = LLMatcher(LLTokenizer("byte"), "%llguidance {}\n" + grammar, log_level=0)
+    assert not matcher.is_error(), matcher.get_error()
+    raw = text.encode()
+    return matcher.try_consume_tokens(list(raw)) == len(raw) and matcher.is_accepting()
+
+
+def allows(schema: Schema, text: str) -> bool:
+    return admits("start: %json " + prepare(schema, param="p"), text)
+
+
+def test_json_is_written_as_python_writes_it() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "array"}, "b": {"type": "null"}}}
+    assert allows(schema, json.dumps({"a": [1, "x", {"k": [2, 3]}], "b": None}))
+    for loose in ('{"a":[1]}', '{ "a": [1]}', '{"a": [1,2]}', '{"a": [1]\n}', '{"a":  [1]}'):
+        assert not allows(schema, loose)
+
+
+def test_properties_keep_their_order_and_others_are_left_out() -> None:
+    schema = {"type": "object", "properties": {"b": {}, "a": {}}, "required": ["b"]}
+    assert allows(schema, '{"b": 1, "a": 2}')
+    assert not allows(schema, '{"a": 2, "b": 1}')
+    assert not allows(schema, '{"b": 1, "c": 2}')
+    assert allows({**schema, "additionalProperties": True}, '{"b": 1, "c": 2}')
+
+
+def test_objects_that_are_put_together_stay_open() -> None:
+    one = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    two = {"type": "object", "properties": {"b": {"type": "integer"}}, "required": ["b"]}
+    assert allows({"allOf": [one, two]}, '{"a": 1, "b": 2}')
+    shared = {"allOf": [{"$ref": "#/$defs/one"}, two], "$defs": {"one": one}}
+    assert allows(shared, '{"a": 1, "b": 2}')
+    assert not allows({"anyOf": [one, two]}, '{"a": 1, "b": 2}')
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        (True, '{"x": [1]}', "nonsense"),
+        ({"const": {"a": [1, None]}}, '{"a": [1, null]}', '{"a": [1]}'),
+        ({"enum": ["a", 1, None]}, "1", '"b"'),
+        ({"type": ["string", "null"]}, "null", "1"),
+        ({"type": "integer", "minimum": -3, "exclusiveMaximum": 5}, "-3", "5"),
+        ({"type": "integer", "minimum": 3, "exclusiveMinimum": True}, "4", "3"),
+        ({"type": "number", "multipleOf": 0.1}, "0.3", "0.35"),
+        ({"type": "string", "minLength": 2, "pattern": "^a+$"}, '"aa"', '"a"'),
+        ({"type": "string", "format": "date", "minLength": 5}, '"2024-02-29"', '"2024-2-29"'),
+        ({"type": "string", "format": "uri"}, '"https://a.b/c?d=e#f"', '"a b"'),
+        ({"type": "string", "format": "uri", "pattern": "^h"}, '"h:x"', '"g:x"'),
+        ({"type": "integer", "format": "int64"}, "7", '"7"'),
+        ({"type": "array", "prefixItems": [{"type": "null"}], "items": False}, "[null]", "[1]"),
+        ({"items": [{"type": "null"}], "additionalItems": {"type": "integer"}}, "[null, 1]", "[1]"),
+        ({"type": "array", "minItems": 1, "maxItems": 2.0}, "[1, 2]", "[1, 2, 3]"),
+        ({"type": "object", "patternProperties": {"^x": {"type": "null"}},
+          "additionalProperties": False}, '{"x1": null}', '{"y": null}'),
+        ({"type": "object", "minProperties": 1}, '{"a": 1}', "{}"),
+        ({"oneOf": [{"type": "string"}, {"type": "integer"}]}, "1", "1.5"),
+        ({"$ref": "#/definitions/a~1b%25", "definitions": {"a/b%": {"type": "null"}}}, "null", "1"),
+        ({"type": "string", "x-note": 1, "title": "T", "default": 3, "uniqueItems": False}, '"a"',
+         "1"),
+    ],
+)  # fmt: skip
+def test_a_schema_admits_what_it_says(schema: Schema, good: str, bad: str) -> None:
+    assert allows(schema, good)
+    assert not allows(schema, bad)
+
+
+def test_recursion_through_properties() -> None:
+    tree = {
+        "type": "object",
+        "properties": {"children": {"type": "array", "items": {"$ref": "#"}}},
+        "required": ["children"],
+    }
+    assert allows(tree, '{"children": [{"children": []}]}')
+    assert not allows(tree, '{"children": [1]}')
+
+
+def test_options_with_different_tags_exclude_each_other() -> None:
+    def tagged(name: str) -> dict[str, object]:
+        return {"type": "object", "properties": {"kind": {"const": name}}, "required": ["kind"]}
+
+    schema = {
+        "discriminator": {"propertyName": "kind"},
+        "oneOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}],
+        "$defs": {"a": tagged("a"), "b": tagged("b")},
+    }
+    assert allows(schema, '{"kind": "b"}')
+    assert not allows(schema, '{"kind": "c"}')
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer"),
+    [
+        ({"properties": {"a/b": {"not": {}}}}, "#/properties/a~1b"),
+        ({"items": {"if": {}, "then": {}}}, "#/items"),
+        ({"type": "array", "uniqueItems": True}, "#/uniqueItems"),
+        ({"contains": {}}, "#"),
+        ({"dependentRequired": {"a": ["b"]}}, "#"),
+        ({"dependentSchemas": {"a": {"minLength": 1}}}, "#"),
+        ({"dependencies": {"a": ["b"]}}, "#"),
+        ({"propertyNames": {"pattern": "^a"}}, "#/propertyNames"),
+        ({"unevaluatedProperties": False}, "#"),
+        ({"unevaluatedItems": False}, "#"),
+        ({"$dynamicRef": "#a"}, "#"),
+        ({"type": "string", "nullable": True}, "#"),
+        ({"type": "string", "minlength": 3}, "#"),
+        ({"x-guidance": {"lenient": True}, "type": "string"}, "#"),
+        ({"properties": {"a": {"x-guidance": {}}}}, "#/properties/a"),
+        ({"properties": {"a": {"$id": "other"}}}, "#/properties/a/$id"),
+        ({"type": "string", "pattern": "(?=a)b"}, "#/pattern"),
+        ({"type": "string", "pattern": "(a)\\1"}, "#/pattern"),
+        ({"type": "string", "pattern": "\\bx"}, "#/pattern"),
+        ({"type": "string", "format": "iri"}, "#/format"),
+        ({"format": "unknown"}, "#/format"),
+        ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "#/oneOf"),
+        ({"oneOf": [{"minLength": 3}, {"const": 1}, {"const": 1.0}]}, "#/oneOf"),
+        ({"$ref": "https://example.com/s.json"}, "#/$ref"),
+        ({"$ref": "#name"}, "#/$ref"),
+        ({"$ref": "#/$defs/none"}, "#/$ref"),
+        ({"anyOf": [{"$ref": "#"}, {"type": "null"}]}, "#"),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
+         "#/$defs/a"),
+        ({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}, "#"),
+        (False, "#"),
+        ({"type": "any"}, "#/type"),
+        ({"type": []}, "#/type"),
+        ({"enum": []}, "#/enum"),
+        ({"anyOf": []}, "#/anyOf"),
+        ({"anyOf": {"type": "null"}}, "#/anyOf"),
+        ({"properties": []}, "#/properties"),
+        ({"properties": {"a": 3}}, "#/properties/a"),
+        ({"required": "a"}, "#/required"),
+        ({"const": 2**53 + 1}, "#/const"),
+        ({"const": [10**400]}, "#/const/0"),
+        ({"enum": [float("nan")]}, "#/enum/0"),
+        ({"minimum": 1e-9}, "#/minimum"),
+        ({"minimum": "3"}, "#/minimum"),
+        ({"multipleOf": 0}, "#/multipleOf"),
+        ({"multipleOf": 3, "exclusiveMaximum": 0}, "#/multipleOf"),
+        ({"minLength": -1}, "#/minLength"),
+        ({"maxLength": 1.5}, "#/maxLength"),
+        ({"maxItems": 100_000}, "#/maxItems"),
+        ({"type": "object", "minProperties": 2}, "#/minProperties"),
+        ({"properties": {"xa": {}}, "patternProperties": {"^x": {}}}, "#/patternProperties/^x"),
+        ({"allOf": [{"patternProperties": {"^x": {}}}, {"type": "object"}]},
+         "#/allOf/0/patternProperties"),
+    ],
+)  # fmt: skip
+def test_what_would_not_be_enforced_is_refused(schema: Schema, pointer: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        prepare(schema, param="response_format.json_schema.schema")
+    assert caught.value.code == "unsupported_schema"
+    assert caught.value.param == "response_format.json_schema.schema"
+    assert caught.value.metadata["pointer"] == pointer
+    assert pointer in caught.value.message
+
+
+def _deep(levels: int) -> dict[str, object]:
+    schema: dict[str, object] = {"type": "null"}
+    for _ in range(levels):
+        schema = {"type": "array", "items": schema}
+    return schema
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        _deep(500),
+        {"const": json.loads("[" * 400 + "]" * 400)},
+        {"type": "object", "properties": {f"p{at}": {} for at in range(10_001)}},
+        {"description": "", "enum": ["x" * 1000 + str(at) for at in range(4_000)]},
+        {"enum": list(range(100_000))},
+        {"allOf": [{"allOf": [{"minLength": 1}] * 200}] * 200},
+    ],
+    ids=["deep", "deep constant", "properties", "four megabytes", "values", "allOf"],
+)
+def test_schemas_out_of_all_proportion_are_refused(schema: Schema) -> None:
+    with pytest.raises(InvalidRequest, match=r"more than|deeper"):
+        prepare(schema, param="p")
+
+
+def test_half_a_surrogate_pair_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="surrogate"):
+        prepare({"const": "\ud800"}, param="p")
+    with pytest.raises(InvalidRequest, match="surrogate"):
+        choice(["\ud800"], param="p")
+
+
+def test_any_object() -> None:
+    grammar = "start: %json " + json_object()
+    assert admits(grammar, '{"a": {"b": [1.5, "x", null, true]}}')
+    assert admits(grammar, "{}")
+    assert not admits(grammar, "[]")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "good", "bad"),
+    [
+        ("a/b", "a/b", "a"),
+        (r"^\d{3}$", "123", "1234"),
+        ("^a|b$", "b", "ab"),
+        ("a.c", "abc", "a\nc"),
+        ("a\nb", "a\nb", "ab"),
+        (r"[\s\S]+", "a\n", ""),
+        (r"\w+", "a_1", "é"),
+        ("[^/]+", "ab", "a/b"),
+        (r"[a\]&&b[]", "&", "c"),
+        ("{x}", "{x}", "x"),
+        (r"\u00e9\x41\t", "éA\t", "éA"),
+        (r"[\S]", "a", " "),
+        (r"(?<year>\d{4})?-", "2024-", "24-"),
+        (r"\p{Lu}", "É", "é"),
+        ("a+?", "aaa", "b"),
+    ],
+)
+def test_patterns_match_whole_texts(pattern: str, good: str, bad: str) -> None:
+    grammar = "start: " + regex(pattern, param="structured_outputs.regex")
+    assert admits(grammar, good)
+    assert not admits(grammar, bad)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["(?=a)", "(?<!a)b", r"(a)\1", r"\bx", "(?i)a", "a++", "*a", "(a", "a)", "[a", "[b-a]", "[]",
+     "a\\", r"\Z", "(^a)b", "a^b", "a{3,1}", r"\ud800", "", "a" * 5_000],
+)  # fmt: skip
+def test_patterns_nobody_can_follow_are_refused(pattern: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        regex(pattern, param="structured_outputs.regex")
+    assert caught.value.code == "unsupported_schema"
+    assert caught.value.param == "structured_outputs.regex"
+
+
+def test_choices_are_written_exactly() -> None:
+    options = ['say "hi"', "a\\b", "tab\t", "del\x7f", "é😀", "<|im_end|>", "i"]
+    grammar = "start: " + choice(options, param="structured_outputs.choice")
+    for option in options:
+        assert admits(grammar, option)
+    assert not admits(grammar, "a")
