@@ -29,7 +29,10 @@ _VALUES = st.recursive(
 _MULTIPLES = st.sampled_from([1, 2, 5, 0.5, 0.25, 3])
 
 
-def _some(required: dict[str, st.SearchStrategy], optional: dict[str, st.SearchStrategy]):  # type: ignore[no-untyped-def, type-arg]
+_Strategy = st.SearchStrategy[object]
+
+
+def _some(required: dict[str, _Strategy], optional: dict[str, _Strategy]) -> _Strategy:
     return st.fixed_dictionaries(required, optional=optional)
 
 
@@ -63,7 +66,7 @@ _LEAVES = (
 )
 
 
-def _compound(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+def _compound(inner: _Strategy) -> _Strategy:
     names = st.sampled_from(_NAMES)
     options = st.lists(inner, min_size=1, max_size=3)
     objects = _some(
