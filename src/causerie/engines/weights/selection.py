@@ -1,0 +1,102 @@
+"""Which of a repository's files a reference means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from causerie.engines.weights.errors import Ambiguous, NotFound
+
+_SPLIT = re.compile(r"-(\d{5})-of-(\d{5})$")
+_COMPANION = re.compile(r"(?<![a-z0-9])(mmproj|imatrix)(?![a-z0-9])", re.IGNORECASE)
+_PREFERRED = ("Q4_K_M", "Q4_0", "Q8_0")
+_LISTED = 12  # names in a message
+
+
+def choose(repository: str, files: Iterable[str], wanted: str | None) -> tuple[str, ...]:
+    """The files of the one model that is meant, all parts in order.
+
+    ``wanted`` is a file's name, a quantisation such as ``Q4_K_M``, or ``None``
+    for the usual one. Raises :class:`NotFound` or :class:`Ambiguous`.
+    """
+    groups = _groups(file for file in files if file.lower().endswith(".gguf"))
+    if not groups:
+        raise NotFound(f"{repository} holds no .gguf file; look for a repository with GGUF in it.")
+    if wanted is None:
+        stem = _usual(repository, [name for name in groups if not _COMPANION.search(name)])
+    elif wanted.lower().endswith(".gguf"):
+        stem = _by_name(repository, groups, wanted)
+    else:
+        stem = _by_quant(repository, groups, wanted)
+    return _complete(repository, groups[stem])
+
+
+def _groups(files: Iterable[str]) -> Mapping[str, list[str]]:
+    """Files by model: the parts of a split model together."""
+    groups: dict[str, list[str]] = {}
+    for file in sorted(files):
+        groups.setdefault(_SPLIT.sub("", file[: -len(".gguf")]), []).append(file)
+    return groups
+
+
+def _matching(names: Iterable[str], quant: str) -> list[str]:
+    pattern = re.compile(rf"(?<![a-z0-9]){re.escape(quant)}(?![a-z0-9_])", re.IGNORECASE)
+    return [name for name in names if pattern.search(name)]
+
+
+def _usual(repository: str, names: Sequence[str]) -> str:
+    for quant in _PREFERRED:
+        if found := _matching(names, quant):
+            return _only(repository, found)
+    if not names:
+        raise NotFound(f"{repository} holds no model file, only companions; name the file.")
+    return _only(repository, names)
+
+
+def _by_quant(repository: str, groups: Mapping[str, list[str]], quant: str) -> str:
+    names = [name for name in groups if not _COMPANION.search(name)]
+    found = _matching(names, quant)
+    if not found:
+        raise NotFound(f"{repository} has no file for {quant!r}; it has {_listed(names)}.")
+    return _only(repository, found)
+
+
+def _by_name(repository: str, groups: Mapping[str, list[str]], wanted: str) -> str:
+    exact = [stem for stem, files in groups.items() if wanted in files]
+    found = exact or [
+        stem for stem, files in groups.items() if wanted.lower() in _names(stem, files)
+    ]
+    if not found:
+        raise NotFound(f"{repository} has no file {wanted!r}; it has {_listed(groups)}.")
+    return _only(repository, found)
+
+
+def _names(stem: str, files: Sequence[str]) -> set[str]:
+    """Every way to write a model's file name: with folder or without, whole or by its parts."""
+    written = {*files, f"{stem}.gguf"}
+    return {name.lower() for name in (*written, *(file.rsplit("/", 1)[-1] for file in written))}
+
+
+def _only(repository: str, found: Sequence[str]) -> str:
+    if len(found) > 1:
+        raise Ambiguous(
+            f"Several files of {repository} fit: {_listed(found)}; name one, "
+            f"like hf:{repository}:{found[0].rsplit('/', 1)[-1]}.gguf."
+        )
+    return found[0]
+
+
+def _listed(names: Iterable[str]) -> str:
+    every = [f"{name}.gguf" for name in names]
+    more = f" and {len(every) - _LISTED} more" if len(every) > _LISTED else ""
+    return ", ".join(every[:_LISTED]) + more
+
+
+def _complete(repository: str, files: Sequence[str]) -> tuple[str, ...]:
+    match = _SPLIT.search(files[0][: -len(".gguf")])
+    if match is not None and len(files) != int(match.group(2)):
+        raise NotFound(
+            f"{repository} holds {len(files)} of the {int(match.group(2))} parts of "
+            f"{_SPLIT.sub('', files[0][: -len('.gguf')])}; the repository is incomplete."
+        )
+    return tuple(files)

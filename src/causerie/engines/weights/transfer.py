@@ -1,0 +1,310 @@
+"""One file over HTTP into a folder: taken up again where it broke off, checked, moved in place.
+
+Knows nothing about what the file is for. ``file:`` addresses are copied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+import re
+import shutil
+import ssl
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+import aiohttp
+
+from causerie.engines.weights.errors import (
+    ChecksumMismatch,
+    Gated,
+    NoNetwork,
+    NoSpace,
+    NotFound,
+    WeightsError,
+)
+from causerie.engines.weights.options import HubOptions
+from causerie.engines.weights.progress import Progress
+
+_CHUNK = 1 << 20  # bytes
+_PASSING = frozenset((408, 425, 429, 500, 502, 503, 504))  # statuses worth another try
+_RANGE = re.compile(r"bytes (\d+)-")
+_SLACK = 32 << 20  # bytes left free on the disk
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file to fetch. ``size`` (bytes) and ``sha256`` (hex) where they were announced."""
+
+    name: str
+    url: str
+    size: int | None
+    sha256: str | None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+class _Restart(Exception):
+    """What lies on disk is of no use to the server; begin anew."""
+
+
+class _Broken(Exception):
+    """The transfer broke off; it can be taken up again."""
+
+
+class _Sink:
+    """The partial file and the running digest of all that is in it. Blocks."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._digest = hashlib.sha256()
+        self.size = 0
+
+    def __enter__(self) -> Self:
+        self._file: BinaryIO = self._path.open("a+b")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    async def resume(self) -> None:
+        """Read what is there already."""
+        self._file.seek(0)
+        while chunk := await asyncio.to_thread(self._file.read, _CHUNK):
+            await asyncio.to_thread(self._digest.update, chunk)
+            self.size += len(chunk)
+
+    def restart(self) -> None:
+        """Forget what is there."""
+        self._file.truncate(0)
+        self._digest = hashlib.sha256()
+        self.size = 0
+
+    async def write(self, chunk: bytes) -> None:
+        """Append; raises ``OSError`` where the disk is full."""
+        await asyncio.to_thread(self._write, chunk)
+        self.size += len(chunk)
+
+    def _write(self, chunk: bytes) -> None:
+        self._file.write(chunk)
+        self._file.flush()
+        self._digest.update(chunk)
+
+    def hexdigest(self) -> str:
+        return self._digest.hexdigest()
+
+
+def partial_path(source: Source, target: Path) -> Path:
+    """Where the beginning of ``target`` is kept; another content has another name."""
+    return target.with_name(f"{target.name}.{(source.sha256 or 'unknown')[:16]}.partial")
+
+
+def ensure_space(folder: Path, needed: int) -> None:
+    """Raises :class:`NoSpace` where ``folder`` cannot take ``needed`` bytes."""
+    free = shutil.disk_usage(folder).free
+    if needed + _SLACK > free:
+        raise NoSpace(folder, needed, free)
+
+
+def session(options: HubOptions, certificates: Path | None = None) -> aiohttp.ClientSession:
+    """A client with the environment's proxies; the caller closes it.
+
+    ``certificates`` is a file or folder of authorities to trust instead of the usual ones.
+    """
+    timeout = aiohttp.ClientTimeout(
+        total=None, sock_connect=options.read_seconds, sock_read=options.read_seconds
+    )
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=_trust(certificates)),
+        trust_env=True,
+        timeout=timeout,
+        auto_decompress=False,
+        headers={"Accept-Encoding": "identity"},
+    )
+
+
+def _trust(certificates: Path | None) -> ssl.SSLContext | bool:
+    if certificates is None:
+        return True
+    try:
+        if certificates.is_dir():
+            return ssl.create_default_context(capath=str(certificates))
+        return ssl.create_default_context(cafile=str(certificates))
+    except (OSError, ssl.SSLError) as error:
+        raise WeightsError(f"{certificates} holds no usable certificates: {error}.") from error
+
+
+async def download(
+    source: Source,
+    target: Path,
+    client: aiohttp.ClientSession,
+    *,
+    progress: Progress,
+    options: HubOptions,
+) -> str:
+    """Fetch ``source`` to ``target`` and return the SHA-256 of the file, in hex.
+
+    What is left of an earlier try is taken up where its content was announced
+    by checksum. Atomic: ``target`` is whole or not there. Raises ``WeightsError``.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = partial_path(source, target)
+    if source.sha256 is None:
+        partial.unlink(missing_ok=True)
+    here = partial.stat().st_size if partial.exists() else 0
+    ensure_space(target.parent, max((source.size or 0) - here, 0))
+    progress.started(source.size, Path(source.name).name)
+    try:
+        with _Sink(partial) as sink:
+            await sink.resume()
+            progress.advanced(sink.size)
+            await _fill(source, sink, client, progress, options)
+            found = sink.hexdigest()
+    except OSError as error:
+        raise _disk(target.parent, source, error) from error
+    if source.sha256 is not None and found != source.sha256:
+        partial.unlink()
+        raise ChecksumMismatch(source.name, source.sha256, found)
+    partial.replace(target)
+    _sweep(target)
+    progress.finished()
+    return found
+
+
+def _sweep(target: Path) -> None:
+    """Remove what other contents of the same file left behind."""
+    for left in target.parent.iterdir():
+        if left.name.startswith(f"{target.name}.") and left.suffix == ".partial":
+            left.unlink(missing_ok=True)
+
+
+def _disk(folder: Path, source: Source, error: OSError) -> WeightsError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return NoSpace(folder, source.size or 0, shutil.disk_usage(folder).free)
+    return WeightsError(f"{folder} cannot be written to: {error.strerror or error}.")
+
+
+async def _fill(
+    source: Source,
+    sink: _Sink,
+    client: aiohttp.ClientSession,
+    progress: Progress,
+    options: HubOptions,
+) -> None:
+    """Append to ``sink`` until it is whole, through as many connections as that takes."""
+    failures, pause = 0, options.retry_seconds
+    if source.size is not None and sink.size > source.size:
+        _begin_anew(sink, progress)
+    while source.size is None or sink.size != source.size:
+        before = sink.size
+        why = await _pour(source, sink, client, progress)
+        if not why:
+            return
+        moved = sink.size > before
+        failures = 1 if moved else failures + 1
+        if failures > options.attempts:
+            raise NoNetwork(_lost(source, why))
+        await asyncio.sleep(pause)
+        pause = options.retry_seconds if moved else pause * 2
+
+
+async def _pour(
+    source: Source, sink: _Sink, client: aiohttp.ClientSession, progress: Progress
+) -> str:
+    """Append over one connection; returns why it broke off, or nothing when all is here."""
+    try:
+        async with aclosing(_pieces(source, sink.size, client)) as pieces:
+            async for chunk in pieces:
+                await sink.write(chunk)
+                progress.advanced(len(chunk))
+    except _Restart:
+        _begin_anew(sink, progress)
+        return "it does not continue where it was asked to"
+    except (_Broken, aiohttp.ClientError, TimeoutError) as error:
+        if source.sha256 is None:  # nothing would tell whether the rest fits
+            _begin_anew(sink, progress)
+        return str(error).rstrip(".") or "it went silent"
+    if source.size is None or sink.size == source.size:
+        return ""
+    if sink.size > source.size:
+        _begin_anew(sink, progress)
+        return "it sent more than was announced"
+    return "it ended early"
+
+
+def _begin_anew(sink: _Sink, progress: Progress) -> None:
+    progress.advanced(-sink.size)
+    sink.restart()
+
+
+def _lost(source: Source, why: str) -> str:
+    host = urlsplit(source.url).hostname or "The index"
+    return (
+        f"{host} broke off too often while {source.name} was fetched: {why}; "
+        "what is here is kept, try again."
+    )
+
+
+async def _pieces(
+    source: Source, start: int, client: aiohttp.ClientSession
+) -> AsyncGenerator[bytes, None]:
+    """The bytes of ``source`` from ``start`` on, over one connection."""
+    if urlsplit(source.url).scheme == "file":
+        async with aclosing(_copied(local_path(source.url), start)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+        return
+    headers = dict(source.headers)
+    if start:
+        headers["Range"] = f"bytes={start}-"
+    async with client.get(source.url, headers=headers) as response:
+        _check(source, response, start)
+        async for chunk in response.content.iter_chunked(_CHUNK):
+            yield chunk
+
+
+def _check(source: Source, response: aiohttp.ClientResponse, start: int) -> None:
+    status, host = response.status, response.url.host
+    if status in (200, 206):
+        span = _RANGE.match(response.headers.get("Content-Range", ""))
+        if (int(span.group(1)) if status == 206 and span else 0) != start:
+            raise _Restart
+        return
+    if status == 416:
+        raise _Restart
+    if status in _PASSING:
+        raise _Broken(f"it answered {status}")
+    if status in (401, 403):
+        raise Gated(
+            f"{host} refused {source.name} with {status}: "
+            "give a token that may read it in HF_TOKEN."
+        )
+    if status in (404, 410):
+        raise NotFound(f"{host} has no {source.name} any more ({status}).")
+    raise WeightsError(f"{host} answered {status} when asked for {source.name}.")
+
+
+def local_path(url: str) -> Path:
+    """The file behind a ``file:`` address."""
+    return Path(url2pathname(urlsplit(url).path))
+
+
+async def _copied(path: Path, start: int) -> AsyncGenerator[bytes, None]:
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            while chunk := await asyncio.to_thread(file.read, _CHUNK):
+                yield chunk
+    except FileNotFoundError:
+        raise NotFound(f"{path} is named by the package index but is not there.") from None
