@@ -188,7 +188,10 @@ async def test_memory_is_bounded() -> None:
         await compiler.stop()
 
 
-async def test_a_model_vocabulary_is_read_by_the_named_function(tmp_path: Path) -> None:
+async def test_a_model_vocabulary_is_read_by_the_named_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     path = tmp_path / "vocabulary.json"
     path.write_text(json.dumps(["a", "b", "ab", "<end>"]))
     compiler = Compiler(reader=f"{__name__}:read_small", workers=1)

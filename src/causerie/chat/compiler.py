@@ -200,6 +200,7 @@ class _Worker:
         self._loaded = set()
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
+            "-P",  # nothing in the working directory is taken for a module
             "-m",
             "causerie.chat.compiler_worker",
             *self._arguments,

@@ -148,11 +148,11 @@ def _fault(grammar: str, tokenizer: LLTokenizer) -> str | None:
 def _some_token(mask: bytes, draw: random.Random) -> int | None:
     """Any token that a mask allows."""
     start = draw.randrange(len(mask))
-    for place in range(start, start + len(mask)):
-        at = place % len(mask)
-        if mask[at]:
-            return at * 8 + mask[at].bit_length() - 1
-    return None
+    rest = mask[start:].lstrip(b"\0") or mask.lstrip(b"\0")
+    if not rest:
+        return None
+    at = len(mask) - len(rest)  # both are stripped on the left only
+    return at * 8 + rest[0].bit_length() - 1
 
 
 def serve(requests: BinaryIO, answers: BinaryIO, worker: Worker) -> None:
