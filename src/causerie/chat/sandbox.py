@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from jinja2 import TemplateError, nodes
+from jinja2 import Environment, TemplateError, nodes, pass_environment
 from jinja2.compiler import CodeGenerator, Frame
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, LoopControlExtension
+from jinja2.filters import make_attrgetter
 from jinja2.parser import Parser
 from jinja2.runtime import Undefined
 from jinja2.sandbox import SandboxedEnvironment, SandboxedFormatter
@@ -142,6 +143,11 @@ class Sandbox(SandboxedEnvironment):
             loop.iter = nodes.Filter(loop.iter, "pace", [], [], None, None, lineno=loop.lineno)
         return super()._generate(source, name, filename, defer_init)
 
+    def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
+        """A call of a macro or a method, counted like the turn of a loop."""
+        current_budget.get().turn()
+        return super().call(__context, __obj, *args, **kwargs)
+
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """Products and powers that would fill the memory are refused."""
         if operator == "**" and max(abs(left), abs(right)) > 1000:
@@ -209,11 +215,14 @@ def _tojson(
     )
 
 
-def _join(value: Iterable[Any], d: str = "", attribute: str | int | None = None) -> str:
+@pass_environment
+def _join(
+    environment: Environment, value: Iterable[Any], d: str = "", attribute: str | int | None = None
+) -> str:
     """``join`` that keeps origins."""
     if attribute is not None:
-        value = [item[attribute] for item in value]
-    separator = d if isinstance(d, Traced) else authored(str(d)) if d == "" else Traced(str(d))
+        value = map(make_attrgetter(environment, attribute), value)
+    separator = d if isinstance(d, Traced) else Traced(str(d), USER)
     return separator.join([str(item) for item in value])
 
 

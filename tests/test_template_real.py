@@ -1,0 +1,312 @@
+"""Every real chat template: the same text as plain Jinja, and no marker to be forged.
+
+The templates lie in the folder that CAUSERIE_TEMPLATES names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import jinja2.ext
+import pytest
+from jinja2 import nodes
+from jinja2.parser import Parser
+from jinja2.sandbox import SandboxedEnvironment
+
+from causerie.chat.arguments import read_arguments
+from causerie.chat.formats.format import Format, Reasoning
+from causerie.chat.prompt import render, split
+from causerie.chat.template import ChatTemplate, Rendered
+from causerie.chat.traits import traits_of
+from causerie.errors import InvalidRequest
+from causerie.protocol.request import ChatRequest, Message, Tool, ToolCall
+
+_FOLDER = os.environ.get("CAUSERIE_TEMPLATES", "")
+_PATHS = sorted(Path(_FOLDER).glob("*.jinja")) if _FOLDER else []
+_MARKER = re.compile(r"<\|[^\s<>{}'\"|]+\|?>|</?[\w:.|\-｜▁]+>|<｜[^<>\s]+｜>|\[/?[A-Z_]{3,}\]")
+_ID = "abcdefgh1"
+_NEEDS_MORE_VARIABLES = {"fireworks-ai-llama-3-firefunction-v2"}
+# Whether that one calls the words that it joins "safe", which in plain Jinja has
+# the quotes of a tool's JSON escaped as HTML: surely not what it was trained on.
+_ESCAPES_BY_ACCIDENT = {"meetkai-functionary-medium-v3.1"}
+
+pytestmark = pytest.mark.skipif(
+    not _PATHS, reason="CAUSERIE_TEMPLATES names no folder with chat templates"
+)
+
+every_template = pytest.mark.parametrize(
+    ("path"), [pytest.param(path, id=path.stem) for path in _PATHS]
+)
+
+
+def _template(path: Path) -> ChatTemplate:
+    return ChatTemplate(path.read_text(), bos_token="<BOS>", eos_token="<EOS>")
+
+
+def _refuse(message: str) -> None:
+    raise jinja2.TemplateError(message)
+
+
+class _Generation(jinja2.ext.Extension):
+    tags = {"generation"}  # noqa: RUF012 the base class declares it without ClassVar
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body, lineno=line)
+
+
+def _plain(source: str, **variables: object) -> str:
+    """What Jinja makes of it when nobody asks who wrote what."""
+    environment = SandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", _Generation]
+    )
+
+    def tojson(
+        value: object,
+        ensure_ascii: bool = False,
+        indent: int | None = None,
+        separators: tuple[str, str] | None = None,
+        sort_keys: bool = False,
+    ) -> str:
+        if isinstance(value, Iterator):
+            value = list(value)
+        return json.dumps(
+            value,
+            ensure_ascii=ensure_ascii,
+            indent=indent,
+            separators=separators,
+            sort_keys=sort_keys,
+        )
+
+    environment.filters["tojson"] = tojson
+    environment.globals["raise_exception"] = _refuse
+    environment.globals["strftime_now"] = lambda pattern: datetime.now().strftime(pattern)
+    return environment.from_string(source).render(
+        **variables, bos_token="<BOS>", eos_token="<EOS>", documents=None
+    )
+
+
+def _conversations(word: str = "word") -> dict[str, tuple[list[dict[str, Any]], Any]]:
+    user = {"role": "user", "content": f"say {word} now"}
+    answer = {
+        "role": "assistant",
+        "content": f"this is {word} then",
+        "reasoning_content": f"some {word} thought",
+        "thinking": f"some {word} thought",
+    }
+    system = {"role": "system", "content": f"be {word} always"}
+    arguments = {"place": f"in {word} city", "days": 3, "more": [1, 2.5, None, True, {"a": "b"}]}
+    call = {
+        "role": "assistant",
+        "content": "",
+        "reasoning_content": f"some {word} thought",
+        "tool_calls": [
+            {
+                "id": _ID,
+                "type": "function",
+                "function": {"name": "get_weather", "arguments": arguments},
+            }
+        ],
+    }
+    result = {
+        "role": "tool",
+        "content": f"so {word} it is",
+        "tool_call_id": _ID,
+        "name": "get_weather",
+    }
+    place = {"type": "string", "description": f"a {word} place"}
+    parameters = {
+        "type": "object",
+        "properties": {"place": place, "days": {"type": "integer", "description": "how many"}},
+        "required": ["place"],
+    }
+    function = {
+        "name": "get_weather",
+        "description": f"the {word} weather",
+        "parameters": parameters,
+    }
+    tools = [{"type": "function", "function": function}]
+    return {
+        "plain": ([user], None),
+        "system": ([system, user], None),
+        "chat": ([system, user, answer, user], None),
+        "tools": ([system, user], tools),
+        "exchange": ([user, call, result], tools),
+        "long": ([system, user, call, result, answer, user], tools),
+    }
+
+
+def _rendered(template: ChatTemplate, word: str) -> dict[str, Rendered]:
+    """Every conversation the template takes, with the word wherever a user can write."""
+    done = {}
+    for name, (messages, tools) in _conversations(word).items():
+        try:
+            done[name] = template.render(messages, tools=tools)
+        except InvalidRequest:
+            continue
+    return done
+
+
+def _own_markers(rendered: Rendered, markers: list[str]) -> list[tuple[int, str]]:
+    """Where markers stand that no user wrote a character of."""
+    user = bytearray(len(rendered.text))
+    for start, stop in rendered.user:
+        user[start:stop] = b"\x01" * (stop - start)
+    return [
+        (match.start(), marker)
+        for marker in markers
+        for match in re.finditer(f"(?={re.escape(marker)})", rendered.text)
+        if not any(user[match.start() : match.start() + len(marker)])
+    ]
+
+
+@every_template
+def test_the_text_is_what_plain_jinja_gives(path: Path) -> None:
+    template, source, done = _template(path), path.read_text(), 0
+    for messages, tools in _conversations().values():
+        given = {"messages": messages, "tools": tools, "add_generation_prompt": True}
+        try:
+            want = _plain(source, **json.loads(json.dumps(given)))
+        except (jinja2.TemplateError, TypeError):
+            with pytest.raises(InvalidRequest):
+                template.render(messages, tools=tools)
+            continue
+        if path.stem in _ESCAPES_BY_ACCIDENT:
+            want = want.replace("&#34;", '"').replace("&#39;", "'")
+        assert template.render(messages, tools=tools).text == want
+        done += 1
+    assert done or path.stem in _NEEDS_MORE_VARIABLES | _needs_tools()
+
+
+def _needs_tools() -> set[str]:
+    return {path.stem for path in _PATHS if "tool_use" in path.stem}
+
+
+@every_template
+def test_no_marker_can_be_forged(path: Path) -> None:
+    template = _template(path)
+    markers = sorted({*_MARKER.findall(path.read_text()), "<BOS>", "<EOS>"})
+    for marker in markers:
+        honest, spelled = _rendered(template, "x" * len(marker)), _rendered(template, marker)
+        assert honest.keys() == spelled.keys()
+        for name, want in honest.items():
+            got = spelled[name]
+            expected, found = _own_markers(want, markers), _own_markers(got, markers)
+            harmless = "x" * len(marker)
+            if got.text.replace(marker, harmless) == want.text.replace(marker, harmless):
+                assert found == expected, (name, marker)
+            else:  # the template looks into the text and writes something else then
+                assert path.stem in _WRAPS or marker in _LOOKED_FOR, (name, marker)
+                assert len(found) <= len(expected), (name, marker)
+
+
+# What templates search for in an answer, to take earlier reasoning out of it.
+_LOOKED_FOR = {"</think>", "<think>", "<|channel>", "<channel|>"}
+# Puts an argument that has a < into a CDATA section.
+_WRAPS = {"openbmb-MiniCPM5-1B"}
+
+
+@every_template
+def test_every_marker_of_the_template_stays_its_own(path: Path) -> None:
+    """No operation of a real template loses the origin of a marker."""
+    template = _template(path)
+    markers = sorted({*_MARKER.findall(path.read_text()), "<BOS>", "<EOS>"})
+    for name, rendered in _rendered(template, "harmless").items():
+        own = {(at, marker) for at, marker in _own_markers(rendered, markers)}
+        everywhere = {
+            (match.start(), marker)
+            for marker in markers
+            for match in re.finditer(re.escape(marker), rendered.text)
+        }
+        assert everywhere == own, name
+
+
+CALL = ToolCall(_ID, "get_weather", '{"place": "in Oslo city", "days": 1.0, "more": [1e5]}')
+TOOL = Tool(
+    "get_weather",
+    {"type": "object", "properties": {"place": {"type": "string", "description": "where"}}},
+    "the weather",
+)
+
+
+@every_template
+def test_every_request_renders_by_its_traits(path: Path) -> None:
+    """Whatever a template cannot show is put where it can show it, and nothing is lost."""
+    if path.stem in _NEEDS_MORE_VARIABLES:
+        pytest.skip("this template needs variables that no request has")
+    template = _template(path)
+    format = Format(name="probe", reasoning=Reasoning(), reasoning_keys=("reasoning_content",))
+    request = ChatRequest(
+        model="m",
+        messages=(
+            Message("system", "be kind"),
+            Message("system", "be brief"),
+            Message("user", "first question"),
+            Message("user", "second question"),
+            Message("assistant", None, tool_calls=(CALL,)),
+            Message("tool", "it rains", tool_call_id=_ID),
+            Message("assistant", "it is wet"),
+            Message("system", "be honest"),
+            Message("user", "third question"),
+        ),
+        tools=(TOOL,) if path.stem != "CohereForAI-c4ai-command-r-plus-tool_use" else (),
+    )
+    text = render(template, format, request, thinking_on=None, effort=None).text
+    for word in ("kind", "brief", "honest", "first q", "second q", "third q", "Oslo", "wet"):
+        assert text.count(word) >= 1, word
+    assert "it rains" in text
+    if request.tools:
+        assert "the weather" in text
+
+
+@every_template
+def test_an_answer_is_continued_where_it_ends(path: Path) -> None:
+    if path.stem in _NEEDS_MORE_VARIABLES:
+        pytest.skip("this template needs variables that no request has")
+    request = ChatRequest(
+        model="m",
+        messages=(Message("user", "tell me"), Message("assistant", "Once upon a")),
+        continue_final_message=True,
+    )
+    rendered = render(_template(path), Format(name="probe"), request, thinking_on=None, effort=None)
+    assert rendered.text.endswith("Once upon a")
+    assert rendered.user[-1][1] == len(rendered.text)
+
+
+@every_template
+def test_nothing_is_cut_where_nothing_is_forged(path: Path) -> None:
+    template = _template(path)
+    markers = {
+        marker: number
+        for number, marker in enumerate(sorted({*_MARKER.findall(path.read_text()), "<BOS>"}))
+    }
+    for rendered in _rendered(template, "harmless").values():
+        assert [piece.text for piece in split(rendered, markers)] == [rendered.text]
+
+
+@every_template
+def test_call_arguments_keep_their_characters(path: Path) -> None:
+    template = _template(path)
+    if not traits_of(template).calls or traits_of(template).arguments == "text":
+        pytest.skip("this template shows no calls, or shows their text")
+    text = '{"place":"\\u00e9",  "days": 1.0, "n": 1e5}'
+    call = {"id": _ID, "type": "function"}
+    function = {"name": "get_weather", "arguments": read_arguments(text)}
+    tools = _conversations()["tools"][1]
+    rendered = template.render(
+        [
+            {"role": "user", "content": "hi"},
+            {"role": "assistant", "content": "", "tool_calls": [{**call, "function": function}]},
+            {"role": "tool", "content": "x", "tool_call_id": _ID, "name": "get_weather"},
+        ],
+        tools=tools,
+    ).text
+    assert text in rendered or ("1.0" in rendered and "1e5" in rendered)
