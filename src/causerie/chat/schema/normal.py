@@ -20,6 +20,7 @@ from causerie.chat.schema import keywords as words
 from causerie.chat.schema.disjoint import Exclusion
 from causerie.chat.schema.finite import circle, is_finite
 from causerie.chat.schema.pattern import Refused, may_match, search
+from causerie.chat.schema.place import Place
 from causerie.chat.schema.refusal import step, unsupported
 from causerie.chat.schema.values import MAX_DEPTH, Values, is_number
 from causerie.errors import InvalidRequest
@@ -83,7 +84,7 @@ class Rewriter:
             raise self._refuse(pointer, "a schema is an object or a boolean.")
         if depth > MAX_DEPTH:
             raise self._refuse(pointer, f"it nests deeper than {MAX_DEPTH} levels.")
-        place = _Place(schema, pointer, depth, alone)
+        place = Place(schema, pointer, depth, alone)
         out: Node = {}
         for key, value in schema.items():
             if key in words.ANNOTATIONS or (key.startswith("x-") and key != "x-guidance"):
@@ -97,11 +98,11 @@ class Rewriter:
         return out
 
     def _below(
-        self, place: _Place, schema: object, *keys: str | int, alone: bool = True
+        self, place: Place, schema: object, *keys: str | int, alone: bool = True
     ) -> Node | bool:
         return self._schema(schema, step(place.pointer, *keys), place.depth + 1, alone)
 
-    def _identity(self, place: _Place, out: Node, key: str, value: object) -> None:
+    def _identity(self, place: Place, out: Node, key: str, value: object) -> None:
         if place.pointer != "#":
             raise self._refuse(
                 step(place.pointer, key),
@@ -111,7 +112,7 @@ class Rewriter:
 
     # Keywords that hold for any value
 
-    def _type(self, place: _Place, out: Node, key: str, value: object) -> None:
+    def _type(self, place: Place, out: Node, key: str, value: object) -> None:
         named = value if isinstance(value, list) else [value]
         if not named or any(name not in words.TYPES for name in named):
             raise self._refuse(
@@ -119,10 +120,10 @@ class Rewriter:
             )
         out["type"] = named[0] if len(named) == 1 else list(dict.fromkeys(named))
 
-    def _const(self, place: _Place, out: Node, key: str, value: object) -> None:
+    def _const(self, place: Place, out: Node, key: str, value: object) -> None:
         out[key] = self._values.constant(value, step(place.pointer, key))
 
-    def _enum(self, place: _Place, out: Node, key: str, value: object) -> None:
+    def _enum(self, place: Place, out: Node, key: str, value: object) -> None:
         pointer = step(place.pointer, key)
         if not isinstance(value, list) or not value:
             raise self._refuse(pointer, "it must be an array of at least one value.")
@@ -131,7 +132,7 @@ class Rewriter:
             for index, option in enumerate(value)
         ]
 
-    def _reference(self, place: _Place, out: Node, key: str, value: object) -> None:
+    def _reference(self, place: Place, out: Node, key: str, value: object) -> None:
         pointer = step(place.pointer, key)
         if not isinstance(value, str) or not (value == "#" or value.startswith("#/")):
             raise self._refuse(
@@ -157,7 +158,7 @@ class Rewriter:
                 raise self._refuse(at, f"{reference[:200]!r} points to nothing in the schema.")
         return found
 
-    def _several(self, place: _Place, out: Node, key: str, value: object) -> None:
+    def _several(self, place: Place, out: Node, key: str, value: object) -> None:
         """``allOf`` and ``anyOf``."""
         if key == "allOf":
             options = self._options(place, key, value, alone=False)
@@ -166,7 +167,7 @@ class Rewriter:
             options = self._options(place, key, value, alone=self._alone(place, key))
             _conjoin(out, "anyOf", options)
 
-    def _one_of(self, place: _Place, out: Node, key: str, value: object) -> None:
+    def _one_of(self, place: Place, out: Node, key: str, value: object) -> None:
         """``oneOf``, which is ``anyOf`` where no document satisfies two options."""
         options = self._options(place, key, value, alone=self._alone(place, key))
         assert isinstance(value, list)
@@ -180,12 +181,12 @@ class Rewriter:
             )
         _conjoin(out, "anyOf", options)
 
-    def _alone(self, place: _Place, key: str) -> bool:
+    def _alone(self, place: Place, key: str) -> bool:
         """What ``key`` applies is all that speaks of the value, its type aside."""
         return place.alone and not any(name in words.APPLIES for name in place.others(key))
 
     def _options(
-        self, place: _Place, key: str, value: object, *, alone: bool = True
+        self, place: Place, key: str, value: object, *, alone: bool = True
     ) -> list[Node | bool]:
         if not isinstance(value, list) or not value:
             raise self._refuse(
@@ -198,7 +199,7 @@ class Rewriter:
 
     # Keywords of strings and numbers
 
-    def _size(self, place: _Place, out: Node, key: str, value: object) -> None:
+    def _size(self, place: Place, out: Node, key: str, value: object) -> None:
         """A count: of characters, items or properties."""
         pointer = step(place.pointer, key)
         number = self._values.number(value, pointer)
@@ -209,7 +210,7 @@ class Rewriter:
             raise self._refuse(pointer, f"it is beyond {limit}, the most that is enforced.")
         out[key] = number
 
-    def _pattern(self, place: _Place, out: Node, key: str, value: object) -> None:
+    def _pattern(self, place: Place, out: Node, key: str, value: object) -> None:
         _conjoin(out, "pattern", self._rewritten(value, step(place.pointer, key)))
 
     def _rewritten(self, pattern: object, pointer: str) -> str:
@@ -221,7 +222,7 @@ class Rewriter:
         except Refused as refused:
             raise self._refuse(pointer, str(refused)) from None
 
-    def _format(self, place: _Place, out: Node, key: str, value: object) -> None:
+    def _format(self, place: Place, out: Node, key: str, value: object) -> None:
         kinds = place.schema.get("type", "string")
         if not (kinds == "string" or (isinstance(kinds, list) and "string" in kinds)):
             return  # says nothing about other values (`int32`, `double`)
@@ -235,7 +236,7 @@ class Rewriter:
                 f"the format is not supported; these are: {', '.join(words.FORMATS)}, uri.",
             )
 
-    def _bound(self, place: _Place, out: Node, key: str, value: object) -> None:
+    def _bound(self, place: Place, out: Node, key: str, value: object) -> None:
         """``minimum`` and its like, with the booleans of draft 4."""
         plain = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}.get(key)
         if plain is not None and isinstance(value, bool):
@@ -244,7 +245,7 @@ class Rewriter:
             value = place.schema.get(plain)
         out[key] = self._values.number(value, step(place.pointer, key))
 
-    def _multiple(self, place: _Place, out: Node, key: str, value: object) -> None:
+    def _multiple(self, place: Place, out: Node, key: str, value: object) -> None:
         pointer = step(place.pointer, key)
         number = self._values.number(value, pointer)
         if number <= 0:
@@ -256,7 +257,7 @@ class Rewriter:
 
     # Keywords of arrays
 
-    def _items(self, place: _Place, out: Node, key: str, value: object) -> None:
+    def _items(self, place: Place, out: Node, key: str, value: object) -> None:
         if not isinstance(value, list):
             out["items"] = self._below(place, value, key)
             return
@@ -267,13 +268,13 @@ class Rewriter:
             rest = place.schema["additionalItems"]
             out["items"] = self._below(place, rest, "additionalItems")
 
-    def _prefix(self, place: _Place, out: Node, key: str, value: object) -> None:
+    def _prefix(self, place: Place, out: Node, key: str, value: object) -> None:
         options = self._options(place, key, value)
         if len(options) > MAX_ITEMS:
             raise self._refuse(step(place.pointer, key), f"it lists more than {MAX_ITEMS} items.")
         out["prefixItems"] = options
 
-    def _unique(self, place: _Place, out: Node, key: str, value: object) -> None:
+    def _unique(self, place: Place, out: Node, key: str, value: object) -> None:
         most = place.schema.get("maxItems")
         if value is False or (value is True and isinstance(most, int) and most <= 1):
             return
@@ -281,7 +282,7 @@ class Rewriter:
 
     # Keywords of objects
 
-    def _properties(self, place: _Place, out: Node, key: str, value: object) -> None:
+    def _properties(self, place: Place, out: Node, key: str, value: object) -> None:
         pointer = step(place.pointer, key)
         out[key] = {
             name: self._below(place, schema, key, name)
@@ -294,7 +295,7 @@ class Rewriter:
         self._values.count(pointer, text=sum(map(len, value)))
         return list(value.items())
 
-    def _pattern_properties(self, place: _Place, out: Node, key: str, value: object) -> None:
+    def _pattern_properties(self, place: Place, out: Node, key: str, value: object) -> None:
         pointer = step(place.pointer, key)
         if not place.alone or any(name in words.IN_PLACE for name in place.schema):
             raise self._refuse(
@@ -313,17 +314,17 @@ class Rewriter:
             patterns[rewritten] = self._below(place, schema, key, pattern)
         out[key] = patterns
 
-    def _additional(self, place: _Place, out: Node, key: str, value: object) -> None:
+    def _additional(self, place: Place, out: Node, key: str, value: object) -> None:
         out[key] = self._below(place, value, key)
 
-    def _required(self, place: _Place, out: Node, key: str, value: object) -> None:
+    def _required(self, place: Place, out: Node, key: str, value: object) -> None:
         pointer = step(place.pointer, key)
         if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
             raise self._refuse(pointer, "it must be an array of property names.")
         self._values.count(pointer, values=len(value), text=sum(map(len, value)))
         out[key] = list(dict.fromkeys(value))
 
-    def _property_names(self, place: _Place, out: Node, key: str, value: object) -> None:
+    def _property_names(self, place: Place, out: Node, key: str, value: object) -> None:
         if value is True or value == {} or value == {"type": "string"}:
             return
         raise self._refuse(
@@ -331,7 +332,7 @@ class Rewriter:
             "write the names' pattern as patternProperties with additionalProperties: false.",
         )
 
-    def _finish_object(self, place: _Place, out: Node) -> None:
+    def _finish_object(self, place: Place, out: Node) -> None:
         """What several keywords of an object say together."""
         required = _list(out.get("required"))
         fewest = out.get("minProperties")
@@ -353,19 +354,6 @@ class Rewriter:
             out["additionalProperties"] = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a schema stands; ``alone`` if no other schema speaks of the same value."""
-
-    schema: Mapping[str, object]
-    pointer: str
-    depth: int
-    alone: bool
-
-    def others(self, key: str) -> list[str]:
-        return [name for name in self.schema if name != key]
-
-
 def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
@@ -378,7 +366,7 @@ def _conjoin(out: Node, key: str, value: object) -> None:
         out[key] = value
 
 
-_Handler = Callable[[Rewriter, _Place, Node, str, object], None]
+_Handler = Callable[[Rewriter, Place, Node, str, object], None]
 _HANDLERS: Mapping[str, _Handler] = {
     "$id": Rewriter._identity,
     "type": Rewriter._type,

@@ -1,0 +1,20 @@
+"""Where in a document a schema stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A schema and where it stands; ``alone`` if no other schema speaks of the same value."""
+
+    schema: Mapping[str, object]
+    pointer: str
+    depth: int
+    alone: bool
+
+    def others(self, key: str) -> list[str]:
+        """The keywords beside ``key``."""
+        return [name for name in self.schema if name != key]
