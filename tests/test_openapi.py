@@ -48,6 +48,12 @@ async def test_answers_are_as_described() -> None:
     for path, name in [("/v1/models", "ModelList"), ("/health", "Health")]:
         hold(served, name, (await call(edge, path)).json())
     hold(served, "Completion", (await call(edge, "/v1/chat/completions", ASK)).json())
+    ask = ASK | {"stream": True, "stream_options": {"include_usage": True}}
+    events = (await call(edge, "/v1/chat/completions", ask)).events()
+    for event in events:
+        hold(served, "ChunkEvent", {"data": event})
+    for chunk in events[:-1]:
+        hold(served, "Chunk", json.loads(chunk))
     hold(served, "Error", (await call(edge, "/v1/chat/completions", b"{")).json())
 
 

@@ -62,7 +62,7 @@ class Documents:
 def document(max_messages: int) -> Schema:
     """The OpenAPI document."""
     return {
-        "openapi": "3.1.0",
+        "openapi": "3.2.0",
         "info": {
             "title": "Causerie",
             "version": causerie.__version__,
@@ -128,7 +128,7 @@ def _complete() -> Schema:
     answer = _json("The completion, or a stream of chunks where `stream` is true.", "Completion")
     content = answer["content"]
     assert isinstance(content, dict)
-    content["text/event-stream"] = {"schema": {"type": "string"}}
+    content["text/event-stream"] = {"itemSchema": ref("ChunkEvent")}
     return {
         "operationId": "createChatCompletion",
         "summary": "Create a chat completion",

@@ -288,6 +288,43 @@ def response_schemas() -> dict[str, Schema]:
             reasoning_content=text(),
             tool_calls=array(ref("ToolCall")),
         ),
+        "ChunkEvent": structure("data", data=_chunk_data()),
+        "Chunk": structure(
+            "id object created model system_fingerprint choices",
+            id=text(),
+            object=text(enum=["chat.completion.chunk"]),
+            created={"type": "integer"},
+            model=text(),
+            system_fingerprint=text(),
+            choices=array(
+                structure(
+                    "index delta finish_reason",
+                    index={"type": "integer"},
+                    delta=ref("Delta"),
+                    logprobs=OBJECT,
+                    finish_reason={
+                        "type": ["string", "null"],
+                        "enum": ["stop", "length", "tool_calls", "content_filter", "error", None],
+                    },
+                )
+            ),
+            usage=ref("Usage"),
+            error=described(OBJECT, "Only where the stream broke."),
+        ),
+        "Delta": structure(
+            role=text(enum=["assistant"]),
+            content=text(),
+            reasoning_content=text(),
+            tool_calls=array(
+                structure(
+                    "index function",
+                    index={"type": "integer"},
+                    id=text(),
+                    type=text(enum=["function"]),
+                    function=structure("arguments", name=text(), arguments=text()),
+                )
+            ),
+        ),
         "Usage": structure(
             "prompt_tokens completion_tokens total_tokens",
             prompt_tokens={"type": "integer"},
@@ -311,3 +348,13 @@ def response_schemas() -> dict[str, Schema]:
         ),
         "Health": {**structure("status", status=text()), "additionalProperties": True},
     }
+
+
+def _chunk_data() -> Schema:
+    """What stands after ``data:``: a chunk, or the mark of the end."""
+    chunk: Schema = {
+        "type": "string",
+        "contentMediaType": "application/json",
+        "contentSchema": ref("Chunk"),
+    }
+    return {"anyOf": [text(enum=["[DONE]"]), chunk]}
