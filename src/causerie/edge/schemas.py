@@ -76,6 +76,15 @@ def request_schemas(max_messages: int) -> dict[str, Schema]:
     """Schemas of what is taken."""
     return {
         "ChatRequest": _chat_request(max_messages),
+        **_message_schemas(),
+        **_tool_schemas(),
+        "ResponseFormat": _response_format(),
+        "StructuredOutputs": _structured_outputs(),
+    }
+
+
+def _message_schemas() -> dict[str, Schema]:
+    return {
         "Message": {
             "oneOf": [
                 ref("PlainMessage"),
@@ -119,6 +128,11 @@ def request_schemas(max_messages: int) -> dict[str, Schema]:
                 detail=text(enum=["auto", "low", "high", "original"]),
             ),
         ),
+    }
+
+
+def _tool_schemas() -> dict[str, Schema]:
+    return {
         "ToolCall": taken(
             "id type function",
             id=text(minLength=1, maxLength=256),
@@ -146,8 +160,6 @@ def request_schemas(max_messages: int) -> dict[str, Schema]:
             function=taken("name", name=FUNCTION_NAME),
         ),
         "ToolChoice": _tool_choice(),
-        "ResponseFormat": _response_format(),
-        "StructuredOutputs": _structured_outputs(),
     }
 
 
@@ -288,6 +300,34 @@ def response_schemas() -> dict[str, Schema]:
             reasoning_content=text(),
             tool_calls=array(ref("ToolCall")),
         ),
+        **_chunk_schemas(),
+        "Usage": structure(
+            "prompt_tokens completion_tokens total_tokens",
+            prompt_tokens={"type": "integer"},
+            completion_tokens={"type": "integer"},
+            total_tokens={"type": "integer"},
+            prompt_tokens_details=structure(cached_tokens={"type": "integer"}),
+            completion_tokens_details=structure(reasoning_tokens={"type": "integer"}),
+        ),
+        "Model": {**structure("id", id=text(), name=text()), "additionalProperties": True},
+        "ModelList": structure("data", object=text(), data=array(ref("Model"))),
+        "Error": structure(
+            "error",
+            error=structure(
+                "message type param code",
+                message=text(),
+                type=text(),
+                param={"type": ["string", "null"]},
+                code=text(),
+                metadata=OBJECT,
+            ),
+        ),
+        "Health": {**structure("status", status=text()), "additionalProperties": True},
+    }
+
+
+def _chunk_schemas() -> dict[str, Schema]:
+    return {
         "ChunkEvent": structure("data", data=_chunk_data()),
         "Chunk": structure(
             "id object created model system_fingerprint choices",
@@ -325,28 +365,6 @@ def response_schemas() -> dict[str, Schema]:
                 )
             ),
         ),
-        "Usage": structure(
-            "prompt_tokens completion_tokens total_tokens",
-            prompt_tokens={"type": "integer"},
-            completion_tokens={"type": "integer"},
-            total_tokens={"type": "integer"},
-            prompt_tokens_details=structure(cached_tokens={"type": "integer"}),
-            completion_tokens_details=structure(reasoning_tokens={"type": "integer"}),
-        ),
-        "Model": {**structure("id", id=text(), name=text()), "additionalProperties": True},
-        "ModelList": structure("data", object=text(), data=array(ref("Model"))),
-        "Error": structure(
-            "error",
-            error=structure(
-                "message type param code",
-                message=text(),
-                type=text(),
-                param={"type": ["string", "null"]},
-                code=text(),
-                metadata=OBJECT,
-            ),
-        ),
-        "Health": {**structure("status", status=text()), "additionalProperties": True},
     }
 
 
