@@ -275,6 +275,35 @@ def response_schemas() -> dict[str, Schema]:
     """Schemas of what is sent."""
     finish = text(enum=["stop", "length", "tool_calls", "content_filter"])
     return {
+        **_completion_schemas(),
+        **_chunk_schemas(),
+        "Usage": structure(
+            "prompt_tokens completion_tokens total_tokens",
+            prompt_tokens={"type": "integer"},
+            completion_tokens={"type": "integer"},
+            total_tokens={"type": "integer"},
+            prompt_tokens_details=structure(cached_tokens={"type": "integer"}),
+            completion_tokens_details=structure(reasoning_tokens={"type": "integer"}),
+        ),
+        "Model": {**structure("id", id=text(), name=text()), "additionalProperties": True},
+        "ModelList": structure("data", object=text(), data=array(ref("Model"))),
+        "Error": structure(
+            "error",
+            error=structure(
+                "message type param code",
+                message=text(),
+                type=text(),
+                param={"type": ["string", "null"]},
+                code=text(),
+                metadata=OBJECT,
+            ),
+        ),
+        "Health": {**structure("status", status=text()), "additionalProperties": True},
+    }
+
+
+def _completion_schemas() -> dict[str, Schema]:
+    return {
         "Completion": structure(
             "id object created model system_fingerprint choices usage",
             id=text(),
@@ -300,29 +329,6 @@ def response_schemas() -> dict[str, Schema]:
             reasoning_content=text(),
             tool_calls=array(ref("ToolCall")),
         ),
-        **_chunk_schemas(),
-        "Usage": structure(
-            "prompt_tokens completion_tokens total_tokens",
-            prompt_tokens={"type": "integer"},
-            completion_tokens={"type": "integer"},
-            total_tokens={"type": "integer"},
-            prompt_tokens_details=structure(cached_tokens={"type": "integer"}),
-            completion_tokens_details=structure(reasoning_tokens={"type": "integer"}),
-        ),
-        "Model": {**structure("id", id=text(), name=text()), "additionalProperties": True},
-        "ModelList": structure("data", object=text(), data=array(ref("Model"))),
-        "Error": structure(
-            "error",
-            error=structure(
-                "message type param code",
-                message=text(),
-                type=text(),
-                param={"type": ["string", "null"]},
-                code=text(),
-                metadata=OBJECT,
-            ),
-        ),
-        "Health": {**structure("status", status=text()), "additionalProperties": True},
     }
 
 
