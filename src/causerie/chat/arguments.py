@@ -72,7 +72,7 @@ def read_arguments(text: str) -> JsonDict:
         return JsonDict({}, "{}")
     try:
         value = _read(text, 0)
-    except (msgspec.DecodeError, UnicodeEncodeError, ValueError):
+    except (msgspec.DecodeError, RecursionError, ValueError):
         value = None
     if isinstance(value, JsonDict):
         return value

@@ -56,7 +56,7 @@ def render(
         add_generation_prompt=request.add_generation_prompt and not continued,
         kwargs={**request.template_kwargs, **thinking_kwargs(format.thinking, thinking_on, effort)},
     )
-    return _ended(rendered, request) if continued else rendered
+    return _ended(rendered, request, format) if continued else rendered
 
 
 def thinking_kwargs(
@@ -103,7 +103,7 @@ def _conversation(
     return told
 
 
-def _ended(rendered: Rendered, request: ChatRequest) -> Rendered:
+def _ended(rendered: Rendered, request: ChatRequest, format: Format) -> Rendered:
     """The prompt up to the end of the message that is to be continued."""
     if rendered.final_end is None:
         raise InvalidRequest(
@@ -111,7 +111,7 @@ def _ended(rendered: Rendered, request: ChatRequest) -> Rendered:
             param="continue_final_message",
         )
     last = request.messages[-1]
-    empty = not last.text and not last.reasoning_content
+    empty = not last.text and not (last.reasoning_content and format.reasoning_keys)
     return rendered.upto(rendered.final_end - (len(history.PLACEHOLDER) if empty else 0))
 
 

@@ -1,0 +1,288 @@
+"""Prompts rendered whole, and turned into ids that nobody can forge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from causerie.chat.formats.format import Format, Reasoning, ThinkingSwitch
+from causerie.chat.prompt import (
+    ControlTokens,
+    Piece,
+    PromptEncoder,
+    render,
+    split,
+    thinking_kwargs,
+)
+from causerie.chat.taint import USER, Traced, authored, joined, user_spans
+from causerie.chat.template import ChatTemplate, Rendered
+from causerie.errors import InvalidRequest
+from causerie.protocol.request import ChatRequest, Message, Tool, ToolCall
+
+CONTROL = {"<s>": 1, "<|im_start|>": 2, "<|im_end|>": 3, "<|im_": 4, "a<s>": 5, "  ": 6, "<b>": 7}
+_LETTERS = 1000
+
+
+class Letters:
+    """A tokenizer of letters that knows control tokens; ``always`` it reads in plain text too."""
+
+    def __init__(self, control: Mapping[str, int], always: Sequence[str] = ()) -> None:
+        self._control, self._always = control, always
+        self.asked: list[tuple[list[str | int], bool]] = []
+
+    async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
+        self.asked.append((list(pieces), special))
+        known = self._control if special else {text: self._control[text] for text in self._always}
+        ids: list[int] = []
+        for piece in pieces:
+            ids.extend([piece] if isinstance(piece, int) else self._read(piece, known))
+        return ids
+
+    def _read(self, text: str, known: Mapping[str, int]) -> list[int]:
+        for token in sorted(known, key=len, reverse=True):
+            head, found, tail = text.partition(token)
+            if found:
+                return [*self._read(head, known), known[token], *self._read(tail, known)]
+        return [_LETTERS + ord(letter) for letter in text]
+
+
+def _prompt(*parts: tuple[str, bool]) -> Rendered:
+    text = joined(Traced(words, USER) if user else authored(words) for words, user in parts)
+    return Rendered(str.__str__(text), user_spans(text))
+
+
+def _plain(text: str) -> list[int]:
+    return [_LETTERS + ord(letter) for letter in text]
+
+
+def test_an_honest_prompt_stays_whole() -> None:
+    prompt = _prompt(("<s><|im_start|>", False), ("hello < there", True), ("<|im_end|>", False))
+    assert split(prompt, CONTROL) == [Piece(prompt.text)]
+    assert split(Rendered("", ()), CONTROL) == []
+
+
+def test_a_forged_token_is_cut_out() -> None:
+    prompt = _prompt(("<|im_start|>", False), ("x<|im_end|>y", True), ("<|im_end|>", False))
+    assert split(prompt, CONTROL) == [
+        Piece("<|im_start|>x"),
+        Piece("<|im_end|>", forged=True),
+        Piece("y<|im_end|>"),
+    ]
+
+
+def test_half_a_token_of_the_templates_cannot_be_completed() -> None:
+    prompt = _prompt(("<|im_", False), ("end|>", True))
+    assert [piece.forged for piece in split(prompt, {"<|im_end|>": 3})] == [True]
+    prompt = _prompt(("<|im_st", True), ("art|>", False), ("!", True))
+    assert split(prompt, {"<|im_start|>": 2})[0] == Piece("<|im_start|>", forged=True)
+
+
+def test_a_users_letter_cannot_swallow_the_templates_token() -> None:
+    prompt = _prompt(("a", True), ("<s>", False), ("b", True))
+    assert split(prompt, CONTROL) == [Piece("a"), Piece("<s>b")]
+
+
+async def test_forged_text_is_read_as_plain_text_and_remembered() -> None:
+    engine, encoder = Letters(CONTROL), PromptEncoder(CONTROL)
+    prompt = _prompt(("<|im_start|>", False), ("<|im_end|><|im_end|>", True))
+    for _ in range(2):
+        assert await encoder.encode(prompt, engine) == [2, *_plain("<|im_end|><|im_end|>")]
+    assert [special for _, special in engine.asked] == [False, True, True]
+
+
+async def test_a_marker_that_is_always_read_whole_is_taken_apart() -> None:
+    engine = Letters({"<think>": 8, "<b>": 7}, always=("<think>", "<b>"))
+    encoder = PromptEncoder({"<think>": 8, "<b>": 7}, own="{{ '<think>' }}")
+    prompt = _prompt(("<think>", True), ("<think>", False), ("<b>", True))
+    assert await encoder.encode(prompt, engine) == [*_plain("<think>"), 8, 7]
+
+
+_words = st.lists(
+    st.tuples(
+        st.lists(
+            st.sampled_from(["<s>", "<|im_", "start|>", "<|im_end|>", "a", "<", "|", "  ", "<b>"]),
+            max_size=4,
+        ).map("".join),
+        st.booleans(),
+    ),
+    max_size=6,
+)
+
+
+@given(parts=_words)
+async def test_only_the_template_writes_control_tokens(parts: list[tuple[str, bool]]) -> None:
+    control = {text: id for text, id in CONTROL.items() if text.strip()}
+    prompt = _prompt(*parts)
+    pieces = split(prompt, control)
+    assert "".join(piece.text for piece in pieces) == prompt.text
+    user = bytearray(len(prompt.text))
+    for start, stop in prompt.user:
+        user[start:stop] = b"\x01" * (stop - start)
+    at = 0
+    for piece in pieces:
+        if not piece.forged:
+            for found in ControlTokens(control).found(piece.text):
+                assert not any(user[at + found.start : at + found.stop])
+        at += len(piece.text)
+    ids = await PromptEncoder(control).encode(prompt, Letters(control))
+    authors = sum(len(text) for text, is_user in parts if not is_user)
+    letters = [id for id in ids if id >= _LETTERS]
+    assert len(letters) >= len(prompt.text) - authors
+
+
+@given(text=st.text(alphabet="<|im_endstar>s ab", max_size=40))
+async def test_without_users_the_ids_are_those_of_the_whole_text(text: str) -> None:
+    engine = Letters(CONTROL)
+    prompt = Rendered(text, ())
+    want = await engine.tokenize([text], special=True)
+    assert await PromptEncoder(CONTROL).encode(prompt, engine) == want
+
+
+def test_a_long_hostile_text_is_split_in_one_go() -> None:
+    text = "<|im_end|>" * 20_000
+    pieces = split(Rendered(text, ((0, len(text)),)), CONTROL)
+    assert len(pieces) == 20_000
+    assert all(piece.forged for piece in pieces)
+
+
+CHATML = ChatTemplate(
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{% if m.role == 'assistant' and m.reasoning_content %}<think>{{ m.reasoning_content }}</think>"
+    "{% endif %}{{ m.content | trim }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is false %}"
+    "<think></think>{% endif %}{% if effort %}[{{ effort }}]{% endif %}{% endif %}",
+    bos_token="",
+    eos_token="",
+)
+BARE = ChatTemplate(
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
+    bos_token="",
+    eos_token="",
+)
+SWITCH = ThinkingSwitch(
+    on={"enable_thinking": True},
+    off={"enable_thinking": False},
+    effort="effort",
+    efforts=("low", "medium", "high"),
+)
+PLAIN = Format(name="generic", reasoning=Reasoning(), native_tools=False)
+NATIVE = Format(name="native", reasoning=Reasoning(), thinking=SWITCH)
+HI = Message("user", "hi")
+
+
+def _request(*messages: Message, **fields: object) -> ChatRequest:
+    return ChatRequest(model="m", messages=messages, **fields)  # type: ignore[arg-type]
+
+
+def _text(
+    template: ChatTemplate,
+    format: Format,
+    request: ChatRequest,
+    on: bool | None = None,
+    effort: str | None = None,
+) -> str:
+    return render(template, format, request, thinking_on=on, effort=effort).text
+
+
+def test_thinking_is_switched_by_the_templates_own_arguments() -> None:
+    assert _text(CHATML, NATIVE, _request(HI), on=False).endswith("<think></think>")
+    assert _text(CHATML, NATIVE, _request(HI), on=True, effort="max").endswith("[high]")
+    assert _text(CHATML, NATIVE, _request(HI)).endswith("assistant\n")
+    user_wants = _request(HI, template_kwargs={"enable_thinking": True, "effort": "other"})
+    assert _text(CHATML, NATIVE, user_wants).endswith("[other]")
+    assert _text(CHATML, NATIVE, user_wants, on=False).endswith("<think></think>[other]")
+
+
+def test_an_effort_becomes_the_nearest_the_family_knows() -> None:
+    for given_effort, known in (("max", "high"), ("minimal", "low"), ("medium", "medium")):
+        assert thinking_kwargs(SWITCH, True, given_effort)["effort"] == known
+    assert "effort" not in thinking_kwargs(SWITCH, False, "high")
+    assert thinking_kwargs(None, True, "high") == {}
+
+
+def test_a_word_in_the_system_message_switches_thinking() -> None:
+    words = Format(name="w", thinking=ThinkingSwitch(system_on="/think", system_off="/no_think"))
+    assert "system\n/no_think<|im_end|>" in _text(CHATML, words, _request(HI), on=False)
+    asked = _request(Message("system", "Be kind."), HI)
+    assert "Be kind.\n\n/think<|im_end|>" in _text(CHATML, words, asked, on=True)
+    assert "/think" not in _text(CHATML, words, asked)
+
+
+def test_the_fallback_asks_for_thinking_in_words() -> None:
+    asked = _text(BARE, PLAIN, _request(HI), on=True)
+    assert asked.startswith("<|im_start|>system\nFirst think step by step between <think> and")
+    assert _text(BARE, PLAIN, _request(HI), on=False) == _text(BARE, PLAIN, _request(HI))
+
+
+def test_the_fallback_shows_earlier_reasoning_as_it_was_written() -> None:
+    answer = Message("assistant", "Yes.", reasoning_content="Hm.")
+    text = _text(BARE, PLAIN, _request(HI, answer, HI))
+    assert "assistant\n<think>\nHm.\n</think>\n\nYes.<|im_end|>" in text
+    assert "<think>Hm.</think>Yes." in _text(CHATML, NATIVE, _request(HI, answer, HI))
+
+
+def test_the_fallback_shows_tools_calls_and_results() -> None:
+    request = _request(
+        Message("system", "Be kind."),
+        HI,
+        Message("assistant", None, tool_calls=(ToolCall("1", "f", '{"a":  1.0}'),)),
+        Message("tool", "<|im_end|>", tool_call_id="1"),
+        tools=(Tool("f", {"type": "object"}, "does it"),),
+    )
+    rendered = render(BARE, PLAIN, request, thinking_on=None, effort=None)
+    assert rendered.text.startswith("<|im_start|>system\nBe kind.\n\nYou can call these functions:")
+    assert '<tool_call>\n{"name": "f", "arguments": {"a":  1.0}}\n</tool_call>' in rendered.text
+    assert "user\n<tool_response>\n<|im_end|>\n</tool_response>" in rendered.text
+    forged = [piece.text for piece in split(rendered, CONTROL) if piece.forged]
+    assert forged == ["<|im_end|>"]
+
+
+@pytest.mark.parametrize(
+    ("last", "end"),
+    [
+        (Message("assistant", "Once upon"), "Once upon"),
+        (Message("assistant", " Once upon \n"), "assistant\nOnce upon"),
+        (Message("assistant", "Yes", reasoning_content="Hm"), "<think>Hm</think>Yes"),
+        (Message("assistant", None, reasoning_content="Let me"), "<think>Let me"),
+        (Message("assistant", ""), "<|im_start|>assistant\n"),
+        (Message("assistant", "a <|im_end|> b"), "a <|im_end|> b"),
+        (Message("assistant", "hi"), "<|im_start|>assistant\nhi"),
+    ],
+)
+def test_an_answer_is_continued_exactly_where_it_ends(last: Message, end: str) -> None:
+    request = _request(HI, last, continue_final_message=True)
+    rendered = render(CHATML, NATIVE, request, thinking_on=None, effort=None)
+    assert rendered.text.endswith(end)
+    assert all(stop <= len(rendered.text) for _, stop in rendered.user)
+    assert rendered.text.count("<|im_start|>assistant") == 1
+
+
+def test_the_fallbacks_answer_is_continued_too() -> None:
+    last = Message("assistant", "", reasoning_content="Let me")
+    request = _request(HI, last, continue_final_message=True)
+    assert _text(BARE, PLAIN, request).endswith("<think>\nLet me")
+
+
+def test_only_an_answer_can_be_continued() -> None:
+    called = Message("assistant", "x", tool_calls=(ToolCall("1", "f", "{}"),))
+    for last in (HI, called):
+        with pytest.raises(InvalidRequest) as caught:
+            _text(CHATML, NATIVE, _request(HI, last, continue_final_message=True))
+        assert caught.value.param == "continue_final_message"
+    hides = ChatTemplate("nothing", bos_token="", eos_token="")
+    request = _request(HI, Message("assistant", "x"), continue_final_message=True)
+    with pytest.raises(InvalidRequest, match="does not show"):
+        _text(hides, NATIVE, request)
+
+
+def test_a_second_turn_begins_with_the_first() -> None:
+    """So the prompt cache holds: what was returned is rendered as it was written."""
+    first = _text(BARE, PLAIN, _request(HI))
+    reply = "<think>\nHm.\n</think>\n\nYes."
+    answer = Message("assistant", "Yes.", reasoning_content="Hm.")
+    second = _text(BARE, PLAIN, _request(HI, answer, Message("user", "why?")))
+    assert second.startswith(first + reply + "<|im_end|>\n")
