@@ -273,7 +273,6 @@ def _structured_outputs() -> Schema:
 
 def response_schemas() -> dict[str, Schema]:
     """Schemas of what is sent."""
-    finish = text(enum=["stop", "length", "tool_calls", "content_filter"])
     return {
         **_completion_schemas(),
         **_chunk_schemas(),
@@ -303,6 +302,7 @@ def response_schemas() -> dict[str, Schema]:
 
 
 def _completion_schemas() -> dict[str, Schema]:
+    finish = text(enum=["stop", "length", "tool_calls", "content_filter"])
     return {
         "Completion": structure(
             "id object created model system_fingerprint choices usage",
