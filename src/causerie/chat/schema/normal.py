@@ -22,7 +22,7 @@ from causerie.chat.schema.finite import circle, is_finite
 from causerie.chat.schema.pattern import Refused, may_match, search
 from causerie.chat.schema.place import Place
 from causerie.chat.schema.refusal import step, unsupported
-from causerie.chat.schema.values import MAX_DEPTH, Values, is_number
+from causerie.chat.schema.values import LEAKY_RANGE, MAX_DEPTH, Values, is_leaky_range, is_number
 from causerie.errors import InvalidRequest
 
 Node = dict[str, object]
@@ -54,10 +54,9 @@ class Rewriter:
     def rewrite(self) -> Node:
         """The whole schema; raises ``InvalidRequest`` (``unsupported_schema``)."""
         top = self._schema(self.root, "#", 0, True)
-        if isinstance(top, bool):
-            if not top:
-                raise self._refuse("#", "`false` admits no document at all.")
-            top = {}
+        if top is False:
+            raise self._refuse("#", "`false` admits no document at all.")
+        top = {} if isinstance(top, bool) else top
         definitions: Node = {}
         while self._waiting:
             pointer, alone = self._waiting.pop()
@@ -95,6 +94,8 @@ class Rewriter:
                 continue
             handler(self, place, out, key, value)
         self._finish_object(place, out)
+        if is_leaky_range(out):
+            raise self._refuse(step(pointer, "exclusiveMinimum"), LEAKY_RANGE)
         return out
 
     def _below(

@@ -18,6 +18,8 @@ MAX_SUBSCHEMAS = 10_000
 MAX_VALUES = 20_000  # constants in const and enum
 MAX_CHARACTERS = 400_000  # of names, patterns and constants
 
+LEAKY_RANGE = "in a range less than 1 wide it does not hold; name the least value with minimum."
+
 _EXACT = 2**53
 
 
@@ -77,6 +79,21 @@ class Values:
         if "e" in repr(value):
             raise self.refuse(pointer, "numbers below 0.0001 are not supported.")
         return value
+
+
+def is_leaky_range(schema: Mapping[str, object]) -> bool:
+    """Whether the grammar of a range of numbers would admit its excluded whole lower end.
+
+    Seen in all versions of llguidance where the range lies between two whole
+    numbers: above 0 and at most 0.5 admits 0.
+    """
+    low = schema.get("exclusiveMinimum")
+    tops = [schema.get(name) for name in ("maximum", "exclusiveMaximum")]
+    highs = [top for top in tops if is_number(top)]
+    if not isinstance(low, int) or not highs or schema.get("type") == "integer":
+        return False
+    floor = schema.get("minimum")
+    return low < min(highs) < low + 1 and not (is_number(floor) and floor > low)
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
