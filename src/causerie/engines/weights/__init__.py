@@ -1,4 +1,48 @@
 """Weights: references, the cache of downloads, and what a model file says about itself.
 
-The parts are imported by name, so that reading a file's header costs no HTTP client.
+The names below are imported on first use, so that a process that only reads a
+file's header or vocabulary does not load HTTP clients.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from causerie.engines.weights.cache import Cache, Weights
+    from causerie.engines.weights.errors import WeightsError
+    from causerie.engines.weights.fetching import fetch
+    from causerie.engines.weights.options import HubOptions
+    from causerie.engines.weights.progress import Progress, Silent
+    from causerie.engines.weights.reference import DEFAULT_REFERENCE, Reference
+
+__all__ = [
+    "DEFAULT_REFERENCE",
+    "Cache",
+    "HubOptions",
+    "Progress",
+    "Reference",
+    "Silent",
+    "Weights",
+    "WeightsError",
+    "fetch",
+]
+
+_HOMES = {
+    "Cache": "cache",
+    "DEFAULT_REFERENCE": "reference",
+    "HubOptions": "options",
+    "Progress": "progress",
+    "Reference": "reference",
+    "Silent": "progress",
+    "Weights": "cache",
+    "WeightsError": "errors",
+    "fetch": "fetching",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

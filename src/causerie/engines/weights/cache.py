@@ -65,7 +65,7 @@ class Cache:
     def place(self, reference: Reference, name: str) -> Path:
         """Where the file that a repository calls ``name`` belongs; never outside of the cache."""
         parts = PurePosixPath(name).parts
-        if not parts or any(part in ("..", "/", ".") or "\\" in part for part in parts):
+        if not parts or any(part in ("..", "/") or set(part) & set("\\:\0") for part in parts):
             raise WeightsError(f"{reference} lists a file with the unusable name {name!r}.")
         return self.home(reference).joinpath(*parts)
 
