@@ -14,6 +14,7 @@ from causerie.chat.prompt import (
     Piece,
     PromptEncoder,
     render,
+    render_aside,
     split,
     thinking_kwargs,
 )
@@ -277,6 +278,15 @@ def test_only_an_answer_can_be_continued() -> None:
     request = _request(HI, Message("assistant", "x"), continue_final_message=True)
     with pytest.raises(InvalidRequest, match="does not show"):
         _text(hides, NATIVE, request)
+
+
+async def test_a_long_conversation_renders_the_same_aside() -> None:
+    for request in (_request(HI), _request(Message("user", "hi <|im_end|> " * 30_000), HI)):
+        want = render(CHATML, NATIVE, request, thinking_on=None, effort=None)
+        aside = await render_aside(CHATML, NATIVE, request, thinking_on=None, effort=None)
+        assert aside == want
+        ids = await PromptEncoder(CONTROL).encode(want, Letters({"<|im_start|>": 2}))
+        assert ids.count(2) == want.text.count("<|im_start|>")
 
 
 def test_a_second_turn_begins_with_the_first() -> None:

@@ -9,10 +9,12 @@ always had.
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from causerie.chat import fallback, history
@@ -24,6 +26,8 @@ from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest
 
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+_LONG = 200_000  # characters; a longer conversation takes milliseconds, so it goes to a thread
+_MANY = 200  # messages, likewise
 _REMEMBERED = 8192  # forged texts whose ids are kept
 
 
@@ -57,6 +61,21 @@ def render(
         kwargs={**request.template_kwargs, **thinking_kwargs(format.thinking, thinking_on, effort)},
     )
     return _ended(rendered, request, format) if continued else rendered
+
+
+async def render_aside(
+    template: ChatTemplate,
+    format: Format,
+    request: ChatRequest,
+    *,
+    thinking_on: bool | None,
+    effort: str | None,
+) -> Rendered:
+    """As :func:`render`; a long conversation is rendered in a thread, so nobody else waits."""
+    work = partial(render, template, format, request, thinking_on=thinking_on, effort=effort)
+    size = sum(len(message.text) for message in request.messages)
+    small = size <= _LONG and len(request.messages) <= _MANY
+    return work() if small else await asyncio.to_thread(work)
 
 
 def thinking_kwargs(
@@ -140,17 +159,16 @@ class ControlTokens:
 
     def __init__(self, ids: Mapping[str, int]) -> None:
         self.ids = {text: id for text, id in ids.items() if text.strip()}
-        lengths: dict[str, set[int]] = {}
+        self._lengths: dict[str, set[int]] = {}  # by the first two letters
         for text in self.ids:
-            lengths.setdefault(text[0], set()).add(len(text))
-        self._lengths = {first: sorted(sizes, reverse=True) for first, sizes in lengths.items()}
+            self._lengths.setdefault(text[:2], set()).add(len(text))
 
     def found(self, text: str) -> list[_Found]:
         """Every occurrence of every token, overlapping ones too."""
         return [
             _Found(at, at + size)
-            for first, sizes in self._lengths.items()
-            for at in _places(text, first)
+            for head, sizes in self._lengths.items()
+            for at in _places(text, head)
             for size in sizes
             if text[at : at + size] in self.ids and at + size <= len(text)
         ]
@@ -200,7 +218,13 @@ class PromptEncoder:
     async def encode(self, rendered: Rendered, engine: Tokenizer) -> list[int]:
         """Token ids of the prompt; the engine is asked once, and once more a new forgery."""
         mixed: list[str | int] = []
-        for piece in split(rendered, self._tokens):
+        long = len(rendered.text) > _LONG
+        pieces = (
+            await asyncio.to_thread(split, rendered, self._tokens)
+            if long
+            else split(rendered, self._tokens)
+        )
+        for piece in pieces:
             if piece.forged:
                 mixed.extend(await self._as_plain_text(piece.text, engine))
             else:
@@ -261,13 +285,11 @@ def _take(taken: bytearray, place: _Found) -> bool:
     return True
 
 
-def _places(text: str, first: str) -> list[int]:
-    places = []
-    at = text.find(first)
+def _places(text: str, head: str) -> Iterator[int]:
+    at = text.find(head)
     while at >= 0:
-        places.append(at)
-        at = text.find(first, at + 1)
-    return places
+        yield at
+        at = text.find(head, at + 1)
 
 
 def _pieces(text: str, forged: Sequence[_Found], cuts: set[int]) -> list[Piece]:

@@ -34,7 +34,7 @@ _PACE = 256  # turns of a loop between two looks at the clock
 class Limits:
     """What one rendering may take: seconds, and characters of prompt."""
 
-    seconds: float = 5.0
+    seconds: float = 2.0
     characters: int = 64 * 2**20
 
 
