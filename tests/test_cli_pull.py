@@ -1,0 +1,124 @@
+"""``causerie pull`` and ``causerie models``, run as people run them, against a local hub."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from hub import TOKEN, Hub, gguf, serving
+
+MODEL = gguf(padding=3_000_000)
+
+
+@pytest.fixture
+async def hub() -> AsyncIterator[Hub]:
+    async with serving() as running:
+        running.repositories["org/repo"] = {"m-Q4_K_M.gguf": MODEL}
+        yield running
+
+
+class Shell:
+    """Runs the command in a folder of its own, with a cache of its own."""
+
+    def __init__(self, folder: Path, hub: Hub) -> None:
+        self._folder = folder
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+        self._environ = {**kept, "HF_ENDPOINT": hub.url, "XDG_CACHE_HOME": str(folder / "cache")}
+
+    async def start(self, *arguments: str, **environ: str) -> Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-c", "from causerie.cli import main; main()", *arguments,
+            stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=self._folder,
+            env={**self._environ, **environ},
+        )  # fmt: skip
+
+    async def run(self, *arguments: str, **environ: str) -> tuple[int, str, str]:
+        """Exit code, stdout, stderr."""
+        process = await self.start(*arguments, **environ)
+        out, err = await process.communicate()
+        assert process.returncode is not None
+        return process.returncode, out.decode(), err.decode()
+
+
+@pytest.fixture
+def shell(tmp_path: Path, hub: Hub) -> Shell:
+    return Shell(tmp_path, hub)
+
+
+async def test_the_path_is_on_stdout_and_the_progress_on_stderr(shell: Shell, hub: Hub) -> None:
+    code, out, err = await shell.run("pull", "hf:org/repo")
+    assert code == 0, err
+    assert Path(out.rstrip("\n")).read_bytes() == MODEL
+    assert "Fetching" in err
+    assert "(3 MB)" in err
+    again = await shell.run("pull", "hf:org/repo", "--quiet")
+    assert again == (0, out, "")
+    assert hub.downloads() == 1
+
+
+async def test_what_is_here_is_listed(shell: Shell, tmp_path: Path) -> None:
+    text = '[[models]]\nid = "small"\nref = "hf:org/repo"\n[[models]]\nid = "x"\nengine = "fake"\n'
+    (tmp_path / "causerie.toml").write_text(text, encoding="utf-8")
+    _, before, _ = await shell.run("models")
+    _, path, _ = await shell.run("pull", "hf:org/repo")
+    _, after, _ = await shell.run("models")
+    assert before.splitlines()[1].split() == ["small", "hf:org/repo", "llamacpp", "not", "fetched"]
+    assert after.splitlines()[1].split() == ["small", "hf:org/repo", "llamacpp", "3", "MB"]
+    assert after.splitlines()[2].split() == ["x", "-", "fake", "-"]
+    (tmp_path / "causerie.toml").unlink()
+    _, rows, _ = await shell.run("models", "--json")
+    default, kept = json.loads(rows)
+    assert (default["id"], default["bytes"]) == ("smollm2-135m", None)
+    assert kept == {
+        "id": None,
+        "ref": "hf:org/repo",
+        "engine": None,
+        "bytes": len(MODEL),
+        "path": path.rstrip("\n"),
+    }
+
+
+async def test_failures_are_one_sentence_with_a_code(shell: Shell, hub: Hub) -> None:
+    for arguments, code in (
+        (("pull", "hf:org/none"), 4),
+        (("pull", "hf:org/repo:Q8_0"), 4),
+        (("pull", "./none.gguf"), 4),
+        (("pull", "nonsense:x"), 2),
+        (("pull", "hf:org/repo", "--set", "weights.offline=true"), 4),
+        (("pull", "--config", "none.toml"), 3),
+    ):
+        found, out, err = await shell.run(*arguments)
+        assert (found, out) == (code, ""), err
+        assert err.startswith("causerie: ")
+        assert err.count("\n") == 1
+
+
+async def test_a_gated_repository_wants_the_token(shell: Shell, hub: Hub) -> None:
+    hub.behaviour.gated = True
+    code, _, err = await shell.run("pull", "hf:org/repo")
+    assert code == 4
+    assert "HF_TOKEN" in err
+    code, _, err = await shell.run("pull", "hf:org/repo", HF_TOKEN=TOKEN)
+    assert code == 0, err
+    assert TOKEN not in err
+
+
+async def test_an_interrupt_leaves_what_the_next_try_takes_up(shell: Shell, hub: Hub) -> None:
+    hub.behaviour.held = 2_000_000
+    process = await shell.start("pull", "hf:org/repo", "-q")
+    await hub.sending.wait()
+    process.send_signal(signal.SIGINT)
+    await process.communicate()
+    assert process.returncode == 130
+    hub.behaviour.held = None
+    code, out, err = await shell.run("pull", "hf:org/repo", "-q")
+    assert code == 0, err
+    assert Path(out.rstrip("\n")).read_bytes() == MODEL
+    assert hub.ranges, "the second try began anew"
