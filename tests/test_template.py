@@ -216,6 +216,12 @@ def test_named_templates_are_chosen_by_what_is_asked() -> None:
         ChatTemplate([], bos_token="", eos_token="")
 
 
+def test_without_a_template_the_prompt_is_chatml() -> None:
+    rendered = _template("").render(HELLO)
+    assert rendered.text == "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
+    assert "hello" in _user_texts(rendered)
+
+
 def test_what_is_no_template_is_refused_with_its_line() -> None:
     with pytest.raises(ValueError, match="not valid Jinja: line 2"):
         _template("\n{% if %}")

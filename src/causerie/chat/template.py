@@ -23,6 +23,11 @@ from causerie.chat.taint import USER, Traced, authored, final_end, joined, user_
 from causerie.errors import InvalidRequest
 
 _RESERVED = ("messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token")
+_CHATML = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n"
+    "{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 _FAILURES = (
     TemplateError,
     ArithmeticError,
@@ -58,8 +63,8 @@ class ChatTemplate:
     """One model's template, compiled once; rendering it is safe from any thread.
 
     ``source`` is the text, or named texts (``default``, ``tool_use``) of which
-    the one for tools is used when there are tools. Raises :class:`ValueError`
-    where it is no Jinja template.
+    the one for tools is used when there are tools; an empty text stands for
+    ChatML. Raises :class:`ValueError` where it is no Jinja template.
     """
 
     def __init__(
@@ -139,7 +144,7 @@ class ChatTemplate:
 def _named(source: str | Mapping[str, str] | Sequence[Mapping[str, str]]) -> dict[str, str]:
     """Named texts, from any of the three shapes that model files have."""
     if isinstance(source, str):
-        return {"default": source}
+        return {"default": source if source.strip() else _CHATML}
     if isinstance(source, Mapping):
         named = dict(source)
     else:
