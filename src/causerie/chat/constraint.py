@@ -101,7 +101,7 @@ class _Text:
         return " ".join([lazy, *([self.literal("".join(parts[1:]))] if parts[1:] else [])])
 
     def json(self, schema: Schema) -> str:
-        return self.rule("%json " + prepare(schema, param="tools", compact=True))
+        return self.rule("%json " + prepare(schema, param="tools"))
 
     def _any(self) -> str:
         if "ANY: " + _ANY not in self._rules:

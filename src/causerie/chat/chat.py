@@ -1,0 +1,214 @@
+"""A text engine as a target for chat: requests in, events out.
+
+The one object of this room that the composition root makes, one for each
+model. It loads nothing by itself: the engine's first use does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from causerie.chat.formats.format import Format
+from causerie.chat.formats.registry import by_name, detect
+from causerie.chat.generation import Generation
+from causerie.chat.plan import LoadedModel, Plan, make_plan
+from causerie.chat.prompt import PromptEncoder
+from causerie.chat.template import ChatTemplate
+from causerie.chat.validation import validate
+from causerie.engines.base import EngineFailed, ModelFacts, PromptTooLong, TextEngine
+from causerie.errors import (
+    ContextLengthExceeded,
+    InternalError,
+    InvalidRequest,
+    Overloaded,
+    ServiceError,
+    UpstreamFailed,
+)
+from causerie.protocol.events import Event, Finished, TextDelta, Usage
+from causerie.protocol.request import ChatRequest, ImagePart
+
+
+class GrammarCheck(Protocol):
+    """Refuses a grammar that the engine could not enforce."""
+
+    async def check(self, grammar: str, *, vocabulary: str | None, param: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ChatOptions:
+    """What the configuration says of a model beyond its weights.
+
+    ``format`` names one where detection is wrong; ``template`` stands in for
+    the model's own; ``max_output_tokens`` is the limit where a request has none.
+    """
+
+    format: str | None = None
+    template: str | None = None
+    max_output_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """An answer under way: its events, and what identifies the engine that makes it."""
+
+    events: AsyncIterator[Event]
+    fingerprint: str
+
+
+class TextChat:
+    """Chat completions on one text engine."""
+
+    def __init__(
+        self, engine: TextEngine, grammars: GrammarCheck, options: ChatOptions = ChatOptions()
+    ) -> None:
+        self._engine = engine
+        self._grammars = grammars
+        self._options = options
+        self._loaded: LoadedModel | None = None
+
+    @property
+    def loaded(self) -> LoadedModel | None:
+        """What is known of the model since it was loaded first."""
+        return self._loaded
+
+    @asynccontextmanager
+    async def generate(self, request: ChatRequest) -> AsyncIterator[Answering]:
+        """Answer a request; entering raises whatever can be refused before the first token."""
+        with _engine_failures(started=False):
+            model = await self._load()
+            _check_images(request, model.facts)
+            plan = await make_plan(request, model, self._engine)
+            for grammar in (plan.grammar, plan.answer_grammar):
+                if grammar is not None:
+                    await self._grammars.check(
+                        grammar, vocabulary=model.facts.vocabulary, param=_constrained_by(request)
+                    )
+        events = self._events(request, plan)
+        async with aclosing(events):
+            yield Answering(events, model.facts.fingerprint)
+
+    async def _load(self) -> LoadedModel:
+        facts = await self._engine.facts()
+        if self._loaded is None or self._loaded.facts is not facts:
+            self._loaded = _loaded(facts, self._options)
+        return self._loaded
+
+    async def _events(self, request: ChatRequest, plan: Plan) -> AsyncIterator[Event]:
+        choices = [Generation(self._engine, request, plan, index) for index in range(request.n)]
+        source = choices[0].events() if len(choices) == 1 else _merged(choices)
+        answers: dict[int, list[str]] = {}
+        with _engine_failures(started=True):
+            async with aclosing(source):
+                async for event in source:
+                    if request.output is not None:
+                        _follow(event, answers, request)
+                    yield event
+        yield Usage(
+            prompt=len(plan.prompt),
+            completion=sum(choice.counts.completion for choice in choices),
+            cached=choices[0].counts.cached,
+            reasoning=sum(choice.counts.reasoning for choice in choices),
+        )
+'''
+
+
+def _loaded(facts: ModelFacts, options: ChatOptions) -> LoadedModel:
+    source = options.template or facts.template
+    form = by_name(options.format) if options.format else detect(source)
+    own = source + "".join(_texts(form))
+    return LoadedModel(
+        facts=facts,
+        form=form,
+        template=ChatTemplate(source, bos_token=facts.bos_token, eos_token=facts.eos_token),
+        encoder=PromptEncoder(facts.control_tokens, own),
+        max_output_tokens=options.max_output_tokens,
+    )
+
+
+def _texts(form: Format) -> list[str]:
+    marks = form.reasoning
+    return [marks.open, marks.close] if marks else []
+
+
+def _check_images(request: ChatRequest, facts: ModelFacts) -> None:
+    if facts.vision:
+        return
+    for index, message in enumerate(request.messages):
+        if isinstance(message.content, tuple):
+            for part, content in enumerate(message.content):
+                if isinstance(content, ImagePart):
+                    raise InvalidRequest(
+                        "This model takes no images; send text parts only.",
+                        code="unsupported_parameter",
+                        param=f"messages[{index}].content[{part}]",
+                    )
+
+
+def _constrained_by(request: ChatRequest) -> str:
+    return "response_format" if request.output is not None else "tools"
+
+
+def _follow(event: Event, answers: dict[int, list[str]], request: ChatRequest) -> None:
+    """Check the finished answer once more; a constraint that did not hold is our fault."""
+    if isinstance(event, TextDelta):
+        answers.setdefault(event.choice, []).append(event.text)
+    elif isinstance(event, Finished) and event.reason == "stop" and request.output is not None:
+        wrong = validate("".join(answers.get(event.choice, [])), request.output)
+        if wrong is not None and not request.stop and not request.stop_token_ids:
+            raise InternalError(f"The answer does not have the form that was asked for: {wrong}")
+
+
+async def _merged(choices: list[Generation]) -> AsyncIterator[Event]:
+    """The events of several choices as they come."""
+    queue: asyncio.Queue[Event | None] = asyncio.Queue(maxsize=64)
+
+    async def run(choice: Generation) -> None:
+        async with aclosing(choice.events()) as events:
+            async for event in events:
+                await queue.put(event)
+        await queue.put(None)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(run(choice)) for choice in choices]
+            done = 0
+            while done < len(tasks):
+                event = await queue.get()
+                if event is None:
+                    done += 1
+                else:
+                    yield event
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+
+
+@contextmanager
+def _engine_failures(*, started: bool) -> Iterator[None]:
+    """Engine failures in the words of the interface."""
+    try:
+        yield
+    except PromptTooLong as long:
+        raise ContextLengthExceeded(
+            prompt_tokens=long.tokens, max_tokens=None, context_length=long.context_length
+        ) from None
+    except EngineFailed as failure:
+        raise _in_words(failure, started) from failure
+
+
+def _in_words(failure: EngineFailed, started: bool) -> ServiceError:
+    wait = max(1, round(failure.retry_after))
+    if failure.loading:
+        return Overloaded(
+            "The model is being loaded; try again shortly.", code="engine_loading", retry_after=wait
+        )
+    if started:
+        return UpstreamFailed("The engine stopped in the middle of the answer; try again.")
+    return Overloaded(
+        "The model's engine is not running; it is being restarted.",
+        code="no_endpoint",
+        retry_after=wait,
+    )

@@ -1,0 +1,248 @@
+"""Carries out a plan for one choice: tokens in, events out.
+
+Usually one run of the engine. Where something changes on the way that the
+engine cannot do by itself (the budget of the reasoning is used up, a minimum
+length is reached), the run ends and the next goes on from the very same
+tokens, which the engine's prefix cache still holds.
+"""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+
+from causerie.chat.formats.format import CallId
+from causerie.chat.parser import Mode, Parser
+from causerie.chat.plan import Plan
+from causerie.chat.stops import StopStrings
+from causerie.engines.base import Sampling, Stopped, TextEngine, TextRequest, Token
+from causerie.protocol.events import (
+    ContentEvent,
+    Event,
+    Finished,
+    FinishReason,
+    TextDelta,
+    TokenLogprob,
+)
+from causerie.protocol.request import ChatRequest
+
+_ALPHANUMERIC = string.ascii_letters + string.digits
+
+
+@dataclass(slots=True)
+class Counts:
+    """Tokens of one choice, so far."""
+
+    completion: int = 0
+    reasoning: int = 0
+    cached: int = 0
+
+
+@dataclass(slots=True)
+class CallIds:
+    """Ids of calls: the model's own where they are new, else made here.
+
+    ``taken`` are all ids of the conversation; nine letters and digits where
+    the format writes such ids, for its template accepts no others.
+    """
+
+    taken: set[str]
+    short: bool
+
+    def __call__(self, name: str, given: str) -> str:
+        del name
+        if given and given not in self.taken:
+            self.taken.add(given)
+            return given
+        while True:
+            made = (
+                "".join(secrets.choice(_ALPHANUMERIC) for _ in range(9))
+                if self.short
+                else f"call_{secrets.token_hex(12)}"
+            )
+            if made not in self.taken:
+                self.taken.add(made)
+                return made
+
+
+def call_ids(request: ChatRequest, plan: Plan) -> CallIds:
+    """The ids for one choice of a request."""
+    taken = {call.id for message in request.messages for call in message.tool_calls}
+    segments = plan.form.calls.call if plan.form.calls else ()
+    short = any(
+        isinstance(segment, CallId) and segment.pattern == CallId().pattern for segment in segments
+    )
+    return CallIds(taken, short)
+
+
+@dataclass(slots=True)
+class Generation:
+    """One choice being generated. ``counts`` are right at any time, also when it is cut off."""
+
+    engine: TextEngine
+    request: ChatRequest
+    plan: Plan
+    choice: int
+    counts: Counts = field(default_factory=Counts)
+    _parser: Parser = field(init=False)
+    _stops: StopStrings | None = field(init=False)
+    _logprobs: list[TokenLogprob] = field(init=False, default_factory=list)
+    _generated: list[int] = field(init=False, default_factory=list)
+    _ended: FinishReason | None = field(init=False, default=None)
+    _cut: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        self._parser = Parser(
+            self.plan.form,
+            tools=self.plan.tools,
+            reasoning_open=self.plan.reasoning_open,
+            call_id=call_ids(self.request, self.plan),
+        )
+        self._stops = StopStrings(self.request.stop) if self.request.stop else None
+
+    async def events(self) -> AsyncIterator[Event]:
+        """All events of the choice, ending in ``Finished``."""
+        grammar = self.plan.grammar
+        while self._ended is None:
+            async with aclosing(self._run(grammar)) as run:
+                async for event in run:
+                    yield event
+            if self._out_of_thought():
+                grammar = self.plan.answer_grammar
+                for event in await self._close_reasoning():
+                    yield event
+        for event in self._finish():
+            yield event
+        yield Finished(self._reason(), choice=self.choice)
+
+    async def _run(self, grammar: str | None) -> AsyncIterator[ContentEvent]:
+        """One run of the engine, to its end or to where it has to be done differently."""
+        async with self.engine.generate(self._text_request(grammar)) as tokens:
+            async for item in tokens:
+                if isinstance(item, Stopped):
+                    self._note_end(item)
+                    return
+                self.counts.completion += 1
+                self._generated.append(item.id)
+                if item.id in self.request.stop_token_ids:
+                    self._ended = "stop"
+                    return
+                for event in self._read(item):
+                    yield event
+                if self._stops is not None and self._stops.met:
+                    self._ended = "stop"
+                    return
+                if self._out_of_thought():
+                    return
+
+    def _text_request(self, grammar: str | None) -> TextRequest:
+        made = self.counts.completion
+        short = made < self.request.min_tokens
+        upto = self.request.min_tokens if short else self.plan.limit
+        return TextRequest(
+            prompt=(*self.plan.prompt, *self._generated) if self._generated else self.plan.prompt,
+            max_tokens=upto - made,
+            sampling=self._sampling(),
+            grammar=grammar,
+            logprobs=self.request.top_logprobs,
+            visible=self.plan.visible,
+            ignore_eos=self.request.ignore_eos or short,
+        )
+
+    def _sampling(self) -> Sampling:
+        """Every choice draws differently, and every run of a choice too."""
+        seed = self.plan.sampling.seed
+        if seed is None or (not self.choice and not self._generated):
+            return self.plan.sampling
+        return replace(
+            self.plan.sampling, seed=(seed + self.choice + len(self._generated)) % 2**32
+        )
+
+    def _note_end(self, stopped: Stopped) -> None:
+        if stopped.prompt_tokens == len(self.plan.prompt):
+            self.counts.cached = stopped.cached_tokens
+        if stopped.reason == "stop":
+            self._ended = "stop"
+        elif self.counts.completion >= self.plan.limit:
+            self._ended = "length"
+
+    def _read(self, token: Token) -> list[ContentEvent]:
+        """The events that a token brings."""
+        before = self._parser.mode
+        if before is Mode.REASONING:
+            self.counts.reasoning += 1
+        if not token.text and token.logprob is None:
+            return []
+        events = self._parser.feed(token.text)
+        answering = before is Mode.ANSWER and self._parser.mode is Mode.ANSWER
+        if token.logprob is not None and answering and (events or self._parser.holding):
+            self._logprobs.append(_logprob(token))
+        return self._placed(events)
+
+    def _placed(self, events: Sequence[ContentEvent]) -> list[ContentEvent]:
+        """The events for this choice: cut at a stop string, with their log-probabilities."""
+        if not events or (not self.choice and self._stops is None and not self._logprobs):
+            return list(events)
+        out: list[ContentEvent] = []
+        for event in events:
+            if isinstance(event, TextDelta):
+                text = event.text if self._stops is None else self._stops.feed(event.text)
+                if text:
+                    out.append(TextDelta(text, tuple(self._logprobs), self.choice))
+                    self._logprobs.clear()
+                if self._stops is not None and self._stops.met:
+                    break
+            else:
+                out.append(replace(event, choice=self.choice))
+        return out
+
+    def _out_of_thought(self) -> bool:
+        return (
+            self._ended is None
+            and self._parser.mode is Mode.REASONING
+            and self.counts.reasoning >= self.plan.budget
+        )
+
+    async def _close_reasoning(self) -> list[ContentEvent]:
+        """End the reasoning in the model's stead, with the tokens it would have written."""
+        marks = self.plan.form.reasoning
+        assert marks is not None
+        text = marks.before_close + marks.close + marks.after_close
+        tokens = await self.engine.tokenize([text], special=True)
+        room = self.plan.limit - self.counts.completion
+        if len(tokens) >= room:
+            self._ended = "length"
+            return []
+        self._generated += tokens
+        self.counts.completion += len(tokens)
+        self.counts.reasoning += len(tokens)
+        return self._placed(self._parser.feed(text))
+
+    def _finish(self) -> list[ContentEvent]:
+        if self._stops is not None and self._stops.met:
+            return []
+        # Under a grammar, half a call is a call that was cut and never text that looks like one.
+        self._cut = self._parser.under_way and self.plan.grammar is not None
+        events = [] if self._cut else self._placed(self._parser.finish())
+        held = self._stops.finish() if self._stops is not None else ""
+        if held or self._logprobs:
+            events.append(TextDelta(held, tuple(self._logprobs), self.choice))
+        return events
+
+    def _reason(self) -> FinishReason:
+        """``length`` wins over a call that was cut; complete calls over everything else."""
+        if self._parser.calls and not self._parser.call_open and not self._cut:
+            return "tool_calls"
+        return self._ended or "length"
+
+
+def _logprob(token: Token) -> TokenLogprob:
+    return TokenLogprob(
+        text=token.text or token.raw.decode("utf-8", "replace"),
+        logprob=token.logprob or 0.0,
+        raw=token.raw,
+        top=tuple(TokenLogprob(other.text, other.logprob, other.raw) for other in token.top),
+    )

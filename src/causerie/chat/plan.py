@@ -1,0 +1,208 @@
+"""A request on one text engine, decided before the first token.
+
+Everything that can be refused is refused here: the messages by the template,
+the length by the context, the schemas by the compiler. What is left is a
+:class:`Plan` that generation only carries out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+from causerie.chat import thinking
+from causerie.chat.constraint import AnswerPlan, CallPlan, closed_schema, compose
+from causerie.chat.formats.format import Format
+from causerie.chat.lark import embed
+from causerie.chat.prompt import PromptEncoder, render
+from causerie.chat.schema import choice, json_object, prepare, regex
+from causerie.chat.segments.base import Schema
+from causerie.chat.taint import authored
+from causerie.chat.template import ChatTemplate, Rendered
+from causerie.engines.base import ModelFacts, Sampling, TextEngine
+from causerie.errors import ContextLengthExceeded, InvalidRequest
+from causerie.protocol.request import (
+    ChatRequest,
+    Choice,
+    Draw,
+    Grammar,
+    JsonObject,
+    JsonSchema,
+    OutputFormat,
+    Regex,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to generate and how to read it.
+
+    ``grammar`` holds from the first token; ``answer_grammar`` holds once the
+    reasoning has been ended by the budget. ``limit`` and ``budget`` are in
+    tokens.
+    """
+
+    form: Format
+    prompt: tuple[int, ...]
+    limit: int
+    budget: int
+    reasoning_open: bool
+    tools: Mapping[str, Schema] | None
+    grammar: str | None
+    answer_grammar: str | None
+    sampling: Sampling
+    visible: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model as chat sees it: its engine's facts, its template and its format."""
+
+    facts: ModelFacts
+    form: Format
+    template: ChatTemplate
+    encoder: PromptEncoder
+    max_output_tokens: int | None = None
+
+
+async def make_plan(request: ChatRequest, model: LoadedModel, engine: TextEngine) -> Plan:
+    """Decide everything; raises ``InvalidRequest`` for whatever the model cannot do."""
+    thought = thinking.plan(model.form, request.thinking)
+    form = thought.form
+    tools = _callable_tools(request)
+    shown = request if tools or request.tool_choice.mode != "none" else replace(request, tools=())
+    rendered = render(
+        model.template, form, shown, thinking_on=thought.on, effort=thought.effort
+    )
+    if thought.written and not request.continue_final_message:
+        rendered = _opened(rendered, form)
+    prompt = await model.encoder.encode(rendered, engine)
+    limit = _limit(request, len(prompt), model)
+    reasoning_open = _is_reasoning_open(rendered, form)
+    state = "open" if reasoning_open else "none" if thought.on is False else "possible"
+    calls = CallPlan(
+        tools=tools,
+        required=request.tool_choice.mode == "required",
+        parallel=request.parallel_tool_calls,
+    )
+    answer = _answer(request.output) if request.output else None
+    return Plan(
+        form=form,
+        prompt=tuple(prompt),
+        limit=limit,
+        budget=thinking.budget(request.thinking, limit),
+        reasoning_open=reasoning_open,
+        tools=tools or None,
+        grammar=_compose(model, form, state, calls, answer),
+        answer_grammar=_compose(model, form, "none", calls, answer),
+        sampling=_sampling(request.draw),
+        visible=_visible(form, model.facts.control_tokens),
+    )
+
+
+def _compose(
+    model: LoadedModel, form: Format, state: str, calls: CallPlan, answer: AnswerPlan | None
+) -> str | None:
+    return compose(
+        form,
+        model.facts.control_tokens,
+        reasoning=state,
+        calls=calls if calls.tools else None,
+        answer=answer,
+    )
+
+
+def _callable_tools(request: ChatRequest) -> dict[str, Schema]:
+    """The functions that may be called, by name, each checked to be enforceable."""
+    if request.tool_choice.mode == "none":
+        return {}
+    allowed = request.tool_choice.allowed
+    tools: dict[str, Schema] = {}
+    for index, tool in enumerate(request.tools):
+        if allowed is not None and tool.name not in allowed:
+            continue
+        schema = closed_schema(tool.parameters)
+        prepare(schema, param=f"tools[{index}].function.parameters")
+        tools[tool.name] = schema
+    return tools
+
+
+def _answer(output: OutputFormat) -> AnswerPlan:
+    match output:
+        case JsonObject():
+            return AnswerPlan("answer", f"answer: %json {json_object()}")
+        case JsonSchema(schema, _, param):
+            return AnswerPlan("answer", f"answer: %json {prepare(schema, param=param)}")
+        case Regex(pattern):
+            return AnswerPlan(regex(pattern, param="structured_outputs.regex"))
+        case Choice(options):
+            return AnswerPlan(choice(options, param="structured_outputs.choice"))
+        case Grammar(text):
+            part = embed(text, "g")
+            return AnswerPlan(part.start, part.rules)
+
+
+def _opened(rendered: Rendered, form: Format) -> Rendered:
+    assert form.reasoning is not None
+    return Rendered(
+        rendered.text + authored(form.reasoning.open + form.reasoning.after_open), rendered.user
+    )
+
+
+def _is_reasoning_open(rendered: Rendered, form: Format) -> bool:
+    """Whether the prompt ends inside the reasoning: opened by the template, not closed since."""
+    if form.reasoning is None:
+        return False
+    last = rendered.user[-1][1] if rendered.user else 0
+    tail = rendered.text[last:]
+    opened = max(tail.rfind(mark) for mark in (form.reasoning.open, *form.reasoning.also_open))
+    return opened > tail.rfind(form.reasoning.close)
+
+
+def _limit(request: ChatRequest, prompt: int, model: LoadedModel) -> int:
+    """The output limit in tokens; raises where prompt and output do not fit."""
+    context = model.facts.context_length
+    room = context - prompt
+    asked = request.max_tokens
+    if room < 1 or (asked is not None and asked > room):
+        raise ContextLengthExceeded(
+            prompt_tokens=prompt, max_tokens=asked, context_length=context
+        )
+    if request.min_tokens > (asked or room):
+        raise InvalidRequest(
+            f"`min_tokens` is {request.min_tokens}, but at most {asked or room} tokens fit.",
+            param="min_tokens",
+        )
+    return asked or min(room, model.max_output_tokens or room)
+
+
+def _sampling(draw: Draw) -> Sampling:
+    return Sampling(
+        temperature=draw.temperature,
+        top_p=draw.top_p,
+        top_k=draw.top_k,
+        min_p=draw.min_p,
+        repetition_penalty=draw.repetition_penalty,
+        frequency_penalty=draw.frequency_penalty,
+        presence_penalty=draw.presence_penalty,
+        seed=draw.seed,
+        logit_bias=draw.logit_bias,
+    )
+
+
+def _visible(form: Format, control_tokens: Mapping[str, int]) -> tuple[str, ...]:
+    """The control tokens that the format's own texts are made of; the parser must see them."""
+    texts = [form.answer_open, form.answer_close, *form.skip]
+    if form.reasoning:
+        texts += [form.reasoning.open, form.reasoning.close, *form.reasoning.also_open]
+    if form.calls:
+        calls = form.calls
+        texts += [calls.begin, calls.separator, calls.end, *calls.triggers, *calls.lead_ins]
+        for segment in calls.call:
+            texts += [
+                value
+                for field in fields(segment)
+                if isinstance(value := getattr(segment, field.name), str)
+            ]
+    whole = "\0".join(texts)
+    return tuple(token for token in control_tokens if token and token in whole)

@@ -1,0 +1,68 @@
+"""Whether a model thinks, and for how many tokens at most.
+
+One setting comes in (:class:`causerie.protocol.request.Thinking`); what goes
+out is what the template is told and a budget. Shares of the output limit:
+max and xhigh 95 %, high 80 %, medium 50 %, low 20 %, minimal 10 %.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+
+from causerie.chat.formats.format import Format, Reasoning
+from causerie.errors import InvalidRequest
+from causerie.protocol.request import Thinking
+
+_SHARES = {"max": 0.95, "xhigh": 0.95, "high": 0.8, "medium": 0.5, "low": 0.2, "minimal": 0.1}
+_ANSWER_TOKENS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingPlan:
+    """How one request thinks.
+
+    ``form`` is the model's format, with reasoning added where the model knows
+    none and was asked to think; ``on`` is what the template is told (``None``:
+    nothing); ``written`` says that we open the reasoning ourselves, because
+    the model would not.
+    """
+
+    form: Format
+    on: bool | None
+    effort: str | None
+    written: bool
+
+
+def plan(form: Format, thinking: Thinking) -> ThinkingPlan:
+    """The plan; raises ``InvalidRequest`` where a model that must think is told not to."""
+    switch = form.thinking
+    if switch is not None and switch.mandatory and thinking.enabled is False:
+        raise InvalidRequest(
+            "This model always thinks, so thinking cannot be turned off. Leave the setting out, "
+            "or ask for little with `reasoning_effort: minimal`; `include_reasoning: false` "
+            "keeps the reasoning out of the reply.",
+            code="unsupported_parameter",
+            param="reasoning_effort" if thinking.effort else "chat_template_kwargs.enable_thinking",
+        )
+    if switch is not None:
+        return ThinkingPlan(form, thinking.enabled, thinking.effort, written=False)
+    if not thinking.enabled:
+        return ThinkingPlan(form, None, None, written=False)
+    return ThinkingPlan(
+        replace(form, reasoning=form.reasoning or Reasoning()), True, thinking.effort, written=True
+    )
+
+
+def budget(thinking: Thinking, limit: int) -> int:
+    """Tokens of reasoning at most, out of ``limit`` tokens of output.
+
+    At least a quarter of the limit is kept for the answer, and 256 tokens
+    where that is no more than half of it.
+    """
+    answer = max(ceil(limit / 4), min(_ANSWER_TOKENS, limit // 2))
+    most = max(limit - answer, 0)
+    if thinking.budget is not None:
+        return min(thinking.budget, most)
+    share = _SHARES.get(thinking.effort or "")
+    return min(int(limit * share), most) if share else most
