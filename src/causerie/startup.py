@@ -1,0 +1,149 @@
+"""Start and stop of a service: listen, load, say when it is ready, serve until a stop.
+
+The address is taken first, so that health can be asked while models load and a
+port in use is known before anything is fetched. Knows nothing of settings or
+of how engines are made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Sequence
+from typing import Protocol
+
+import structlog
+
+from causerie.edge.application import Edge
+from causerie.edge.server import Listen, listening_socket, serve
+from causerie.engines.base import EngineFailed, EngineStatus, TextEngine
+
+log = structlog.get_logger(__name__)
+
+_REFRESH_SECONDS = 0.1
+
+
+class Engines(Protocol):
+    """The engines of the service, by the ids of their models."""
+
+    def engine(self, model: str) -> TextEngine:
+        """The engine of a model."""
+        ...
+
+    def status(self) -> Sequence[EngineStatus]:
+        """All of them as they are now."""
+        ...
+
+
+class Watcher(Protocol):
+    """Who is told how the start goes, and the stop."""
+
+    def loading(self, engines: Sequence[EngineStatus]) -> None:
+        """Called again and again while models load."""
+        ...
+
+    def ready(self, host: str, port: int) -> None:
+        """The models are loaded and the address answers."""
+        ...
+
+    def stopping(self) -> None:
+        """A stop was asked for."""
+        ...
+
+    def stop(self) -> None:
+        """It is over, whatever happened."""
+        ...
+
+
+class CannotStart(Exception):
+    """The service cannot be started; the text is one sentence for a person."""
+
+
+async def run(
+    edge: Edge, engines: Engines, preload: Sequence[str], listen: Listen, watcher: Watcher
+) -> None:
+    """Serve until a signal. Raises :class:`CannotStart`, or what kept a model from loading.
+
+    ``preload`` are the ids of the models to load first. One that fails is
+    reported and tried again by requests; when all of them fail, the service
+    ends with the first failure.
+    """
+    start = _Start(engines, preload, watcher)
+    listener = _taken(listen)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(start.follow()), group.create_task(start.say_stop())]
+        try:
+            await serve(edge, listen, stop=start.stop, on_ready=start.accepts, bound=listener)
+        finally:
+            for task in tasks:
+                task.cancel()
+            watcher.stop()
+    if start.failure is not None:
+        raise start.failure
+
+
+def _taken(listen: Listen) -> socket.socket:
+    try:
+        return listening_socket(listen)
+    except OSError as error:
+        place = f"{listen.host}:{listen.port}"
+        if error.errno == errno.EADDRINUSE:
+            why = f"{place} is in use by another program; choose another port"
+        else:
+            why = f"{place} cannot be listened on: {error.strerror or error}"
+        raise CannotStart(why) from error
+
+
+class _Start:
+    """Loads the models and tells the watcher."""
+
+    def __init__(self, engines: Engines, preload: Sequence[str], watcher: Watcher) -> None:
+        self._engines = engines
+        self._preload = preload
+        self._watcher = watcher
+        self._address: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
+        self.stop = asyncio.Event()
+        self.failure: Exception | None = None
+
+    def accepts(self, host: str, port: int) -> None:
+        """The server takes connections."""
+        self._address.set_result((host, port))
+
+    async def say_stop(self) -> None:
+        """Tell of the stop, unless it is our own."""
+        await self.stop.wait()
+        if self.failure is None:
+            self._watcher.stopping()
+
+    async def follow(self) -> None:
+        """Load, then tell the address; when nothing loads, stop the service."""
+        address = await self._address
+        async with asyncio.TaskGroup() as group:
+            showing = group.create_task(self._show())
+            failures = await asyncio.gather(*(self._load(model) for model in self._preload))
+            showing.cancel()
+        found = [failure for failure in failures if failure is not None]
+        if found and len(found) == len(failures):
+            self.failure = found[0]
+            self.stop.set()
+            return
+        self._watcher.ready(*address)
+
+    async def _load(self, model: str) -> Exception | None:
+        """Load one model; gives what kept it from loading."""
+        while True:
+            try:
+                await self._engines.engine(model).facts()
+            except EngineFailed as error:
+                if error.loading:  # still at it: a load may take longer than a request waits
+                    await asyncio.sleep(error.retry_after)
+                    continue
+                log.error("model did not load", model=model, reason=str(error))
+                return CannotStart(f"{model} did not load: {error}")
+            return None
+
+    async def _show(self) -> None:
+        while True:
+            self._watcher.loading(self._engines.status())
+            await asyncio.sleep(_REFRESH_SECONDS)
