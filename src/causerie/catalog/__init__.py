@@ -1,1 +1,1 @@
-
+"""Ids and aliases to models, and what is told of them."""

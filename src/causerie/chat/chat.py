@@ -7,7 +7,7 @@ model. It loads nothing by itself: the engine's first use does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -53,10 +53,11 @@ class ChatOptions:
 
 @dataclass(frozen=True, slots=True)
 class Answering:
-    """An answer under way: its events, and what identifies the engine that makes it."""
+    """An answer under way: its events, who makes it, and the tokens used so far."""
 
-    events: AsyncIterator[Event]
+    events: AsyncGenerator[Event, None]
     fingerprint: str
+    usage: Callable[[], Usage]
 
 
 class TextChat:
@@ -87,9 +88,13 @@ class TextChat:
                     await self._grammars.check(
                         grammar, vocabulary=model.facts.vocabulary, param=_constrained_by(request)
                     )
-        events = self._events(request, plan)
-        async with aclosing(events):
-            yield Answering(events, model.facts.fingerprint)
+        choices = [Generation(self._engine, request, plan, index) for index in range(request.n)]
+
+        def usage() -> Usage:
+            return _usage(plan, choices)
+
+        async with aclosing(_events(request, choices, usage)) as events:
+            yield Answering(events, model.facts.fingerprint, usage)
 
     async def _load(self) -> LoadedModel:
         facts = await self._engine.facts()
@@ -97,23 +102,28 @@ class TextChat:
             self._loaded = _loaded(facts, self._options)
         return self._loaded
 
-    async def _events(self, request: ChatRequest, plan: Plan) -> AsyncIterator[Event]:
-        choices = [Generation(self._engine, request, plan, index) for index in range(request.n)]
-        source = choices[0].events() if len(choices) == 1 else _merged(choices)
-        answers: dict[int, list[str]] = {}
-        with _engine_failures(started=True):
-            async with aclosing(source):
-                async for event in source:
-                    if request.output is not None:
-                        _follow(event, answers, request)
-                    yield event
-        yield Usage(
-            prompt=len(plan.prompt),
-            completion=sum(choice.counts.completion for choice in choices),
-            cached=choices[0].counts.cached,
-            reasoning=sum(choice.counts.reasoning for choice in choices),
-        )
-'''
+
+async def _events(
+    request: ChatRequest, choices: Sequence[Generation], usage: Callable[[], Usage]
+) -> AsyncGenerator[Event, None]:
+    source = choices[0].events() if len(choices) == 1 else _merged(choices)
+    answers: dict[int, list[str]] = {}
+    with _engine_failures(started=True):
+        async with aclosing(source):
+            async for event in source:
+                if request.output is not None:
+                    _follow(event, answers, request)
+                yield event
+    yield usage()
+
+
+def _usage(plan: Plan, choices: Sequence[Generation]) -> Usage:
+    return Usage(
+        prompt=len(plan.prompt),
+        completion=sum(choice.counts.completion for choice in choices),
+        cached=choices[0].counts.cached,
+        reasoning=sum(choice.counts.reasoning for choice in choices),
+    )
 
 
 def _loaded(facts: ModelFacts, options: ChatOptions) -> LoadedModel:
@@ -162,7 +172,7 @@ def _follow(event: Event, answers: dict[int, list[str]], request: ChatRequest) -
             raise InternalError(f"The answer does not have the form that was asked for: {wrong}")
 
 
-async def _merged(choices: list[Generation]) -> AsyncIterator[Event]:
+async def _merged(choices: Sequence[Generation]) -> AsyncGenerator[Event, None]:
     """The events of several choices as they come."""
     queue: asyncio.Queue[Event | None] = asyncio.Queue(maxsize=64)
 

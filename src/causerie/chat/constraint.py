@@ -93,7 +93,9 @@ class _Text:
         A marker that begins with a control token ends the text by itself, for
         free text holds no control tokens; a plain one needs a lazy lexeme.
         """
-        parts = [part for part in (self._splitter.split(marker) if self._splitter else [marker]) if part]
+        parts = [
+            part for part in (self._splitter.split(marker) if self._splitter else [marker]) if part
+        ]
         head = parts[0]
         if head in self.control_tokens:
             return f"{_ANY} {self.literal(marker)}"
@@ -130,7 +132,9 @@ def compose(
         return None
     text = _Text(control_tokens)
     body = _body(form, text, calls, answer)
-    before = _reasoning(form, text, reasoning, free=answer is None and not (calls and calls.required))
+    before = _reasoning(
+        form, text, reasoning, free=answer is None and not (calls and calls.required)
+    )
     return text.finish(f"{before} {body}".strip(), answer.rules if answer else "")
 
 
@@ -141,7 +145,10 @@ def closed_schema(parameters: Schema) -> Schema:
     not name are left out, which any schema that merely allows them admits.
     """
     schema = {"type": "object", **parameters}
-    if not any(key in schema for key in ("properties", "patternProperties", "anyOf", "allOf", "oneOf", "$ref")):
+    if not any(
+        key in schema
+        for key in ("properties", "patternProperties", "anyOf", "allOf", "oneOf", "$ref")
+    ):
         schema.setdefault("properties", {})
     if "properties" in schema and "patternProperties" not in schema:
         schema.setdefault("additionalProperties", False)

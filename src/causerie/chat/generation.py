@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 import string
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
@@ -103,7 +103,7 @@ class Generation:
         )
         self._stops = StopStrings(self.request.stop) if self.request.stop else None
 
-    async def events(self) -> AsyncIterator[Event]:
+    async def events(self) -> AsyncGenerator[Event, None]:
         """All events of the choice, ending in ``Finished``."""
         grammar = self.plan.grammar
         while self._ended is None:
@@ -118,7 +118,7 @@ class Generation:
             yield event
         yield Finished(self._reason(), choice=self.choice)
 
-    async def _run(self, grammar: str | None) -> AsyncIterator[ContentEvent]:
+    async def _run(self, grammar: str | None) -> AsyncGenerator[ContentEvent, None]:
         """One run of the engine, to its end or to where it has to be done differently."""
         async with self.engine.generate(self._text_request(grammar)) as tokens:
             async for item in tokens:
@@ -157,9 +157,7 @@ class Generation:
         seed = self.plan.sampling.seed
         if seed is None or (not self.choice and not self._generated):
             return self.plan.sampling
-        return replace(
-            self.plan.sampling, seed=(seed + self.choice + len(self._generated)) % 2**32
-        )
+        return replace(self.plan.sampling, seed=(seed + self.choice + len(self._generated)) % 2**32)
 
     def _note_end(self, stopped: Stopped) -> None:
         if stopped.prompt_tokens == len(self.plan.prompt):

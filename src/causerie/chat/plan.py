@@ -71,9 +71,7 @@ async def make_plan(request: ChatRequest, model: LoadedModel, engine: TextEngine
     form = thought.form
     tools = _callable_tools(request)
     shown = request if tools or request.tool_choice.mode != "none" else replace(request, tools=())
-    rendered = render(
-        model.template, form, shown, thinking_on=thought.on, effort=thought.effort
-    )
+    rendered = render(model.template, form, shown, thinking_on=thought.on, effort=thought.effort)
     if thought.written and not request.continue_final_message:
         rendered = _opened(rendered, form)
     prompt = await model.encoder.encode(rendered, engine)
@@ -165,9 +163,7 @@ def _limit(request: ChatRequest, prompt: int, model: LoadedModel) -> int:
     room = context - prompt
     asked = request.max_tokens
     if room < 1 or (asked is not None and asked > room):
-        raise ContextLengthExceeded(
-            prompt_tokens=prompt, max_tokens=asked, context_length=context
-        )
+        raise ContextLengthExceeded(prompt_tokens=prompt, max_tokens=asked, context_length=context)
     if request.min_tokens > (asked or room):
         raise InvalidRequest(
             f"`min_tokens` is {request.min_tokens}, but at most {asked or room} tokens fit.",

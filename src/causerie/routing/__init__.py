@@ -1,1 +1,1 @@
-
+"""Which target answers, and what happens when one cannot."""

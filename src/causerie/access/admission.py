@@ -1,0 +1,122 @@
+"""May a request start now, or must it wait, or go away.
+
+One :class:`Gate` a model. It counts requests when they arrive, before any work
+is done for them: as many run as the engine has slots, a bounded number waits
+in order, and the next is told at once to come back later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from causerie.errors import InvalidRequest, Overloaded
+
+
+@dataclass(slots=True)
+class Lease:
+    """A place of a request; ``waited`` is how long it queued, in seconds."""
+
+    waited: float
+
+
+@dataclass(slots=True)
+class _Waiting:
+    places: int
+    turn: asyncio.Future[None]
+
+
+@dataclass(slots=True)
+class Gate:
+    """Admission to one model.
+
+    ``slots`` says how many places there are now (it may change when a model is
+    loaded); ``max_waiting`` requests queue, each for at most
+    ``max_wait_seconds``.
+    """
+
+    model: str
+    slots: Callable[[], int]
+    max_waiting: int
+    max_wait_seconds: float
+    _taken: int = 0
+    _queue: deque[_Waiting] = field(default_factory=deque)
+    _recent: float = 1.0  # seconds that a place is held, smoothed
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue."""
+        return len(self._queue)
+
+    @asynccontextmanager
+    async def enter(self, places: int = 1) -> AsyncIterator[Lease]:
+        """Hold ``places`` (one for each choice) while the body runs.
+
+        Raises :class:`Overloaded` at once where the queue is full, and after
+        ``max_wait_seconds`` in it; :class:`InvalidRequest` for more places than
+        there are.
+        """
+        arrived = time.monotonic()
+        await self._take(places)
+        started = time.monotonic()
+        try:
+            yield Lease(started - arrived)
+        finally:
+            self._recent += 0.2 * (time.monotonic() - started - self._recent)
+            self._release(places)
+
+    async def _take(self, places: int) -> None:
+        if places > max(self.slots(), 1):
+            raise InvalidRequest(
+                f"`n` is {places}, but this model answers {self.slots()} at the same time.",
+                param="n",
+            )
+        if not self._queue and self._fits(places):
+            self._taken += places
+            return
+        if len(self._queue) >= self.max_waiting:
+            raise self._full(f"{len(self._queue)} requests are waiting already")
+        entry = _Waiting(places, asyncio.get_running_loop().create_future())
+        self._queue.append(entry)
+        try:
+            async with asyncio.timeout(self.max_wait_seconds):
+                await entry.turn
+        except TimeoutError:
+            self._leave(entry)
+            raise self._full(f"no place became free in {self.max_wait_seconds:g} s") from None
+        except asyncio.CancelledError:
+            self._leave(entry)
+            raise
+
+    def _leave(self, entry: _Waiting) -> None:
+        """Give up waiting; a place that was handed over meanwhile goes to the next."""
+        if entry.turn.done() and not entry.turn.cancelled():
+            self._release(entry.places)
+        elif entry in self._queue:
+            self._queue.remove(entry)
+            self._admit()
+
+    def _release(self, places: int) -> None:
+        self._taken -= places
+        self._admit()
+
+    def _admit(self) -> None:
+        while self._queue and self._fits(self._queue[0].places):
+            entry = self._queue.popleft()
+            if not entry.turn.done():
+                self._taken += entry.places
+                entry.turn.set_result(None)
+
+    def _fits(self, places: int) -> bool:
+        return self._taken + places <= max(self.slots(), 1)
+
+    def _full(self, why: str) -> Overloaded:
+        turns = (len(self._queue) + 1) / max(self.slots(), 1)
+        wait = min(max(1, round(turns * self._recent)), 60)
+        return Overloaded(
+            f"The model {self.model} is busy: {why}. Try again in {wait} s.", retry_after=wait
+        )

@@ -1,0 +1,113 @@
+"""THE REQUEST, top to bottom. Read this first.
+
+    which door · who (401) · which model (404) · may it start (429, 503)
+    · generate (400, 502, 503) · fold into the contract · meter
+
+The stages do not know each other; they meet here and nowhere else. Entering
+:meth:`Pipeline.open` raises while a status can still be sent, for streams too,
+because the first content-bearing event is awaited inside. Leaving it, however
+that comes about (finished, client gone, cancelled, failed), frees the engine,
+gives the place back and writes the usage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from causerie import fold
+from causerie.access.admission import Gate
+from causerie.access.keys import Caller, Locked, StaticKeys
+from causerie.catalog.catalog import Catalog
+from causerie.fold import Frame, Identity
+from causerie.metering.meter import Meter, Record
+from causerie.protocol.completion import Chunk
+from causerie.protocol.request import ChatRequest
+from causerie.routing.router import Routed, Router
+
+
+class Door(Locked, Protocol):
+    """What the pipeline asks of a door: whom it lets in, and to which models."""
+
+    @property
+    def models(self) -> frozenset[str] | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer that has begun: headers for the response, and its chunks."""
+
+    headers: Mapping[str, str]
+    chunks: AsyncIterator[Chunk]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The stages in their order; ``gates`` are by model id."""
+
+    keys: StaticKeys
+    catalog: Catalog
+    gates: Mapping[str, Gate]
+    router: Router
+    meter: Meter
+
+    async def authenticate(self, door: Door, credential: str | None) -> Caller:
+        """Who is calling; raises ``Unauthenticated``."""
+        return await self.keys.authenticate(door, credential)
+
+    @asynccontextmanager
+    async def open(
+        self, door: Door, caller: Caller, request: ChatRequest, identity: Identity
+    ) -> AsyncIterator[Reply]:
+        """An answer, entered with its first event at hand; raises ``ServiceError`` before."""
+        with self.meter.record(identity.request_id, door.name, caller.key) as record:
+            model = self.catalog.resolve(door.models, request.model)
+            record.model, record.stream = model.id, request.stream
+            model.check(request)
+            async with self.gates[model.id].enter(places=request.n) as lease:
+                record.queue_seconds = lease.waited
+                async with self.router.generate(model.targets, request) as routed:
+                    record.first_token()
+                    _note(record, routed)
+                    frame = Frame(
+                        identity, request.model, routed.fingerprint, request.thinking.visible
+                    )
+                    chunks = fold.chunks(record.watch(routed.events, routed.usage), frame)
+                    async with aclosing(_wanted(chunks, request)) as wanted:
+                        yield Reply(_headers(record), wanted)
+
+    def models(self, door: Door, caller: Caller | None) -> Sequence[Mapping[str, Any]]:
+        """The catalog behind a door, as ``GET /models`` shows it."""
+        del caller  # keys that see fewer models than their door come with accounts
+        return [model.entry() for model in self.catalog.visible(door.models)]
+
+
+def _note(record: Record, routed: Routed) -> None:
+    record.served_by, record.attempts = routed.served_by, routed.attempts
+    record.upstream_seconds = routed.upstream_seconds
+
+
+def _headers(record: Record) -> dict[str, str]:
+    timings = {
+        "queue": record.queue_seconds,
+        "upstream": record.upstream_seconds,
+        "overhead": record.overhead_seconds,
+    }
+    return {
+        "x-served-by": record.served_by,
+        "x-attempts": str(record.attempts),
+        "Server-Timing": ", ".join(
+            f"{name};dur={seconds * 1000:.1f}" for name, seconds in timings.items()
+        ),
+    }
+
+
+async def _wanted(
+    chunks: AsyncIterator[Chunk], request: ChatRequest
+) -> AsyncGenerator[Chunk, None]:
+    """Without the usage chunk where a stream did not ask for it."""
+    async for chunk in chunks:
+        if chunk.choices or not request.stream or request.include_usage or chunk.error:
+            yield chunk
