@@ -1,0 +1,77 @@
+"""A whole service in a process of its own, as a user starts it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A running service. ``root`` is its address without a path."""
+
+    root: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def base_url(self) -> str:
+        """The base address of the default door."""
+        return f"{self.root}/v1"
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def serving(folder: Path, config: str, *, ready_seconds: float = 60) -> Iterator[Service]:
+    """``causerie serve`` with this configuration, stopped at the end."""
+    port = free_port()
+    (folder / "causerie.toml").write_text(config)
+    log = folder / "serve.log"
+    command = [sys.executable, "-m", "causerie", "serve", "--port", str(port)]
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [*command, "--config", str(folder / "causerie.toml")],
+            stdout=out,
+            stderr=out,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "NO_COLOR": "1"},
+        )
+    service = Service(f"http://127.0.0.1:{port}", process, log)
+    try:
+        _await_ready(service, time.monotonic() + ready_seconds)
+        yield service
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+
+
+def _await_ready(service: Service, deadline: float) -> None:
+    while True:
+        try:
+            with urllib.request.urlopen(f"{service.root}/health/ready", timeout=5):
+                return
+        except (urllib.error.URLError, OSError) as error:
+            if service.process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"{error}\n{service.log.read_text()}") from error
+        time.sleep(0.05)  # another process: there is nothing to await but its answer
