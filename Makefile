@@ -25,7 +25,7 @@ test: $(VENV)/.dev ## Set up, then every check and every test
 
 bench: $(VENV)/.dev ## Measure: every script of bench/, or those of BENCH=...
 	for script in $(or $(BENCH),$(wildcard bench/*.py)); do \
-		echo "== $$script" && $(BIN)/python "$$script" $(ARGS) || exit 1; done
+		echo "== $$script" && PYTHONPATH=tests $(BIN)/python "$$script" $(ARGS) || exit 1; done
 
 lint: $(VENV)/.dev ## Style, types, and who may import whom
 	$(BIN)/ruff check .

@@ -13,7 +13,7 @@ import pytest
 from openai import AsyncOpenAI, OpenAI
 from pydantic import BaseModel
 
-from tests.service import Service, serving
+from service import Service, serving
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(180)]
 

