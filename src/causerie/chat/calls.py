@@ -64,8 +64,9 @@ class SectionReader:
     """Reads ``begin`` call (``separator`` call)* ``end``.
 
     ``feed`` returns the parts understood; ``rest`` is the text behind the
-    section once it has ended, ``None`` before. Raises :class:`Unreadable` when
-    the text is not of the form; ``open`` then tells whether a call was begun.
+    section once it has ended, ``None`` before. ``broken`` tells that the text
+    is not of the form, ``open`` whether a call was begun, ``complete`` how many
+    have ended, ``unread`` what came since then if none was begun.
     """
 
     def __init__(
@@ -80,6 +81,9 @@ class SectionReader:
         self._reader: Reader | None = None
         self._held = ""
         self.rest: str | None = None
+        self.broken = False
+        self.complete = 0
+        self.unread = ""
 
     @property
     def open(self) -> bool:
@@ -89,15 +93,22 @@ class SectionReader:
     def feed(self, text: str) -> Sequence[CallPart]:
         """Take the next piece of text."""
         parts: list[CallPart] = []
+        self.unread += text
+        try:
+            self._advance(text, parts)
+        except Unreadable:
+            self.broken = True
+        return parts
+
+    def _advance(self, text: str, parts: list[CallPart]) -> None:
         while self.rest is None:
             if not self._queue:
                 text = self._between(self._held + text)
                 if not self._queue:
-                    return parts
+                    return
             text = self._read(text, parts)
             if not text and self._queue:
-                return parts
-        return parts
+                return
 
     def _read(self, text: str, parts: list[CallPart]) -> str:
         """Feed the segment at the head of the queue; returns what it left."""
@@ -113,7 +124,7 @@ class SectionReader:
         if isinstance(segment, Name):
             self._call.name = read.value
         elif isinstance(segment, CallId):
-            self._call.id = read.value
+            self._call.id = read.value if segment.kept else ""
             if not self._call.name:
                 self._call.name = name_from_id(read.value)
         self._reader = None
@@ -122,6 +133,8 @@ class SectionReader:
             self._start_arguments(JsonArguments(), parts)
             parts.append(CallEnded())
             self._call = _Call()
+            self.complete += 1
+            self.unread = read.rest
         return read.rest
 
     def _start_arguments(self, segment: Segment, parts: list[CallPart]) -> None:
@@ -131,6 +144,7 @@ class SectionReader:
             if not self._call.name:
                 raise Unreadable
             self._call.started = True
+            self.unread = ""
             parts.append(CallStarted(self._call.name, self._call.id))
 
     def _reader_of(self, segment: Segment) -> Reader:

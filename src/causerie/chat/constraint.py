@@ -37,6 +37,7 @@ from causerie.chat.segments.python import python_grammar
 
 _HEADER = "%llguidance {}\n"
 _ANY = "/(.|\\n)*/"
+_SOME = "/(.|\\n)+/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +62,35 @@ class _Text:
     """The grammar being written (a :class:`causerie.chat.segments.base.Scope`)."""
 
     control_tokens: Mapping[str, int]
+    marks: Sequence[str] = ()
     _rules: list[str] = field(default_factory=list)
     _splitter: re.Pattern[str] | None = None
+    _marked: str = ""
 
     def __post_init__(self) -> None:
         marks = sorted((mark for mark in self.control_tokens if mark), key=len, reverse=True)
         self._splitter = re.compile("(" + "|".join(map(re.escape, marks)) + ")") if marks else None
+        held = dict.fromkeys(mark for mark in self.marks if self._has_control_token(mark))
+        if held:
+            self._marked = self.rule(" | ".join(self.literal(mark) for mark in held))
+
+    def _parts(self, text: str) -> list[str]:
+        return [part for part in (self._splitter.split(text) if self._splitter else [text]) if part]
+
+    def _has_control_token(self, text: str) -> bool:
+        return any(part in self.control_tokens for part in self._parts(text))
 
     def rule(self, expression: str, options: str = "") -> str:
         name = f"r{len(self._rules)}"
         self._rules.append(f"{name}{f'[{options}]' if options else ''}: {expression}")
         return name
+
+    def reserve(self) -> str:
+        self._rules.append("")
+        return f"r{len(self._rules) - 1}"
+
+    def define(self, name: str, expression: str) -> None:
+        self._rules[int(name[1:])] = f"{name}: {expression}"
 
     def terminal(self, expression: str) -> str:
         name = f"T{len(self._rules)}"
@@ -79,11 +98,9 @@ class _Text:
         return name
 
     def literal(self, text: str) -> str:
-        parts = self._splitter.split(text) if self._splitter else [text]
         written = [
             f"<[{self.control_tokens[part]}]>" if part in self.control_tokens else _quote(part)
-            for part in parts
-            if part
+            for part in self._parts(text)
         ]
         return " ".join(written) or '""'
 
@@ -93,14 +110,24 @@ class _Text:
         A marker that begins with a control token ends the text by itself, for
         free text holds no control tokens; a plain one needs a lazy lexeme.
         """
-        parts = [
-            part for part in (self._splitter.split(marker) if self._splitter else [marker]) if part
-        ]
+        parts = self._parts(marker)
         head = parts[0]
         if head in self.control_tokens:
             return f"{_ANY} {self.literal(marker)}"
         lazy = self.rule(f"{self._any()} {_quote(head)}", "lazy")
         return " ".join([lazy, *([self.literal("".join(parts[1:]))] if parts[1:] else [])])
+
+    def free(self) -> str:
+        """A whole reply that nothing constrains: text, and the format's own control tokens."""
+        return f"({_SOME} | {self._marked})*" if self._marked else _ANY
+
+    def free_until(self, marker: str) -> str:
+        """The same up to and including ``marker``."""
+        if not self._marked:
+            return self.until(marker)
+        if self._parts(marker)[0] in self.control_tokens:
+            return f"{self.free()} {self.literal(marker)}"
+        return f"({_SOME}? {self._marked})* {self.until(marker)}"
 
     def json(self, schema: Schema) -> str:
         return self.rule("%json " + prepare(schema, param="tools"))
@@ -130,12 +157,19 @@ def compose(
     """
     if calls is None and answer is None:
         return None
-    text = _Text(control_tokens)
+    text = _Text(control_tokens, _marks(form))
     body = _body(form, text, calls, answer)
     before = _reasoning(
         form, text, reasoning, free=answer is None and not (calls and calls.required)
     )
     return text.finish(f"{before} {body}".strip(), answer.rules if answer else "")
+
+
+def _marks(form: Format) -> tuple[str, ...]:
+    """The texts between the parts of a reply, without those of its calls."""
+    thought = form.reasoning
+    own = (thought.open, *thought.also_open, thought.close) if thought else ()
+    return tuple(mark for mark in (*own, form.answer_open, form.answer_close, *form.skip) if mark)
 
 
 def closed_schema(parameters: Schema) -> Schema:
@@ -174,11 +208,28 @@ def _reasoning(form: Format, text: _Text, state: str, *, free: bool) -> str:
 def _body(form: Format, text: _Text, calls: CallPlan | None, answer: AnswerPlan | None) -> str:
     said = _answer(form, text, answer) if answer else None
     if calls is None or form.calls is None:
-        return said or _ANY
+        return said or text.free()
     section = _Section(form.calls, calls, text)
     if calls.required:
         return section.whole()
-    return text.rule(" | ".join([section.whole(), said] if said else section.offered()))
+    if said:
+        return text.rule(f"{section.whole()} | {said}")
+    sections = [section, *(_Section(way, calls, text) for way in form.calls.also)]
+    return text.rule(" | ".join(_offered(sections, text)))
+
+
+def _offered(sections: Sequence[_Section], text: _Text) -> list[str]:
+    """The alternatives of a reply that may hold calls.
+
+    Free text must not stay possible beside a call that has begun: the lexer
+    would follow the text and the call would never be enforced.
+    """
+    options = [option for section in sections for option in section.offered()]
+    marks = [mark for section in sections for mark in section.marks_at_start()]
+    if not marks:
+        return [*options, text.free()]
+    shut = [f"~/{_regex(mark)}(.|\n)*/" for mark in marks]
+    return [*options, text.terminal(" & ".join([_ANY, *shut]))]
 
 
 def _answer(form: Format, text: _Text, answer: AnswerPlan) -> str:
@@ -198,29 +249,25 @@ class _Section:
         self._call = text.rule(" | ".join(text.rule(self._one(name)) for name in names))
 
     def whole(self) -> str:
-        """``begin`` call (``separator`` call)* ``end``."""
-        return self._text.rule(f"{self._text.literal(self._form.begin)} {self._rest()}")
+        """``begin`` call (``separator`` call)* ``end``, behind what leads to it."""
+        begin = self._text.literal(self._form.lead + self._form.begin)
+        return self._text.rule(f"{begin} {self._rest()}")
 
     def offered(self) -> list[str]:
-        """The alternatives of a reply that may hold calls: text, and text that ends in calls."""
+        """The replies that hold calls: text that ends in them."""
         form, text = self._form, self._text
         if form.at_start:
-            return self._offered_at_start()
-        options = [f"{text.until(mark)} {self._rest()}" for mark in form.lead_ins]
+            begun = [f"{text.literal(mark)} {self._rest()}" for mark in form.lead_ins]
+            return [f"{text.literal(form.begin)} {self._rest()}", *begun]
+        options = [f"{text.free_until(mark)} {self._rest()}" for mark in form.lead_ins]
         for mark in call_triggers(form):
-            options.append(f"{text.until(mark)} {self._behind(mark)}")
-        return [*options, _ANY]
+            options.append(f"{text.free_until(mark)} {self._behind(mark)}")
+        return options
 
-    def _offered_at_start(self) -> list[str]:
-        """Calls, or text that does not begin like one.
-
-        Free text must not stay possible beside a call that has begun: the lexer
-        would follow the text and the call would never be enforced.
-        """
-        form, text = self._form, self._text
-        shut = [f"~/{_regex(mark)}(.|\n)*/" for mark in (*call_triggers(form), *form.lead_ins)]
-        options = [f"{text.literal(mark)} {self._rest()}" for mark in form.lead_ins]
-        return [self.whole(), *options, text.terminal(" & ".join([_ANY, *shut]))]
+    def marks_at_start(self) -> tuple[str, ...]:
+        """How no free text may begin."""
+        form = self._form
+        return (*call_triggers(form), *form.lead_ins) if form.at_start else ()
 
     def _rest(self) -> str:
         form, text = self._form, self._text

@@ -21,7 +21,7 @@ from causerie.chat.calls import (
     schemas_of,
 )
 from causerie.chat.formats.format import Calls, Format, Literal
-from causerie.chat.segments.base import Schema, Unreadable, text_overlap
+from causerie.chat.segments.base import Schema, text_overlap
 from causerie.protocol.events import (
     ContentEvent,
     ReasoningDelta,
@@ -61,8 +61,10 @@ class Parser:
         self._call_id = call_id
         self._marks = _Marks(form, self._calls_form)
         self._section: SectionReader | None = None
-        self._lead = ""  # white space before that section
-        self._raw = ""  # text of the section being read, should it turn out to be none
+        self._mark = ""  # the marker that it began with
+        self._lead = ""  # white space before that marker
+        self._before = Mode.ANSWER  # what was being read before it
+        self._lost = False  # a call broke off in the middle: what follows means nothing
         self._pending = ""
         self._space = ""  # white space that is dropped if the part ends here
         self._fresh = True  # nothing of the current part has been given out
@@ -71,6 +73,17 @@ class Parser:
         self._trim = reasoning_open
         self.calls = 0  # complete calls
         self.call_open = False  # a call was begun and not completed
+
+    @property
+    def holding(self) -> bool:
+        """Whether text has been read that may still be given out."""
+        return bool(self._pending or self._space)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether the text so far ends in the middle of a call."""
+        section = self._section
+        return section is not None and (section.open or bool(section.unread.strip()))
 
     def feed(self, text: str) -> list[ContentEvent]:
         """Events that ``text`` brings; what may be a cut marker is held back."""
@@ -81,11 +94,9 @@ class Parser:
     def finish(self) -> list[ContentEvent]:
         """What was held back, at the end of the text."""
         out: list[ContentEvent] = []
-        if self._section is not None:
-            self.call_open = self._section.open
-            if not self._section.open and self._section.rest is None and self._raw.strip():
-                out += self._not_a_call()
-            self._section = None
+        while self._section is not None:
+            parts, text = self._not_a_call()
+            out += [*parts, *self._advance(text)]
         pending, self._pending = self._pending, ""
         out += self._give(pending)
         if self.mode is Mode.ANSWER and self._space and not self.calls:
@@ -96,7 +107,7 @@ class Parser:
     def _advance(self, text: str) -> Iterator[ContentEvent]:
         text = self._pending + text
         self._pending = ""
-        while text:
+        while text and not self._lost:
             if self._section is not None:
                 parts, text = self._read_section(text)
                 yield from parts
@@ -123,11 +134,11 @@ class Parser:
         form, rest = self._form, text[len(mark) :]
         reasoning = form.reasoning
         if mark in self._marks.triggers:
-            self._begin_section(mark)
+            calls = self._marks.triggers[mark]
+            self._begin_section(mark, calls, calls.begin)
             return text
         if mark in self._marks.lead_ins:
-            self._begin_section("")
-            self._raw = mark
+            self._begin_section(mark, self._marks.lead_ins[mark], "")
             return rest
         if reasoning and mark == reasoning.close and self.mode is Mode.REASONING:
             self._turn(Mode.ANSWER)
@@ -148,30 +159,23 @@ class Parser:
         self._fresh = True
         self._space = ""
 
-    def _begin_section(self, trigger: str) -> None:
-        assert self._calls_form is not None
-        self._lead = self._space if self.mode is Mode.ANSWER else ""
+    def _begin_section(self, mark: str, calls: Calls, begin: str) -> None:
+        self._mark, self._lead, self._before = mark, self._space, self.mode
         self._turn(Mode.CALLS)
-        self._raw = ""
-        begin = self._calls_form.begin if trigger else ""
-        self._section = SectionReader(self._calls_form, self._schema_of, begin=begin, after=None)
+        self._section = SectionReader(calls, self._schema_of, begin=begin, after=None)
 
     def _read_section(self, text: str) -> tuple[list[ContentEvent], str]:
         assert self._section is not None
-        self._raw += text
-        try:
-            parts = self._section.feed(text)
-        except Unreadable:
-            return self._not_a_call(), ""
-        events = [event for part in parts for event in self._call_event(part)]
-        if any(isinstance(part, CallEnded) for part in parts):
-            self._raw = ""
-        rest = self._section.rest
-        if rest is None:
+        section = self._section
+        events = [event for part in section.feed(text) for event in self._call_event(part)]
+        if section.broken:
+            said, rest = self._not_a_call()
+            return events + said, rest
+        if section.rest is None:
             return events, ""
         self._section = None
         self._turn(Mode.ANSWER)
-        return events, rest
+        return events, section.rest
 
     def _call_event(self, part: CallPart) -> Iterator[ContentEvent]:
         match part:
@@ -184,17 +188,24 @@ class Parser:
                 self.call_open = False
                 self.calls += 1
 
-    def _not_a_call(self) -> list[ContentEvent]:
-        """The section is not of the declared form: give it out as text, unless a call was begun."""
+    def _not_a_call(self) -> tuple[list[ContentEvent], str]:
+        """The section is not of the declared form, or has no end: what it gives, what is left.
+
+        Its marker was only text, unless calls came; what stood behind is read
+        again. A call that was begun cannot be taken back.
+        """
         assert self._section is not None
-        begun, self._section = self._section.open, None
-        raw, self._raw = self._lead + self._raw, ""
-        self._turn(Mode.ANSWER)
-        if begun:
-            self.call_open = True
-            return []
+        section, self._section = self._section, None
+        if section.open:
+            self._lost = self.call_open = True
+            return [], ""
+        if section.complete:
+            self._turn(Mode.ANSWER)
+            return [], section.unread
+        self._turn(self._before)
         self._trim = False
-        return list(self._emit(raw))
+        said = list(self._give(self._lead + self._mark))
+        return said, section.unread.removeprefix(self._mark)
 
     def _give(self, text: str) -> Iterator[ContentEvent]:
         """Text of the current part: white space at the edges of reasoning is not part of it."""
@@ -225,8 +236,9 @@ class _Marks:
     """The markers of a format that mean something, by mode, as compiled searches."""
 
     def __init__(self, form: Format, calls: Calls | None) -> None:
-        self.triggers = call_triggers(calls) if calls else ()
-        self.lead_ins = calls.lead_ins if calls else ()
+        ways = (calls, *calls.also) if calls else ()
+        self.triggers = {mark: way for way in reversed(ways) for mark in call_triggers(way)}
+        self.lead_ins = {mark: way for way in reversed(ways) for mark in way.lead_ins}
         answer = (form.answer_open, form.answer_close, *form.skip, *self.lead_ins)
         opens: tuple[str, ...] = ()
         closes: tuple[str, ...] = ()

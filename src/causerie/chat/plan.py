@@ -191,9 +191,9 @@ def _visible(form: Format, control_tokens: Mapping[str, int]) -> tuple[str, ...]
     texts = [form.answer_open, form.answer_close, *form.skip]
     if form.reasoning:
         texts += [form.reasoning.open, form.reasoning.close, *form.reasoning.also_open]
-    if form.calls:
-        calls = form.calls
-        texts += [calls.begin, calls.separator, calls.end, *calls.triggers, *calls.lead_ins]
+    for calls in (form.calls, *form.calls.also) if form.calls else ():
+        texts += [calls.lead, calls.begin, calls.separator, calls.end]
+        texts += [*calls.triggers, *calls.lead_ins]
         for segment in calls.call:
             texts += [
                 value

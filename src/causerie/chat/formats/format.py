@@ -40,11 +40,14 @@ class CallId:
 
     ``pattern`` (a regular expression both dialects know) bounds what is
     written; ``{index}`` in it stands for the call's number, counted over the
-    whole conversation where ``continues`` is set (Kimi K2), else from 0.
+    whole conversation where ``continues`` is set (Kimi K2), else from 0, and
+    ``{name}`` for the function's name. Where ``kept`` is False it only numbers
+    the calls, and the client is given another id.
     """
 
     pattern: str = "[a-zA-Z0-9]{9}"
     continues: bool = False
+    kept: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,10 @@ class ParameterList:
 
     Each is ``before`` KEY ``between`` VALUE ``after``. Where strings are
     announced differently from other values, ``between`` is for strings and
-    ``between_json`` for the others. The list is ended by the literal that
+    ``between_json`` for the others; ``{type}`` in it stands for the name of
+    the value's JSON type. ``constants`` is how true, false and null are written
+    where they are a whole value. A string may stand between the two texts of
+    ``wrap``, which are no part of it. The list is ended by the literal that
     follows.
     """
 
@@ -66,16 +72,24 @@ class ParameterList:
     between: str
     after: str
     between_json: str | None = None
+    constants: OneOf["json", "python"] = "json"
+    wrap: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PythonArguments:
-    """Keyword arguments as in a Python call: ``a=1, b="x", c=None``; ended by ``)``."""
+    """Keyword arguments as in a Python call: ``a=1, b="x", c=None``.
+
+    Ended by ``)``, which belongs to the literal that follows.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class LooseArguments:
-    """An object with bare keys and strings between ``quote``: ``{a:<|"|>x<|"|>,n:1}``."""
+    """An object with bare keys and strings between ``quote``: ``{a:<|"|>x<|"|>,n:1}``.
+
+    Its braces are part of it.
+    """
 
     quote: str
 
@@ -94,6 +108,10 @@ class Calls:
     never written. With ``at_start`` the section is only recognised at the very
     beginning of the answer (families that mark it with nothing but a brace).
     Where ``parallel`` is False the family writes one call a turn.
+
+    ``lead`` is what the family writes before ``begin`` where no answer comes
+    first. ``also`` are other ways in which the same models write calls: read,
+    held to the schema once begun, never asked for.
     """
 
     call: tuple[Segment, ...]
@@ -104,6 +122,8 @@ class Calls:
     lead_ins: tuple[str, ...] = ()
     at_start: bool = False
     parallel: bool = True
+    lead: str = ""
+    also: tuple[Calls, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,14 @@ class Scope(Protocol):
         """Add a rule (``options`` such as ``lazy``) and return its name."""
         ...
 
+    def reserve(self) -> str:
+        """The name of a rule that is to be defined, so that it can refer to itself."""
+        ...
+
+    def define(self, name: str, expression: str) -> None:
+        """Say what a reserved rule is."""
+        ...
+
     def terminal(self, expression: str) -> str:
         """Add a terminal and return its name."""
         ...

@@ -12,7 +12,11 @@ from collections.abc import Mapping
 
 from causerie.chat.formats.format import ParameterList
 from causerie.chat.segments.base import Read, Schema, Scope, text_overlap
+from causerie.chat.segments.relaxed import relaxed_json
 
+_CONSTANTS = ("True", "False", "None")
+_NAMED = {"integer": "number"}  # where the type is named, it is as JSON has it
+_PYTHON = {"boolean": ("True", "False"), "null": ("None",)}
 _ANY_KEY = "/[a-zA-Z0-9_.\\-]+/"
 
 
@@ -55,14 +59,18 @@ class ParameterReader:
         self._before = form.before.strip()
         self._after = form.after.strip()
         self._between = [form.between.strip()]
+        self._typed: tuple[str, str] | None = None
         if form.between_json is not None:
+            head, typed, tail = form.between_json.partition("{type}")
             self._between.append(form.between_json.strip())
+            self._typed = (head.strip(), tail.strip()) if typed else None
         self._text = ""
         self._count = 0
         self._step = self._read_key
-        self._value = ""
+        self._end = self._after
         self._streams = False
         self._raw: bool | None = None
+        self._expected: frozenset[str] = frozenset()
 
     def feed(self, text: str) -> Read:
         self._text += text
@@ -87,18 +95,35 @@ class ParameterReader:
             self._text = text
             self._step = self._done
             return "}" if self._count else "{}"
-        found = [(text.find(mark, len(self._before)), mark) for mark in self._between]
-        found = sorted((at, -len(mark), mark) for at, mark in found if at >= 0)  # type: ignore[misc]
-        if not found or self._undecided(text):
+        found = self._announced(text) if self._typed is None else self._announced_type(text)
+        if found is None:
             return None
-        at, _, mark = found[0]  # type: ignore[misc]
+        at, end, self._raw = found
         key = text[len(self._before) : at].strip()
-        self._text = text[at + len(mark) :]
-        self._raw = None if len(self._between) == 1 else mark == self._between[0]
+        self._text = text[end:]
         self._open_value(key)
         lead = "{" if self._count == 0 else ", "
         self._count += 1
         return f"{lead}{json.dumps(key, ensure_ascii=False)}: " + ('"' if self._streams else "")
+
+    def _announced(self, text: str) -> tuple[int, int, bool | None] | None:
+        """Where a key ends and its value begins, and whether that is a string."""
+        places = [(text.find(mark, len(self._before)), mark) for mark in self._between]
+        found = sorted((at, -len(mark), mark) for at, mark in places if at >= 0)
+        if not found or self._undecided(text):
+            return None
+        at, size, mark = found[0]
+        return at, at - size, None if len(self._between) == 1 else mark == self._between[0]
+
+    def _announced_type(self, text: str) -> tuple[int, int, bool | None] | None:
+        """The same where the type is named between two texts."""
+        assert self._typed is not None
+        head, tail = self._typed
+        at = text.find(head, len(self._before))
+        end = text.find(tail, at + len(head)) if at >= 0 else -1
+        if end < 0:
+            return None
+        return at, end + len(tail), text[at + len(head) : end].strip() == "string"
 
     def _undecided(self, text: str) -> bool:
         """Two announcements where one begins like the other: wait for all of it."""
@@ -108,7 +133,7 @@ class ParameterReader:
         expected = kinds(self._properties.get(key, {}))
         self._expected = expected
         self._streams = self._raw is True or (self._raw is None and expected == {"string"})
-        self._value = ""
+        self._end = self._after
         self._step = self._read_value
         self._fresh = True
 
@@ -117,16 +142,18 @@ class ParameterReader:
             if not self._text:
                 return None
             self._text = self._text.removeprefix("\n")
+        if self._fresh and self._form.wrap is not None and not self._unwrapped(self._form.wrap):
+            return None
         self._fresh = False
-        end = self._text.find(self._after)
+        end = self._text.find(self._end)
         if end >= 0:
-            piece, self._text = self._text[:end], self._text[end + len(self._after) :]
+            piece, self._text = self._text[:end], self._text[end + len(self._end) :]
             self._step = self._read_key
             if self._form.after.startswith("\n"):
                 piece = piece.removesuffix("\n")
             return self._close_value(piece)
         # The marker may be cut, and the line break before it is the marker's, not the value's.
-        keep = text_overlap(self._text, self._after)
+        keep = text_overlap(self._text, self._end)
         ready = len(self._text) - keep
         if self._form.after.startswith("\n") and self._text[:ready].endswith("\n"):
             ready -= 1
@@ -135,9 +162,24 @@ class ParameterReader:
         piece, self._text = self._text[:ready], self._text[ready:]
         return json.dumps(piece, ensure_ascii=False)[1:-1]
 
+    def _unwrapped(self, wrap: tuple[str, str]) -> bool:
+        """Take what a string is wrapped in; False while that cannot be told."""
+        opener, closer = wrap
+        if self._text.startswith(opener):
+            self._text = self._text[len(opener) :]
+            self._end = closer + self._after
+            self._raw = True
+        return len(self._text) >= len(opener) or not opener.startswith(self._text)
+
     def _close_value(self, piece: str) -> str:
         if self._streams:
             return json.dumps(piece, ensure_ascii=False)[1:-1] + '"'
+        if self._raw is True:
+            return json.dumps(piece, ensure_ascii=False)
+        if "string" not in self._expected and (self._expected or piece.strip() in _CONSTANTS):
+            written = relaxed_json(piece.strip())
+            if written is not None:
+                return written
         try:
             value = json.loads(piece)
         except (ValueError, RecursionError):
@@ -171,7 +213,19 @@ def _parameter(form: ParameterList, name: str, schema: Schema, scope: Scope) -> 
     if not expected or "string" in expected:
         return f"{head} {scope.literal(form.between)} {_raw_value(form, schema, expected, scope)}"
     between = form.between if form.between_json is None else form.between_json
-    return f"{head} {scope.literal(between)} {scope.json(schema)} {scope.literal(form.after)}"
+    after = scope.literal(form.after)
+    if form.constants == "python" and expected <= _PYTHON.keys() and "enum" not in schema:
+        words = [word for kind in sorted(expected) for word in _PYTHON[kind]]
+        options = " | ".join(scope.literal(word + form.after) for word in words)
+        return f"{head} {scope.literal(between)} ({options})"
+    if "{type}" not in between:
+        return f"{head} {scope.literal(between)} {scope.json(schema)} {after}"
+    options = " | ".join(
+        f"{scope.literal(between.replace('{type}', _NAMED.get(kind, kind)))} "
+        f"{scope.json({**schema, 'type': kind})}"
+        for kind in sorted(expected)
+    )
+    return f"{head} ({options}) {after}"
 
 
 def _raw_value(form: ParameterList, schema: Schema, expected: frozenset[str], scope: Scope) -> str:
@@ -181,13 +235,13 @@ def _raw_value(form: ParameterList, schema: Schema, expected: frozenset[str], sc
         texts = [value if isinstance(value, str) else json.dumps(value) for value in options]
         return "(" + " | ".join(scope.literal(text + form.after) for text in texts) + ")"
     if expected == {"string"}:
-        terminal = _string_terminal(schema)
+        terminal = string_terminal(schema)
         if terminal is not None:
             return f"{scope.terminal(terminal)} {after}"
     return scope.until(form.after)
 
 
-def _string_terminal(schema: Schema) -> str | None:
+def string_terminal(schema: Schema) -> str | None:
     """The regular expression of a bounded string; ``None`` when any text will do."""
     parts = []
     pattern = schema.get("pattern")
@@ -205,9 +259,13 @@ def _is_anchored(pattern: str) -> bool:
 
 
 def _anywhere(pattern: str) -> str:
-    start = "" if pattern.startswith("^") else "(?s:.*)"
-    end = "" if pattern.endswith("$") and not pattern.endswith("\\$") else "(?s:.*)"
-    return f"{start}({pattern.removeprefix('^').removesuffix('$') if end == '' or start == '' else pattern}){end}"
+    """The pattern with any text where it is not anchored."""
+    start = pattern.startswith("^")
+    end = pattern.endswith("$") and not pattern.endswith("\\$")
+    if start or end:
+        pattern = pattern.removeprefix("^").removesuffix("$")
+    any_text = "(?s:.*)"
+    return f"{'' if start else any_text}({pattern}){'' if end else any_text}"
 
 
 def _slashes(pattern: str) -> str:

@@ -1,0 +1,54 @@
+"""IBM's Granite."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from causerie.chat.formats.format import (
+    Calls,
+    Format,
+    JsonArguments,
+    Literal,
+    Name,
+    Reasoning,
+    ThinkingSwitch,
+)
+from causerie.chat.formats.hermes import HERMES_CALLS
+
+GRANITE_4 = Format(
+    "granite-4",
+    detect=(("<|start_of_role|>", "<tool_call>"),),
+    reasoning=Reasoning(),
+    calls=HERMES_CALLS,
+)
+
+GRANITE_3 = Format(
+    "granite-3",
+    detect=(("<|start_of_role|>",),),
+    reasoning=Reasoning(after_open="", before_close="", after_close=""),
+    calls=Calls(
+        begin="<|tool_call|>[",
+        call=(
+            Literal('{"name": "'),
+            Name(),
+            Literal('", "arguments": '),
+            JsonArguments(),
+            Literal("}"),
+        ),
+        separator=", ",
+        end="]",
+        triggers=("<|tool_call|>",),
+        lead_ins=("<tool_call>[",),
+    ),
+)
+
+GRANITE_3_3 = replace(
+    GRANITE_3,
+    name="granite-3.3",
+    detect=(("<|start_of_role|>", "<response>"),),
+    thinking=ThinkingSwitch(on={"thinking": True}, off={"thinking": False}, default="off"),
+    answer_open="<response>",
+    answer_close="</response>",
+)
+
+FORMATS = (GRANITE_4, GRANITE_3_3, GRANITE_3)

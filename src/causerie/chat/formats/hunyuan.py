@@ -1,0 +1,75 @@
+"""Tencent's Hunyuan."""
+
+from __future__ import annotations
+
+from causerie.chat.formats.format import (
+    Calls,
+    Format,
+    JsonArguments,
+    Literal,
+    Name,
+    ParameterList,
+    Reasoning,
+    ThinkingSwitch,
+)
+from causerie.chat.formats.switches import ON_BY_DEFAULT
+
+# Every marker of the open release carries its name.
+HUNYUAN_3 = Format(
+    "hunyuan-3",
+    detect=(("<｜hy_", ":opensource"),),
+    reasoning=Reasoning(
+        "<think:opensource>",
+        "</think:opensource>",
+        after_open="",
+        before_close="",
+        after_close="",
+    ),
+    thinking=ThinkingSwitch(
+        on={"reasoning_effort": "high"},
+        off={"reasoning_effort": "no_think"},
+        effort="reasoning_effort",
+        efforts=("low", "high"),
+        default="off",
+    ),
+    calls=Calls(
+        begin="<tool_calls:opensource>\n",
+        call=(
+            Literal("<tool_call:opensource>"),
+            Name(),
+            Literal("<tool_sep:opensource>\n"),
+            ParameterList(
+                before="<arg_key:opensource>",
+                between="</arg_key:opensource>\n<arg_value:opensource>",
+                after="</arg_value:opensource>\n",
+            ),
+            Literal("</tool_call:opensource>\n"),
+        ),
+        end="</tool_calls:opensource>",
+        triggers=("<tool_calls:opensource>",),
+    ),
+)
+
+HUNYUAN_A13B = Format(
+    "hunyuan-a13b",
+    detect=(("<|extra_0|>", "<answer>"),),
+    reasoning=Reasoning(after_close="\n"),
+    thinking=ON_BY_DEFAULT,
+    calls=Calls(
+        begin="<tool_calls>[",
+        call=(
+            Literal('{"name": "'),
+            Name(),
+            Literal('", "arguments": '),
+            JsonArguments(),
+            Literal("}"),
+        ),
+        separator=", ",
+        end="]</tool_calls>",
+        triggers=("<tool_calls>",),
+    ),
+    answer_open="<answer>",
+    answer_close="</answer>",
+)
+
+FORMATS = (HUNYUAN_3, HUNYUAN_A13B)

@@ -1,0 +1,117 @@
+"""Llama 3 and 4, and models built on them that write calls their own way."""
+
+from __future__ import annotations
+
+from causerie.chat.formats.format import (
+    Calls,
+    Format,
+    JsonArguments,
+    Literal,
+    Name,
+    PythonArguments,
+    Reasoning,
+)
+from causerie.chat.formats.hermes import HERMES_CALLS
+
+# Nothing but a brace marks the call; some say before it what it is.
+_PARAMETERS = (Name(), Literal('", "parameters": '), JsonArguments(), Literal("}"))
+_JSON_CALLS = Calls(
+    call=(Literal('{"name": "'), *_PARAMETERS),
+    separator="; ",
+    at_start=True,
+    parallel=False,
+    lead_ins=("<|python_tag|>", "<|python_start|>"),
+    also=(
+        Calls(
+            call=(Literal('{"type": "function", "name": "'), *_PARAMETERS),
+            triggers=('{"type": "function"',),
+            separator="; ",
+            at_start=True,
+            parallel=False,
+        ),
+    ),
+)
+
+LLAMA_3 = Format(
+    "llama-3",
+    detect=(
+        ("<|start_header_id|>", "<|python_tag|>"),
+        ("<|start_header_id|>", '"parameters": '),
+    ),
+    reasoning=Reasoning(),
+    calls=_JSON_CALLS,
+)
+
+LLAMA_4 = Format(
+    "llama-4",
+    detect=(("<|header_start|>", '"parameters": '),),
+    reasoning=Reasoning(),
+    calls=_JSON_CALLS,
+    skip=("<|python_end|>",),
+)
+
+LLAMA_4_PYTHONIC = Format(
+    "llama-4-pythonic",
+    detect=(("<|header_start|>",),),
+    reasoning=Reasoning(),
+    calls=Calls(
+        begin="[",
+        call=(Name(), Literal("("), PythonArguments(), Literal(")")),
+        separator=", ",
+        end="]",
+        at_start=True,
+        lead_ins=("<|python_start|>[", "<|python_tag|>["),
+    ),
+    skip=("<|python_end|>",),
+)
+
+FUNCTIONARY_3_1 = Format(
+    "functionary-3.1",
+    detect=(("<function=", "<|start_header_id|>"),),
+    reasoning=Reasoning(),
+    calls=Calls(
+        call=(Literal("<function="), Name(), Literal(">"), JsonArguments(), Literal("</function>"))
+    ),
+)
+
+# The prompt ends in the middle of its call (``>>>``), which no marker here can say:
+# tools are described in words, and past calls are written as they are everywhere.
+FUNCTIONARY_3_2 = Format(
+    "functionary-3.2",
+    detect=((">>>${recipient}",),),
+    reasoning=Reasoning(),
+    calls=HERMES_CALLS,
+    arguments="text",
+    native_tools=False,
+)
+
+# Its template wants the functions as one text of its own making (``functions``).
+FIREFUNCTION_2 = Format(
+    "firefunction-2",
+    detect=(("functools[",),),
+    reasoning=Reasoning(),
+    calls=Calls(
+        lead=" ",
+        begin="functools[",
+        call=(
+            Literal('{"name": "'),
+            Name(),
+            Literal('", "arguments": '),
+            JsonArguments(),
+            Literal("}"),
+        ),
+        separator=", ",
+        end="]",
+        triggers=("functools[",),
+    ),
+    native_tools=False,
+)
+
+FORMATS = (
+    FIREFUNCTION_2,
+    FUNCTIONARY_3_2,
+    FUNCTIONARY_3_1,
+    LLAMA_4,
+    LLAMA_4_PYTHONIC,
+    LLAMA_3,
+)

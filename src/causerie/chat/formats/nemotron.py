@@ -1,0 +1,35 @@
+"""Nemotron Nano 2; its successor writes calls as Qwen's coder does."""
+
+from __future__ import annotations
+
+from causerie.chat.formats.format import (
+    Calls,
+    Format,
+    JsonArguments,
+    Literal,
+    Name,
+    Reasoning,
+    ThinkingSwitch,
+)
+
+NEMOTRON_NANO_2 = Format(
+    "nemotron-nano-2",
+    detect=(("<TOOLCALL>",),),
+    reasoning=Reasoning(),
+    thinking=ThinkingSwitch(system_on="/think", system_off="/no_think"),
+    calls=Calls(
+        begin="<TOOLCALL>[",
+        call=(
+            Literal('{"name": "'),
+            Name(),
+            Literal('", "arguments": '),
+            JsonArguments(),
+            Literal("}"),
+        ),
+        separator=", ",
+        end="]</TOOLCALL>",
+        triggers=("<TOOLCALL>",),
+    ),
+)
+
+FORMATS = (NEMOTRON_NANO_2,)

@@ -1,0 +1,237 @@
+"""Families of one or two models each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from causerie.chat.formats.format import (
+    CallId,
+    Calls,
+    Format,
+    JsonArguments,
+    Literal,
+    Name,
+    ParameterList,
+    Reasoning,
+    ThinkingSwitch,
+)
+from causerie.chat.formats.generic import GENERIC
+from causerie.chat.formats.switches import ALWAYS, OFF_BY_DEFAULT, ON_BY_DEFAULT
+
+SEED_OSS = Format(
+    "seed-oss",
+    detect=(("<seed:tool_call>",),),
+    reasoning=Reasoning(
+        "<seed:think>", "</seed:think>", after_open="", before_close="", after_close="\n"
+    ),
+    thinking=ThinkingSwitch(on={"thinking_budget": -1}, off={"thinking_budget": 0}),
+    calls=Calls(
+        call=(
+            Literal("<seed:tool_call>\n<function="),
+            Name(),
+            Literal(">\n"),
+            ParameterList("<parameter=", ">", "</parameter>\n", constants="python"),
+            Literal("</function>\n</seed:tool_call>"),
+        ),
+        separator="\n",
+    ),
+)
+
+# Its template takes earlier reasoning only in blocks of its own.
+APERTUS = Format(
+    "apertus",
+    detect=(("<|tools_prefix|>",),),
+    reasoning=Reasoning(
+        "<|inner_prefix|>", "<|inner_suffix|>", after_open="", before_close="", after_close=""
+    ),
+    thinking=OFF_BY_DEFAULT,
+    calls=Calls(
+        begin="<|tools_prefix|>[",
+        call=(Literal('{"'), Name(), Literal('": '), JsonArguments(), Literal("}")),
+        separator=", ",
+        end="]<|tools_suffix|>",
+        triggers=("<|tools_prefix|>",),
+    ),
+)
+
+# The reasoning begins with a sentence and ends with the announcement of the answer.
+APRIEL = Format(
+    "apriel",
+    detect=(("[BEGIN FINAL RESPONSE]",),),
+    reasoning=Reasoning(
+        "Here are my reasoning steps:",
+        "[BEGIN FINAL RESPONSE]",
+        after_close="\n",
+    ),
+    thinking=ALWAYS,
+    calls=Calls(
+        lead="\n",
+        begin="<tool_calls>[",
+        call=(
+            Literal('{"name": "'),
+            Name(),
+            Literal('", "arguments": '),
+            JsonArguments(),
+            Literal("}"),
+        ),
+        separator=", ",
+        end="]</tool_calls>",
+        triggers=("<tool_calls>",),
+    ),
+    skip=("[END FINAL RESPONSE]", "<|end|>"),
+)
+
+SOLAR_OPEN = Format(
+    "solar-open",
+    detect=(("<|tool_call:begin|>", "<|calls|>"),),
+    reasoning=Reasoning(
+        "<|think|>",
+        "<|end|>",
+        after_open="",
+        before_close="",
+        after_close="<|begin|>assistant",
+    ),
+    thinking=ThinkingSwitch(
+        on={"reasoning_effort": "high"},
+        off={"reasoning_effort": "minimal"},
+        effort="reasoning_effort",
+        efforts=("medium", "high"),
+    ),
+    calls=Calls(
+        begin="<|tool_calls|>",
+        call=(
+            Literal("<|tool_call:begin|>"),
+            CallId("[a-z0-9]{10}"),
+            Literal("<|tool_call:name|>"),
+            Name(),
+            Literal("<|tool_call:args|>"),
+            JsonArguments(),
+            Literal("<|tool_call:end|>"),
+        ),
+        triggers=("<|tool_calls|>",),
+    ),
+    answer_open="<|content|>",
+    skip=("<|begin|>assistant", "<|end|>", "<|calls|>"),
+    reasoning_keys=("reasoning",),
+)
+
+GIGACHAT_3 = Format(
+    "gigachat-3",
+    detect=(("<|role_sep|>", "function call"),),
+    reasoning=Reasoning(),
+    calls=Calls(
+        lead="<|message_sep|>\n\n",
+        begin="function call<|role_sep|>\n",
+        call=(
+            Literal('{"name": "'),
+            Name(),
+            Literal('", "arguments": '),
+            JsonArguments(),
+            Literal("}"),
+        ),
+        triggers=("function call<|role_sep|>",),
+        parallel=False,
+    ),
+    skip=("<|message_sep|>",),
+)
+
+GIGACHAT_3_1 = replace(
+    GIGACHAT_3,
+    name="gigachat-3.1",
+    detect=(("<|role_sep|>", "<|function_call|>"),),
+    calls=Calls(
+        call=(
+            Literal('<|function_call|>{"name": "'),
+            Name(),
+            Literal('", "arguments": '),
+            JsonArguments(),
+            Literal("}"),
+        ),
+        triggers=("<|function_call|>",),
+        parallel=False,
+    ),
+)
+
+# A text with line breaks or angle brackets stands in a CDATA block.
+MINICPM_5 = Format(
+    "minicpm-5",
+    detect=(('<function name="', "<param name="),),
+    reasoning=Reasoning(),
+    thinking=ON_BY_DEFAULT,
+    calls=Calls(
+        call=(
+            Literal('<function name="'),
+            Name(),
+            Literal('">'),
+            ParameterList(
+                '<param name="',
+                '">',
+                "</param>",
+                constants="python",
+                wrap=("<![CDATA[", "]]>"),
+            ),
+            Literal("</function>"),
+        ),
+        separator="\n",
+        triggers=('<function name="',),
+    ),
+)
+
+# Every message names its recipient, a call the function itself, before any marker:
+# tools are described in words, and reasoning and answer are read by their recipients.
+MUSE = Format(
+    "muse",
+    detect=(("<atem:function_calls>",),),
+    reasoning=Reasoning(
+        "to=self<|message|>",
+        "<|eom|>",
+        after_open="",
+        before_close="",
+        after_close="<|start|>assistant",
+    ),
+    thinking=ThinkingSwitch(
+        effort="reasoning_strength", efforts=("low", "medium", "high"), mandatory=True
+    ),
+    calls=GENERIC.calls,
+    answer_open="to=user<|message|>",
+    skip=("<|start|>assistant", "<|eom|>"),
+    native_tools=False,
+)
+
+PHI_4_REASONING = replace(
+    GENERIC, name="phi-4-reasoning", detect=(("<|im_sep|>", "<think>"),), thinking=ALWAYS
+)
+
+# Tools reach its template only inside a system message.
+PHI_4_MINI = Format(
+    "phi-4-mini",
+    detect=(("<|tool|>", "<|assistant|>"),),
+    reasoning=Reasoning(),
+    calls=Calls(
+        begin="functools[",
+        call=(
+            Literal('{"name": "'),
+            Name(),
+            Literal('", "arguments": '),
+            JsonArguments(),
+            Literal("}"),
+        ),
+        separator=", ",
+        end="]",
+        triggers=("functools[",),
+    ),
+    native_tools=False,
+)
+
+FORMATS = (
+    SEED_OSS,
+    APERTUS,
+    APRIEL,
+    SOLAR_OPEN,
+    GIGACHAT_3_1,
+    GIGACHAT_3,
+    MINICPM_5,
+    MUSE,
+    PHI_4_REASONING,
+    PHI_4_MINI,
+)

@@ -1,0 +1,69 @@
+"""All formats, and which of them a template is of.
+
+Nothing but the text of the template is looked at. The order matters: a format
+stands before those whose signs its templates have as well.
+"""
+
+from __future__ import annotations
+
+from causerie.chat.formats import (
+    coder,
+    cohere,
+    deepseek,
+    gemma,
+    glm,
+    granite,
+    harmony,
+    hermes,
+    hunyuan,
+    kimi,
+    lfm,
+    llama,
+    minimax,
+    mistral,
+    nemotron,
+    others,
+    qwen,
+)
+from causerie.chat.formats.format import Format
+from causerie.chat.formats.generic import GENERIC, GENERIC_THINKING
+
+FORMATS: tuple[Format, ...] = (
+    *harmony.FORMATS,
+    *kimi.FORMATS,
+    *deepseek.FORMATS,
+    *minimax.FORMATS,
+    *gemma.FORMATS,
+    *cohere.FORMATS,
+    *mistral.FORMATS,
+    *hunyuan.FORMATS,
+    *others.FORMATS,
+    *granite.FORMATS,
+    *nemotron.FORMATS,
+    *lfm.FORMATS,
+    *glm.FORMATS,
+    *coder.FORMATS,
+    *llama.FORMATS,
+    *hermes.FORMATS[:-1],
+    *qwen.FORMATS,
+    hermes.HERMES,
+    GENERIC_THINKING,
+    GENERIC,
+)
+
+
+def detect(template: str) -> Format:
+    """The format that a chat template's text is of; the fallback where it has no sign of any."""
+    for form in FORMATS:
+        if any(all(sign in template for sign in signs) for signs in form.detect):
+            return form
+    return GENERIC
+
+
+def by_name(name: str) -> Format:
+    """The format of that name; raises :class:`ValueError` that lists the names."""
+    for form in FORMATS:
+        if form.name == name:
+            return form
+    names = ", ".join(form.name for form in FORMATS)
+    raise ValueError(f"There is no format {name!r}; these are: {names}.")
