@@ -8,16 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from causerie.access.keys import KeyDigest
-from causerie.edge import doors
-from causerie.edge.body import BodyLimits
-from causerie.edge.doors import DoorTable
-from causerie.edge.openai import Limits
-from causerie.edge.server import Listen
 from causerie.engines.weights import Cache, HubOptions, Progress, Silent, Weights, fetch
 from causerie.engines.weights.errors import WeightsError
-from causerie.settings import Door, Server, Settings
-from causerie.settings.rules import door_prefix
+from causerie.settings import Settings
 
 
 async def fetch_weights(settings: Settings, ref: str, progress: Progress) -> Weights:
@@ -49,39 +42,3 @@ def _cache_folder(settings: Settings) -> Path:
 def _hub(settings: Settings) -> HubOptions:
     weights = settings.weights
     return HubOptions(endpoint=weights.hub_endpoint, token=weights.token, offline=weights.offline)
-
-
-def door_table(settings: Settings) -> DoorTable:
-    """The doors as the edge knows them."""
-    server = settings.server
-    return DoorTable(
-        [_door(door, server.public_host) for door in settings.doors],
-        default=server.default_door or settings.doors[0].name,
-        domains=[server.public_host],
-    )
-
-
-def limits(server: Server) -> Limits:
-    """What a request may be."""
-    return Limits(
-        body=BodyLimits(max_bytes=server.max_body_bytes, seconds=server.body_seconds),
-        max_messages=server.max_messages,
-        max_nesting=server.max_nesting,
-        ping_seconds=server.ping_seconds,
-    )
-
-
-def listen(server: Server) -> Listen:
-    """Where to listen, and how to stop."""
-    return Listen(server.host, server.port, drain_seconds=server.drain_seconds)
-
-
-def _door(door: Door, public_host: str) -> doors.Door:
-    return doors.Door(
-        name=door.name,
-        prefix=door_prefix(door),
-        kind=door.kind,
-        hosts=frozenset({f"{door.name}.{public_host}", *door.hosts}),
-        keys=tuple(map(KeyDigest.parse, door.keys)) if isinstance(door.keys, tuple) else None,
-        models=frozenset(door.models) if door.models is not None else None,
-    )

@@ -1,4 +1,4 @@
-"""From settings to the edge: doors, limits, the address."""
+"""From settings to the service: doors, limits, the address."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from causerie.access.keys import KeyDigest, StaticKeys
-from causerie.app import door_table, limits, listen
 from causerie.cli.key import digest_line, new_key
 from causerie.errors import NotFound, Unauthenticated
+from causerie.service import door_table, limits, listen
 from causerie.settings import Settings, load
 
 
