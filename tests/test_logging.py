@@ -12,6 +12,8 @@ import pytest
 import structlog
 
 from causerie.logging import configure
+from causerie.metering.meter import Record
+from causerie.metering.request_log import RequestLog
 
 
 @pytest.fixture(autouse=True)
@@ -80,3 +82,17 @@ def test_auto_is_json_where_there_is_no_terminal() -> None:
     configure("info", "auto", stream)
     structlog.get_logger().info("ready")
     assert lines(stream)[0]["event"] == "ready"
+
+
+def test_a_request_is_one_line_of_numbers_and_names() -> None:
+    stream = io.StringIO()
+    configure("info", "json", stream)
+    record = Record("r-1", "endpoint", "ck_a", model="m", served_by="m", status=200, code=None)
+    record.prompt, record.completion, record.first_token_seconds = 5, 7, 0.0123
+    RequestLog().write(record)
+    RequestLog().write(Record("r-2", "endpoint", "ck_a", status=502, code="bad_gateway"))
+    answered, failed = lines(stream)
+    assert (answered["level"], answered["event"]) == ("info", "request")
+    assert (answered["request_id"], answered["completion"]) == ("r-1", 7)
+    assert answered["first_token_ms"] == 12.3
+    assert (failed["level"], failed["code"]) == ("warning", "bad_gateway")
