@@ -1,0 +1,110 @@
+"""The child process: loads a model with llama.cpp and serves it on loopback until told to go.
+
+Reads one line of JSON (the :class:`~causerie.engines.llamacpp.options.Launch`
+and a key) from standard input and answers with lines of JSON on standard
+output: ``{"port": …}`` once it listens, ``{"ready": true}`` once it is loaded.
+Standard input then stays open; when it ends, the parent is gone, and so are we.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from typing import Any
+
+import xllamacpp
+
+_PR_SET_PDEATHSIG = 1
+_KV_TYPES = {
+    "f32": "GGML_TYPE_F32",
+    "f16": "GGML_TYPE_F16",
+    "bf16": "GGML_TYPE_BF16",
+    "q8_0": "GGML_TYPE_Q8_0",
+    "q5_1": "GGML_TYPE_Q5_1",
+    "q5_0": "GGML_TYPE_Q5_0",
+    "q4_1": "GGML_TYPE_Q4_1",
+    "q4_0": "GGML_TYPE_Q4_0",
+}
+
+
+def main() -> None:
+    """Serve until the parent goes."""
+    _die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    told = json.loads(sys.stdin.readline())
+    threading.Thread(target=_watch_parent, daemon=True).start()
+    port = _free_port()
+    _say({"port": port})
+    server = xllamacpp.Server(_parameters(told["launch"], told["key"], port))
+    _say({"ready": True, "address": server.listening_address})
+    threading.Event().wait()
+
+
+def _parameters(launch: dict[str, Any], key: str, port: int) -> Any:
+    params = xllamacpp.CommonParams()
+    params.model.path = launch["weights"]
+    params.n_ctx = launch["context"] * launch["parallel"]
+    params.n_parallel = launch["parallel"]
+    params.kv_unified = False
+    params.cpuparams.n_threads = launch["threads"]
+    params.cpuparams_batch.n_threads = launch["threads"]
+    if launch["gpu_layers"] is not None:
+        params.n_gpu_layers = launch["gpu_layers"]
+    if launch["batch"] is not None:
+        params.n_batch = launch["batch"]
+    kv_type = getattr(xllamacpp.ggml_type, _KV_TYPES[launch["kv_type"]])
+    params.cache_type_k = params.cache_type_v = kv_type
+    if launch["flash_attention"] is not None:
+        kinds = xllamacpp.llama_flash_attn_type
+        params.flash_attn_type = (
+            kinds.LLAMA_FLASH_ATTN_TYPE_ENABLED
+            if launch["flash_attention"]
+            else kinds.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        )
+    if launch["lora"]:
+        params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(p, 1.0) for p in launch["lora"]]
+    if launch["draft"]:
+        params.speculative.draft.mparams.path = launch["draft"]
+    params.ctx_shift = False  # a prompt is never cut silently
+    params.hostnames = ["127.0.0.1"]
+    params.port = port
+    params.api_keys = [key]
+    params.endpoint_slots = True
+    params.endpoint_props = True
+    params.ui = False
+    params.n_threads_http = max(8, launch["parallel"] + 4)
+    params.cache_ram_mib = 0
+    params.warmup = True
+    return params
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _die_with_parent() -> None:
+    """On Linux the kernel ends us with the thread that started us; elsewhere the pipe tells."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _watch_parent() -> None:
+    while sys.stdin.readline():
+        pass
+    os._exit(0)  # native threads hold no state worth a farewell
+
+
+def _say(fact: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(fact) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,217 @@
+"""The child's HTTP, as values of the seam: completions as streams of tokens, and tokenisation.
+
+Always streams: a completion that is not streamed goes on when its client
+leaves. Reads bytes and splits on line feeds only; decodes just the fields it
+needs.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from causerie.engines.base import (
+    Alternative,
+    EngineFailed,
+    PromptTooLong,
+    Sampling,
+    Stopped,
+    TextRequest,
+    Token,
+)
+
+_BROKEN = (aiohttp.ClientError, ConnectionError, TimeoutError)
+
+
+class _Candidate(msgspec.Struct):
+    id: int
+    token: str
+    bytes: list[int]
+    logprob: float
+
+
+class _Probability(msgspec.Struct):
+    bytes: list[int]
+    logprob: float
+    top_logprobs: list[_Candidate] = []
+
+
+class _Timings(msgspec.Struct):
+    cache_n: int = 0
+    prompt_n: int = 0
+
+
+class _Progress(msgspec.Struct):
+    total: int = 0
+    cache: int = 0
+
+
+class _Item(msgspec.Struct):
+    content: str = ""
+    tokens: list[int] = []
+    stop: bool = False
+    stop_type: str = ""
+    tokens_predicted: int = 0
+    tokens_evaluated: int = 0
+    timings: _Timings | None = None
+    prompt_progress: _Progress | None = None
+    completion_probabilities: list[_Probability] = []
+    error: dict[str, Any] | None = None
+
+
+_decode = msgspec.json.Decoder(_Item).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class LlamaCppClient:
+    """Speaks to one child at ``port`` with its ``key``; ``close`` ends all connections."""
+
+    def __init__(self, port: int, key: str) -> None:
+        self._session = aiohttp.ClientSession(
+            base_url=f"http://127.0.0.1:{port}",
+            headers={"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
+            # A new connection each time: an idle one would occupy a thread of the engine's server.
+            connector=aiohttp.TCPConnector(limit=0, force_close=True, socket_factory=_socket),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
+            read_bufsize=2**20,
+            auto_decompress=False,
+        )
+
+    async def close(self) -> None:
+        """End all connections."""
+        await self._session.close()
+
+    async def ask(self, method: str, path: str, body: object = None) -> Any:
+        """One plain exchange of JSON; raises :class:`EngineFailed`."""
+        data = _encode(body) if body is not None else None
+        try:
+            async with self._session.request(method, path, data=data) as response:
+                content = await response.read()
+        except _BROKEN as error:
+            raise EngineFailed(f"the engine did not answer: {error}") from error
+        if response.status != 200:
+            raise EngineFailed(f"the engine answered {response.status}")
+        return msgspec.json.decode(content)
+
+    async def complete(
+        self, request: TextRequest, defaults: Sampling
+    ) -> AsyncGenerator[Token | Stopped, None]:
+        """The tokens of one completion. Closing the generator frees the engine's slot."""
+        body = _encode(completion_body(request, defaults))
+        try:
+            async with self._session.post("/completion", data=body) as response:
+                if response.status != 200:
+                    raise _refusal(response.status, await response.read())
+                cached = 0
+                async for line in response.content:
+                    if not line.startswith(b"data: "):
+                        continue
+                    item = _decode(line[6:])
+                    if item.error is not None:
+                        raise EngineFailed("the engine failed in the middle of an answer")
+                    if item.prompt_progress is not None:
+                        cached = item.prompt_progress.cache
+                        continue
+                    for token in _tokens(item, request.logprobs or 0):
+                        yield token
+                    if item.stop:
+                        yield _stopped(item, cached)
+                        return
+        except _BROKEN as error:
+            raise EngineFailed(f"the connection to the engine broke: {error}") from error
+        raise EngineFailed("the engine ended an answer before it was complete")
+
+
+def completion_body(request: TextRequest, defaults: Sampling) -> dict[str, Any]:
+    """The engine's request. What nobody set is neutral, never the engine's own taste."""
+    wanted = request.sampling
+
+    def chosen(name: str, neutral: float) -> float:
+        value = getattr(wanted, name)
+        value = getattr(defaults, name) if value is None else value
+        return neutral if value is None else value
+
+    body: dict[str, Any] = {
+        "prompt": request.prompt,
+        "n_predict": request.max_tokens,
+        "stream": True,
+        "return_tokens": True,
+        "cache_prompt": True,
+        "temperature": chosen("temperature", 1.0),
+        "top_p": chosen("top_p", 1.0),
+        "top_k": chosen("top_k", 0),
+        "min_p": chosen("min_p", 0.0),
+        "repeat_penalty": chosen("repetition_penalty", 1.0),
+        "repeat_last_n": len(request.prompt) + request.max_tokens,
+        "frequency_penalty": chosen("frequency_penalty", 0.0),
+        "presence_penalty": chosen("presence_penalty", 0.0),
+        "ignore_eos": request.ignore_eos,
+        "return_progress": True,
+    }
+    if wanted.seed is not None:
+        body["seed"] = wanted.seed % 2**32
+    if wanted.logit_bias:
+        body["logit_bias"] = [[token, bias] for token, bias in wanted.logit_bias.items()]
+    if request.grammar is not None:
+        body["grammar"] = request.grammar
+    if request.logprobs is not None:
+        body["n_probs"] = max(request.logprobs, 1)
+    if request.visible:
+        body["preserved_tokens"] = request.visible
+    return body
+
+
+def _tokens(item: _Item, alternatives: int) -> Sequence[Token]:
+    ids = item.tokens
+    if not item.completion_probabilities:
+        if len(ids) == 1:
+            return (Token(ids[0], item.content),)
+        return [Token(id, item.content if id is ids[-1] else "") for id in ids]
+    found = item.completion_probabilities
+    last = len(ids) - 1
+    return [
+        Token(
+            id,
+            item.content if index == last else "",
+            bytes(probability.bytes),
+            probability.logprob,
+            tuple(
+                Alternative(other.id, other.token, bytes(other.bytes), other.logprob)
+                for other in probability.top_logprobs[:alternatives]
+            ),
+        )
+        for index, (id, probability) in enumerate(zip(ids, found, strict=True))
+    ]
+
+
+def _stopped(item: _Item, cached: int) -> Stopped:
+    timings = item.timings or _Timings()
+    return Stopped(
+        reason="length" if item.stop_type == "limit" else "stop",
+        prompt_tokens=item.tokens_evaluated,
+        completion_tokens=item.tokens_predicted,
+        cached_tokens=cached or timings.cache_n,
+    )
+
+
+def _refusal(status: int, content: bytes) -> Exception:
+    try:
+        error = msgspec.json.decode(content)["error"]
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return EngineFailed(f"the engine answered {status}")
+    if error.get("type") == "exceed_context_size_error":
+        return PromptTooLong(int(error["n_prompt_tokens"]), int(error["n_ctx"]))
+    return EngineFailed(
+        f"the engine answered {status}: {error.get('message')}", loading=status == 503
+    )
+
+
+def _socket(info: aiohttp.AddrInfoType) -> socket.socket:
+    family, kind, protocol, _, _ = info
+    made = socket.socket(family=family, type=kind, proto=protocol)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return made

@@ -1,0 +1,198 @@
+"""llama.cpp as a text engine of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+from causerie.engines.base import (
+    EngineFailed,
+    EngineState,
+    EngineStatus,
+    ModelFacts,
+    Sampling,
+    Stopped,
+    TextRequest,
+    Token,
+)
+from causerie.engines.llamacpp.client import LlamaCppClient
+from causerie.engines.llamacpp.options import Launch, LlamaCppOptions, for_machine
+from causerie.engines.llamacpp.process import LlamaCppChild, spawn
+from causerie.engines.supervisor import Supervisor
+from causerie.engines.weights.errors import WeightsError
+from causerie.engines.weights.gguf import Header, read_header
+from causerie.engines.weights.vocabulary import Vocabulary, read_vocabulary
+
+
+class LlamaCppEngine:
+    """One model in a supervised child process.
+
+    ``sampling`` holds the defaults for what a request leaves unset. Making one
+    reads the file's header; raises :class:`EngineFailed` where it is no model.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        weights: Path,
+        options: LlamaCppOptions,
+        *,
+        sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+        load_seconds: float = 600.0,
+    ) -> None:
+        try:
+            self._header = read_header(weights)
+        except (WeightsError, OSError) as error:
+            raise EngineFailed(str(error)) from error
+        self._model = model
+        self._launch = for_machine(weights, options, self._header)
+        self._sampling = sampling
+        self._load_seconds = load_seconds
+        self._supervisor = Supervisor(model, self._spawn)
+        self._facts: ModelFacts | None = None
+        self._busy = 0
+        self._moved = time.monotonic()
+
+    @property
+    def slots(self) -> int:
+        """Requests at the same time."""
+        return self._launch.parallel
+
+    @property
+    def memory_bytes(self) -> int:
+        """Estimated memory, in bytes."""
+        return self._launch.memory
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id, while it is ready."""
+        child = self._supervisor.child
+        return child.pid if child is not None else None
+
+    async def start(self) -> None:
+        """Load the model; raises :class:`EngineFailed` with the reason."""
+        await self._supervisor.start()
+
+    async def stop(self) -> None:
+        """End the child process."""
+        await self._supervisor.stop()
+
+    def status(self) -> EngineStatus:
+        """How it is now."""
+        supervisor = self._supervisor
+        return EngineStatus(
+            model=self._model,
+            state=supervisor.state,
+            slots=self.slots,
+            busy=self._busy,
+            restarts=supervisor.restarts,
+            idle_seconds=time.monotonic() - self._moved,
+            memory_bytes=self.memory_bytes,
+            detail=supervisor.detail,
+        )
+
+    async def facts(self) -> ModelFacts:
+        """What the header and the vocabulary say."""
+        self._client()
+        if self._facts is None:
+            vocabulary = await asyncio.to_thread(read_vocabulary, self._header.path)
+            control = {**vocabulary.control(), **await self._overlooked(vocabulary)}
+            self._facts = _facts(self._header, vocabulary, control, self._launch)
+        return self._facts
+
+    async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
+        """Token ids; no beginning-of-text token is added."""
+        body = {"content": pieces, "parse_special": special, "add_special": False}
+        answer = await self._client().ask("POST", "/tokenize", body)
+        return list(answer["tokens"])
+
+    @asynccontextmanager
+    async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Token | Stopped]]:
+        """One completion; leaving closes the connection, which frees the slot."""
+        client = self._client()
+        self._busy += 1
+        try:
+            async with aclosing(self._moving(client, request)) as tokens:
+                yield tokens
+        finally:
+            self._busy -= 1
+
+    async def _moving(
+        self, client: LlamaCppClient, request: TextRequest
+    ) -> AsyncGenerator[Token | Stopped, None]:
+        async with aclosing(client.complete(request, self._sampling)) as tokens:
+            async for token in tokens:
+                self._moved = time.monotonic()
+                yield token
+
+    async def _spawn(self) -> LlamaCppChild:
+        return await spawn(self._launch, self._load_seconds)
+
+    def _client(self) -> LlamaCppClient:
+        child = self._supervisor.child
+        if child is None:
+            loading = self._supervisor.state is EngineState.LOADING
+            raise EngineFailed(
+                self._supervisor.detail or "the engine is not running",
+                loading=loading,
+                retry_after=self._supervisor.retry_after(),
+            )
+        return child.client
+
+    async def _overlooked(self, vocabulary: Vocabulary) -> dict[str, int]:
+        """Tokens that the file calls ordinary and the engine reads as control tokens all the same.
+
+        It promotes words that look like the end of a text; nobody may write those.
+        """
+        known = set(vocabulary.control().values())
+        tags = {
+            id: token.decode("utf-8", "replace")
+            for id, token in enumerate(vocabulary.tokens)
+            if id not in known and 3 <= len(token) <= 40 and _is_tag(token)
+        }
+        if not tags:
+            return {}
+        read = await asyncio.gather(
+            *(self.tokenize([text], special=True) for text in tags.values()),
+            *(self.tokenize([text], special=False) for text in tags.values()),
+        )
+        special, plain = read[: len(tags)], read[len(tags) :]
+        return {
+            text: id
+            for (id, text), one, other in zip(tags.items(), special, plain, strict=True)
+            if one == [id] and other != [id]
+        }
+
+
+def _is_tag(token: bytes) -> bool:
+    return (token.startswith(b"<") and token.endswith(b">")) or (
+        token.startswith(b"[") and token.endswith(b"]") and token[1:-1].isupper()
+    )
+
+
+def _facts(
+    header: Header, vocabulary: Vocabulary, control: dict[str, int], launch: Launch
+) -> ModelFacts:
+    def text(id: int | None) -> str:
+        return vocabulary.tokens[id].decode("utf-8", "replace") if id is not None else ""
+
+    return ModelFacts(
+        template=header.chat_template,
+        context_length=launch.context,
+        parallel=launch.parallel,
+        control_tokens=control,
+        bos_token=text(vocabulary.bos),
+        eos_token=text(vocabulary.eos),
+        end_tokens=vocabulary.end,
+        fingerprint=_fingerprint(header),
+        vocabulary=str(header.path),
+    )
+
+
+def _fingerprint(header: Header) -> str:
+    stamp = f"{header.file_size:x}{int(header.path.stat().st_mtime):x}"[-8:]
+    return f"llamacpp-{version('xllamacpp')}-{header.architecture}-{stamp}"

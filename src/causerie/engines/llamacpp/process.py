@@ -1,0 +1,133 @@
+"""Starting a child process and ending it, and knowing why it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import sys
+from collections import deque
+from contextlib import suppress
+from dataclasses import asdict
+
+from causerie.engines.base import EngineFailed
+from causerie.engines.llamacpp.client import LlamaCppClient
+from causerie.engines.llamacpp.options import Launch
+
+_STOP_SECONDS = 5.0
+_TAIL_LINES = 40
+_COMMAND = (sys.executable, "-m", "causerie.engines.llamacpp.child")
+
+
+class LlamaCppChild:
+    """A child that has loaded its model. ``client`` speaks to it."""
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        client: LlamaCppClient,
+        tail: deque[str],
+        reader: asyncio.Task[None],
+    ) -> None:
+        self._process = process
+        self._tail = tail
+        self._reader = reader
+        self.client = client
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    async def ended(self) -> str:
+        """Wait for its end."""
+        code = await self._process.wait()
+        return f"the engine process ended ({_how(code)}){_last_words(self._tail)}"
+
+    async def stop(self) -> None:
+        """TERM, then KILL."""
+        await self.client.close()
+        await _end(self._process)
+        await self._reader
+
+
+async def spawn(launch: Launch, load_seconds: float) -> LlamaCppChild:
+    """Start a child and wait until it has loaded; raises :class:`EngineFailed` with the reason."""
+    process = await asyncio.create_subprocess_exec(
+        *_COMMAND,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    tail: deque[str] = deque(maxlen=_TAIL_LINES)
+    # Owned by the child object, or ended with the process below.
+    reader = asyncio.get_running_loop().create_task(_keep_tail(process, tail))
+    key = secrets.token_urlsafe(32)
+    try:
+        async with asyncio.timeout(load_seconds):
+            port = await _loaded(process, launch, key)
+    except BaseException as failure:
+        await _end(process)
+        await reader
+        if isinstance(failure, TimeoutError):
+            raise EngineFailed(f"the model was not loaded within {load_seconds:g} s") from None
+        if isinstance(failure, _Ended):
+            raise EngineFailed(
+                f"the engine could not load {launch.weights}{_last_words(tail)}"
+            ) from None
+        raise
+    return LlamaCppChild(process, LlamaCppClient(port, key), tail, reader)
+
+
+class _Ended(Exception):
+    """The child ended while it was starting."""
+
+
+async def _loaded(process: asyncio.subprocess.Process, launch: Launch, key: str) -> int:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    told = json.dumps({"launch": asdict(launch), "key": key}) + "\n"
+    process.stdin.write(told.encode())
+    with suppress(ConnectionError):  # then its output ends too, and says why
+        await process.stdin.drain()
+    port = 0
+    async for line in process.stdout:
+        if not line.startswith(b"{"):
+            continue
+        fact = json.loads(line)
+        port = fact.get("port", port)
+        if fact.get("ready"):
+            return int(port)
+    raise _Ended
+
+
+async def _keep_tail(process: asyncio.subprocess.Process, tail: deque[str]) -> None:
+    assert process.stderr is not None
+    while chunk := await process.stderr.read(65536):
+        tail.extend(chunk.decode("utf-8", "replace").splitlines())
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    with suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(_STOP_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def _how(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit status {code}"
+
+
+def _last_words(tail: deque[str]) -> str:
+    """The line of the native log that most likely tells the reason."""
+    lines = [line for line in tail if line.strip()]
+    telling = [line for line in lines if " E " in line or "error" in line.lower()]
+    chosen = (telling or lines)[-1:]
+    return f": {chosen[0].strip()[:300]}" if chosen else ""

@@ -1,0 +1,127 @@
+"""Keeps one child process running: starts it, notices its end, starts it again.
+
+Knows states, back-off and an orderly stop; what the child is and how it is
+spoken to is its spawner's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Generic, Protocol, TypeVar
+
+import structlog
+
+from causerie.engines.base import EngineFailed, EngineState
+
+log = structlog.get_logger(__name__)
+
+_FIRST_DELAY = 0.2
+_LAST_DELAY = 30.0
+_STABLE_SECONDS = 60.0
+
+
+class Child(Protocol):
+    """A child process that is ready to serve."""
+
+    async def ended(self) -> str:
+        """Wait for its end; returns why, in a few words."""
+        ...
+
+    async def stop(self) -> None:
+        """End it, and wait until it is gone. May be called again."""
+        ...
+
+
+C = TypeVar("C", bound=Child)
+
+
+class Supervisor(Generic[C]):
+    """One child at a time. ``child`` is there only while it is ready.
+
+    The delay before a restart doubles from 0.2 to 30 seconds, with jitter, and
+    starts anew once a child has run for a minute.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        spawn: Callable[[], Awaitable[C]],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._name = name
+        self._spawn = spawn
+        self._sleep = sleep
+        self._task: asyncio.Task[None] | None = None
+        self.child: C | None = None
+        self.state = EngineState.ABSENT
+        self.restarts = 0
+        self.detail = ""
+        self.retry_at = 0.0
+
+    async def start(self) -> None:
+        """Start the child; raises :class:`EngineFailed` where the first start fails."""
+        self.state = EngineState.LOADING
+        try:
+            self.child = await self._spawn()
+        except EngineFailed as failure:
+            self.state, self.detail = EngineState.FAILED, str(failure)
+            raise
+        except asyncio.CancelledError:
+            self.state = EngineState.ABSENT
+            raise
+        self.state, self.detail = EngineState.READY, ""
+        # Owned here: `stop` cancels and awaits it.
+        self._task = asyncio.get_running_loop().create_task(self._watch(self.child))
+
+    async def stop(self) -> None:
+        """End the child for good."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        child, self.child = self.child, None
+        if child is not None:
+            await child.stop()
+        self.state = EngineState.ABSENT
+
+    def retry_after(self) -> float:
+        """Seconds until the next start is tried."""
+        return max(self.retry_at - time.monotonic(), 0.0) + 1.0
+
+    async def _watch(self, child: C) -> None:
+        delay = _FIRST_DELAY
+        started = time.monotonic()
+        while True:
+            why = await child.ended()
+            self.child = None
+            await child.stop()
+            if time.monotonic() - started > _STABLE_SECONDS:
+                delay = _FIRST_DELAY
+            log.warning("engine ended", model=self._name, why=why)
+            self.detail = why
+            child, delay = await self._again(delay)
+            started = time.monotonic()
+
+    async def _again(self, delay: float) -> tuple[C, float]:
+        """Try until a child is ready; returns it and the delay for the next time."""
+        while True:
+            self.state = EngineState.FAILED
+            wait = delay * random.uniform(0.8, 1.2)
+            self.retry_at = time.monotonic() + wait
+            await self._sleep(wait)
+            self.state = EngineState.LOADING
+            self.restarts += 1
+            delay = min(delay * 2, _LAST_DELAY)
+            try:
+                self.child = await self._spawn()
+            except EngineFailed as failure:
+                self.detail = str(failure)
+                log.warning("engine did not start", model=self._name, why=str(failure))
+                continue
+            self.state, self.detail = EngineState.READY, ""
+            return self.child, delay
