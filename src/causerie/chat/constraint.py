@@ -29,7 +29,7 @@ from causerie.chat.formats.format import (
 )
 from causerie.chat.parser import call_triggers
 from causerie.chat.schema import prepare
-from causerie.chat.segments.base import Schema
+from causerie.chat.segments.base import Schema, spelled, without
 from causerie.chat.segments.loose import loose_grammar
 from causerie.chat.segments.parameters import parameter_grammar
 from causerie.chat.segments.plain import call_id_grammar
@@ -108,12 +108,13 @@ class _Text:
         """Any text, then the marker.
 
         A marker that begins with a control token ends the text by itself, for
-        free text holds no control tokens; a plain one needs a lazy lexeme.
+        free text holds no control tokens (nor spells them, where the engine
+        takes them for text); a plain one needs a lazy lexeme.
         """
         parts = self._parts(marker)
         head = parts[0]
         if head in self.control_tokens:
-            return f"{_ANY} {self.literal(marker)}"
+            return f"{self.terminal(without(head))} {self.literal(marker)}"
         lazy = self.rule(f"{self._any()} {_quote(head)}", "lazy")
         return " ".join([lazy, *([self.literal("".join(parts[1:]))] if parts[1:] else [])])
 
@@ -123,11 +124,10 @@ class _Text:
 
     def free_until(self, marker: str) -> str:
         """The same up to and including ``marker``."""
-        if not self._marked:
-            return self.until(marker)
         if self._parts(marker)[0] in self.control_tokens:
             return f"{self.free()} {self.literal(marker)}"
-        return f"({_SOME}? {self._marked})* {self.until(marker)}"
+        before = f"({_SOME}? {self._marked})* " if self._marked else ""
+        return before + self.until(marker)
 
     def json(self, schema: Schema) -> str:
         return self.rule("%json " + prepare(schema, param="tools"))
@@ -159,9 +159,9 @@ def compose(
         return None
     text = _Text(control_tokens, _marks(form))
     body = _body(form, text, calls, answer)
-    before = _reasoning(
-        form, text, reasoning, free=answer is None and not (calls and calls.required)
-    )
+    at_start = form.calls is not None and form.calls.at_start
+    free = answer is None and not (calls and (calls.required or at_start))
+    before = _reasoning(form, text, reasoning, free=free)
     return text.finish(f"{before} {body}".strip(), answer.rules if answer else "")
 
 
@@ -228,7 +228,7 @@ def _offered(sections: Sequence[_Section], text: _Text) -> list[str]:
     marks = [mark for section in sections for mark in section.marks_at_start()]
     if not marks:
         return [*options, text.free()]
-    shut = [f"~/{_regex(mark)}(.|\n)*/" for mark in marks]
+    shut = [f"~/{spelled(mark)}(.|\n)*/" for mark in marks]
     return [*options, text.terminal(" & ".join([_ANY, *shut]))]
 
 
@@ -327,8 +327,3 @@ class _Section:
 
 def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
-
-
-def _regex(text: str) -> str:
-    """``text`` as a regular expression between slashes (Rust's dialect)."""
-    return re.sub(r"([\\.+*?()|\[\]{}^$#&\-~/])", r"\\\1", text).replace("\n", "\\n")

@@ -87,6 +87,8 @@ class Parser:
 
     def feed(self, text: str) -> list[ContentEvent]:
         """Events that ``text`` brings; what may be a cut marker is held back."""
+        if self._lost:
+            return []
         if self._section is None and not self._pending and self._marks.harmless(self.mode, text):
             return list(self._give(text))
         return list(self._advance(text))

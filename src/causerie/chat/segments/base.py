@@ -8,6 +8,7 @@ the function's schema, and nothing about streams, engines or messages.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -72,6 +73,16 @@ class Scope(Protocol):
     def json(self, schema: Schema) -> str:
         """An expression for JSON by schema, written as Python's ``json.dumps`` would."""
         ...
+
+
+def spelled(text: str) -> str:
+    """``text`` as a regular expression to stand between slashes (Rust's dialect)."""
+    return re.sub(r"([\\.+*?()|\[\]{}^$#&\-~/])", r"\\\1", text).replace("\n", "\\n")
+
+
+def without(marker: str) -> str:
+    """A terminal for any text that does not hold ``marker``."""
+    return f"/(.|\\n)*/ & ~/(.|\\n)*{spelled(marker)}(.|\\n)*/"
 
 
 def text_overlap(text: str, marker: str) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from causerie.chat.segments.base import Read, Schema, Scope
+from causerie.chat.segments.base import Read, Schema, Scope, without
 from causerie.chat.segments.parameters import kinds, properties, string_terminal
 from causerie.chat.segments.python import separated
 from causerie.chat.segments.relaxed import RelaxedReader
@@ -123,7 +123,8 @@ class _Loose:
         quote = self._scope.literal(self._quote)
         bounded = string_terminal(schema)
         if bounded is not None:
-            return f"{quote} {self._scope.terminal(bounded)} {quote}"
+            inside = self._scope.terminal(f"{bounded} & {without(self._quote)}")
+            return f"{quote} {inside} {quote}"
         return f"{quote} {self._scope.until(self._quote)}"
 
     def _array(self, schema: Schema) -> str:

@@ -11,12 +11,13 @@ import re
 from collections.abc import Mapping
 
 from causerie.chat.formats.format import ParameterList
-from causerie.chat.segments.base import Read, Schema, Scope, text_overlap
+from causerie.chat.segments.base import Read, Schema, Scope, text_overlap, without
 from causerie.chat.segments.relaxed import relaxed_json
 
 _CONSTANTS = ("True", "False", "None")
 _NAMED = {"integer": "number"}  # where the type is named, it is as JSON has it
 _PYTHON = {"boolean": ("True", "False"), "null": ("None",)}
+_QUOTES = re.compile(r'\\.|[^"]', re.DOTALL)  # all but the quotes that count
 _ANY_KEY = "/[a-zA-Z0-9_.\\-]+/"
 
 
@@ -146,6 +147,8 @@ class ParameterReader:
             return None
         self._fresh = False
         end = self._text.find(self._end)
+        while end >= 0 and not self._streams and _in_string(self._text[:end]):
+            end = self._text.find(self._end, end + 1)
         if end >= 0:
             piece, self._text = self._text[:end], self._text[end + len(self._end) :]
             self._step = self._read_key
@@ -189,13 +192,20 @@ class ParameterReader:
         return piece.strip()
 
 
+def _in_string(text: str) -> bool:
+    """Whether ``text`` begins a JSON list or object and stops within one of its strings."""
+    if text.lstrip()[:1] not in ("[", "{"):
+        return False
+    return len(_QUOTES.sub("", text)) % 2 == 1
+
+
 def parameter_grammar(form: ParameterList, schema: Schema, scope: Scope) -> str:
     """Each declared property in order, the required ones always; any key where none is declared."""
     declared = properties(schema)
     if not declared:
         if schema.get("additionalProperties", False) is False:
             return '""'
-        value = scope.until(form.after)
+        value = _any_value(form, scope)
         each = f"{scope.literal(form.before)} {_ANY_KEY} {scope.literal(form.between)} {value}"
         return f"({scope.rule(each)})*"
     required = schema.get("required")
@@ -237,8 +247,15 @@ def _raw_value(form: ParameterList, schema: Schema, expected: frozenset[str], sc
     if expected == {"string"}:
         terminal = string_terminal(schema)
         if terminal is not None:
-            return f"{scope.terminal(terminal)} {after}"
-    return scope.until(form.after)
+            return f"{scope.terminal(f'{terminal} & {without(form.after.strip())}')} {after}"
+    return _any_value(form, scope)
+
+
+def _any_value(form: ParameterList, scope: Scope) -> str:
+    """Any text and what ends it: the marker as the reader looks for it, without its margins."""
+    core = form.after.strip()
+    margin = form.after[form.after.index(core) + len(core) :]
+    return f"{scope.until(core)} {scope.literal(margin)}".strip()
 
 
 def string_terminal(schema: Schema) -> str | None:
