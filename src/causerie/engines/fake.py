@@ -1,0 +1,254 @@
+"""A scripted engine: exact streams without weights, for tests, demonstrations and benchmarks.
+
+Its tokens are single bytes and a few control tokens, so every text has one
+tokenisation and characters of several bytes come in pieces. It says what its
+script says, or what the user said; under a grammar it says what of that the
+grammar admits and fills in the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
+
+from causerie.engines.base import (
+    Alternative,
+    EngineFailed,
+    EngineState,
+    EngineStatus,
+    ModelFacts,
+    PromptTooLong,
+    Stopped,
+    TextRequest,
+    Token,
+)
+
+TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n"
+    "{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+CONTROL = {"<|end|>": 256, "<|im_start|>": 257, "<|im_end|>": 258}
+END = CONTROL["<|im_end|>"]
+_MARKS = re.compile("(" + "|".join(map(re.escape, CONTROL)) + ")")
+_LAST_USER = b"user\n"
+_PREFERRED = b'"}]{:,0123456789etfnul aeio[<>/'
+
+
+@dataclass(slots=True)
+class Script:
+    """What the engine does.
+
+    ``replies`` are said in turn (none: the last message is repeated). After
+    ``fail_after`` tokens a generation fails; before each token the engine
+    waits for ``gate``, if there is one.
+    """
+
+    replies: Sequence[str] = ()
+    fail_after: int | None = None
+    gate: asyncio.Semaphore | None = None
+
+
+@dataclass(slots=True)
+class FakeEngine:
+    """The engine. ``requests`` are those it got, the last thousand of them."""
+
+    model: str
+    script: Script = field(default_factory=Script)
+    context_length: int = 8192
+    slots: int = 16
+    memory_bytes: int = 0
+    template: str = TEMPLATE
+    requests: list[TextRequest] = field(default_factory=list)
+    _state: EngineState = EngineState.ABSENT
+    _busy: int = 0
+    _turns: Iterator[int] = field(default_factory=itertools.count)
+    _cached: tuple[int, ...] = ()
+    _facts: ModelFacts | None = None
+
+    @classmethod
+    def from_options(cls, model: str, ref: str | None, options: Mapping[str, Any]) -> FakeEngine:
+        """From a configuration: ``replies``, ``context_length``, ``slots``."""
+        del ref  # there are no weights
+        unknown = sorted(set(options) - {"replies", "context_length", "slots", "template"})
+        if unknown:
+            raise EngineFailed(
+                f"the fake engine has no option {unknown[0]}; it takes replies, context_length, "
+                "slots and template"
+            )
+        rest = {name: value for name, value in options.items() if name != "replies"}
+        return cls(model, Script(tuple(options.get("replies", ()))), **rest)
+
+    async def start(self) -> None:
+        """Nothing to load."""
+        self._state = EngineState.READY
+
+    async def stop(self) -> None:
+        """Nothing to unload."""
+        self._state = EngineState.ABSENT
+
+    def status(self) -> EngineStatus:
+        """How it is now."""
+        return EngineStatus(self.model, self._state, self.slots, self._busy)
+
+    async def facts(self) -> ModelFacts:
+        """Facts of the pretended model."""
+        if self._facts is None:
+            self._facts = ModelFacts(
+                template=self.template,
+                context_length=self.context_length,
+                parallel=self.slots,
+                control_tokens=CONTROL,
+                bos_token="",
+                eos_token="<|im_end|>",
+                end_tokens=(END,),
+                fingerprint="fake-1",
+            )
+        return self._facts
+
+    async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
+        """Bytes, and with ``special`` control tokens."""
+        ids: list[int] = []
+        for piece in pieces:
+            if isinstance(piece, int):
+                ids.append(piece)
+                continue
+            for part in _MARKS.split(piece) if special else [piece]:
+                ids += [CONTROL[part]] if special and part in CONTROL else part.encode()
+        return ids
+
+    @asynccontextmanager
+    async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Token | Stopped]]:
+        """Say the next reply."""
+        if len(request.prompt) >= self.context_length:
+            raise PromptTooLong(len(request.prompt), self.context_length)
+        self.requests.append(request)
+        del self.requests[:-1000]
+        self._busy += 1
+        try:
+            async with aclosing(self._tokens(request)) as tokens:
+                yield tokens
+        finally:
+            self._busy -= 1
+
+    async def _tokens(self, request: TextRequest) -> AsyncGenerator[Token | Stopped, None]:
+        prompt = tuple(request.prompt)
+        cached = _common(self._cached, prompt)
+        made: list[int] = []
+        pending = b""
+        for id in _ids(self._reply(prompt), request):
+            if len(made) == self.script.fail_after:
+                raise EngineFailed("the script says that the engine fails here")
+            if self.script.gate is not None:
+                await self.script.gate.acquire()
+            made.append(id)
+            pending, text = _text(pending, id, request.visible)
+            yield _token(id, text, request.logprobs)
+            if len(made) == request.max_tokens:
+                break
+        self._cached = (*prompt, *made)
+        ended = bool(made) and made[-1] == END and not request.ignore_eos
+        reason = "stop" if ended else "length"
+        yield Stopped("stop" if reason == "stop" else "length", len(prompt), len(made), cached)
+
+    def _reply(self, prompt: Sequence[int]) -> bytes:
+        if self.script.replies:
+            return self.script.replies[next(self._turns) % len(self.script.replies)].encode()
+        text = bytes(id for id in prompt if id < 256)
+        said = text.rpartition(_LAST_USER)[2]
+        return said.removesuffix(b"\nassistant\n").strip()
+
+
+def _ids(reply: bytes, request: TextRequest) -> Iterator[int]:
+    """The ids of a reply: bytes and control tokens, then the end; for ever where it may not end."""
+    ids = [
+        id
+        for part in _MARKS.split(reply.decode("utf-8", "replace"))
+        for id in ([CONTROL[part]] if part in CONTROL else part.encode())
+    ]
+    if request.grammar is not None:
+        yield from _admitted(ids, request.grammar)
+    elif request.ignore_eos:
+        yield from itertools.cycle(ids or [ord(".")])
+    else:
+        yield from (*ids, END)
+
+
+def _admitted(ids: Sequence[int], grammar: str) -> Iterator[int]:
+    """What the grammar admits of the reply, filled up to where it may end."""
+    matcher = LLMatcher(_tokenizer(), grammar, log_level=0)
+    if matcher.is_error():
+        raise EngineFailed("the grammar does not compile")
+    wanted = iter((*ids, END))
+    wish = next(wanted)
+    while True:
+        mask = matcher.compute_bitmask()
+        if _allows(mask, wish):
+            chosen = wish
+            wish = next(wanted, END)
+        elif _allows(mask, END):
+            chosen = END
+        else:
+            chosen = next((id for id in (*_PREFERRED, *range(32, 259)) if _allows(mask, id)), END)
+        yield chosen
+        if chosen == END:
+            return
+        matcher.consume_token(chosen)
+
+
+def _allows(mask: bytes, id: int) -> bool:
+    return bool(mask[id // 8] >> (id % 8) & 1)
+
+
+class _Vocabulary:
+    """The tokens as llguidance wants to see them."""
+
+    eos_token_id = END
+    bos_token_id = None
+    tokens = tuple(bytes([n]) for n in range(256)) + tuple(text.encode() for text in CONTROL)
+    special_token_ids = tuple(CONTROL.values())
+
+    def __call__(self, text: bytes | str) -> list[int]:
+        return list(text.encode() if isinstance(text, str) else text)
+
+
+@cache
+def _tokenizer() -> LLTokenizer:
+    return LLTokenizer(TokenizerWrapper(_Vocabulary()))
+
+
+def _text(pending: bytes, id: int, visible: Sequence[str]) -> tuple[bytes, str]:
+    """What a token adds to the text, and the bytes of a character not yet complete."""
+    if id >= 256:
+        name = next(text for text, own in CONTROL.items() if own == id)
+        return pending, name if name in visible else ""
+    pending += bytes([id])
+    try:
+        return b"", pending.decode()
+    except UnicodeDecodeError as error:
+        if error.reason == "unexpected end of data":
+            return pending, ""
+        return b"", pending.decode("utf-8", "replace")
+
+
+def _token(id: int, text: str, logprobs: int | None) -> Token:
+    raw = bytes([id]) if id < 256 else b""
+    if logprobs is None:
+        return Token(id, text, raw)
+    others = tuple(Alternative(65 + n, chr(65 + n), bytes([65 + n]), -1.0 - n) for n in range(26))
+    top = (Alternative(id, text, raw, -0.1), *(other for other in others if other.id != id))
+    return Token(id, text, raw, -0.1, top[:logprobs])
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    """The length of the common beginning, which never is all of a prompt."""
+    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    return min(sum(1 for _ in same), max(len(other) - 1, 0))

@@ -1,0 +1,37 @@
+"""Engines by name: the built-in ones that need no weights of ours, and those of other packages.
+
+Another package offers an engine under the entry-point group
+``causerie.engines``: a callable that takes the model's id, its ``ref`` from the
+configuration and its ``options``, and returns a managed engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+from causerie.engines.base import EngineFailed
+from causerie.engines.fake import FakeEngine
+from causerie.engines.fleet import ManagedEngine
+
+GROUP = "causerie.engines"
+
+
+class EngineFactory(Protocol):
+    """Makes an engine; it is started by the fleet."""
+
+    def __call__(self, model: str, ref: str | None, options: Mapping[str, Any]) -> ManagedEngine:
+        """Raises :class:`EngineFailed` or :class:`ValueError` for options it does not take."""
+        ...
+
+
+def engine_factory(name: str) -> EngineFactory:
+    """The factory of that name; raises :class:`EngineFailed` that lists the names there are."""
+    if name == "fake":
+        return FakeEngine.from_options
+    for entry in entry_points(group=GROUP, name=name):
+        factory: EngineFactory = entry.load()
+        return factory
+    known = sorted({"llamacpp", "fake", *entry_points(group=GROUP).names})
+    raise EngineFailed(f"there is no engine named {name}; known are {', '.join(known)}")
