@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from causerie.chat.formats.format import (
     CallId,
     Calls,
+    ElementArguments,
     JsonArguments,
     Literal,
     LooseArguments,
@@ -17,6 +18,7 @@ from causerie.chat.formats.format import (
     Segment,
 )
 from causerie.chat.segments.base import Reader, Schema, Unreadable
+from causerie.chat.segments.elements import ElementReader
 from causerie.chat.segments.json import JsonReader
 from causerie.chat.segments.loose import LooseReader
 from causerie.chat.segments.parameters import ParameterReader
@@ -41,6 +43,10 @@ class CallArguments:
 class CallEnded:
     pass
 
+
+_HOLDS_ARGUMENTS = (
+    JsonArguments | ParameterList | PythonArguments | LooseArguments | ElementArguments
+)
 
 CallPart = CallStarted | CallArguments | CallEnded
 
@@ -139,8 +145,7 @@ class SectionReader:
 
     def _start_arguments(self, segment: Segment, parts: list[CallPart]) -> None:
         """A call starts for the client when its arguments do: then the name is known."""
-        holds = JsonArguments | ParameterList | PythonArguments | LooseArguments
-        if isinstance(segment, holds) and not self._call.started:
+        if isinstance(segment, _HOLDS_ARGUMENTS) and not self._call.started:
             if not self._call.name:
                 raise Unreadable
             self._call.started = True
@@ -165,6 +170,8 @@ class SectionReader:
                 return PythonReader(schema)
             case LooseArguments(quote):
                 return LooseReader(quote, schema)
+            case ElementArguments(mark):
+                return ElementReader(mark, schema)
 
     def _between(self, text: str) -> str:
         """Behind a call: another one, the end of the section, or other text."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from causerie.chat.formats.format import (
     CallId,
     Calls,
+    ElementArguments,
     Format,
     JsonArguments,
     Literal,
@@ -30,6 +31,7 @@ from causerie.chat.formats.format import (
 from causerie.chat.parser import call_triggers
 from causerie.chat.schema import prepare
 from causerie.chat.segments.base import Schema, spelled, without
+from causerie.chat.segments.elements import element_grammar
 from causerie.chat.segments.loose import loose_grammar
 from causerie.chat.segments.parameters import parameter_grammar
 from causerie.chat.segments.plain import call_id_grammar
@@ -321,6 +323,8 @@ class _Section:
                 return python_grammar(schema, text)
             case LooseArguments(quote):
                 return loose_grammar(quote, schema, text)
+            case ElementArguments(mark):
+                return element_grammar(mark, schema, text)
             case _:
                 raise AssertionError(f"{segment} holds no arguments")
 

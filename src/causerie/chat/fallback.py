@@ -15,6 +15,7 @@ from causerie.chat.arguments import read_arguments, write_json
 from causerie.chat.formats.format import (
     CallId,
     Calls,
+    ElementArguments,
     JsonArguments,
     Literal,
     LooseArguments,
@@ -142,6 +143,8 @@ def _segment(segment: Segment, name: str, arguments: str, call_id: str) -> str:
         case PythonArguments():
             items = read_arguments(arguments).items()
             return Traced(", ".join(f"{key}={_python(value)}" for key, value in items))
+        case ElementArguments(mark):
+            return Traced(_elements(read_arguments(arguments), mark))
         case LooseArguments(quote):
             items = read_arguments(arguments).items()
             pairs = (f"{key}:{_loose(value, quote)}" for key, value in items)
@@ -157,6 +160,15 @@ def _listed(segment: ParameterList, arguments: str) -> Traced:
         parts += (authored(segment.before), key, authored(between), written)
         parts.append(authored(segment.after))
     return joined(parts)
+
+
+def _elements(value: object, mark: str) -> str:
+    if isinstance(value, Mapping):
+        pairs = ((key, of) for key, of in value.items() if of is not None)
+        return "".join(f"{mark}<{k}>{_elements(of, mark)}{mark}</{k}>" for k, of in pairs)
+    if isinstance(value, list):
+        return "".join(f"{mark}<item>{_elements(of, mark)}{mark}</item>" for of in value)
+    return value if isinstance(value, str) else write_json(value)
 
 
 def _python(value: object) -> str:

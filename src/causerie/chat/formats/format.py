@@ -94,7 +94,27 @@ class LooseArguments:
     quote: str
 
 
-Segment = Literal | Name | CallId | JsonArguments | ParameterList | PythonArguments | LooseArguments
+@dataclass(frozen=True, slots=True)
+class ElementArguments:
+    """Arguments as nested elements, ``mark`` before every tag: ``<a>x</a>``.
+
+    Lists are ``<item>``s; null is left out. Ended by a closing tag that closes
+    none of them, which belongs to the literal that follows.
+    """
+
+    mark: str
+
+
+Segment = (
+    Literal
+    | Name
+    | CallId
+    | JsonArguments
+    | ParameterList
+    | PythonArguments
+    | LooseArguments
+    | ElementArguments
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from causerie.chat.formats.format import (
     Calls,
+    ElementArguments,
     Format,
     JsonArguments,
     Literal,
     Name,
     ParameterList,
     Reasoning,
+    ThinkingSwitch,
 )
 from causerie.chat.formats.switches import ALWAYS
 
@@ -52,4 +54,26 @@ MINIMAX_M2 = Format(
     ),
 )
 
-FORMATS = (MINIMAX_M2, MINIMAX_M1)
+_MARK = "]<]minimax[>["
+MINIMAX_M3 = Format(
+    "minimax-m3",
+    detect=((_MARK, "<mm:think>"),),
+    reasoning=Reasoning(
+        "<mm:think>", "</mm:think>", after_open="", before_close="", after_close=""
+    ),
+    thinking=ThinkingSwitch(on={"thinking_mode": "enabled"}, off={"thinking_mode": "disabled"}),
+    calls=Calls(
+        begin=f"{_MARK}<tool_call>\n",
+        call=(
+            Literal(f'{_MARK}<invoke name="'),
+            Name(),
+            Literal('">'),
+            ElementArguments(_MARK),
+            Literal(f"{_MARK}</invoke>\n"),
+        ),
+        end=f"{_MARK}</tool_call>",
+        triggers=(f"{_MARK}<tool_call>",),
+    ),
+)
+
+FORMATS = (MINIMAX_M3, MINIMAX_M2, MINIMAX_M1)

@@ -97,7 +97,7 @@ class _Loose:
         if reference not in self._references:
             name = self._scope.reserve()
             self._references[reference] = name
-            self._scope.define(name, self.value(_resolved(self._root, reference)))
+            self._scope.define(name, self.value(resolved(self._root, reference)))
         return self._references[reference]
 
     def _one_of(self, options: Sequence[str]) -> str:
@@ -153,7 +153,7 @@ def loose(value: object, quote: str) -> str:
     return json.dumps(value)
 
 
-def _resolved(root: Schema, reference: str) -> Schema:
+def resolved(root: Schema, reference: str) -> Schema:
     """The schema that a local reference names; one that names nothing allows anything."""
     found: object = root
     for step in reference.removeprefix("#").split("/")[1:]:
