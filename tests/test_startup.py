@@ -15,7 +15,7 @@ from edgekit import Statuses, make_edge
 
 from causerie.edge.server import Listen
 from causerie.engines.base import EngineFailed, EngineState, EngineStatus, ModelFacts, TextEngine
-from causerie.startup import CannotStart, run
+from causerie.startup import CannotStart, run, take_address
 
 FACTS = ModelFacts("", 8, 1, {}, "", "", (), "test")
 LISTEN = Listen(port=0, drain_seconds=0.1)
@@ -78,7 +78,9 @@ async def test_health_answers_while_models_load_and_a_signal_ends_it() -> None:
         port = probe.getsockname()[1]
     listen = Listen(port=port, drain_seconds=0.1)
     async with asyncio.TaskGroup() as group, aiohttp.ClientSession() as client:
-        group.create_task(run(make_edge(statuses=found), found, ["a"], listen, seen))
+        group.create_task(
+            run(make_edge(statuses=found), found, ["a"], listen, seen, take_address(listen))
+        )
         await seen.shown.wait()
         async with client.get(f"http://127.0.0.1:{port}/health/ready") as response:
             assert response.status == 503
@@ -101,7 +103,7 @@ async def test_when_nothing_loads_the_service_ends_with_the_reason() -> None:
     for engine in found.engines.values():
         engine.may.set()
     with pytest.raises(CannotStart, match=r"^a did not load: not a model file$"):
-        await run(make_edge(statuses=found), found, ["a", "b"], LISTEN, seen)
+        await run(make_edge(statuses=found), found, ["a", "b"], LISTEN, seen, take_address(LISTEN))
     assert seen.told == ["stop"]
 
 
@@ -111,7 +113,9 @@ async def test_one_model_of_two_is_enough() -> None:
     for engine in found.engines.values():
         engine.may.set()
     async with asyncio.TaskGroup() as group:
-        group.create_task(run(make_edge(statuses=found), found, ["a", "b"], LISTEN, seen))
+        group.create_task(
+            run(make_edge(statuses=found), found, ["a", "b"], LISTEN, seen, take_address(LISTEN))
+        )
         await seen.address
         os.kill(os.getpid(), signal.SIGINT)
     assert seen.told == ["ready", "stopping", "stop"]
@@ -120,7 +124,9 @@ async def test_one_model_of_two_is_enough() -> None:
 async def test_without_preloads_it_is_ready_at_once() -> None:
     seen, found = Seen(), models(a=Loading())
     async with asyncio.TaskGroup() as group:
-        group.create_task(run(make_edge(statuses=found), found, [], LISTEN, seen))
+        group.create_task(
+            run(make_edge(statuses=found), found, [], LISTEN, seen, take_address(LISTEN))
+        )
         await seen.address
         os.kill(os.getpid(), signal.SIGTERM)
     assert seen.told[0] == "ready"
@@ -129,21 +135,22 @@ async def test_without_preloads_it_is_ready_at_once() -> None:
 async def test_a_stop_while_models_load() -> None:
     seen, found = Seen(), models(a=Loading())
     async with asyncio.TaskGroup() as group:
-        group.create_task(run(make_edge(statuses=found), found, ["a"], LISTEN, seen))
+        group.create_task(
+            run(make_edge(statuses=found), found, ["a"], LISTEN, seen, take_address(LISTEN))
+        )
         await seen.shown.wait()
         os.kill(os.getpid(), signal.SIGTERM)
     assert "ready" not in seen.told
     assert seen.told[-1] == "stop"
 
 
-async def test_a_port_in_use_is_one_sentence() -> None:
-    found = models()
+def test_a_port_in_use_is_one_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = Listen(port=taken.getsockname()[1])
         with pytest.raises(CannotStart, match="is in use by another program; choose another port"):
-            await run(make_edge(), found, [], listen, Seen())
+            take_address(listen)
 
 
-async def test_an_address_that_is_not_ours_is_one_sentence() -> None:
+def test_an_address_that_is_not_ours_is_one_sentence() -> None:
     with pytest.raises(CannotStart, match=r"192\.0\.2\.1:0 cannot be listened on: "):
-        await run(make_edge(), models(), [], Listen("192.0.2.1", 0), Seen())
+        take_address(Listen("192.0.2.1", 0))

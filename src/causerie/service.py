@@ -34,7 +34,6 @@ from causerie.settings.rules import door_prefix
 from causerie.startup import Engines
 
 _VOCABULARY_READER = "causerie.engines.weights.vocabulary:read_vocabulary"
-_SLOTS_BEFORE_LOADING = 16  # the engine itself says how many, once it is loaded
 
 
 @asynccontextmanager
@@ -115,11 +114,12 @@ def _door(door: Door, public_host: str) -> doors.Door:
 
 
 def _gate(model: Model, engines: Engines) -> Gate:
-    def slots() -> int:
-        now = next((one.slots for one in engines.status() if one.model == model.id), 0)
-        return now or model.llamacpp.parallel or _SLOTS_BEFORE_LOADING
-
-    return Gate(model.id, slots, model.queue.max_waiting, model.queue.max_wait_seconds)
+    return Gate(
+        model.id,
+        lambda: engines.slots(model.id),
+        model.queue.max_waiting,
+        model.queue.max_wait_seconds,
+    )
 
 
 def _catalog(settings: Settings, chats: Mapping[str, TextChat]) -> Catalog:

@@ -31,6 +31,10 @@ class Engines(Protocol):
         """The engine of a model."""
         ...
 
+    def slots(self, model: str) -> int:
+        """Requests at the same time, as far as it is known now."""
+        ...
+
     def status(self) -> Sequence[EngineStatus]:
         """All of them as they are now."""
         ...
@@ -60,17 +64,34 @@ class CannotStart(Exception):
     """The service cannot be started; the text is one sentence for a person."""
 
 
+def take_address(listen: Listen) -> socket.socket:
+    """A bound socket; raises :class:`CannotStart` where the address cannot be had."""
+    try:
+        return listening_socket(listen)
+    except OSError as error:
+        place = f"{listen.host}:{listen.port}"
+        if error.errno == errno.EADDRINUSE:
+            why = f"{place} is in use by another program; choose another port"
+        else:
+            why = f"{place} cannot be listened on: {error.strerror or error}"
+        raise CannotStart(why) from error
+
+
 async def run(
-    edge: Edge, engines: Engines, preload: Sequence[str], listen: Listen, watcher: Watcher
+    edge: Edge,
+    engines: Engines,
+    preload: Sequence[str],
+    listen: Listen,
+    watcher: Watcher,
+    listener: socket.socket,
 ) -> None:
-    """Serve until a signal. Raises :class:`CannotStart`, or what kept a model from loading.
+    """Serve until a signal; ``listener`` is what :func:`take_address` gave.
 
     ``preload`` are the ids of the models to load first. One that fails is
     reported and tried again by requests; when all of them fail, the service
-    ends with the first failure.
+    ends and :class:`CannotStart` is raised.
     """
     start = _Start(engines, preload, watcher)
-    listener = _taken(listen)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(start.follow()), group.create_task(start.say_stop())]
         try:
@@ -81,18 +102,6 @@ async def run(
             watcher.stop()
     if start.failure is not None:
         raise start.failure
-
-
-def _taken(listen: Listen) -> socket.socket:
-    try:
-        return listening_socket(listen)
-    except OSError as error:
-        place = f"{listen.host}:{listen.port}"
-        if error.errno == errno.EADDRINUSE:
-            why = f"{place} is in use by another program; choose another port"
-        else:
-            why = f"{place} cannot be listened on: {error.strerror or error}"
-        raise CannotStart(why) from error
 
 
 class _Start:

@@ -19,6 +19,7 @@ import typer
 from causerie.engines.weights.errors import BadReference, WeightsError
 from causerie.errors import ServiceError
 from causerie.settings import SettingsError
+from causerie.startup import CannotStart
 from causerie.upstreams.client import EndpointError, Unreachable
 
 
@@ -54,7 +55,7 @@ def reporting() -> Iterator[None]:
         raise _ended(str(error), ExitCode.USAGE) from error
     except (WeightsError, Unreachable) as error:
         raise _ended(str(error), ExitCode.NETWORK) from error
-    except (EndpointError, ServiceError) as error:
+    except (EndpointError, ServiceError, CannotStart) as error:
         raise _ended(str(error), ExitCode.FAILURE) from error
     except KeyboardInterrupt as error:
         raise typer.Exit(ExitCode.INTERRUPTED) from error

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import causerie
-from causerie.cli import chat, check, key, models, pull
+from causerie.cli import chat, check, key, models, pull, serve
 
 app = typer.Typer(
     name="causerie",
@@ -40,6 +40,7 @@ def root(
     """
 
 
+app.command("serve")(serve.serve)
 app.command("pull")(pull.pull)
 app.command("models")(models.models)
 app.command("check")(check.check)

