@@ -167,7 +167,7 @@ class _Elements:
         self._mark = mark
         self._scope = scope
         self._root = root
-        self._references: dict[str, str] = {}
+        self._references: dict[tuple[str, str], str] = {}
 
     def object(self, schema: Schema) -> str:
         """Declared properties only: no grammar can close a tag whose name it does not know."""
@@ -181,41 +181,43 @@ class _Elements:
 
     def _element(self, name: str, schema: Schema) -> str:
         begin = self._scope.literal(f"{self._mark}<{name}>")
-        end = self._scope.literal(f"</{name}>")
-        options = self._values(schema)
-        return f"{begin} ({' | '.join(options)}) {end}"
+        return f"{begin} ({' | '.join(self._values(name, schema))})"
 
-    def _values(self, schema: Schema) -> list[str]:
-        """The ways to write a value, each up to and with the marker of its closing tag."""
+    def _values(self, name: str, schema: Schema) -> list[str]:
+        """The ways to write a value, each with its closing tag.
+
+        Marker and tag are one text: engines read such texts whole, and a list
+        goes on with the same marker.
+        """
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            return [self._referred(reference)]
+            return [self._referred(name, reference)]
         for key in ("anyOf", "oneOf"):
             choices = schema.get(key)
             if isinstance(choices, list) and choices:
-                return [each for choice in choices for each in self._values(choice)]
+                return [each for choice in choices for each in self._values(name, choice)]
+        end = f"{self._mark}</{name}>"
         chosen = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(chosen, list):
             texts = [each if isinstance(each, str) else json.dumps(each) for each in chosen]
-            return [self._scope.literal(text + self._mark) for text in texts]
-        expected = kinds(schema) - {"null"}
-        if not expected:
-            return [self._scope.until(self._mark)]
-        return [self._kind(kind, schema) for kind in sorted(expected)]
+            return [self._scope.literal(text + end) for text in texts]
+        expected = kinds(schema) - {"null"} or {"string"}
+        return [self._kind(kind, schema, end) for kind in sorted(expected)]
 
-    def _kind(self, kind: str, schema: Schema) -> str:
-        mark = self._scope.literal(self._mark)
+    def _kind(self, kind: str, schema: Schema, end: str) -> str:
+        closed = self._scope.literal(end)
         if kind == "object":
-            return f"{self.object(schema)} {mark}"
+            return f"{self.object(schema)} {closed}"
         if kind == "array":
-            return f"{self._array(schema)} {mark}"
+            return f"{self._array(schema)} {closed}"
         if kind != "string":
             kept = {key: of for key, of in schema.items() if key not in ("description", "title")}
-            return f"{self._scope.json({**kept, 'type': kind})} {mark}"
+            return f"{self._scope.json({**kept, 'type': kind})} {closed}"
         bounded = string_terminal(schema)
         if bounded is None:
-            return self._scope.until(self._mark)
-        return f"{self._scope.terminal(f'{bounded} & {without(self._mark)}')} {mark}"
+            tag = self._scope.literal(end.removeprefix(self._mark))
+            return f"{self._scope.until(self._mark)} {tag}"
+        return f"{self._scope.terminal(f'{bounded} & {without(self._mark)}')} {closed}"
 
     def _array(self, schema: Schema) -> str:
         items = schema.get("items")
@@ -224,10 +226,10 @@ class _Elements:
         low, high = schema.get("minItems", 0), schema.get("maxItems", "")
         return f"{item}{{{low},{high}}}"
 
-    def _referred(self, reference: str) -> str:
-        if reference not in self._references:
-            name = self._scope.reserve()
-            self._references[reference] = name
+    def _referred(self, name: str, reference: str) -> str:
+        if (name, reference) not in self._references:
+            rule = self._scope.reserve()
+            self._references[name, reference] = rule
             found = resolved(self._root, reference)
-            self._scope.define(name, " | ".join(self._values(found)))
-        return self._references[reference]
+            self._scope.define(rule, " | ".join(self._values(name, found)))
+        return self._references[name, reference]
