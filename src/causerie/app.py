@@ -6,6 +6,8 @@ them. Nothing here decides anything about a request.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -20,9 +22,35 @@ from causerie.engines.weights import Cache, HubOptions, Progress, Silent, Weight
 from causerie.engines.weights.errors import WeightsError
 from causerie.service import listen, service
 from causerie.settings import Model, Settings
-from causerie.startup import Watcher, run, take_address
+from causerie.startup import CannotStart, Watcher, run, take_address
 
-_SLOTS_BEFORE_LOADING = 8
+_SLOTS_BEFORE_LOADING = 8  # the engine says how many, once it is there
+
+
+class Announcer(Watcher, Protocol):
+    """Who is told how the start goes; ``download`` of what is fetched for it."""
+
+    @property
+    def download(self) -> Progress: ...
+
+
+async def run_service(settings: Settings, watcher: Announcer) -> None:
+    """Serve until a signal.
+
+    Raises :class:`CannotStart`, or :class:`WeightsError` where no model could
+    be loaded for want of weights.
+    """
+    listening = listen(settings.server)
+    makers = _Makers(settings, watcher.download)
+    with take_address(listening) as address:
+        async with (
+            Fleet(makers.entries(), memory_budget=settings.engines.memory_budget_bytes) as fleet,
+            service(settings, fleet) as edge,
+        ):
+            try:
+                await run(edge, fleet, _preloaded(settings), listening, watcher, address)
+            except CannotStart as failure:
+                raise makers.missing or failure from failure
 
 
 async def fetch_weights(settings: Settings, ref: str, progress: Progress) -> Weights:
@@ -56,25 +84,6 @@ def _hub(settings: Settings) -> HubOptions:
     return HubOptions(endpoint=weights.hub_endpoint, token=weights.token, offline=weights.offline)
 
 
-async def run_service(settings: Settings, watcher: Announcer) -> None:
-    """Serve until a signal. Raises ``CannotStart`` with one sentence where that is not possible."""
-    listening = listen(settings.server)
-    address = take_address(listening)
-    entries = [_entry(settings, model, watcher.download) for model in settings.models]
-    async with (
-        Fleet(entries, memory_budget=settings.engines.memory_budget_bytes) as fleet,
-        service(settings, fleet) as edge,
-    ):
-        await run(edge, fleet, _preloaded(settings), listening, watcher, address)
-
-
-class Announcer(Watcher, Protocol):
-    """Who is told how the start goes; ``download`` of what is fetched for it."""
-
-    @property
-    def download(self) -> Progress: ...
-
-
 def _preloaded(settings: Settings) -> list[str]:
     alone = len(settings.models) == 1
     return [
@@ -82,31 +91,54 @@ def _preloaded(settings: Settings) -> list[str]:
     ]
 
 
-def _entry(settings: Settings, model: Model, progress: Progress) -> FleetEntry:
-    async def make() -> ManagedEngine:
-        return await _make_engine(settings, model, progress)
+class _Makers:
+    """How each model's engine is made. ``missing`` is why weights could not be had last."""
 
-    return FleetEntry(
-        model=model.id,
-        make=make,
-        slots=model.llamacpp.parallel or _SLOTS_BEFORE_LOADING,
-        idle_seconds=model.idle_unload_seconds,
-        wait_seconds=settings.engines.load_wait_seconds,
-    )
+    def __init__(self, settings: Settings, download: Progress) -> None:
+        self._settings = settings
+        self._download = download
+        self._one_download = asyncio.Lock()
+        self.missing: WeightsError | None = None
 
+    def entries(self) -> Sequence[FleetEntry]:
+        """All models of the settings."""
+        return [self._entry(model) for model in self._settings.models]
 
-async def _make_engine(settings: Settings, model: Model, progress: Progress) -> ManagedEngine:
-    if model.engine != "llamacpp":
-        return engine_factory(model.engine)(model.id, model.ref, model.options)
-    assert model.ref is not None  # the settings were checked
-    try:
-        weights = await fetch_weights(settings, model.ref, progress)
-    except WeightsError as error:
-        raise EngineFailed(str(error)) from error
-    return LlamaCppEngine(
-        model.id,
-        weights.path,
-        LlamaCppOptions(**structs.asdict(model.llamacpp)),
-        sampling=Sampling(**structs.asdict(model.sampling)),
-        load_seconds=settings.engines.load_seconds,
-    )
+    def _entry(self, model: Model) -> FleetEntry:
+        async def make() -> ManagedEngine:
+            if model.engine == "llamacpp":
+                return await self._llamacpp(model)
+            try:
+                return engine_factory(model.engine)(model.id, model.ref, model.options)
+            except ValueError as error:
+                raise EngineFailed(f"the options of {model.id} are wrong: {error}") from error
+
+        return FleetEntry(
+            model=model.id,
+            make=make,
+            slots=model.llamacpp.parallel or _SLOTS_BEFORE_LOADING,
+            idle_seconds=model.idle_unload_seconds,
+            wait_seconds=self._settings.engines.load_wait_seconds,
+        )
+
+    async def _llamacpp(self, model: Model) -> ManagedEngine:
+        weights = await self._weights(model)
+        return await asyncio.to_thread(
+            LlamaCppEngine,
+            model.id,
+            weights.path,
+            LlamaCppOptions(**structs.asdict(model.llamacpp)),
+            sampling=Sampling(**structs.asdict(model.sampling)),
+            load_seconds=self._settings.engines.load_seconds,
+        )
+
+    async def _weights(self, model: Model) -> Weights:
+        """One download at a time: it has the whole line, and there is one bar."""
+        if model.ref is None:
+            raise EngineFailed(f"the model {model.id} names no weights; set `ref`")
+        async with self._one_download:
+            try:
+                return await fetch_weights(self._settings, model.ref, self._download)
+            except WeightsError as error:
+                self.missing = error
+                raise EngineFailed(str(error)) from error

