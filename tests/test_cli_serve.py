@@ -52,7 +52,7 @@ def test_what_cannot_be_served(
     result = CliRunner().invoke(app, ["serve", *arguments])
     assert result.exit_code == code
     assert message in result.stderr
-    assert result.stderr.startswith("causerie: ")
+    assert result.stderr.splitlines()[-1].startswith("causerie: ")
 
 
 def test_the_block_says_how_to_use_it() -> None:

@@ -17,7 +17,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["auto", "json", "console"]
 
-_QUIET = {"asyncio": logging.WARNING, "huggingface_hub": logging.WARNING, "uvicorn": logging.INFO}
+_QUIET = {"asyncio": logging.WARNING, "huggingface_hub": logging.WARNING, "uvicorn": logging.WARNING}
 
 
 def configure(level: Level = "info", form: Format = "auto", stream: TextIO | None = None) -> None:

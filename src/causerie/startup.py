@@ -13,13 +13,9 @@ import socket
 from collections.abc import Sequence
 from typing import Protocol
 
-import structlog
-
 from causerie.edge.application import Edge
 from causerie.edge.server import Listen, listening_socket, serve
 from causerie.engines.base import EngineFailed, EngineStatus, TextEngine
-
-log = structlog.get_logger(__name__)
 
 _REFRESH_SECONDS = 0.1
 
@@ -148,7 +144,6 @@ class _Start:
                 if error.loading:  # still at it: a load may take longer than a request waits
                     await asyncio.sleep(error.retry_after)
                     continue
-                log.error("model did not load", model=model, reason=str(error))
                 return CannotStart(f"{model} did not load: {error}")
             return None
 

@@ -1,0 +1,111 @@
+"""The whole service, put together from settings and run in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from causerie.app import run_service
+from causerie.engines.base import EngineStatus
+from causerie.engines.weights import Progress, Silent
+from causerie.engines.weights.errors import WeightsError
+from causerie.settings import Settings, load
+from causerie.startup import CannotStart
+
+
+@dataclass
+class Seen:
+    """An announcer that keeps the address."""
+
+    download: Progress = field(default_factory=Silent)
+    address: asyncio.Future[tuple[str, int]] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+    def loading(self, engines: Sequence[EngineStatus]) -> None:
+        pass
+
+    def ready(self, host: str, port: int) -> None:
+        self.address.set_result((host, port))
+
+    def stopping(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
+def settings(folder: Path, text: str) -> Settings:
+    file = folder / "causerie.toml"
+    file.write_text("[server]\nport = 0\ndrain_seconds = 0.1\n" + text, encoding="utf-8")
+    return load(file=file, environ={"XDG_CACHE_HOME": str(folder)}).settings
+
+
+FAKE = """
+[[models]]
+id = "fake"
+aliases = ["also"]
+engine = "fake"
+options = { replies = ["Hello there."] }
+[[models]]
+id = "other"
+engine = "fake"
+preload = true
+[[doors]]
+name = "endpoint"
+[[doors]]
+name = "small"
+models = ["other"]
+"""
+
+
+async def test_a_service_from_settings_answers(tmp_path: Path) -> None:
+    seen = Seen()
+    async with asyncio.TaskGroup() as group, aiohttp.ClientSession() as client:
+        group.create_task(run_service(settings(tmp_path, FAKE), seen))
+        root = "http://{}:{}".format(*await seen.address)
+        body = {"model": "also", "messages": [{"role": "user", "content": "Hi"}]}
+        async with client.post(f"{root}/v1/chat/completions", json=body) as response:
+            answer = await response.json()
+            assert response.status == 200, answer
+            assert response.headers["x-served-by"] == "fake"
+        async with client.get(f"{root}/endpoints/small/v1/models") as response:
+            listed = await response.json()
+        async with client.get(f"{root}/metrics") as response:
+            metrics = await response.text()
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert answer["choices"][0]["message"]["content"] == "Hello there."
+    assert answer["model"] == "also"
+    assert [entry["id"] for entry in listed["data"]] == ["other"]
+    assert 'causerie_requests_total{code="",door="endpoint",finish="stop",model="fake"' in metrics
+    assert 'causerie_engine_state{model="fake",state="ready"} 1.0' in metrics
+
+
+async def test_weights_that_cannot_be_had_are_the_reason(tmp_path: Path) -> None:
+    text = '[[models]]\nid = "a"\nref = "./none.gguf"\n'
+    with pytest.raises(WeightsError, match=r"none\.gguf does not exist; name a \.gguf file"):
+        await run_service(settings(tmp_path, text), Seen())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('engine = "nonsense"', "a did not load: there is no engine named nonsense; known are "),
+        (
+            'engine = "fake"\noptions = { relpies = [] }',
+            "a did not load: the fake engine has no option relpies; ",
+        ),
+    ],
+)
+async def test_engines_that_cannot_be_made_are_named(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    with pytest.raises(CannotStart, match=f"^{message}"):
+        await run_service(settings(tmp_path, f'[[models]]\nid = "a"\n{text}\n'), Seen())
