@@ -89,7 +89,7 @@ def test_where_there_is_no_terminal_each_step_is_one_line() -> None:
     announcer.loading([loading])
     assert out.getvalue().splitlines()[0] == "Fetching model.gguf (98 MB)"
     assert out.getvalue().splitlines()[1].startswith("Fetched model.gguf: 98 MB at ")
-    assert out.getvalue().splitlines()[2:] == ["Loading smollm2-135m"]
+    assert out.getvalue().splitlines()[2:] == []
 
 
 def test_on_a_terminal_rate_and_time_left_are_shown() -> None:
@@ -102,3 +102,18 @@ def test_on_a_terminal_rate_and_time_left_are_shown() -> None:
     announcer.download.finished()
     assert "98.0/98.0 MB" in out.getvalue()
     assert "model.gguf" in out.getvalue()
+
+
+def test_on_a_terminal_loading_is_shown_when_nothing_is_fetched() -> None:
+    out = io.StringIO()
+    announcer = Announcer(Settings(), Console(file=out, force_terminal=True, width=120))
+    loading = EngineStatus("smollm2-135m", EngineState.LOADING, progress=0.5)
+    announcer.download.started(98_000_000, "model.gguf")
+    announcer.loading([loading])
+    assert "Loading" not in out.getvalue()
+    announcer.download.finished()
+    announcer.loading([loading])
+    announcer.loading([loading])
+    announcer.ready("127.0.0.1", 8000)
+    assert "Loading smollm2-135m 50%" in out.getvalue()
+    assert out.getvalue().rstrip().endswith("Ctrl-C stops it.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
@@ -96,3 +97,13 @@ def test_a_request_is_one_line_of_numbers_and_names() -> None:
     assert (answered["request_id"], answered["completion"]) == ("r-1", 7)
     assert answered["first_token_ms"] == 12.3
     assert (failed["level"], failed["code"]) == ("warning", "bad_gateway")
+
+
+def test_lines_follow_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    configure("info", "json")
+    with contextlib.redirect_stderr(io.StringIO()) as elsewhere:
+        structlog.get_logger().info("there")
+    structlog.get_logger().info("here")
+    assert '"event":"there"' in elsewhere.getvalue()
+    assert '"event":"here"' in capsys.readouterr().err
+    assert '"event":"here"' not in elsewhere.getvalue()

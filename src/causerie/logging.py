@@ -17,7 +17,11 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["auto", "json", "console"]
 
-_QUIET = {"asyncio": logging.WARNING, "huggingface_hub": logging.WARNING, "uvicorn": logging.WARNING}
+_QUIET = {
+    "asyncio": logging.WARNING,
+    "huggingface_hub": logging.WARNING,
+    "uvicorn": logging.WARNING,
+}
 
 
 def configure(level: Level = "info", form: Format = "auto", stream: TextIO | None = None) -> None:
@@ -37,7 +41,7 @@ def configure(level: Level = "info", form: Format = "auto", stream: TextIO | Non
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(out)
+    handler = logging.StreamHandler(out) if stream is not None else _Stderr()
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
@@ -52,6 +56,18 @@ def configure(level: Level = "info", form: Format = "auto", stream: TextIO | Non
     root.setLevel(_number(level))
     for name, least in _QUIET.items():
         logging.getLogger(name).setLevel(max(least, _number(level)))
+
+
+class _Stderr(logging.StreamHandler[TextIO]):
+    """Writes to what ``sys.stderr`` is at that moment: above a progress bar while there is one."""
+
+    @property
+    def stream(self) -> TextIO:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, value: TextIO) -> None:
+        """The base class sets it; there is nothing to keep."""
 
 
 def _renderers(form: Format, out: TextIO) -> list[Processor]:

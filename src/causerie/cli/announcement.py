@@ -27,19 +27,13 @@ class Announcer:
         self._settings = settings
         self._console = console
         self._status: Status | None = None
-        self._said: dict[str, EngineState] = {}
         self.download = DownloadBar(console)
 
     def loading(self, engines: Sequence[EngineStatus]) -> None:
-        """Show how far the loads are."""
+        """Show how far the loads are; only on a terminal, and not beside a download's bar."""
         words = [self._words(engine) for engine in engines if engine.state is EngineState.LOADING]
         if self._console.is_terminal:
-            self._show(", ".join(words))
-            return
-        for engine in engines:
-            if engine.state is EngineState.LOADING and engine.model not in self._said:
-                self._said[engine.model] = engine.state
-                self._console.print(f"Loading {engine.model}", markup=False, highlight=False)
+            self._show("" if self.download.active else ", ".join(words))
 
     def ready(self, host: str, port: int) -> None:
         """Show the block: address, models, a line to try."""
@@ -58,6 +52,7 @@ class Announcer:
 
     def stop(self) -> None:
         """Take away what moves."""
+        self.download.stop()
         if self._status is not None:
             self._status.stop()
             self._status = None

@@ -51,7 +51,17 @@ class DownloadBar:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.stop()
+
+    @property
+    def active(self) -> bool:
+        """Whether a bar is on the terminal."""
+        return self._task is not None
+
+    def stop(self) -> None:
+        """Take the bar away, complete or not."""
         self._bar.stop()
+        self._task = None
 
     def started(self, total: int | None, label: str) -> None:
         """A download begins; ``total`` is in bytes, where it is known."""
