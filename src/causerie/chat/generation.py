@@ -18,7 +18,7 @@ from causerie.chat.formats.format import CallId
 from causerie.chat.parser import Mode, Parser
 from causerie.chat.plan import Plan
 from causerie.chat.stops import StopStrings
-from causerie.engines.base import Sampling, Stopped, TextEngine, TextRequest, Token
+from causerie.engines.base import Sampling, Started, Stopped, TextEngine, TextRequest, Token
 from causerie.protocol.events import (
     ContentEvent,
     Event,
@@ -93,6 +93,8 @@ class Generation:
     _generated: list[int] = field(init=False, default_factory=list)
     _ended: FinishReason | None = field(init=False, default=None)
     _cut: bool = field(init=False, default=False)
+    _forgot: bool = field(init=False, default=False)
+    _first_run: bool = field(init=False, default=True)
 
     def __post_init__(self) -> None:
         self._parser = Parser(
@@ -110,6 +112,7 @@ class Generation:
             async with aclosing(self._run(grammar)) as run:
                 async for event in run:
                     yield event
+            self._first_run = False
             if self._out_of_thought():
                 grammar = self.plan.answer_grammar
                 for event in await self._close_reasoning():
@@ -125,6 +128,9 @@ class Generation:
                 if isinstance(item, Stopped):
                     self._note_end(item)
                     return
+                if isinstance(item, Started):
+                    self._note_cached(item.cached_tokens)
+                    continue
                 self.counts.completion += 1
                 self._generated.append(item.id)
                 if item.id in self.request.stop_token_ids:
@@ -160,12 +166,25 @@ class Generation:
         return replace(self.plan.sampling, seed=(seed + self.choice + len(self._generated)) % 2**32)
 
     def _note_end(self, stopped: Stopped) -> None:
-        if stopped.prompt_tokens == len(self.plan.prompt):
-            self.counts.cached = stopped.cached_tokens
+        self._note_cached(stopped.cached_tokens)
         if stopped.reason == "stop":
-            self._ended = "stop"
+            self._end_of_text()
         elif self.counts.completion >= self.plan.limit:
             self._ended = "length"
+
+    def _note_cached(self, tokens: int) -> None:
+        """What the cache held of the prompt; later runs of the choice find it all there."""
+        if self._first_run:
+            self.counts.cached = tokens
+
+    def _end_of_text(self) -> None:
+        """The model has ended its text; where it forgot the answer, that still comes."""
+        if self._parser.mode is not Mode.REASONING or self.request.ignore_eos:
+            self._ended = "stop"
+            return
+        if self._generated and self._generated[-1] in self.plan.end_tokens:
+            self._generated.pop()
+        self._forgot = True
 
     def _read(self, token: Token) -> list[ContentEvent]:
         """The events that a token brings."""
@@ -201,7 +220,7 @@ class Generation:
         return (
             self._ended is None
             and self._parser.mode is Mode.REASONING
-            and self.counts.reasoning >= self.plan.budget
+            and (self._forgot or self.counts.reasoning >= self.plan.budget)
         )
 
     async def _close_reasoning(self) -> list[ContentEvent]:

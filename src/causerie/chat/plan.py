@@ -14,10 +14,9 @@ from causerie.chat import thinking
 from causerie.chat.constraint import AnswerPlan, CallPlan, closed_schema, compose
 from causerie.chat.formats.format import Format
 from causerie.chat.lark import embed
-from causerie.chat.prompt import PromptEncoder, render
+from causerie.chat.prompt import PromptEncoder, render_aside
 from causerie.chat.schema import choice, json_object, prepare, regex
 from causerie.chat.segments.base import Schema
-from causerie.chat.taint import authored
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.engines.base import ModelFacts, Sampling, TextEngine
 from causerie.errors import ContextLengthExceeded, InvalidRequest
@@ -52,6 +51,7 @@ class Plan:
     answer_grammar: str | None
     sampling: Sampling
     visible: tuple[str, ...]
+    end_tokens: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,9 @@ async def make_plan(request: ChatRequest, model: LoadedModel, engine: TextEngine
     form = thought.form
     tools = _callable_tools(request)
     shown = request if tools or request.tool_choice.mode != "none" else replace(request, tools=())
-    rendered = render(model.template, form, shown, thinking_on=thought.on, effort=thought.effort)
+    rendered = await render_aside(
+        model.template, form, shown, thinking_on=thought.on, effort=thought.effort
+    )
     if thought.written and not request.continue_final_message:
         rendered = _opened(rendered, form)
     prompt = await model.encoder.encode(rendered, engine)
@@ -95,6 +97,7 @@ async def make_plan(request: ChatRequest, model: LoadedModel, engine: TextEngine
         answer_grammar=_compose(model, form, "none", calls, answer),
         sampling=_sampling(request.draw),
         visible=_visible(form, model.facts.control_tokens),
+        end_tokens=model.facts.end_tokens,
     )
 
 
@@ -142,9 +145,8 @@ def _answer(output: OutputFormat) -> AnswerPlan:
 
 def _opened(rendered: Rendered, form: Format) -> Rendered:
     assert form.reasoning is not None
-    return Rendered(
-        rendered.text + authored(form.reasoning.open + form.reasoning.after_open), rendered.user
-    )
+    opened = form.reasoning.open + form.reasoning.after_open
+    return Rendered(rendered.text + opened, rendered.user)
 
 
 def _is_reasoning_open(rendered: Rendered, form: Format) -> bool:

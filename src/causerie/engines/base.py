@@ -112,6 +112,16 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
+class Started:
+    """The prompt is being read. Comes first, once, from an engine that knows then.
+
+    ``cached_tokens`` of the prompt came from the engine's prefix cache.
+    """
+
+    cached_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Stopped:
     """The last item of a generation, exactly once, unless it was abandoned or failed.
 
@@ -122,6 +132,9 @@ class Stopped:
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int = 0
+
+
+Output = Started | Token | Stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +189,8 @@ class TextEngine(Protocol):
     All methods may raise :class:`EngineFailed`. ``generate`` enters when the
     engine has accepted the request and leaves with the engine's slot freed,
     whatever the reason for leaving (finished, abandoned, cancelled, failed);
-    after entering, iteration yields tokens and then one ``Stopped``.
+    after entering, iteration yields perhaps one ``Started``, tokens, and then
+    one ``Stopped``.
     """
 
     async def facts(self) -> ModelFacts:
@@ -193,6 +207,6 @@ class TextEngine(Protocol):
 
     def generate(
         self, request: TextRequest
-    ) -> AbstractAsyncContextManager[AsyncIterator[Token | Stopped]]:
+    ) -> AbstractAsyncContextManager[AsyncIterator[Output]]:
         """Run one generation; raises :class:`PromptTooLong` on entering where it does not fit."""
         ...

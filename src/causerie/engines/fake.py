@@ -25,7 +25,9 @@ from causerie.engines.base import (
     EngineState,
     EngineStatus,
     ModelFacts,
+    Output,
     PromptTooLong,
+    Started,
     Stopped,
     TextRequest,
     Token,
@@ -126,7 +128,7 @@ class FakeEngine:
         return ids
 
     @asynccontextmanager
-    async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Token | Stopped]]:
+    async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
         """Say the next reply."""
         if len(request.prompt) >= self.context_length:
             raise PromptTooLong(len(request.prompt), self.context_length)
@@ -139,9 +141,10 @@ class FakeEngine:
         finally:
             self._busy -= 1
 
-    async def _tokens(self, request: TextRequest) -> AsyncGenerator[Token | Stopped, None]:
+    async def _tokens(self, request: TextRequest) -> AsyncGenerator[Output, None]:
         prompt = tuple(request.prompt)
         cached = _common(self._cached, prompt)
+        yield Started(cached)
         made: list[int] = []
         pending = b""
         for id in _ids(self._reply(prompt), request):

@@ -22,10 +22,9 @@ from causerie.engines.base import (
     EngineState,
     EngineStatus,
     ModelFacts,
-    Stopped,
+    Output,
     TextEngine,
     TextRequest,
-    Token,
 )
 
 T = TypeVar("T")
@@ -277,7 +276,7 @@ class _Facade:
             return await engine.tokenize(pieces, special=special)
 
     @asynccontextmanager
-    async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Token | Stopped]]:
+    async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
         """One generation; the model stays loaded meanwhile."""
         async with self._fleet.using(self._berth) as engine, engine.generate(request) as tokens:
             yield tokens

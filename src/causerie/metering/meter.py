@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from causerie.errors import ServiceError
+from causerie.errors import InternalError, ServiceError
 from causerie.protocol.events import Event, Finished, FinishReason, Usage
 
 CLIENT_GONE = 499
@@ -104,6 +104,9 @@ class Meter:
             yield record
         except ServiceError as failure:
             record.failed(failure)
+            raise
+        except Exception:
+            record.status, record.code = InternalError.status, InternalError.code
             raise
         finally:
             record.settle()

@@ -17,8 +17,10 @@ import msgspec
 from causerie.engines.base import (
     Alternative,
     EngineFailed,
+    Output,
     PromptTooLong,
     Sampling,
+    Started,
     Stopped,
     TextRequest,
     Token,
@@ -99,14 +101,14 @@ class LlamaCppClient:
 
     async def complete(
         self, request: TextRequest, defaults: Sampling
-    ) -> AsyncGenerator[Token | Stopped, None]:
+    ) -> AsyncGenerator[Output, None]:
         """The tokens of one completion. Closing the generator frees the engine's slot."""
         body = _encode(completion_body(request, defaults))
         try:
             async with self._session.post("/completion", data=body) as response:
                 if response.status != 200:
                     raise _refusal(response.status, await response.read())
-                cached = 0
+                cached: int | None = None
                 async for line in response.content:
                     if not line.startswith(b"data: "):
                         continue
@@ -114,7 +116,9 @@ class LlamaCppClient:
                     if item.error is not None:
                         raise EngineFailed("the engine failed in the middle of an answer")
                     if item.prompt_progress is not None:
-                        cached = item.prompt_progress.cache
+                        if cached is None:
+                            cached = item.prompt_progress.cache
+                            yield Started(cached)
                         continue
                     for token in _tokens(item, request.logprobs or 0):
                         yield token
@@ -188,13 +192,13 @@ def _tokens(item: _Item, alternatives: int) -> Sequence[Token]:
     ]
 
 
-def _stopped(item: _Item, cached: int) -> Stopped:
+def _stopped(item: _Item, cached: int | None) -> Stopped:
     timings = item.timings or _Timings()
     return Stopped(
         reason="length" if item.stop_type == "limit" else "stop",
         prompt_tokens=item.tokens_evaluated,
         completion_tokens=item.tokens_predicted,
-        cached_tokens=cached or timings.cache_n,
+        cached_tokens=timings.cache_n if cached is None else cached,
     )
 
 

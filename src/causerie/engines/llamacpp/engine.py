@@ -14,10 +14,9 @@ from causerie.engines.base import (
     EngineState,
     EngineStatus,
     ModelFacts,
+    Output,
     Sampling,
-    Stopped,
     TextRequest,
-    Token,
 )
 from causerie.engines.llamacpp.client import LlamaCppClient
 from causerie.engines.llamacpp.options import Launch, LlamaCppOptions, for_machine
@@ -111,7 +110,7 @@ class LlamaCppEngine:
         return list(answer["tokens"])
 
     @asynccontextmanager
-    async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Token | Stopped]]:
+    async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
         """One completion; leaving closes the connection, which frees the slot."""
         client = self._client()
         self._busy += 1
@@ -123,7 +122,7 @@ class LlamaCppEngine:
 
     async def _moving(
         self, client: LlamaCppClient, request: TextRequest
-    ) -> AsyncGenerator[Token | Stopped, None]:
+    ) -> AsyncGenerator[Output, None]:
         async with aclosing(client.complete(request, self._sampling)) as tokens:
             async for token in tokens:
                 self._moved = time.monotonic()
