@@ -72,24 +72,24 @@ class SectionReader:
     ``feed`` returns the parts understood; ``rest`` is the text behind the
     section once it has ended, ``None`` before. ``broken`` tells that the text
     is not of the form, ``open`` whether a call was begun, ``complete`` how many
-    have ended, ``unread`` what came since then if none was begun.
+    have ended, ``unread`` what came since then if none was begun. ``begin``
+    is still to come; ``read`` came already.
     """
 
     def __init__(
-        self, form: Calls, schema_of: Callable[[str], Schema], *, begin: str, after: Segment | None
+        self, form: Calls, schema_of: Callable[[str], Schema], *, begin: str, read: str
     ) -> None:
         self._form = form
         self._schema_of = schema_of
         self._queue: list[Segment] = [Literal(begin)] if begin else []
         self._queue += form.call
-        self._after = after
         self._call = _Call()
         self._reader: Reader | None = None
         self._held = ""
         self.rest: str | None = None
         self.broken = False
         self.complete = 0
-        self.unread = ""
+        self.unread = read
 
     @property
     def open(self) -> bool:

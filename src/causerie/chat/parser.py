@@ -42,7 +42,10 @@ class Mode(Enum):
 class Parser:
     """One choice's text. ``call_id`` gives the id of a call whose format has none of its own.
 
-    ``reasoning_open`` says that the prompt ended inside the reasoning.
+    ``reasoning_open`` says that the prompt ended inside the reasoning, and
+    ``leading`` what white space the model still has to write there. Just the
+    white space that the format declares is taken off the reasoning and the
+    answer behind it, so that both, sent back, give the same prompt again.
     ``tools`` are the schemas by name of the functions that may be called; with
     none, nothing is read as a call.
     """
@@ -54,6 +57,7 @@ class Parser:
         tools: Mapping[str, Schema] | None,
         reasoning_open: bool,
         call_id: Callable[[str, str], str],
+        leading: str = "",
     ) -> None:
         self._form = form
         self._schema_of = schemas_of(tools or {})
@@ -70,7 +74,7 @@ class Parser:
         self._fresh = True  # nothing of the current part has been given out
         self._answered = False  # answer text has been given out
         self.mode = Mode.REASONING if reasoning_open else Mode.ANSWER
-        self._trim = reasoning_open
+        self._edge: str | None = leading  # white space to drop next; None: all there is
         self.calls = 0  # complete calls
         self.call_open = False  # a call was begun and not completed
 
@@ -122,49 +126,62 @@ class Parser:
                 return
             start, mark = found
             yield from self._give(text[:start])
-            text = self._meet(mark, text[start:])
-            if text.startswith(mark) and self._section is None:
-                yield from self._give(mark)  # a marker that means nothing here
-                text = text[len(mark) :]
+            yield from self._end_of_reasoning(mark)
+            left = self._meet(mark, text[start:])
+            if left is None:
+                yield from self._give(mark)
+                left = text[start + len(mark) :]
+            text = left
 
     @property
     def _at_start(self) -> bool:
         return self.mode is Mode.ANSWER and not self._answered and not self.calls
 
-    def _meet(self, mark: str, text: str) -> str:
-        """Change the mode at a marker; returns the text to go on with."""
+    def _end_of_reasoning(self, mark: str) -> Iterator[ContentEvent]:
+        """White space before the closing marker that the format does not write by itself."""
+        reasoning = self._form.reasoning
+        if reasoning and mark == reasoning.close and self.mode is Mode.REASONING:
+            space, self._space = self._space.removesuffix(reasoning.before_close), ""
+            if not self._fresh:
+                yield from self._emit(space)
+
+    def _meet(self, mark: str, text: str) -> str | None:
+        """Change the mode at a marker; returns the text to go on with.
+
+        ``None`` where the marker means nothing.
+        """
         form, rest = self._form, text[len(mark) :]
         reasoning = form.reasoning
         if mark in self._marks.triggers:
             calls = self._marks.triggers[mark]
-            self._begin_section(mark, calls, calls.begin)
+            self._begin_section(mark, calls, begin=calls.begin, read="")
             return text
         if mark in self._marks.lead_ins:
-            self._begin_section(mark, self._marks.lead_ins[mark], "")
+            self._begin_section(mark, self._marks.lead_ins[mark], begin="", read=mark)
             return rest
         if reasoning and mark == reasoning.close and self.mode is Mode.REASONING:
-            self._turn(Mode.ANSWER)
+            self._turn(Mode.ANSWER, reasoning.after_close)
             return rest
         if mark in (form.answer_open, form.answer_close, *form.skip):
             self._turn(Mode.ANSWER)
             return rest
         if reasoning and mark == reasoning.close:
-            return text if self._answered else rest  # a stray one, before any answer
+            return None if self._answered else rest  # a stray one, before any answer
         if self._answered and not self._fresh:
-            return text  # an answer that only mentions the marker
-        self._turn(Mode.REASONING)
+            return None  # an answer that only mentions the marker
+        self._turn(Mode.REASONING, reasoning.after_open if reasoning else None)
         return rest
 
-    def _turn(self, mode: Mode) -> None:
+    def _turn(self, mode: Mode, edge: str | None = None) -> None:
         self.mode = mode
-        self._trim = True
+        self._edge = edge
         self._fresh = True
         self._space = ""
 
-    def _begin_section(self, mark: str, calls: Calls, begin: str) -> None:
+    def _begin_section(self, mark: str, calls: Calls, *, begin: str, read: str) -> None:
         self._mark, self._lead, self._before = mark, self._space, self.mode
         self._turn(Mode.CALLS)
-        self._section = SectionReader(calls, self._schema_of, begin=begin, after=None)
+        self._section = SectionReader(calls, self._schema_of, begin=begin, read=read)
 
     def _read_section(self, text: str) -> tuple[list[ContentEvent], str]:
         assert self._section is not None
@@ -205,14 +222,14 @@ class Parser:
             self._turn(Mode.ANSWER)
             return [], section.unread
         self._turn(self._before)
-        self._trim = False
+        self._edge = ""
         said = list(self._give(self._lead + self._mark))
         return said, section.unread.removeprefix(self._mark)
 
     def _give(self, text: str) -> Iterator[ContentEvent]:
         """Text of the current part: white space at the edges of reasoning is not part of it."""
-        if self._trim and self._fresh:
-            text = text.lstrip()
+        if self._fresh and self._edge != "":
+            text = self._without_edge(text)
         if not text:
             return
         text = self._space + text
@@ -222,6 +239,17 @@ class Parser:
             self._space = text[len(kept) :]
             text = kept
         yield from self._emit(text)
+
+    def _without_edge(self, text: str) -> str:
+        """The text without the white space that is still to be dropped at its beginning."""
+        if self._edge is None:
+            return text.lstrip()
+        while text and self._edge:
+            if text[0] != self._edge[0]:
+                self._edge = ""
+                return text
+            text, self._edge = text[1:], self._edge[1:]
+        return text
 
     def _emit(self, text: str) -> Iterator[ContentEvent]:
         if not text:

@@ -46,7 +46,9 @@ GLM_4_7 = replace(
 SPARK_2_5 = replace(GLM_4_7, name="spark-2.5", detect=(("<arg_key>", "<|Bot|>"),))
 
 LAGUNA_S = replace(
-    GLM_4_7, name="laguna-s", detect=(("<arg_key>", "enable_thinking | default(true)"),)
+    GLM_4_7,
+    name="laguna-s",
+    detect=(("<arg_key>", "<available_tools>", "enable_thinking | default(true)"),),
 )
 
 LAGUNA = replace(

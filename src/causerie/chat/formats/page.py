@@ -1,0 +1,100 @@
+"""The page about formats, written from their declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from causerie.chat.formats.format import (
+    CallId,
+    Calls,
+    ElementArguments,
+    Format,
+    JsonArguments,
+    Literal,
+    LooseArguments,
+    Name,
+    ParameterList,
+    PythonArguments,
+    Segment,
+    ThinkingSwitch,
+)
+
+_HEAD = """\
+# Formats
+
+How each model family writes its reasoning and its calls. This page is written
+from the declarations in `causerie.chat.formats`; change those and run
+`python -m causerie.chat.formats.page > docs/formats.md`.
+
+The format is detected from the model's chat template, the first in this order
+whose signs the template has. Where that is wrong, name one in the
+configuration (`format = "..."` of the model).
+
+*thinks*: `on` and `off` say what the model does when it is told nothing;
+`always` that it cannot be turned off; `asked` that it thinks only when a
+request wants it, by our own words. *tools*: `own` where the template shows
+tools, `told` where we describe them in a system message. In calls, `NAME`
+stands for the function, `ID` for an id of the model's own, `ARGUMENTS` for one
+JSON object, `KEY` and `VALUE` for arguments written one by one.
+
+| format | reasoning | thinks | tools | calls |
+|---|---|---|---|---|
+"""
+
+
+def page(formats: Sequence[Format]) -> str:
+    """The whole page."""
+    return _HEAD + "".join(_row(form) for form in formats)
+
+
+def _row(form: Format) -> str:
+    marks = form.reasoning
+    thought = f"{_code(marks.open)} … {_code(marks.close)}" if marks else ""
+    tools = "own" if form.native_tools else "told"
+    calls = _code(_call(form.calls)) if form.calls else ""
+    return f"| {form.name} | {thought} | {_thinks(form.thinking)} | {tools} | {calls} |\n"
+
+
+def _thinks(switch: ThinkingSwitch | None) -> str:
+    if switch is None:
+        return "asked"
+    words = "always" if switch.mandatory else switch.default
+    efforts = f" ({', '.join(switch.efforts)})" if switch.efforts else ""
+    return words + efforts
+
+
+def _call(calls: Calls) -> str:
+    return calls.begin + "".join(_segment(segment) for segment in calls.call) + calls.end
+
+
+def _segment(segment: Segment) -> str:
+    match segment:
+        case Literal(text):
+            return text
+        case Name():
+            return "NAME"
+        case CallId():
+            return "ID"
+        case JsonArguments():
+            return "ARGUMENTS"
+        case ParameterList(before, between, after):
+            return f"{before}KEY{between}VALUE{after}"
+        case PythonArguments():
+            return "KEY=VALUE, …"
+        case LooseArguments(quote):
+            return f"{{KEY:{quote}VALUE{quote},…}}"
+        case ElementArguments(mark):
+            return f"{mark}<KEY>VALUE{mark}</KEY>"
+
+
+def _code(text: str) -> str:
+    shown = text.replace("\n", "⏎").replace("|", "\\|")
+    return f"`{shown}`"
+
+
+if __name__ == "__main__":
+    import sys
+
+    from causerie.chat.formats.registry import FORMATS
+
+    sys.stdout.write(page(FORMATS))
