@@ -102,6 +102,7 @@ class Generation:
             tools=self.plan.tools,
             reasoning_open=self.plan.reasoning_open,
             call_id=call_ids(self.request, self.plan),
+            leading=self.plan.leading,
         )
         self._stops = StopStrings(self.request.stop) if self.request.stop else None
 

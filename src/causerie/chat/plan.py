@@ -46,6 +46,7 @@ class Plan:
     limit: int
     budget: int
     reasoning_open: bool
+    leading: str  # white space that the model still writes before its reasoning
     tools: Mapping[str, Schema] | None
     grammar: str | None
     answer_grammar: str | None
@@ -92,6 +93,7 @@ async def make_plan(request: ChatRequest, model: LoadedModel, engine: TextEngine
         limit=limit,
         budget=thinking.budget(request.thinking, limit),
         reasoning_open=reasoning_open,
+        leading=_leading(rendered, form) if reasoning_open else "",
         tools=tools or None,
         grammar=_compose(model, form, state, calls, answer),
         answer_grammar=_compose(model, form, "none", calls, answer),
@@ -157,6 +159,12 @@ def _is_reasoning_open(rendered: Rendered, form: Format) -> bool:
     tail = rendered.text[last:]
     opened = max(tail.rfind(mark) for mark in (form.reasoning.open, *form.reasoning.also_open))
     return opened > tail.rfind(form.reasoning.close)
+
+
+def _leading(rendered: Rendered, form: Format) -> str:
+    assert form.reasoning is not None
+    space = form.reasoning.after_open
+    return "" if rendered.text.endswith(space) else space
 
 
 def _limit(request: ChatRequest, prompt: int, model: LoadedModel) -> int:
