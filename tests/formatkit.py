@@ -136,8 +136,8 @@ def _segment(segment: Segment, call: Call, at: int) -> str:
             return text
         case Name():
             return call.name
-        case CallId(pattern):
-            return _id(pattern, call, at)
+        case CallId(pattern, continues):
+            return _id(pattern, call, at if continues else at + 1)
         case JsonArguments():
             return json.dumps(call.arguments, ensure_ascii=False)
         case ParameterList():

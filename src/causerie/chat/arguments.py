@@ -68,6 +68,7 @@ def read_arguments(text: str) -> JsonDict:
     Text that is no JSON object never fails: it prints as it is, and a template
     that walks through the object finds it whole under ``arguments``.
     """
+    text = str.__str__(text)  # the decoder takes no other kind of string
     if not text.strip():
         return JsonDict({}, "{}")
     try:

@@ -83,7 +83,7 @@ def without_calls(conversation: Sequence[Entry], calls: Calls) -> list[Entry]:
     after_result = False
     for entry in conversation:
         if entry["role"] != "tool":
-            plain.append(_spoken(entry, calls))
+            plain.append(said_calls(entry, calls))
             after_result = False
             continue
         text = joined((_RESULT_OPEN, content_text(entry["content"]), _RESULT_CLOSE))
@@ -99,7 +99,8 @@ def call_text(calls: Calls, *call: str) -> Traced:
     return joined((authored(calls.begin), _written(calls, call), authored(calls.end)))
 
 
-def _spoken(entry: Entry, calls: Calls) -> Entry:
+def said_calls(entry: Entry, calls: Calls) -> Entry:
+    """A message with its calls written behind its content."""
     made = entry.get("tool_calls")
     if not isinstance(made, list):
         return entry

@@ -75,6 +75,14 @@ def arranged(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:
     return merged
 
 
+def apart(entry: Entry, traits: Traits, keys: Sequence[str]) -> list[Entry]:
+    """Text before its calls and their reasoning, as two messages where there are all three."""
+    if not (entry["content"] and entry.get("tool_calls") and any(entry.get(key) for key in keys)):
+        return [entry]
+    said = {"role": entry["role"], "content": entry["content"]}
+    return [said, {**entry, "content": traits.no_content}]
+
+
 def prefixed(text: str, content: object) -> object:
     """Content, a string or parts, with text in front."""
     if isinstance(content, list):
@@ -161,11 +169,23 @@ def _id(value: str, traits: Traits) -> Traced:
     return Traced("".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:_NINE]))
 
 
+def _described(parameters: Mapping[str, object]) -> Mapping[str, object]:
+    """Parameters each of which has a description, an empty one if need be."""
+    declared = parameters.get("properties")
+    if not isinstance(declared, Mapping):
+        return parameters
+    described = {
+        name: {"description": "", **of} if isinstance(of, Mapping) else of
+        for name, of in declared.items()
+    }
+    return {**parameters, "properties": described}
+
+
 def _tool(tool: Tool, traits: Traits) -> Entry:
     function: Entry = {"name": tool.name}
     if tool.description is not None or not traits.undescribed:
         function["description"] = tool.description or ""
-    function["parameters"] = tool.parameters
+    function["parameters"] = tool.parameters if traits.undescribed else _described(tool.parameters)
     return {"type": authored("function"), "function": function}
 
 

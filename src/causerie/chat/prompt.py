@@ -18,7 +18,7 @@ from functools import partial
 from typing import Protocol
 
 from causerie.chat import fallback, history
-from causerie.chat.formats.format import Format, ThinkingSwitch
+from causerie.chat.formats.format import Format, Reasoning, ThinkingSwitch
 from causerie.chat.taint import authored
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.chat.traits import Entry, Traits, traits_of
@@ -43,7 +43,10 @@ def render(
 
     Raises :class:`InvalidRequest` where the template refuses the messages.
     """
-    traits = traits_of(template, format.arguments, format.reasoning_keys)
+    thought = format.reasoning or Reasoning()
+    traits = traits_of(
+        template, format.arguments, format.reasoning_keys, (thought.open, thought.close)
+    )
     continued = request.continue_final_message
     conversation = _conversation(format, request, traits, thinking_on)
     tools = history.tool_entries(request.tools, traits)
@@ -107,11 +110,17 @@ def _conversation(
     told = history.entries(request.messages, traits, keys)
     if request.continue_final_message:
         told[-1] = history.with_final(told[-1], keys)
-    if not (format.native_tools and traits.calls):
-        told = fallback.without_calls(told, format.calls or fallback.PLAIN_CALLS)
-    if format.reasoning is not None and not traits.reasoning:
+    calls = format.calls or fallback.PLAIN_CALLS
+    shows_calls = format.native_tools and traits.calls
+    if not shows_calls:
+        told = fallback.without_calls(told, calls)
+    if format.reasoning is not None and traits.marked and not traits.reasoning:
         reasoning = format.reasoning
         told = [fallback.with_reasoning(entry, reasoning, keys) for entry in told]
+    if shows_calls and not traits.calls_beside_text:
+        told = [fallback.said_calls(entry, calls) if entry["content"] else entry for entry in told]
+    elif shows_calls and not traits.together:
+        told = [part for entry in told for part in history.apart(entry, traits, keys)]
     switch = format.thinking
     if switch is not None and thinking_on is not None:
         word = switch.system_on if thinking_on else switch.system_off

@@ -31,11 +31,14 @@ class Traits:
     empty list); ``parts`` that it shows content only in parts; ``system`` that
     it shows a system message, ``systems`` several in front, ``system_later``
     one in the middle; ``repeats`` two messages of a user in a row; ``tools``
-    that tools are shown; ``undescribed`` also one without a description;
+    that tools are shown; ``undescribed`` also one without descriptions;
     ``calls`` that earlier calls and their results are shown, ``arguments`` and
     ``no_content`` in which shape it wants a call and its missing content;
     ``short_ids`` that call ids must be nine letters or digits; ``reasoning``
-    that earlier reasoning is shown somewhere.
+    that earlier reasoning is shown somewhere; ``calls_beside_text`` that a call
+    is shown also where its message says something; ``together`` that it takes
+    text, reasoning and a call in one message; ``marked`` that an answer may
+    begin with the markers of reasoning.
     """
 
     empty_tools: tuple[Mapping[str, object], ...] | None = None
@@ -51,6 +54,9 @@ class Traits:
     no_content: str | None = ""
     short_ids: bool = False
     reasoning: bool = True
+    calls_beside_text: bool = True
+    together: bool = True
+    marked: bool = True
 
 
 @lru_cache(maxsize=64)
@@ -58,8 +64,12 @@ def traits_of(
     template: ChatTemplate,
     arguments: Shape = "object",
     reasoning_keys: tuple[str, ...] = ("reasoning_content",),
+    marks: tuple[str, str] = ("<think>", "</think>"),
 ) -> Traits:
-    """The traits of a template, the shape and the keys that its format names tried first."""
+    """The traits of a template, what its format says of it tried first.
+
+    ``marks`` are the texts that reasoning stands between.
+    """
     user, answer = _said("user", _ONE), _said("assistant", _TWO)
     empty = _empty_tools(template, user)
     probe = _Probe(template, empty)
@@ -71,6 +81,8 @@ def traits_of(
     thought = dict.fromkeys(reasoning_keys, _THREE)
     call = _exchange(kind, nothing, short)
     call[1] |= thought
+    beside = _exchange(kind, _ONE, short)
+    marked = _said("assistant", _THREE.join(marks) + _TWO)
     return Traits(
         empty_tools=empty,
         parts=parts,
@@ -86,6 +98,9 @@ def traits_of(
         short_ids=short,
         reasoning=probe.shows([user, {**answer, **thought}, user], _THREE, _TWO)
         or probe.shows(call, _THREE, "probe_weather", tools=[_tool("")]),
+        calls_beside_text=probe.shows(beside, _ONE, _TWO, _THREE, tools=[_tool("")]),
+        together=probe.text([beside[0], beside[1] | thought, beside[2]], [_tool("")]) is not None,
+        marked=probe.text([user, marked, user]) is not None,
     )
 
 
@@ -163,11 +178,8 @@ def _exchange(kind: str, nothing: str | None, short: bool) -> list[Entry]:
 
 
 def _tool(description: str | None) -> Entry:
-    schema = {
-        "type": "object",
-        "properties": {"place": {"type": "string", "description": "where"}},
-        "required": ["place"],
-    }
+    place = {"type": "string"} | ({} if description is None else {"description": "where"})
+    schema = {"type": "object", "properties": {"place": place}, "required": ["place"]}
     function: Entry = {"name": "probe_weather", "parameters": schema}
     if description is not None:
         function["description"] = description

@@ -40,8 +40,8 @@ class CallId:
 
     ``pattern`` (a regular expression both dialects know) bounds what is
     written; ``{index}`` in it stands for the call's number, counted over the
-    whole conversation where ``continues`` is set (Kimi K2), else from 0, and
-    ``{name}`` for the function's name. Where ``kept`` is False it only numbers
+    whole conversation where ``continues`` is set (Kimi K2), else in its turn,
+    and ``{name}`` for the function's name. Where ``kept`` is False it only numbers
     the calls, and the client is given another id.
     """
 

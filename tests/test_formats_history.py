@@ -1,0 +1,152 @@
+"""What a model wrote comes back in its prompt as its format declares it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from formatkit import TOOLS, Call, write_calls, write_reasoning
+
+from causerie.chat.formats.format import Format
+from causerie.chat.formats.registry import FORMATS, by_name, detect
+from causerie.chat.prompt import render
+from causerie.chat.template import ChatTemplate
+from causerie.errors import InvalidRequest
+from causerie.protocol.request import ChatRequest, Message, Tool, ToolCall
+
+OWN = Path(__file__).parent / "templates"
+REAL = os.environ.get("CAUSERIE_TEMPLATES", "")
+MADE = (
+    Call("get_weather", {"city": 'Pa"ris é', "days": 3, "hot": True}, "abcdefgh1"),
+    Call("time", {"zone": "UTC"}, "abcdefgh2"),
+)
+
+# Real templates that write calls differently from what their models write, and how.
+CALLS_DIFFER = {
+    "Apriel-1.6-15b-Thinker-fixed": "numbers the calls of the past, which it does not ask for",
+    "unsloth-Apriel-1.5": "numbers the calls of the past, which it does not ask for",
+    "LFM2.5-8B-A1B": "single quotes, without escapes",
+    "fireworks-ai-llama-3-firefunction-v2": "wants variables that only its service has",
+}
+# Those that leave the reasoning of the past out, or show it only beside calls.
+NO_REASONING = {
+    "CohereForAI-c4ai-command-r7b-12-2024-tool_use": "only beside calls",
+    "Kimi-K2-Thinking": "only beside calls",
+    "deepseek-ai-DeepSeek-R1-Distill-Llama-8B": "cut at the closing tag",
+    "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B": "cut at the closing tag",
+    "deepseek-ai-DeepSeek-V3.1": "cut at the closing tag",
+    "fireworks-ai-llama-3-firefunction-v2": "wants variables that only its service has",
+    "google-gemma-4-31B-it": "only beside calls",
+    "google-gemma-4-31B-it-interleaved": "only beside calls",
+    "llama-cpp-deepseek-r1": "cut at the closing tag",
+    "llama-cpp-rwkv-world": "cut at the closing tag",
+    "muse-glimmer": "with a blank before the recipient",
+    "ibm-granite-granite-3.3-2B-Instruct": "without the tag that the answer begins with",
+}
+# The same of the templates here.
+OWN_NO_REASONING = {
+    "deepseek-r1",
+    "deepseek-r1-switched",
+    "deepseek-v3.1",
+    "generic-thinking",
+    "granite-3.3",
+    "hunyuan-a13b",
+    "muse",
+    "nemotron-nano-2",
+    "qwq",
+    "qwq-switched",
+}
+
+
+def _template(path: Path) -> ChatTemplate:
+    return ChatTemplate(path.read_text(), bos_token="<BOS>", eos_token="<EOS>")
+
+
+def _rendered(
+    template: ChatTemplate, form: Format, answer: Message, results: Sequence[Message], tools: bool
+) -> str:
+    request = ChatRequest(
+        model="m",
+        messages=(Message("user", "USER"), answer, *results),
+        tools=tuple(Tool(name, schema, name) for name, schema in TOOLS.items()) if tools else (),
+        add_generation_prompt=bool(results),
+    )
+    return render(template, form, request, thinking_on=True, effort=None).text
+
+
+def _calls_in_prompt(
+    template: ChatTemplate, form: Format, content: str | None = None
+) -> tuple[str, str]:
+    """What is declared for calls of the past, and the prompt."""
+    assert form.calls
+    made = MADE if form.calls.parallel else MADE[:1]
+    calls = tuple(
+        ToolCall(call.id, call.name, json.dumps(call.arguments, ensure_ascii=False))
+        for call in made
+    )
+    answer = Message("assistant", content, tool_calls=calls, reasoning_content="Hm, so.")
+    results = [Message("tool", "RESULT", tool_call_id=call.id) for call in made]
+    return write_calls(form.calls, made), _rendered(template, form, answer, results, True)
+
+
+def _reasoning_in_prompt(template: ChatTemplate, form: Format) -> tuple[str, str]:
+    """What is declared for reasoning and answer of the past, and the prompt."""
+    assert form.reasoning
+    said = write_reasoning(form.reasoning, "Hm, so.") + form.answer_open + "ANSWER"
+    answer = Message("assistant", "ANSWER", reasoning_content="Hm, so.")
+    return said, _rendered(template, form, answer, [], False)
+
+
+@pytest.mark.parametrize("name", [form.name for form in FORMATS if form.calls])
+def test_own_template_shows_calls_as_declared(name: str) -> None:
+    declared, prompt = _calls_in_prompt(_template(OWN / f"{name}.jinja"), by_name(name))
+    assert declared in prompt
+
+
+@pytest.mark.parametrize("name", [form.name for form in FORMATS if form.calls])
+def test_no_call_is_lost_beside_text(name: str) -> None:
+    template = _template(OWN / f"{name}.jinja")
+    declared, prompt = _calls_in_prompt(template, by_name(name), "I look.")
+    assert declared in prompt
+
+
+@pytest.mark.parametrize("name", [f.name for f in FORMATS if f.name not in OWN_NO_REASONING])
+def test_own_template_shows_reasoning_as_declared(name: str) -> None:
+    declared, prompt = _reasoning_in_prompt(_template(OWN / f"{name}.jinja"), by_name(name))
+    assert declared in prompt
+
+
+def _real() -> list[Path]:
+    if not REAL or not Path(REAL).is_dir():
+        pytest.skip("CAUSERIE_TEMPLATES does not name a folder of chat templates")
+    return sorted(Path(REAL).glob("*.jinja"))
+
+
+@pytest.mark.parametrize("content", [None, "I look."])
+def test_real_templates_show_calls_as_declared(content: str | None) -> None:
+    differ = set()
+    for path in _real():
+        template = _template(path)
+        try:
+            declared, prompt = _calls_in_prompt(template, detect(template.source), content)
+        except InvalidRequest:
+            declared, prompt = "refused", ""
+        if declared not in prompt:
+            differ.add(path.stem)
+    assert differ == CALLS_DIFFER.keys()
+
+
+def test_real_templates_show_reasoning_as_declared() -> None:
+    differ = set()
+    for path in _real():
+        template = _template(path)
+        try:
+            declared, prompt = _reasoning_in_prompt(template, detect(template.source))
+        except InvalidRequest:
+            declared, prompt = "refused", ""
+        if declared not in prompt:
+            differ.add(path.stem)
+    assert differ == NO_REASONING.keys()
