@@ -96,7 +96,7 @@ class Vocabulary:
         draw = random.Random(seed)
         matcher = self.matcher(grammar)
         out: list[int] = []
-        while not matcher.is_stopped() and len(out) < 3000:
+        while not matcher.is_stopped() and len(out) < 20_000:
             mask = matcher.compute_bitmask()
             allowed = [at for at in range(len(mask) * 8) if mask[at // 8] >> at % 8 & 1]
             if not allowed or (_END in allowed and draw.random() < 0.7):
@@ -116,7 +116,8 @@ class Vocabulary:
         draw: random.Random,
     ) -> int:
         if len(allowed) < 40:
-            return draw.choice(allowed)
+            small = [each for each in allowed if chr(each) not in "eE" or ord("0") not in allowed]
+            return draw.choice(small or list(allowed))  # no number is too large for a float
         control = [each for each in allowed if each > _END]
         if control and draw.random() < 0.4:
             return draw.choice(control)

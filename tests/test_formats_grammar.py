@@ -1,0 +1,231 @@
+"""What the constraint admits, the parser understands, in every format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+import pytest
+from formatkit import TOOLS, Call, Told, read, write_calls, write_reasoning
+from grammarkit import Vocabulary, closers, vocabularies
+from hypothesis import given
+from hypothesis import strategies as st
+
+from causerie.chat.constraint import AnswerPlan, CallPlan, closed_schema, compose
+from causerie.chat.formats.format import Format
+from causerie.chat.formats.registry import FORMATS, by_name
+from causerie.chat.validation import validate_arguments
+
+CALLING = [form.name for form in FORMATS if form.calls]
+PARALLEL = [form.name for form in FORMATS if form.calls and form.calls.parallel]
+KINDS = ("plain text", "control tokens", "tokens of text")
+ARGUMENTS = {"city": "Paris é <b> 'x'", "days": 3, "hot": True, "tags": ["a", "]}"]}
+NESTED: Mapping[str, Mapping[str, object]] = {
+    "plan": closed_schema(
+        {
+            "properties": {
+                "title": {"type": "string", "maxLength": 12},
+                "unit": {"enum": ["c", "f"]},
+                "code": {"type": "string", "pattern": "^[a-c]{2,4}$"},
+                "ratio": {"type": ["number", "null"]},
+                "sure": {"type": "boolean"},
+                "stops": {
+                    "type": "array",
+                    "minItems": 1,
+                    "maxItems": 3,
+                    "items": {
+                        "type": "object",
+                        "properties": {"at": {"type": "string"}, "on": {"type": "boolean"}},
+                        "required": ["at"],
+                        "additionalProperties": False,
+                    },
+                },
+            },
+            "required": ["title", "unit", "stops"],
+        }
+    )
+}
+
+
+def made(form: Format) -> list[Call]:
+    first = Call("get_weather", ARGUMENTS, "abcdefgh1")
+    assert form.calls
+    calls = [first, Call("now", {}, "abcdefgh2")] if form.calls.parallel else [first]
+    if form.name == "solar-open":  # ids of ten
+        calls = [Call(call.name, call.arguments, call.id + "0") for call in calls]
+    return calls
+
+
+def models(name: str) -> Iterator[tuple[Mapping[str, int], Vocabulary]]:
+    yield from vocabularies(by_name(name))
+
+
+def refusal(
+    form: Format,
+    model: tuple[Mapping[str, int], Vocabulary],
+    text: str,
+    *,
+    reasoning: str = "possible",
+    required: bool = False,
+    parallel: bool = True,
+) -> str | None:
+    plan = CallPlan(TOOLS, required=required, parallel=parallel)
+    grammar = compose(form, model[0], reasoning=reasoning, calls=plan, answer=None)
+    assert grammar is not None
+    return model[1].refused_at(grammar, text)
+
+
+@pytest.mark.parametrize("name", CALLING)
+def test_what_is_declared_is_admitted(name: str) -> None:
+    form = by_name(name)
+    assert form.calls
+    section = form.calls.lead + write_calls(form.calls, made(form))
+    for model in models(name):
+        for required in (True, False):
+            assert refusal(form, model, section, required=required) is None
+            assert refusal(form, model, section, required=required, reasoning="none") is None
+
+
+@pytest.mark.parametrize("name", CALLING)
+def test_calls_come_behind_reasoning(name: str) -> None:
+    form = by_name(name)
+    assert form.calls
+    assert form.reasoning
+    thought = write_reasoning(form.reasoning, "Hm, <b> so.")
+    opened = thought.removeprefix(form.reasoning.open + form.reasoning.after_open)
+    section = form.calls.lead + write_calls(form.calls, made(form))
+    for model in models(name):
+        for required in (True, False):
+            assert refusal(form, model, thought + section, required=required) is None
+        whole = refusal(form, model, opened + section, required=True, reasoning="open")
+        assert whole is None
+
+
+@pytest.mark.parametrize("name", CALLING)
+def test_an_answer_stays_free(name: str) -> None:
+    form = by_name(name)
+    assert form.reasoning
+    said = f"{form.answer_open}Hello <b>you</b> [1], {{x}}.{form.answer_close}"
+    for model in models(name):
+        assert refusal(form, model, said) is None
+        assert refusal(form, model, write_reasoning(form.reasoning, "Hm.") + said) is None
+
+
+@pytest.mark.parametrize("name", CALLING)
+def test_a_call_that_has_begun_is_held_to_its_schema(name: str) -> None:
+    form = by_name(name)
+    assert form.calls
+    call = made(form)[0]
+    unknown = Call("get_wether", call.arguments, call.id)
+    lacking = Call("get_weather", {"days": 3}, call.id)
+    for model in models(name):
+        for wrong in (unknown, lacking):
+            section = form.calls.lead + write_calls(form.calls, [wrong])
+            assert refusal(form, model, section) is not None
+            assert refusal(form, model, section, required=True) is not None
+
+
+@pytest.mark.parametrize("name", PARALLEL)
+def test_one_call_where_only_one_is_allowed(name: str) -> None:
+    form = by_name(name)
+    assert form.calls
+    one, two = made(form)[:1], made(form)
+    for model in models(name):
+        section = form.calls.lead + write_calls(form.calls, one)
+        assert refusal(form, model, section, required=True, parallel=False) is None
+        section = form.calls.lead + write_calls(form.calls, two)
+        assert refusal(form, model, section, required=True, parallel=False) is not None
+
+
+@pytest.mark.parametrize("name", [form.name for form in FORMATS])
+def test_an_answer_by_schema_stands_where_answers_do(name: str) -> None:
+    form = by_name(name)
+    assert form.reasoning
+    thought = write_reasoning(form.reasoning, "Hm.")
+    answer = AnswerPlan("answer", 'answer: "yes" | "no"\n')
+    for control, vocabulary in models(name):
+        grammar = compose(form, control, reasoning="possible", calls=None, answer=answer)
+        assert grammar is not None
+        for said in ("yes", f"{form.answer_open}no{form.answer_close}"):
+            assert vocabulary.refused_at(grammar, said) is None
+            assert vocabulary.refused_at(grammar, thought + said) is None
+        assert vocabulary.refused_at(grammar, "maybe") is not None
+
+
+@pytest.mark.parametrize("name", CALLING)
+@pytest.mark.parametrize("tools", [TOOLS, NESTED], ids=["flat", "nested"])
+def test_what_is_admitted_is_understood(
+    name: str, tools: Mapping[str, Mapping[str, object]]
+) -> None:
+    form = by_name(name)
+    for control, vocabulary in models(name):
+        plan = CallPlan(tools, required=True, parallel=True)
+        grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
+        assert grammar is not None
+        for seed in range(2):
+            text = vocabulary.walk(grammar, closers(form), seed)
+            understood(form, text, tools)
+
+
+def understood(form: Format, text: str, tools: Mapping[str, Mapping[str, object]]) -> None:
+    told = read(form, text, tools=tools)
+    assert told.calls, text
+    assert not told.open, text
+    assert not told.answer.strip(), text
+    assert told == read(form, text, tools=tools, size=1)
+    for name, arguments in told.calls:
+        wrong = validate_arguments(json.dumps(arguments), tools[name])
+        assert wrong is None, (wrong, text)
+
+
+_LEAVES = st.sampled_from(
+    [
+        {"type": "string"},
+        {"type": "string", "minLength": 1, "maxLength": 5},
+        {"type": "integer", "minimum": 0},
+        {"type": "number"},
+        {"type": "boolean"},
+        {"enum": ["on", "off", "it's"]},
+        {"const": "fixed"},
+        {"type": "array", "items": {"type": "integer"}, "maxItems": 2},
+        {"type": ["string", "null"]},
+        {"anyOf": [{"type": "integer"}, {"type": "boolean"}]},
+    ]
+)
+
+
+def _object(values: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+    named = st.dictionaries(st.sampled_from(["a", "b2", "c_d", "E"]), values, max_size=3)
+    return named.flatmap(
+        lambda declared: st.lists(st.sampled_from(sorted(declared) or ["a"]), unique=True).map(
+            lambda required: {
+                "type": "object",
+                "properties": declared,
+                "required": [name for name in required if name in declared],
+                "additionalProperties": False,
+            }
+        )
+    )
+
+
+@given(name=st.sampled_from(CALLING), schema=_object(_LEAVES | _object(_LEAVES)), data=st.data())
+def test_any_function_s_calls_are_understood(
+    name: str, schema: Mapping[str, object], data: st.DataObject
+) -> None:
+    form = by_name(name)
+    tools = {"do_it": schema}
+    control, vocabulary = data.draw(st.sampled_from(vocabularies(form)))
+    plan = CallPlan(tools, required=True, parallel=True)
+    grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
+    assert grammar is not None
+    text = vocabulary.walk(grammar, closers(form), data.draw(st.integers(0, 2**16)))
+    understood(form, text, tools)
+
+
+def test_a_reply_that_nothing_constrains_has_no_grammar() -> None:
+    assert compose(by_name("hermes"), {}, reasoning="possible", calls=None, answer=None) is None
+
+
+def test_the_words_that_are_told_are_no_calls() -> None:
+    told = read(by_name("hermes"), "<tool_call>\nnone\n</tool_call>")
+    assert told == Told(answer="<tool_call>\nnone\n</tool_call>")
