@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from causerie.chat.formats.format import (
@@ -18,6 +19,7 @@ from causerie.chat.formats.format import (
     Segment,
     ThinkingSwitch,
 )
+from causerie.chat.formats.registry import FORMATS
 
 _HEAD = """\
 # Formats
@@ -93,8 +95,4 @@ def _code(text: str) -> str:
 
 
 if __name__ == "__main__":
-    import sys
-
-    from causerie.chat.formats.registry import FORMATS
-
     sys.stdout.write(page(FORMATS))

@@ -196,7 +196,7 @@ def _in_string(text: str) -> bool:
     """Whether ``text`` begins a JSON list or object and stops within one of its strings."""
     if text.lstrip()[:1] not in ("[", "{"):
         return False
-    return len(_QUOTES.sub("", text)) % 2 == 1
+    return len(_QUOTES.sub("", text)) % 2 == 1 and relaxed_json(text.strip()) is None
 
 
 def parameter_grammar(form: ParameterList, schema: Schema, scope: Scope) -> str:

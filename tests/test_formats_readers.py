@@ -1,0 +1,237 @@
+"""Arguments in notations that are not JSON, read piece by piece into JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from causerie.chat.formats.format import ParameterList
+from causerie.chat.segments.base import Reader, Unreadable
+from causerie.chat.segments.elements import ElementReader
+from causerie.chat.segments.loose import LooseReader, loose
+from causerie.chat.segments.parameters import ParameterReader
+from causerie.chat.segments.python import PythonReader
+from causerie.chat.segments.relaxed import relaxed_json
+
+MARK = "]<]mark[>["
+QUOTE = '<|"|>'
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(-1e6, 1e6) | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text("abc_", min_size=1), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+NAMED = st.dictionaries(st.from_regex(r"[a-z]\w{0,5}", fullmatch=True), VALUES, max_size=4)
+
+
+def fed(reader: Reader, text: str, size: int = 0) -> tuple[str, str]:
+    """The JSON text that a reader gives, and the text that it leaves."""
+    out = ""
+    step = size or len(text)
+    for at in range(0, len(text), step):
+        read = reader.feed(text[at : at + step])
+        out += read.arguments
+        if read.rest is not None:
+            return out, read.rest + text[at + step :]
+    raise AssertionError(f"wants more than {text!r}")
+
+
+def python(value: object) -> str:
+    """A value as ``repr`` has it."""
+    return repr(value)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (")", {}),
+        ("  )", {}),
+        ("a=1)", {"a": 1}),
+        ("a = 'x' , b = \"y\")", {"a": "x", "b": "y"}),
+        ("a=True, b=None, c=false)", {"a": True, "b": None, "c": False}),
+        ("a=[1, 'b', (2, 3),], b={'k': [True]})", {"a": [1, "b", [2, 3]], "b": {"k": [True]}}),
+        ("a=[], b={}, c=())", {"a": [], "b": {}, "c": []}),
+        (r"a='it\'s', b='\x41\u00e9\n\\', c='\q')", {"a": "it's", "b": "Aé\n\\", "c": "\\q"}),
+        (r"a='\U0001F600\t')", {"a": "😀\t"}),
+        (r'a="\ud83d\ude00\/")', {"a": "😀/"}),
+        ("a='two\nlines')", {"a": "two\nlines"}),
+        ("a=-1.5e3, b=0x10, c=1_000, d=.5)", {"a": -1500.0, "b": 16, "c": 1000, "d": 0.5}),
+        ("'Paris', 3)", {"first": "Paris", "second": 3}),
+        ("a=')', b=1)", {"a": ")", "b": 1}),
+    ],
+)
+def test_python(text: str, expected: Mapping[str, object], size: int) -> None:
+    schema = {"properties": {"first": {}, "second": {}}}
+    out, rest = fed(PythonReader(schema), text + "]", size)
+    assert json.loads(out) == expected
+    assert rest == ")]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a=x)", "a=1 2)", "a==1)", "1, 2, 3)", "a=inf)", "a=f(1))", "a={1, 2})", "a=" + "[" * 99],
+)
+def test_python_that_is_none(text: str) -> None:
+    with pytest.raises((Unreadable, AssertionError)):
+        fed(PythonReader({"properties": {"first": {}, "second": {}}}), text, 1)
+
+
+@given(arguments=NAMED, size=st.integers(0, 4))
+def test_python_round_trip(arguments: Mapping[str, object], size: int) -> None:
+    text = ", ".join(f"{name}={python(value)}" for name, value in arguments.items())
+    out, rest = fed(PythonReader({}), text + ")", size)
+    assert json.loads(out) == arguments
+    assert rest == ")"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("True", "true"),
+        ("['a', 1]", '["a", 1]'),
+        ("{'k': None}", '{"k": null}'),
+        ("hello", None),
+        ("[1", None),
+        ("1, 2", None),
+        ("", None),
+        ("1)", None),
+    ],
+)
+def test_a_python_literal_as_json(text: str, expected: str | None) -> None:
+    assert relaxed_json(text) == expected
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 5])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{}", {}),
+        (f"{{a:{QUOTE}x{QUOTE},n:1}}", {"a": "x", "n": 1}),
+        (f'{{a:{QUOTE}"}},{{\\n{QUOTE}}}', {"a": '"},{\\n'}),
+        (f"{{o:{{k:[true,{QUOTE}v{QUOTE}]}},x:None}}", {"o": {"k": [True, "v"]}, "x": None}),
+        ('{"a": "x\\n", b: 1.0}', {"a": "x\n", "b": 1.0}),
+        (f"{{{QUOTE}a{QUOTE}:1}}", {"a": 1}),
+    ],
+)
+def test_loose(text: str, expected: Mapping[str, object], size: int) -> None:
+    out, rest = fed(LooseReader(QUOTE, {}), text + "<tool_call|>", size)
+    assert json.loads(out) == expected
+    assert rest == "<tool_call|>"
+
+
+@given(arguments=NAMED, size=st.integers(0, 4))
+def test_loose_round_trip(arguments: Mapping[str, object], size: int) -> None:
+    out, rest = fed(LooseReader(QUOTE, {}), loose(arguments, QUOTE) + "!", size)
+    assert json.loads(out) == arguments
+    assert rest == "!"
+
+
+SHAPES = {
+    "properties": {
+        "text": {"type": "string"},
+        "count": {"type": "integer"},
+        "list": {"type": "array", "items": {"type": "string"}},
+        "object": {"type": "object", "properties": {"item": {"type": "string"}}},
+        "node": {"$ref": "#/$defs/node"},
+    },
+    "$defs": {
+        "node": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "next": {"$ref": "#/$defs/node"}},
+        }
+    },
+}
+
+
+def element(name: str, inside: str) -> str:
+    return f"{MARK}<{name}>{inside}{MARK}</{name}>"
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 7])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}),
+        (element("text", "12 <b>\n"), {"text": "12 <b>\n"}),
+        (element("text", ""), {"text": ""}),
+        (element("count", "12"), {"count": 12}),
+        (element("list", element("item", "1") + element("item", "b")), {"list": ["1", "b"]}),
+        (element("list", ""), {"list": []}),
+        (element("object", ""), {"object": {}}),
+        (element("object", element("item", "x")), {"object": {"item": "x"}}),
+        (
+            element("node", element("name", "1") + element("next", element("name", "2"))),
+            {"node": {"name": "1", "next": {"name": "2"}}},
+        ),
+        (element("other", element("item", "true")), {"other": [True]}),
+    ],
+)
+def test_elements(text: str, expected: Mapping[str, object], size: int) -> None:
+    end = f"{MARK}</invoke>"
+    out, rest = fed(ElementReader(MARK, SHAPES), text + end, size)
+    assert json.loads(out) == expected
+    assert rest == end
+
+
+def test_elements_that_do_not_close_each_other() -> None:
+    with pytest.raises(Unreadable):
+        fed(ElementReader(MARK, SHAPES), f"{MARK}<list>{MARK}<item>a{MARK}</item>{MARK}</object>")
+
+
+TYPES = {
+    "properties": {
+        "s": {"type": "string"},
+        "b": {"type": "boolean"},
+        "l": {"type": "array"},
+        "n": {"type": ["null", "boolean"]},
+    }
+}
+CODER = ParameterList("<p=", ">\n", "\n</p>\n", constants="python")
+TYPED = ParameterList('<p k="', '" t="string">', "</p>", between_json='" t="{type}">')
+WRAPPED = ParameterList('<p k="', '">', "</p>", wrap=("<![CDATA[", "]]>"))
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3])
+@pytest.mark.parametrize(
+    ("form", "text", "expected"),
+    [
+        (CODER, "<p=b>\nTrue\n</p>\n", {"b": True}),
+        (CODER, "<p=b>\nfalse\n</p>\n", {"b": False}),
+        (CODER, "<p=n>\nNone\n</p>\n", {"n": None}),
+        (CODER, "<p=s>\nNone\n</p>\n", {"s": "None"}),
+        (CODER, "<p=s>\n\n x\n\n</p>\n", {"s": "\n x\n"}),
+        (CODER, "<p=l>\n['x\"', \"a\"]\n</p>\n", {"l": ['x"', "a"]}),
+        (CODER, '<p=l>\n["</p>"]\n</p>\n', {"l": ["</p>"]}),
+        (CODER, "<p=x>\nNone\n</p>\n", {"x": None}),
+        (CODER, "<p=x>\nhello\n</p>\n", {"x": "hello"}),
+        (TYPED, '<p k="a" t="string">1</p><p k="c" t="number">1</p>', {"a": "1", "c": 1}),
+        (TYPED, '<p k="s" t="array">["</p>"]</p>', {"s": ["</p>"]}),
+        (WRAPPED, '<p k="s"><![CDATA[a</p>]]></p><p k="b">true</p>', {"s": "a</p>", "b": True}),
+        (WRAPPED, '<p k="l"><![CDATA[x]]></p>', {"l": "x"}),
+        (WRAPPED, '<p k="s"><![CD</p>', {"s": "<![CD"}),
+    ],
+)
+def test_parameters(
+    form: ParameterList, text: str, expected: Mapping[str, object], size: int
+) -> None:
+    out, rest = fed(ParameterReader(form, TYPES), text + "</end>", size)
+    assert json.loads(out) == expected
+    assert rest == "</end>"
+
+
+@given(
+    words=st.lists(st.sampled_from(["a", "=", "'", '"', "\\", "(", ")", "[", ",", "1", "{", ":"]))
+)
+def test_no_text_breaks_a_reader(words: Sequence[str]) -> None:
+    for reader in (PythonReader({}), LooseReader(QUOTE, {}), ElementReader(MARK, {})):
+        try:
+            fed(reader, "".join(words) or " ", 1)
+        except (Unreadable, AssertionError):
+            continue
