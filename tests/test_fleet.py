@@ -1,0 +1,293 @@
+"""Several engines: loaded on demand, shared, unloaded, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from causerie.engines.base import EngineFailed, EngineState, Stopped, TextRequest
+from causerie.engines.fake import FakeEngine, Script
+from causerie.engines.fleet import Fleet, FleetEntry, ManagedEngine
+
+
+def opened() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
+@dataclass
+class Ship(FakeEngine):
+    """An engine whose start and stop wait for the test, which sees them."""
+
+    may_start: asyncio.Event = field(default_factory=opened)
+    may_stop: asyncio.Event = field(default_factory=opened)
+    starting: asyncio.Event = field(default_factory=asyncio.Event)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    started: asyncio.Event = field(default_factory=asyncio.Event)
+    stopped: asyncio.Event = field(default_factory=asyncio.Event)
+    fails: str = ""
+
+    async def start(self) -> None:
+        self.starting.set()
+        await self.may_start.wait()
+        if self.fails:
+            raise EngineFailed(self.fails)
+        await FakeEngine.start(self)
+        self.started.set()
+
+    async def stop(self) -> None:
+        self.stopping.set()
+        await self.may_stop.wait()
+        await FakeEngine.stop(self)
+        self.stopped.set()
+
+
+@dataclass
+class Yard:
+    """Makes ships: the given ones, in turn. ``made`` counts them."""
+
+    ships: list[Ship]
+    made: int = 0
+
+    async def __call__(self) -> ManagedEngine:
+        self.made += 1
+        return self.ships[self.made - 1]
+
+
+def entry(make: Callable[[], Awaitable[ManagedEngine]], **rest: object) -> FleetEntry:
+    options = {"model": "a", **rest}
+    return FleetEntry(make=make, **options)  # type: ignore[arg-type] # the names are checked there
+
+
+def states(fleet: Fleet) -> list[EngineState]:
+    return [status.state for status in fleet.status()]
+
+
+async def test_it_loads_on_demand_and_shares_one_load() -> None:
+    ship = Ship("a", may_start=asyncio.Event(), slots=3)
+    yard = Yard([ship])
+    async with Fleet([entry(yard, slots=9)]) as fleet:
+        assert states(fleet) == [EngineState.ABSENT]
+        assert fleet.slots("a") == 9
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(fleet.engine("a").facts())
+            second = group.create_task(fleet.engine("a").tokenize(["x"], special=False))
+            await ship.starting.wait()
+            ship.may_start.set()
+        assert first.result().parallel == 3
+        assert second.result() == [120]
+        assert yard.made == 1
+        assert fleet.slots("a") == 3
+        assert states(fleet) == [EngineState.READY]
+    assert ship.stopped.is_set()
+
+
+async def test_a_loaded_model_is_not_loaded_again() -> None:
+    yard = Yard([Ship("a")])
+    async with Fleet([entry(yard, preload=True)]) as fleet:
+        await fleet.ready()
+        await fleet.ready()
+        await fleet.engine("a").facts()
+    assert yard.made == 1
+
+
+async def test_an_unknown_model_is_refused() -> None:
+    async with Fleet([entry(Yard([]))]) as fleet:
+        with pytest.raises(KeyError):
+            fleet.engine("b")
+
+
+async def test_ready_raises_why_a_preload_failed() -> None:
+    ship = Ship("a", fails="not a model")
+    async with Fleet([entry(Yard([ship]), preload=True)]) as fleet:
+        with pytest.raises(EngineFailed, match="not a model"):
+            await fleet.ready()
+        (status,) = fleet.status()
+        assert status.state is EngineState.FAILED
+        assert status.detail == "not a model"
+    assert ship.stopped.is_set()  # it may have got half way
+
+
+async def test_a_failed_load_is_not_tried_again_at_once() -> None:
+    yard = Yard([Ship("a", fails="no memory"), Ship("a")])
+    async with Fleet([entry(yard)]) as fleet:
+        with pytest.raises(EngineFailed, match="no memory"):
+            await fleet.engine("a").facts()
+        with pytest.raises(EngineFailed, match="no memory") as again:
+            await fleet.engine("a").facts()
+        assert 0 < again.value.retry_after <= 1
+        assert yard.made == 1
+
+
+async def test_a_failed_load_is_tried_again_later() -> None:
+    yard = Yard([Ship("a", fails="no memory"), Ship("a")])
+    async with Fleet([entry(yard)], retry_seconds=0.0) as fleet:
+        with pytest.raises(EngineFailed, match="no memory"):
+            await fleet.engine("a").facts()
+        await fleet.engine("a").facts()
+        assert [(status.state, status.detail) for status in fleet.status()] == [
+            (EngineState.READY, "")
+        ]
+
+
+async def test_what_fails_unexpectedly_shows_too() -> None:
+    async def broken() -> ManagedEngine:
+        raise RuntimeError("a bug")
+
+    async with Fleet([entry(broken)]) as fleet:
+        with pytest.raises(RuntimeError, match="a bug"):
+            await fleet.engine("a").facts()
+        (status,) = fleet.status()
+        assert (status.state, status.detail) == (EngineState.FAILED, "a bug")
+
+
+async def test_a_request_does_not_wait_longer_than_it_may() -> None:
+    ship = Ship("a", may_start=asyncio.Event())
+    async with Fleet([entry(Yard([ship]), wait_seconds=0.01)]) as fleet:
+        with pytest.raises(EngineFailed, match="still being loaded") as failure:
+            await fleet.engine("a").facts()
+        assert failure.value.loading
+        assert states(fleet) == [EngineState.LOADING]
+        ship.may_start.set()
+        await ship.started.wait()  # the load went on
+
+
+async def test_leaving_ends_a_load_and_who_waits_for_it() -> None:
+    ship = Ship("a", may_start=asyncio.Event())
+    fleet = Fleet([entry(Yard([ship]))])
+    async with asyncio.TaskGroup() as group, fleet:
+        waiting = group.create_task(told(fleet))
+        await ship.starting.wait()
+    assert waiting.result() == "the service is being stopped"
+    assert ship.stopped.is_set()
+    assert await told(fleet) == "the service is being stopped"
+
+
+async def told(fleet: Fleet) -> str:
+    with pytest.raises(EngineFailed) as failure:
+        await fleet.engine("a").facts()
+    return str(failure.value)
+
+
+async def test_cancelling_one_request_leaves_the_load_to_the_others() -> None:
+    ship = Ship("a", may_start=asyncio.Event())
+    async with Fleet([entry(Yard([ship]))]) as fleet, asyncio.TaskGroup() as group:
+        first = group.create_task(fleet.engine("a").facts())
+        second = group.create_task(fleet.engine("a").facts())
+        await ship.starting.wait()
+        first.cancel()
+        ship.may_start.set()
+        assert (await second).context_length == 8192
+    assert first.cancelled()
+
+
+async def test_an_idle_model_is_unloaded_and_comes_back() -> None:
+    first, second = Ship("a"), Ship("a")
+    yard = Yard([first, second])
+    async with Fleet([entry(yard, idle_seconds=0.001)]) as fleet:
+        await fleet.engine("a").facts()
+        await first.stopped.wait()
+        assert states(fleet) == [EngineState.ABSENT]
+        await fleet.engine("a").facts()
+        assert yard.made == 2
+
+
+async def test_a_model_that_comes_back_waits_for_its_own_end() -> None:
+    first, second = Ship("a", may_stop=asyncio.Event()), Ship("a")
+    async with Fleet([entry(Yard([first, second]), idle_seconds=0.001)]) as fleet:
+        await fleet.engine("a").facts()
+        await first.stopping.wait()
+        async with asyncio.TaskGroup() as group:
+            again = group.create_task(fleet.engine("a").facts())
+            await asyncio.sleep(0)
+            assert not second.starting.is_set()
+            first.may_stop.set()
+        assert again.result().parallel == second.slots
+
+
+async def test_a_model_that_generates_is_not_idle() -> None:
+    gate = asyncio.Semaphore(0)
+    ship = Ship("a", Script(["abc"], gate=gate))
+    async with Fleet([entry(Yard([ship]), idle_seconds=0.0)]) as fleet:
+        async with fleet.engine("a").generate(TextRequest([1], 10)) as output:
+            await anext(output)
+            for _ in range(5):  # an idle timer would have run by now
+                await asyncio.sleep(0)
+            assert not ship.stopping.is_set()
+            for _ in range(4):
+                gate.release()
+            last = [item async for item in output][-1]
+        assert isinstance(last, Stopped)
+        await ship.stopped.wait()
+
+
+async def test_leaving_waits_for_an_unload_under_way() -> None:
+    ship = Ship("a", may_stop=asyncio.Event())
+    fleet = Fleet([entry(Yard([ship]), idle_seconds=0.0)])
+    async with asyncio.TaskGroup() as group, fleet:
+        await fleet.engine("a").facts()
+        await ship.stopping.wait()
+        group.create_task(let_go(ship))
+    assert ship.stopped.is_set()
+
+
+async def let_go(ship: Ship) -> None:
+    ship.may_stop.set()
+
+
+def three(budget: int) -> tuple[Fleet, dict[str, Ship]]:
+    """Three models of 40 bytes each."""
+    ships = {name: Ship(name, memory_bytes=40) for name in "abc"}
+    entries = [entry(Yard([ship, ship]), model=name) for name, ship in ships.items()]
+    return Fleet(entries, memory_budget=budget), ships
+
+
+async def test_the_least_recently_used_makes_room() -> None:
+    fleet, ships = three(budget=100)
+    async with fleet:
+        for model in "aba":
+            await fleet.engine(model).facts()
+        await fleet.engine("c").facts()
+        assert ships["b"].stopped.is_set()
+        assert states(fleet) == [EngineState.READY, EngineState.ABSENT, EngineState.READY]
+
+
+async def test_who_generates_is_waited_for() -> None:
+    fleet, ships = three(budget=50)
+    ships["a"].script = Script(["abc"], gate=asyncio.Semaphore(0))
+    async with fleet, asyncio.TaskGroup() as group:
+        async with fleet.engine("a").generate(TextRequest([1], 10)) as output:
+            await anext(output)
+            waiting = group.create_task(fleet.engine("b").facts())
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert not ships["a"].stopping.is_set()
+            assert not ships["b"].starting.is_set()
+        await waiting
+        assert ships["a"].stopped.is_set()
+
+
+async def test_room_is_not_waited_for_for_ever() -> None:
+    ships = [Ship(name, memory_bytes=40) for name in "ab"]
+    ships[0].script = Script(["abc"], gate=asyncio.Semaphore(0))
+    entries = [entry(Yard([ship]), model=ship.model, wait_seconds=0.01) for ship in ships]
+    async with Fleet(entries, memory_budget=50) as fleet:
+        async with fleet.engine("a").generate(TextRequest([1], 10)) as output:
+            await anext(output)
+            with pytest.raises(EngineFailed) as failure:
+                await fleet.engine("b").facts()
+        assert failure.value.loading
+        assert not ships[0].stopping.is_set()
+
+
+async def test_what_never_fits_is_said_at_once() -> None:
+    fleet, ships = three(budget=39)
+    async with fleet:
+        with pytest.raises(EngineFailed, match="more than the memory budget") as failure:
+            await fleet.engine("a").facts()
+    assert not failure.value.loading
+    assert not ships["a"].starting.is_set()
