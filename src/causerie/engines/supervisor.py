@@ -89,6 +89,11 @@ class Supervisor(Generic[C]):
             await child.stop()
         self.state = EngineState.ABSENT
 
+    @property
+    def restarting(self) -> bool:
+        """Whether the child is gone and will be started again."""
+        return self._task is not None and self.child is None
+
     def retry_after(self) -> float:
         """Seconds until the next start is tried."""
         return max(self.retry_at - time.monotonic(), 0.0) + 1.0

@@ -2,8 +2,9 @@
 
 Reads one line of JSON (the :class:`~causerie.engines.llamacpp.options.Launch`
 and a key) from standard input and answers with lines of JSON on standard
-output: ``{"port": …}`` once it listens, ``{"ready": true}`` once it is loaded.
-Standard input then stays open; when it ends, the parent is gone, and so are we.
+output: ``{"ready": true, "address": …}`` once it is loaded and listens.
+Standard input then stays open; when it ends, the parent is gone or has enough,
+and so are we.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import ctypes
 import json
 import os
 import signal
-import socket
 import sys
 import threading
 from typing import Any
@@ -35,17 +35,17 @@ _KV_TYPES = {
 def main() -> None:
     """Serve until the parent goes."""
     _die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    # Both reach whole groups of processes, and the parent may want to finish running answers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     told = json.loads(sys.stdin.readline())
     threading.Thread(target=_watch_parent, daemon=True).start()
-    port = _free_port()
-    _say({"port": port})
-    server = xllamacpp.Server(_parameters(told["launch"], told["key"], port))
+    server = xllamacpp.Server(_parameters(told["launch"], told["key"]))
     _say({"ready": True, "address": server.listening_address})
     threading.Event().wait()
 
 
-def _parameters(launch: dict[str, Any], key: str, port: int) -> Any:
+def _parameters(launch: dict[str, Any], key: str) -> Any:
     params = xllamacpp.CommonParams()
     params.model.path = launch["weights"]
     params.n_ctx = launch["context"] * launch["parallel"]
@@ -55,8 +55,9 @@ def _parameters(launch: dict[str, Any], key: str, port: int) -> Any:
     params.cpuparams_batch.n_threads = launch["threads"]
     if launch["gpu_layers"] is not None:
         params.n_gpu_layers = launch["gpu_layers"]
-    if launch["batch"] is not None:
-        params.n_batch = launch["batch"]
+    if launch["batch"] is not None or not _has_gpu(launch):
+        params.n_batch = launch["batch"] or launch["cpu_batch"]
+        params.n_ubatch = min(params.n_batch, params.n_ubatch)
     kv_type = getattr(xllamacpp.ggml_type, _KV_TYPES[launch["kv_type"]])
     params.cache_type_k = params.cache_type_v = kv_type
     if launch["flash_attention"] is not None:
@@ -70,23 +71,25 @@ def _parameters(launch: dict[str, Any], key: str, port: int) -> Any:
         params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(p, 1.0) for p in launch["lora"]]
     if launch["draft"]:
         params.speculative.draft.mparams.path = launch["draft"]
+        kind = xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE
+        params.speculative.types = [kind]
     params.ctx_shift = False  # a prompt is never cut silently
     params.hostnames = ["127.0.0.1"]
-    params.port = port
+    params.port = 0  # any that is free
     params.api_keys = [key]
     params.endpoint_slots = True
     params.endpoint_props = True
     params.ui = False
-    params.n_threads_http = max(8, launch["parallel"] + 4)
+    params.n_threads_http = 2 * launch["parallel"] + 32  # one for each open connection
     params.cache_ram_mib = 0
     params.warmup = True
     return params
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _has_gpu(launch: dict[str, Any]) -> bool:
+    if launch["gpu_layers"] == 0:
+        return False
+    return any("GPU" in device["type"].name for device in xllamacpp.get_device_info())
 
 
 def _die_with_parent() -> None:

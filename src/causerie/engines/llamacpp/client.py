@@ -8,7 +8,8 @@ needs.
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -25,8 +26,16 @@ from causerie.engines.base import (
     TextRequest,
     Token,
 )
+from causerie.engines.llamacpp.withheld import PartialTokens
 
 _BROKEN = (aiohttp.ClientError, ConnectionError, TimeoutError)
+
+# In the order of other engines: the temperature is applied before the candidates are cut.
+_SAMPLERS = ("penalties", "temperature", "top_k", "top_p", "min_p")
+# The last item would repeat the whole prompt and all settings.
+_LAST_FIELDS = (
+    "content", "tokens", "stop", "stop_type", "tokens_predicted", "tokens_evaluated", "timings"
+)  # fmt: skip
 
 
 class _Candidate(msgspec.Struct):
@@ -89,45 +98,74 @@ class LlamaCppClient:
 
     async def ask(self, method: str, path: str, body: object = None) -> Any:
         """One plain exchange of JSON; raises :class:`EngineFailed`."""
-        data = _encode(body) if body is not None else None
-        try:
-            async with self._session.request(method, path, data=data) as response:
-                content = await response.read()
-        except _BROKEN as error:
-            raise EngineFailed(f"the engine did not answer: {error}") from error
+        response = await self._send(method, path, body)
+        content = await _all(response)
         if response.status != 200:
             raise EngineFailed(f"the engine answered {response.status}")
         return msgspec.json.decode(content)
 
+    @asynccontextmanager
     async def complete(
-        self, request: TextRequest, defaults: Sampling
-    ) -> AsyncGenerator[Output, None]:
-        """The tokens of one completion. Closing the generator frees the engine's slot."""
-        body = _encode(completion_body(request, defaults))
+        self, request: TextRequest, defaults: Sampling, partial: PartialTokens
+    ) -> AsyncIterator[AsyncGenerator[Output, None]]:
+        """One completion: entered when the engine has begun with it, its slot freed on leaving.
+
+        Raises :class:`PromptTooLong` on entering.
+        """
+        response = await self._send("POST", "/completion", completion_body(request, defaults))
         try:
-            async with self._session.post("/completion", data=body) as response:
-                if response.status != 200:
-                    raise _refusal(response.status, await response.read())
-                cached: int | None = None
-                async for line in response.content:
-                    if not line.startswith(b"data: "):
-                        continue
-                    item = _decode(line[6:])
-                    if item.error is not None:
-                        raise EngineFailed("the engine failed in the middle of an answer")
-                    if item.prompt_progress is not None:
-                        if cached is None:
-                            cached = item.prompt_progress.cache
-                            yield Started(cached)
-                        continue
-                    for token in _tokens(item, request.logprobs or 0):
-                        yield token
-                    if item.stop:
-                        yield _stopped(item, cached)
-                        return
+            if response.status != 200:
+                raise _refusal(response.status, await _all(response))
+            outputs = _outputs(response.content, partial, request.logprobs or 0)
+            async with aclosing(outputs):
+                yield outputs
+        finally:
+            response.close()  # the engine sees its client gone, also in the middle
+
+    async def _send(self, method: str, path: str, body: object) -> aiohttp.ClientResponse:
+        data = _encode(body) if body is not None else None
+        try:
+            return await self._session.request(method, path, data=data)
+        except aiohttp.ClientConnectorError as error:
+            raise EngineFailed(f"the engine is gone: {error}", loading=True) from error
         except _BROKEN as error:
-            raise EngineFailed(f"the connection to the engine broke: {error}") from error
-        raise EngineFailed("the engine ended an answer before it was complete")
+            raise EngineFailed(f"the engine did not answer: {error}") from error
+
+
+async def _all(response: aiohttp.ClientResponse) -> bytes:
+    try:
+        async with response:
+            return await response.read()
+    except _BROKEN as error:
+        raise EngineFailed(f"the engine broke off its answer: {error}") from error
+
+
+async def _outputs(
+    lines: aiohttp.StreamReader, partial: PartialTokens, alternatives: int
+) -> AsyncGenerator[Output, None]:
+    cached: int | None = None
+    made = 0
+    try:
+        async for line in lines:
+            if not line.startswith(b"data: "):
+                continue
+            item = _decode(line[6:])
+            if item.error is not None:
+                raise EngineFailed("the engine failed in the middle of an answer")
+            if item.prompt_progress is not None:
+                if cached is None:
+                    cached = item.prompt_progress.cache
+                    yield Started(cached)
+                continue
+            for token in _tokens(item, made, partial, alternatives):
+                made += 1
+                yield token
+            if item.stop:
+                yield _stopped(item, cached)
+                return
+    except _BROKEN as error:
+        raise EngineFailed(f"the connection to the engine broke: {error}") from error
+    raise EngineFailed("the engine ended an answer before it was complete")
 
 
 def completion_body(request: TextRequest, defaults: Sampling) -> dict[str, Any]:
@@ -153,8 +191,10 @@ def completion_body(request: TextRequest, defaults: Sampling) -> dict[str, Any]:
         "repeat_last_n": len(request.prompt) + request.max_tokens,
         "frequency_penalty": chosen("frequency_penalty", 0.0),
         "presence_penalty": chosen("presence_penalty", 0.0),
+        "samplers": _SAMPLERS,
         "ignore_eos": request.ignore_eos,
         "return_progress": True,
+        "response_fields": _LAST_FIELDS,
     }
     if wanted.seed is not None:
         body["seed"] = wanted.seed % 2**32
@@ -169,27 +209,34 @@ def completion_body(request: TextRequest, defaults: Sampling) -> dict[str, Any]:
     return body
 
 
-def _tokens(item: _Item, alternatives: int) -> Sequence[Token]:
-    ids = item.tokens
-    if not item.completion_probabilities:
-        if len(ids) == 1:
-            return (Token(ids[0], item.content),)
-        return [Token(id, item.content if id is ids[-1] else "") for id in ids]
-    found = item.completion_probabilities
-    last = len(ids) - 1
-    return [
-        Token(
-            id,
-            item.content if index == last else "",
-            bytes(probability.bytes),
-            probability.logprob,
-            tuple(
-                Alternative(other.id, other.token, bytes(other.bytes), other.logprob)
-                for other in probability.top_logprobs[:alternatives]
-            ),
-        )
-        for index, (id, probability) in enumerate(zip(ids, found, strict=True))
-    ]
+def _tokens(item: _Item, made: int, partial: PartialTokens, alternatives: int) -> Iterator[Token]:
+    """The tokens of one item of the stream; ``made`` came before."""
+    if not item.tokens:
+        return
+    text = item.content
+    if not text.isascii():
+        missing = item.tokens_predicted - made - len(item.tokens)
+        for id in partial.before(text, item.tokens[0], missing):
+            yield Token(id, "")
+    for index, id in enumerate(item.tokens):
+        added = text if index == len(item.tokens) - 1 else ""
+        if index < len(item.completion_probabilities):
+            yield _weighed(id, added, item.completion_probabilities[index], alternatives)
+        else:
+            yield Token(id, added)
+
+
+def _weighed(id: int, text: str, probability: _Probability, alternatives: int) -> Token:
+    return Token(
+        id,
+        text,
+        bytes(probability.bytes),
+        probability.logprob,
+        tuple(
+            Alternative(other.id, other.token, bytes(other.bytes), other.logprob)
+            for other in probability.top_logprobs[:alternatives]
+        ),
+    )
 
 
 def _stopped(item: _Item, cached: int | None) -> Stopped:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -15,16 +16,28 @@ from causerie.engines.base import (
     EngineStatus,
     ModelFacts,
     Output,
+    PromptTooLong,
     Sampling,
     TextRequest,
 )
 from causerie.engines.llamacpp.client import LlamaCppClient
 from causerie.engines.llamacpp.options import Launch, LlamaCppOptions, for_machine
 from causerie.engines.llamacpp.process import LlamaCppChild, spawn
+from causerie.engines.llamacpp.withheld import PartialTokens
 from causerie.engines.supervisor import Supervisor
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.gguf import Header, read_header
 from causerie.engines.weights.vocabulary import Vocabulary, read_vocabulary
+
+_NO_TOKEN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """The vocabulary, read once."""
+
+    vocabulary: Vocabulary
+    partial: PartialTokens
 
 
 class LlamaCppEngine:
@@ -53,6 +66,7 @@ class LlamaCppEngine:
         self._load_seconds = load_seconds
         self._supervisor = Supervisor(model, self._spawn)
         self._facts: ModelFacts | None = None
+        self._read: _Words | None = None
         self._busy = 0
         self._moved = time.monotonic()
 
@@ -87,7 +101,7 @@ class LlamaCppEngine:
             model=self._model,
             state=supervisor.state,
             slots=self.slots,
-            busy=self._busy,
+            busy=min(self._busy, self.slots),
             restarts=supervisor.restarts,
             idle_seconds=time.monotonic() - self._moved,
             memory_bytes=self.memory_bytes,
@@ -98,7 +112,7 @@ class LlamaCppEngine:
         """What the header and the vocabulary say."""
         self._client()
         if self._facts is None:
-            vocabulary = await asyncio.to_thread(read_vocabulary, self._header.path)
+            vocabulary = (await self._words()).vocabulary
             control = {**vocabulary.control(), **await self._overlooked(vocabulary)}
             self._facts = _facts(self._header, vocabulary, control, self._launch)
         return self._facts
@@ -113,34 +127,44 @@ class LlamaCppEngine:
     async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
         """One completion; leaving closes the connection, which frees the slot."""
         client = self._client()
+        room = self._launch.context - len(request.prompt)
+        if room < 1:
+            raise PromptTooLong(len(request.prompt), self._launch.context)
+        if request.max_tokens > room:
+            request = replace(request, max_tokens=room)
+        partial = (await self._words()).partial
         self._busy += 1
         try:
-            async with aclosing(self._moving(client, request)) as tokens:
-                yield tokens
+            async with (
+                client.complete(request, self._sampling, partial) as outputs,
+                aclosing(self._moving(outputs)) as moving,
+            ):
+                yield moving
         finally:
             self._busy -= 1
 
-    async def _moving(
-        self, client: LlamaCppClient, request: TextRequest
-    ) -> AsyncGenerator[Output, None]:
-        async with aclosing(client.complete(request, self._sampling)) as tokens:
-            async for token in tokens:
-                self._moved = time.monotonic()
-                yield token
+    async def _moving(self, outputs: AsyncGenerator[Output, None]) -> AsyncGenerator[Output, None]:
+        async for output in outputs:
+            self._moved = time.monotonic()
+            yield output
+
+    async def _words(self) -> _Words:
+        if self._read is None:
+            self._read = await asyncio.to_thread(_words, self._header.path)
+        return self._read
 
     async def _spawn(self) -> LlamaCppChild:
         return await spawn(self._launch, self._load_seconds)
 
     def _client(self) -> LlamaCppClient:
-        child = self._supervisor.child
-        if child is None:
-            loading = self._supervisor.state is EngineState.LOADING
-            raise EngineFailed(
-                self._supervisor.detail or "the engine is not running",
-                loading=loading,
-                retry_after=self._supervisor.retry_after(),
-            )
-        return child.client
+        supervisor = self._supervisor
+        if supervisor.child is not None:
+            return supervisor.child.client
+        raise EngineFailed(
+            supervisor.detail or "the engine is not running",
+            loading=supervisor.state is EngineState.LOADING or supervisor.restarting,
+            retry_after=supervisor.retry_after(),
+        )
 
     async def _overlooked(self, vocabulary: Vocabulary) -> dict[str, int]:
         """Tokens that the file calls ordinary and the engine reads as control tokens all the same.
@@ -155,16 +179,30 @@ class LlamaCppEngine:
         }
         if not tags:
             return {}
-        read = await asyncio.gather(
-            *(self.tokenize([text], special=True) for text in tags.values()),
-            *(self.tokenize([text], special=False) for text in tags.values()),
-        )
-        special, plain = read[: len(tags)], read[len(tags) :]
+        # One question for all: a number that is no token stands between them.
+        asked = [part for text in tags.values() for part in (text, _NO_TOKEN)]
+        special = _parted(await self.tokenize(asked, special=True))
+        plain = _parted(await self.tokenize(asked, special=False))
         return {
             text: id
             for (id, text), one, other in zip(tags.items(), special, plain, strict=True)
             if one == [id] and other != [id]
         }
+
+
+def _parted(tokens: Sequence[int]) -> list[list[int]]:
+    parts: list[list[int]] = [[]]
+    for token in tokens:
+        if token == _NO_TOKEN:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return parts[:-1]
+
+
+def _words(path: Path) -> _Words:
+    vocabulary = read_vocabulary(path)
+    return _Words(vocabulary, PartialTokens(vocabulary))
 
 
 def _is_tag(token: bytes) -> bool:

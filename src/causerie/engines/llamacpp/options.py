@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,12 @@ from causerie.engines.weights.gguf import Header
 
 _DEFAULT_CONTEXT = 8192
 _SLOTS = (8, 4, 2, 1)
-_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+_MEMORY_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+_MEMORY_GUESS = 8 * 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,7 @@ class Launch:
     kv_type: str
     flash_attention: bool | None
     batch: int | None
+    cpu_batch: int
     lora: tuple[str, ...]
     draft: str | None
     memory: int
@@ -54,38 +61,63 @@ class Launch:
 def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Launch:
     """The options with everything chosen.
 
-    Context: what the model was trained for, at most 8,192 tokens. Slots: as
-    many of 8, 4, 2 or 1 as keep the key-value cache within a quarter of the
-    memory that the weights leave. Threads: the cores this process may use.
+    Context: what the model was trained for, at most 8,192 tokens. Threads: the
+    cores that this process may use. Slots: 8, or 4 on up to four cores; fewer
+    where their key-value caches would take more than a quarter of the memory
+    that the weights leave. Prompt batch on a CPU: 32 tokens a thread, 64 to
+    512, for nothing else happens while a batch is computed.
     """
     kv_type = options.kv_type or "f16"
     context = options.context or min(header.context_length or _DEFAULT_CONTEXT, _DEFAULT_CONTEXT)
+    threads = options.threads or cores()
     room = max(available_memory() - header.file_size, 0) // 4
     each = context * kv_bytes_per_token(header, kv_type)
-    parallel = options.parallel or next((n for n in _SLOTS if n * each <= room), 1)
+    wanted = [n for n in _SLOTS if n <= max(cores(), 4)]
+    parallel = options.parallel or next((n for n in wanted if n * each <= room), 1)
+    beside = [Path(name) for name in (*options.lora, *((options.draft,) if options.draft else ()))]
     return Launch(
         weights=str(weights),
         context=context,
         parallel=parallel,
-        threads=options.threads or len(os.sched_getaffinity(0)),
+        threads=threads,
         gpu_layers=options.gpu_layers,
         kv_type=kv_type,
         flash_attention=options.flash_attention,
         batch=options.batch,
+        cpu_batch=min(max(32 * threads, 64), 512),
         lora=options.lora,
         draft=options.draft,
-        memory=memory_bytes(header, context * parallel, kv_type),
+        memory=memory_bytes(header, context * parallel, kv_type)
+        + sum(file.stat().st_size for file in beside if file.exists()),
     )
 
 
-def available_memory() -> int:
+def cores(quota: Path = _CPU_QUOTA) -> int:
+    """Cores that this process may use, at least one: its affinity and its control group count."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    count = len(allowed(0)) if allowed else os.cpu_count() or 1
+    try:
+        limit, period = quota.read_text().split()
+    except (OSError, ValueError):
+        return count
+    return max(min(count, int(limit) // int(period)), 1) if limit.isdigit() else count
+
+
+def available_memory(limits: Sequence[Path] = _MEMORY_LIMITS) -> int:
     """Bytes that this process may use: the machine's, or its control group's if that is less."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for name in _CGROUP_LIMITS:
+    total = _machine_memory()
+    for file in limits:
         try:
-            text = Path(name).read_text().strip()
+            text = file.read_text().strip()
         except OSError:
             continue
         if text.isdigit():
             total = min(total, int(text))
     return total
+
+
+def _machine_memory() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not on every system
+        return _MEMORY_GUESS

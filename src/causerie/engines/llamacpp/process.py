@@ -14,7 +14,7 @@ from causerie.engines.base import EngineFailed
 from causerie.engines.llamacpp.client import LlamaCppClient
 from causerie.engines.llamacpp.options import Launch
 
-_STOP_SECONDS = 5.0
+_STOP_SECONDS = 2.0
 _TAIL_LINES = 40
 _COMMAND = (sys.executable, "-m", "causerie.engines.llamacpp.child")
 
@@ -42,10 +42,11 @@ class LlamaCppChild:
     async def ended(self) -> str:
         """Wait for its end."""
         code = await self._process.wait()
+        await asyncio.wait({self._reader})  # its last words come with its end
         return f"the engine process ended ({_how(code)}){_last_words(self._tail)}"
 
     async def stop(self) -> None:
-        """TERM, then KILL."""
+        """Tell it to end, by the end of its input; KILL where it does not."""
         await self.client.close()
         await _end(self._process)
         await self._reader
@@ -90,28 +91,30 @@ async def _loaded(process: asyncio.subprocess.Process, launch: Launch, key: str)
     process.stdin.write(told.encode())
     with suppress(ConnectionError):  # then its output ends too, and says why
         await process.stdin.drain()
-    port = 0
     async for line in process.stdout:
         if not line.startswith(b"{"):
             continue
         fact = json.loads(line)
-        port = fact.get("port", port)
         if fact.get("ready"):
-            return int(port)
+            return int(fact["address"].rpartition(":")[2])
     raise _Ended
 
 
 async def _keep_tail(process: asyncio.subprocess.Process, tail: deque[str]) -> None:
     assert process.stderr is not None
+    rest = b""  # not line by line: a line may be longer than any limit
     while chunk := await process.stderr.read(65536):
-        tail.extend(chunk.decode("utf-8", "replace").splitlines())
+        *lines, rest = (rest + chunk).split(b"\n")
+        tail.extend(line.decode("utf-8", "replace") for line in lines)
+        rest = rest[-65536:]
+    tail.append(rest.decode("utf-8", "replace"))
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
     if process.returncode is not None:
         return
-    with suppress(ProcessLookupError):
-        process.terminate()
+    if process.stdin is not None:
+        process.stdin.close()
     try:
         async with asyncio.timeout(_STOP_SECONDS):
             await process.wait()
@@ -126,8 +129,8 @@ def _how(code: int) -> str:
 
 
 def _last_words(tail: deque[str]) -> str:
-    """The line of the native log that most likely tells the reason."""
-    lines = [line for line in tail if line.strip()]
-    telling = [line for line in lines if " E " in line or "error" in line.lower()]
-    chosen = (telling or lines)[-1:]
+    """The line of the log that tells the reason, where one does."""
+    native = [line.partition(" E ")[2] for line in tail if " E " in line]
+    raised = [line for line in tail if "error" in line.lower() or "assert" in line.lower()]
+    chosen = (native or raised)[-1:]
     return f": {chosen[0].strip()[:300]}" if chosen else ""
