@@ -109,6 +109,16 @@ SAMPLES: list[tuple[str, str, Told]] = [
     ("hermes", "A <tool_call> is a tag.", Told(answer="A <tool_call> is a tag.")),
     (
         "hermes",
+        '{"name": "get_weather", "arguments": {"city": "Paris"}}',
+        Told(calls=[("get_weather", PARIS)]),
+    ),
+    (
+        "hermes",
+        '{"name": "someone", "arguments": {"city": "Paris"}}',
+        Told(answer='{"name": "someone", "arguments": {"city": "Paris"}}'),
+    ),
+    (
+        "hermes",
         '<tool_call>\n{"name": "get_weather", '
         '"arguments": {"city": "a</tool_call>b\\"}"}}\n</tool_call>',
         Told(calls=[("get_weather", {"city": 'a</tool_call>b"}'})]),
@@ -383,7 +393,7 @@ def test_triggers_are_where_a_section_begins(name: str) -> None:
         assert call_triggers(way)
         for trigger in call_triggers(way):
             assert (way.begin + first).startswith(trigger)
-        assert way.at_start == calls.at_start
+        assert way.at_start or not calls.at_start
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from causerie.chat.formats.format import (
@@ -76,11 +76,9 @@ class SectionReader:
     is still to come; ``read`` came already.
     """
 
-    def __init__(
-        self, form: Calls, schema_of: Callable[[str], Schema], *, begin: str, read: str
-    ) -> None:
+    def __init__(self, form: Calls, tools: Mapping[str, Schema], *, begin: str, read: str) -> None:
         self._form = form
-        self._schema_of = schema_of
+        self._tools = tools
         self._queue: list[Segment] = [Literal(begin)] if begin else []
         self._queue += form.call
         self._call = _Call()
@@ -129,6 +127,8 @@ class SectionReader:
             return ""
         if isinstance(segment, Name):
             self._call.name = read.value
+            if self._form.at_start and read.value not in self._tools:
+                raise Unreadable  # an answer that looks alike
         elif isinstance(segment, CallId):
             self._call.id = read.value if segment.kept else ""
             if not self._call.name:
@@ -153,7 +153,7 @@ class SectionReader:
             parts.append(CallStarted(self._call.name, self._call.id))
 
     def _reader_of(self, segment: Segment) -> Reader:
-        schema = self._schema_of(self._call.name)
+        schema = self._tools.get(self._call.name, {})
         match segment:
             case Literal(text):
                 return LiteralReader(text)
@@ -197,8 +197,3 @@ class SectionReader:
     def _next_call_mark(self) -> str:
         first = self._form.call[0]
         return first.text.split()[0] if isinstance(first, Literal) and first.text.split() else ""
-
-
-def schemas_of(tools: Mapping[str, Schema]) -> Callable[[str], Schema]:
-    """Looks a function's parameters up; an unknown name has an open schema."""
-    return lambda name: tools.get(name, {})

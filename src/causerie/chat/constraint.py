@@ -216,7 +216,9 @@ def _body(form: Format, text: _Text, calls: CallPlan | None, answer: AnswerPlan 
         return section.whole()
     if said:
         return text.rule(f"{section.whole()} | {said}")
-    sections = [section, *(_Section(way, calls, text) for way in form.calls.also)]
+    at_start = form.calls.at_start
+    also = [way for way in form.calls.also if at_start or not way.at_start]
+    sections = [section, *(_Section(way, calls, text) for way in also)]
     return text.rule(" | ".join(_offered(sections, text)))
 
 

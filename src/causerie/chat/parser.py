@@ -18,7 +18,6 @@ from causerie.chat.calls import (
     CallPart,
     CallStarted,
     SectionReader,
-    schemas_of,
 )
 from causerie.chat.formats.format import Calls, Format, Literal
 from causerie.chat.segments.base import Schema, text_overlap
@@ -60,7 +59,7 @@ class Parser:
         leading: str = "",
     ) -> None:
         self._form = form
-        self._schema_of = schemas_of(tools or {})
+        self._tools = tools or {}
         self._calls_form: Calls | None = form.calls if tools else None
         self._call_id = call_id
         self._marks = _Marks(form, self._calls_form)
@@ -181,7 +180,7 @@ class Parser:
     def _begin_section(self, mark: str, calls: Calls, *, begin: str, read: str) -> None:
         self._mark, self._lead, self._before = mark, self._space, self.mode
         self._turn(Mode.CALLS)
-        self._section = SectionReader(calls, self._schema_of, begin=begin, read=read)
+        self._section = SectionReader(calls, self._tools, begin=begin, read=read)
 
     def _read_section(self, text: str) -> tuple[list[ContentEvent], str]:
         assert self._section is not None
@@ -275,14 +274,12 @@ class _Marks:
         if form.reasoning:
             opens = (form.reasoning.open, *form.reasoning.also_open)
             closes = (form.reasoning.close,)
-        anywhere = () if calls and calls.at_start else self.triggers
+        anywhere = [mark for mark, way in self.triggers.items() if not way.at_start]
         answering = _Search((*opens, *closes, *answer, *anywhere))
         self._searches = {
             (Mode.REASONING, False): _Search((*closes, *answer, *anywhere)),
             (Mode.ANSWER, False): answering,
-            (Mode.ANSWER, True): _Search(
-                (*answering.marks, *self.triggers) if calls and calls.at_start else answering.marks
-            ),
+            (Mode.ANSWER, True): _Search((*answering.marks, *self.triggers)),
         }
 
     def harmless(self, mode: Mode, text: str) -> bool:
@@ -292,7 +289,8 @@ class _Marks:
     def find(self, mode: Mode, text: str, *, at_start: bool) -> tuple[int, str] | None:
         """The first marker and where it stands."""
         found = self._searches[mode, at_start].find(text)
-        if found and at_start and found[1] in self.triggers and text[: found[0]].strip():
+        way = self.triggers.get(found[1]) if found else None
+        if found and way and way.at_start and text[: found[0]].strip():
             return self._searches[mode, False].find(text)
         return found
 

@@ -126,12 +126,14 @@ class Calls:
     default that of the canonical writing up to the first place that varies).
     ``lead_ins`` lists other ways to begin that mean the same and are read,
     never written. With ``at_start`` the section is only recognised at the very
-    beginning of the answer (families that mark it with nothing but a brace).
+    beginning of the answer, and only with a function that was offered
+    (families that mark it with nothing but a brace).
     Where ``parallel`` is False the family writes one call a turn.
 
     ``lead`` is what the family writes before ``begin`` where no answer comes
     first. ``also`` are other ways in which the same models write calls: read,
-    held to the schema once begun, never asked for.
+    held to the schema once begun (but not those at the start beside others
+    that are not), never asked for.
     """
 
     call: tuple[Segment, ...]

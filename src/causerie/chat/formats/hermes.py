@@ -16,6 +16,20 @@ HERMES_CALLS = Calls(
         Literal("}\n</tool_call>"),
     ),
     separator="\n",
+    # Small models leave the tags out.
+    also=(
+        Calls(
+            call=(
+                Literal('{"name": "'),
+                Name(),
+                Literal('", "arguments": '),
+                JsonArguments(),
+                Literal("}"),
+            ),
+            separator="\n",
+            at_start=True,
+        ),
+    ),
 )
 
 # Qwen 2.5, Hermes 2 and 3, SmolLM 2 and everybody who took the form over.
