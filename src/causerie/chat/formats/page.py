@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 
@@ -91,7 +92,8 @@ def _segment(segment: Segment) -> str:
 
 def _code(text: str) -> str:
     shown = text.replace("\n", "⏎").replace("|", "\\|")
-    return f"`{shown}`"
+    fence = "`" * (max(map(len, re.findall("`+", shown)), default=0) + 1)
+    return f"{fence}{shown}{fence}"
 
 
 if __name__ == "__main__":
