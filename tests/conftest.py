@@ -1,8 +1,11 @@
-"""What all tests share: the weights of the real engine."""
+"""What all tests share: the weights of the real engine, and that nothing is left running."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
+from collections.abc import AsyncIterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,3 +22,29 @@ def gguf() -> Path:
     if spec is None or spec.origin is None:
         pytest.fail("no weights: run `make test`, or set CAUSERIE_TEST_GGUF to a GGUF file")
     return next(Path(spec.origin).parent.glob("*.gguf"))
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Whoever needs weights is marked as such."""
+    for item in items:
+        if "gguf" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.engine)
+
+
+@pytest.fixture(autouse=True)
+def tidy(request: pytest.FixtureRequest) -> None:
+    """An asynchronous test leaves no task behind; first in, so it looks after all others."""
+    function = getattr(request, "function", None)
+    if inspect.iscoroutinefunction(function):
+        request.getfixturevalue("no_stray_tasks")
+
+
+@pytest.fixture
+async def no_stray_tasks() -> AsyncIterator[None]:
+    """Fails where a task outlives the test and its fixtures."""
+    yield
+    mine = asyncio.current_task()
+    left = [task for task in asyncio.all_tasks() if task is not mine]
+    if left:  # what was told to end may need a turn of the loop to do so
+        _, left_over = await asyncio.wait(left, timeout=2)
+        assert not left_over, f"still running: {left_over}"

@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Se
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
@@ -33,15 +33,31 @@ from causerie.engines.base import (
     Token,
 )
 
-TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n"
-    "{{ message.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
+TEMPLATE = """
+{%- if tools %}
+{{- '<|im_start|>system\nFunctions, one JSON object a line:\n' }}
+{%- for tool in tools %}{{ tool.function | tojson }}{{ '\n' }}{% endfor %}
+{{- 'A call is written <tool_call>\n{"name": NAME, "arguments": OBJECT}\n</tool_call>' }}
+{{- '<|im_end|>\n' }}
+{%- endif %}
+{%- for message in messages %}
+{{- '<|im_start|>' + message.role + '\n' + (message.content or '') }}
+{%- for call in message.tool_calls or [] %}
+{{- '\n' if message.content or not loop.first }}
+{{- '<tool_call>\n{"name": "' + call.function.name + '", "arguments": ' }}
+{{- call.function.arguments | tojson }}
+{{- '}\n</tool_call>' }}
+{%- endfor %}
+{{- '<|im_end|>\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}
+""".strip()
 CONTROL = {"<|end|>": 256, "<|im_start|>": 257, "<|im_end|>": 258}
 END = CONTROL["<|im_end|>"]
 _MARKS = re.compile("(" + "|".join(map(re.escape, CONTROL)) + ")")
-_LAST_USER = b"user\n"
+_USER = b"user\n"
+_BIASED_FOR_SURE = 100.0  # as much as a request may ask for
+_YIELD_EVERY = 8  # tokens; between them others get their turn
 _PREFERRED = b'"}]{:,0123456789etfnul aeio[<>/'
 
 
@@ -49,7 +65,7 @@ _PREFERRED = b'"}]{:,0123456789etfnul aeio[<>/'
 class Script:
     """What the engine does.
 
-    ``replies`` are said in turn (none: the last message is repeated). After
+    ``replies`` are said in turn (none: what the user said last). After
     ``fail_after`` tokens a generation fails; before each token the engine
     waits for ``gate``, if there is one.
     """
@@ -61,7 +77,11 @@ class Script:
 
 @dataclass(slots=True)
 class FakeEngine:
-    """The engine. ``requests`` are those it got, the last thousand of them."""
+    """The engine. ``requests`` are those it got, the last thousand of them.
+
+    A token whose logit is raised by 100 or more is all it says; one that is
+    lowered by as much is left out.
+    """
 
     model: str
     script: Script = field(default_factory=Script)
@@ -77,17 +97,14 @@ class FakeEngine:
     _facts: ModelFacts | None = None
 
     @classmethod
-    def from_options(cls, model: str, ref: str | None, options: Mapping[str, Any]) -> FakeEngine:
-        """From a configuration: ``replies``, ``context_length``, ``slots``."""
+    def from_options(cls, model: str, ref: str | None, options: Mapping[str, Any]) -> Self:
+        """From a configuration; raises :class:`EngineFailed` for options it does not take."""
         del ref  # there are no weights
-        unknown = sorted(set(options) - {"replies", "context_length", "slots", "template"})
-        if unknown:
-            raise EngineFailed(
-                f"the fake engine has no option {unknown[0]}; it takes replies, context_length, "
-                "slots and template"
-            )
-        rest = {name: value for name, value in options.items() if name != "replies"}
-        return cls(model, Script(tuple(options.get("replies", ()))), **rest)
+        for name, value in options.items():
+            _check(name, value)
+        of_script = {name: options[name] for name in options if name in ("replies", "fail_after")}
+        others = {name: options[name] for name in options if name not in of_script}
+        return cls(model, Script(**of_script), **others)
 
     async def start(self) -> None:
         """Nothing to load."""
@@ -144,45 +161,80 @@ class FakeEngine:
     async def _tokens(self, request: TextRequest) -> AsyncGenerator[Output, None]:
         prompt = tuple(request.prompt)
         cached = _common(self._cached, prompt)
+        limit = min(request.max_tokens, self.context_length - len(prompt))
         yield Started(cached)
         made: list[int] = []
         pending = b""
-        for id in _ids(self._reply(prompt), request):
+        for id in _ids(self.reply(prompt), request):
             if len(made) == self.script.fail_after:
                 raise EngineFailed("the script says that the engine fails here")
             if self.script.gate is not None:
                 await self.script.gate.acquire()
+            elif len(made) % _YIELD_EVERY == 0:
+                await asyncio.sleep(0)
             made.append(id)
             pending, text = _text(pending, id, request.visible)
             yield _token(id, text, request.logprobs)
-            if len(made) == request.max_tokens:
+            if id == END or len(made) == limit:
                 break
         self._cached = (*prompt, *made)
-        ended = bool(made) and made[-1] == END and not request.ignore_eos
-        reason = "stop" if ended else "length"
-        yield Stopped("stop" if reason == "stop" else "length", len(prompt), len(made), cached)
+        ended = made[-1:] == [END]
+        yield Stopped("stop" if ended else "length", len(prompt), len(made), cached)
 
-    def _reply(self, prompt: Sequence[int]) -> bytes:
+    def reply(self, prompt: Sequence[int]) -> bytes:
+        """What it says to a prompt: the script's next reply, or what the user said last."""
         if self.script.replies:
             return self.script.replies[next(self._turns) % len(self.script.replies)].encode()
-        text = bytes(id for id in prompt if id < 256)
-        said = text.rpartition(_LAST_USER)[2]
-        return said.removesuffix(b"\nassistant\n").strip()
+        return _last_said(prompt)
+
+
+def _check(name: str, value: object) -> None:
+    """Refuse what is no option, or no value for it."""
+    kinds = {"replies": list, "fail_after": int, "context_length": int, "slots": int}
+    kind = {**kinds, "template": str}.get(name)
+    if kind is None:
+        raise EngineFailed(
+            f"the fake engine has no option {name}; it takes "
+            "replies, fail_after, context_length, slots and template"
+        )
+    number = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    texts = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    if not (number if kind is int else texts if kind is list else isinstance(value, str)):
+        wanted = {int: "a number from 1", list: "a list of strings", str: "a string"}[kind]
+        raise EngineFailed(f"the fake engine's option {name} is {wanted}")
+
+
+def _last_said(prompt: Sequence[int]) -> bytes:
+    """The text of the last message of a user; where none is marked, all text."""
+    turn: list[int] = []
+    last = None
+    for id in (*prompt, END):
+        if id < 256:
+            turn.append(id)
+            continue
+        if bytes(turn).startswith(_USER):
+            last = bytes(turn[len(_USER) :])
+        turn = []
+    return (last if last is not None else bytes(id for id in prompt if id < 256)).strip()
 
 
 def _ids(reply: bytes, request: TextRequest) -> Iterator[int]:
     """The ids of a reply: bytes and control tokens, then the end; for ever where it may not end."""
-    ids = [
-        id
-        for part in _MARKS.split(reply.decode("utf-8", "replace"))
-        for id in ([CONTROL[part]] if part in CONTROL else part.encode())
-    ]
+    bias = request.sampling.logit_bias
+    forced = [id for id, added in bias.items() if added >= _BIASED_FOR_SURE]
+    banned = {id for id, added in bias.items() if added <= -_BIASED_FOR_SURE}
+    ids = [id for id in forced or _of_reply(reply) if id not in banned]
     if request.grammar is not None:
         yield from _admitted(ids, request.grammar)
-    elif request.ignore_eos:
-        yield from itertools.cycle(ids or [ord(".")])
+    elif request.ignore_eos or forced or END in banned:
+        yield from itertools.cycle([id for id in ids if id != END] or [ord(".")])
     else:
         yield from (*ids, END)
+
+
+def _of_reply(reply: bytes) -> Iterator[int]:
+    for part in _MARKS.split(reply.decode("utf-8", "replace")):
+        yield from [CONTROL[part]] if part in CONTROL else part.encode()
 
 
 def _admitted(ids: Sequence[int], grammar: str) -> Iterator[int]:
@@ -200,7 +252,14 @@ def _admitted(ids: Sequence[int], grammar: str) -> Iterator[int]:
         elif _allows(mask, END):
             chosen = END
         else:
-            chosen = next((id for id in (*_PREFERRED, *range(32, 259)) if _allows(mask, id)), END)
+            chosen = next(
+                (
+                    id
+                    for id in (*_PREFERRED, *range(32, 256), *range(32), *CONTROL.values())
+                    if _allows(mask, id)
+                ),
+                END,
+            )
         yield chosen
         if chosen == END:
             return
