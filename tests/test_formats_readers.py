@@ -207,7 +207,7 @@ WRAPPED = ParameterList('<p k="', '">', "</p>", wrap=("<![CDATA[", "]]>"))
         (CODER, "<p=n>\nNone\n</p>\n", {"n": None}),
         (CODER, "<p=s>\nNone\n</p>\n", {"s": "None"}),
         (CODER, "<p=s>\n\n x\n\n</p>\n", {"s": "\n x\n"}),
-        (CODER, "<p=l>\n['x\"', \"a\"]\n</p>\n", {"l": ['x"', "a"]}),
+        (CODER, '<p=l>\n[\'x"\', "a"]\n</p>\n', {"l": ['x"', "a"]}),
         (CODER, '<p=l>\n["</p>"]\n</p>\n', {"l": ["</p>"]}),
         (CODER, "<p=x>\nNone\n</p>\n", {"x": None}),
         (CODER, "<p=x>\nhello\n</p>\n", {"x": "hello"}),
