@@ -60,7 +60,7 @@ class Yard:
 
 def entry(make: Callable[[], Awaitable[ManagedEngine]], **rest: object) -> FleetEntry:
     options = {"model": "a", **rest}
-    return FleetEntry(make=make, **options)  # type: ignore[arg-type] # the names are checked there
+    return FleetEntry(make=make, **options)
 
 
 def states(fleet: Fleet) -> list[EngineState]:

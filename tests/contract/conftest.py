@@ -1,0 +1,35 @@
+"""The engines that the contract is asked of. Loaded once for all of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from enginekit import CONTEXT, SLOTS, Subject
+
+from causerie.engines.fake import FakeEngine
+from causerie.engines.fleet import ManagedEngine
+from causerie.engines.llamacpp.engine import LlamaCppEngine
+from causerie.engines.llamacpp.options import LlamaCppOptions
+
+
+@pytest_asyncio.fixture(
+    scope="module",
+    loop_scope="module",
+    params=["fake", pytest.param("llamacpp", marks=pytest.mark.engine)],
+)
+async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
+    """Every engine of ours in turn."""
+    engine: ManagedEngine
+    if request.param == "fake":
+        engine = FakeEngine("a", context_length=CONTEXT, slots=SLOTS)
+    else:
+        weights: Path = request.getfixturevalue("gguf")
+        engine = LlamaCppEngine("a", weights, LlamaCppOptions(context=CONTEXT, parallel=SLOTS))
+    await engine.start()
+    try:
+        yield Subject(engine, await engine.facts())
+    finally:
+        await engine.stop()

@@ -1,0 +1,57 @@
+"""A text engine and what its generations come to, for tests of engines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from causerie.engines.base import ModelFacts, Output, Started, Stopped, TextRequest, Token
+from causerie.engines.fleet import ManagedEngine
+
+CONTEXT = 512
+SLOTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One generation that came to its end."""
+
+    started: tuple[Started, ...]
+    tokens: tuple[Token, ...]
+    stopped: Stopped
+
+    @property
+    def text(self) -> str:
+        """The decoded output."""
+        return "".join(token.text for token in self.tokens)
+
+    @property
+    def ids(self) -> list[int]:
+        """The tokens as numbers."""
+        return [token.id for token in self.tokens]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """An engine that is ready, and its facts."""
+
+    engine: ManagedEngine
+    facts: ModelFacts
+
+    async def prompt(self, text: str) -> list[int]:
+        """A user's message, in the form that both models know."""
+        written = f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"
+        return await self.engine.tokenize([written], special=True)
+
+    async def run(self, request: TextRequest) -> Run:
+        """Generate to the end; what comes, comes in order."""
+        items: list[Output] = []
+        async with self.engine.generate(request) as output:
+            async for item in output:
+                items.append(item)
+        *before, stopped = items
+        assert isinstance(stopped, Stopped)
+        started = tuple(item for item in before if isinstance(item, Started))
+        tokens = tuple(item for item in before if isinstance(item, Token))
+        assert [*started, *tokens] == before
+        assert len(started) <= 1
+        return Run(started, tokens, stopped)
