@@ -60,7 +60,6 @@ class ServiceError(Exception):
             error["metadata"] = metadata
         return {"error": error}
 
-
     @staticmethod
     def from_body(error: Mapping[str, object]) -> ServiceError:
         """The failure that an ``error`` object of the wire tells of, by its type."""

@@ -131,7 +131,7 @@ def _catalog(settings: Settings, chats: Mapping[str, TextChat]) -> Catalog:
             description=model.description,
             created=created,
             targets=(model.id,),
-            parameters=HONOURED,
+            parameters=HONOURED - {"reasoning"},  # the router's own
             aliases=model.aliases,
             profile=_profile(model, chats[model.id]),
         )

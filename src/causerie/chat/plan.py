@@ -80,12 +80,9 @@ async def make_plan(request: ChatRequest, model: LoadedModel, engine: TextEngine
     prompt = await model.encoder.encode(rendered, engine)
     limit = _limit(request, len(prompt), model)
     reasoning_open = _is_reasoning_open(rendered, form)
-    state = "open" if reasoning_open else "none" if thought.on is False else "possible"
-    calls = CallPlan(
-        tools=tools,
-        required=request.tool_choice.mode == "required",
-        parallel=request.parallel_tool_calls,
-    )
+    may_think = form.thinking is not None and thought.on is not False
+    state = "open" if reasoning_open else "possible" if may_think else "none"
+    calls = _call_plan(request, tools)
     answer = _answer(request.output) if request.output else None
     return Plan(
         form=form,
@@ -101,6 +98,13 @@ async def make_plan(request: ChatRequest, model: LoadedModel, engine: TextEngine
         visible=_visible(form, model.facts.control_tokens),
         end_tokens=model.facts.end_tokens,
     )
+
+
+def _call_plan(request: ChatRequest, tools: Mapping[str, Schema]) -> CallPlan:
+    choice = request.tool_choice
+    required = choice.mode == "required"
+    named = required and choice.allowed is not None and len(choice.allowed) == 1
+    return CallPlan(tools, required, parallel=request.parallel_tool_calls and not named)
 
 
 def _compose(

@@ -6,7 +6,6 @@ the common dialect and every ``$ref`` pointing to a definition of its own; or a
 refusal that names the place. Nothing is dropped that says something about the
 document, with one exception that the documentation tells of: objects may be
 closed (see :class:`Rewriter`).
-
 Knows the keywords; knows nothing about grammars or about who enforces them.
 """
 
