@@ -31,7 +31,12 @@ def engine_factory(name: str) -> EngineFactory:
     if name == "fake":
         return FakeEngine.from_options
     for entry in entry_points(group=GROUP, name=name):
-        factory: EngineFactory = entry.load()
+        try:
+            factory: EngineFactory = entry.load()
+        except (ImportError, AttributeError) as error:
+            raise EngineFailed(
+                f"the engine {name} of another package ({entry.value}) cannot be loaded: {error}"
+            ) from error
         return factory
     known = sorted({"llamacpp", "fake", *entry_points(group=GROUP).names})
     raise EngineFailed(f"there is no engine named {name}; known are {', '.join(known)}")
