@@ -40,7 +40,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     told = json.loads(sys.stdin.readline())
     threading.Thread(target=_watch_parent, daemon=True).start()
-    server = xllamacpp.Server(_parameters(told["launch"], told["key"]))
+    try:
+        server = xllamacpp.Server(_parameters(told["launch"], told["key"]))
+    except RuntimeError as error:  # the log has said more by now
+        sys.exit(f"RuntimeError: {error}")
     _say({"ready": True, "address": server.listening_address})
     threading.Event().wait()
 
@@ -55,7 +58,9 @@ def _parameters(launch: dict[str, Any], key: str) -> Any:
     params.cpuparams_batch.n_threads = launch["threads"]
     if launch["gpu_layers"] is not None:
         params.n_gpu_layers = launch["gpu_layers"]
-    if launch["batch"] is not None or not _has_gpu(launch):
+    gpu = _has_gpu(launch)
+    params.fit_params = gpu  # without one there is nothing to choose, and it would load twice
+    if launch["batch"] is not None or not gpu:
         params.n_batch = launch["batch"] or launch["cpu_batch"]
         params.n_ubatch = min(params.n_batch, params.n_ubatch)
     kv_type = getattr(xllamacpp.ggml_type, _KV_TYPES[launch["kv_type"]])

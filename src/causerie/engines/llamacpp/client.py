@@ -8,6 +8,8 @@ needs.
 from __future__ import annotations
 
 import socket
+import struct
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
@@ -30,6 +32,7 @@ from causerie.engines.llamacpp.withheld import PartialTokens
 
 _BROKEN = (aiohttp.ClientError, ConnectionError, TimeoutError)
 
+_RESET = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)  # linger for no time
 # In the order of other engines: the temperature is applied before the candidates are cut.
 _SAMPLERS = ("penalties", "temperature", "top_k", "top_p", "min_p")
 # The last item would repeat the whole prompt and all settings.
@@ -163,7 +166,7 @@ async def _outputs(
             if item.stop:
                 yield _stopped(item, cached)
                 return
-    except _BROKEN as error:
+    except (*_BROKEN, RuntimeError) as error:  # a session closed meanwhile is a RuntimeError
         raise EngineFailed(f"the connection to the engine broke: {error}") from error
     raise EngineFailed("the engine ended an answer before it was complete")
 
@@ -265,4 +268,6 @@ def _socket(info: aiohttp.AddrInfoType) -> socket.socket:
     family, kind, protocol, _, _ = info
     made = socket.socket(family=family, type=kind, proto=protocol)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # Closing resets the connection, so that already the engine's next write to it fails.
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
     return made

@@ -64,7 +64,7 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     Context: what the model was trained for, at most 8,192 tokens. Threads: the
     cores that this process may use. Slots: 8, or 4 on up to four cores; fewer
     where their key-value caches would take more than a quarter of the memory
-    that the weights leave. Prompt batch on a CPU: 32 tokens a thread, 64 to
+    that the weights leave. Prompt batch on a CPU: 16 tokens a thread, 32 to
     512, for nothing else happens while a batch is computed.
     """
     kv_type = options.kv_type or "f16"
@@ -84,7 +84,7 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
         kv_type=kv_type,
         flash_attention=options.flash_attention,
         batch=options.batch,
-        cpu_batch=min(max(32 * threads, 64), 512),
+        cpu_batch=min(max(16 * threads, 32), 512),
         lora=options.lora,
         draft=options.draft,
         memory=memory_bytes(header, context * parallel, kv_type)

@@ -15,7 +15,8 @@ from causerie.engines.llamacpp.client import LlamaCppClient
 from causerie.engines.llamacpp.options import Launch
 
 _STOP_SECONDS = 2.0
-_TAIL_LINES = 40
+_TAIL_LINES = 200
+_GIVING_UP = ("GGML_ASSERT", "terminate called", "what():", "Fatal Python error")
 _COMMAND = (sys.executable, "-m", "causerie.engines.llamacpp.child")
 
 
@@ -43,7 +44,7 @@ class LlamaCppChild:
         """Wait for its end."""
         code = await self._process.wait()
         await asyncio.wait({self._reader})  # its last words come with its end
-        return f"the engine process ended ({_how(code)}){_last_words(self._tail)}"
+        return f"the engine process ended ({_how(code)}){_dying_words(self._tail)}"
 
     async def stop(self) -> None:
         """Tell it to end, by the end of its input; KILL where it does not."""
@@ -74,7 +75,7 @@ async def spawn(launch: Launch, load_seconds: float) -> LlamaCppChild:
             raise EngineFailed(f"the model was not loaded within {load_seconds:g} s") from None
         if isinstance(failure, _Ended):
             raise EngineFailed(
-                f"the engine could not load {launch.weights}{_last_words(tail)}"
+                f"the engine could not load {launch.weights}{_load_failure(tail)}"
             ) from None
         raise
     return LlamaCppChild(process, LlamaCppClient(port, key), tail, reader)
@@ -128,9 +129,15 @@ def _how(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"exit status {code}"
 
 
-def _last_words(tail: deque[str]) -> str:
-    """The line of the log that tells the reason, where one does."""
-    native = [line.partition(" E ")[2] for line in tail if " E " in line]
-    raised = [line for line in tail if "error" in line.lower() or "assert" in line.lower()]
-    chosen = (native or raised)[-1:]
+def _load_failure(tail: deque[str]) -> str:
+    """The first error of the native log: the later ones only pass it on."""
+    errors = [message for line in tail if (message := line.partition(" E ")[2].strip())]
+    raised = [line for line in tail if "Error" in line]
+    chosen = errors[:1] or raised[-1:]
     return f": {chosen[0].strip()[:300]}" if chosen else ""
+
+
+def _dying_words(tail: deque[str]) -> str:
+    """What native code wrote when it gave up; nothing where it was killed."""
+    said = [line for line in tail if any(word in line for word in _GIVING_UP)]
+    return f": {said[-1].strip()[:300]}" if said else ""

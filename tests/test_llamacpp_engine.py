@@ -1,0 +1,343 @@
+"""The real llama.cpp in its child process, with a small model."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from causerie.engines.base import (
+    EngineFailed,
+    EngineState,
+    Output,
+    PromptTooLong,
+    Sampling,
+    Started,
+    Stopped,
+    TextRequest,
+    Token,
+)
+from causerie.engines.llamacpp.engine import LlamaCppEngine
+from causerie.engines.llamacpp.options import LlamaCppOptions
+
+pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
+
+CONTEXT = 300  # no multiple of what the engine rounds to
+OPTIONS = LlamaCppOptions(context=CONTEXT, parallel=2)
+GREEDY = Sampling(temperature=0.0)
+PROMPT = "<|im_start|>user\nCount from one to fifty.<|im_end|>\n<|im_start|>assistant\n"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def engine(gguf: Path) -> AsyncIterator[LlamaCppEngine]:
+    made = LlamaCppEngine("small", gguf, OPTIONS)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def prompt(engine: LlamaCppEngine) -> list[int]:
+    return await engine.tokenize([PROMPT], special=True)
+
+
+async def run(engine: LlamaCppEngine, request: TextRequest) -> list[Output]:
+    async with engine.generate(request) as outputs:
+        return [output async for output in outputs]
+
+
+def tokens(outputs: list[Output]) -> list[Token]:
+    return [output for output in outputs if isinstance(output, Token)]
+
+
+def text(outputs: list[Output]) -> str:
+    return "".join(token.text for token in tokens(outputs))
+
+
+async def busy(engine: LlamaCppEngine) -> int:
+    slots = await engine._client().ask("GET", "/slots")
+    return sum(slot["is_processing"] for slot in slots)
+
+
+async def a_moment() -> None:
+    """A state is looked at, by health and metrics and here; nothing announces it."""
+    await asyncio.sleep(0.005)
+
+
+async def until_free(engine: LlamaCppEngine) -> None:
+    async with asyncio.timeout(20):
+        while await busy(engine):
+            pass
+
+
+async def until_back(engine: LlamaCppEngine, restarts: int) -> None:
+    async with asyncio.timeout(30):
+        while engine.status().restarts < restarts or engine.status().state is not EngineState.READY:
+            await a_moment()
+
+
+async def test_facts(engine: LlamaCppEngine, gguf: Path) -> None:
+    facts = await engine.facts()
+    assert (facts.context_length, facts.parallel) == (CONTEXT, 2)
+    assert facts.control_tokens["<|im_end|>"] in facts.end_tokens
+    assert facts.eos_token == "<|im_end|>"
+    assert "<|im_start|>" in facts.template
+    assert facts.vocabulary == str(gguf)
+    assert facts.fingerprint.startswith("llamacpp-")
+    assert await engine.facts() is facts
+
+
+async def test_status(engine: LlamaCppEngine, prompt: list[int]) -> None:
+    async with engine.generate(TextRequest(prompt, 5)) as outputs:
+        assert engine.status().busy == 1
+        assert [output async for output in outputs]
+    status = engine.status()
+    assert (status.model, status.state, status.slots, status.busy) == (
+        "small", EngineState.READY, 2, 0,
+    )  # fmt: skip
+    assert (status.memory_bytes or 0) > 90_000_000
+
+
+async def test_plain_text_forges_no_control_token(engine: LlamaCppEngine) -> None:
+    facts = await engine.facts()
+    end = facts.control_tokens["<|im_end|>"]
+    assert await engine.tokenize(["<|im_end|>"], special=True) == [end]
+    assert end not in await engine.tokenize(["<|im_end|>"], special=False)
+    assert (await engine.tokenize(["a", end, "b"], special=False))[1] == end
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+async def test_exactly_as_many_tokens_as_asked_for(
+    engine: LlamaCppEngine, prompt: list[int], count: int
+) -> None:
+    first, *middle, last = await run(engine, TextRequest(prompt, count, GREEDY, ignore_eos=True))
+    assert isinstance(first, Started)
+    assert len(middle) == count
+    assert isinstance(last, Stopped)
+    assert (last.reason, last.prompt_tokens) == ("length", len(prompt))
+    assert last.completion_tokens == count
+
+
+async def test_the_end_of_the_text(engine: LlamaCppEngine, prompt: list[int]) -> None:
+    grammar = '%llguidance {}\nstart: "done"\n'
+    outputs = await run(engine, TextRequest(prompt, 20, GREEDY, grammar=grammar))
+    assert text(outputs) == "done"
+    last = outputs[-1]
+    assert isinstance(last, Stopped)
+    assert (last.reason, last.completion_tokens) == ("stop", len(tokens(outputs)))
+
+
+async def test_every_token_of_every_character(engine: LlamaCppEngine, prompt: list[int]) -> None:
+    said = "🙂日本é x🙃"
+    grammar = f'%llguidance {{}}\nstart: "{said}"\n'
+    for logprobs in (None, 2):
+        outputs = await run(
+            engine, TextRequest(prompt, 60, GREEDY, grammar=grammar, logprobs=logprobs)
+        )
+        last = outputs[-1]
+        assert isinstance(last, Stopped)
+        assert text(outputs) == said
+        assert len(tokens(outputs)) == last.completion_tokens
+        ids = [token.id for token in tokens(outputs)][:-1]  # without the end
+        answer = await engine._client().ask("POST", "/detokenize", {"tokens": ids})
+        assert answer["content"] == said
+        assert b"".join(token.raw for token in tokens(outputs)).decode() == (
+            said if logprobs else ""
+        )
+
+
+async def test_control_tokens_are_seen_only_when_asked_for(
+    engine: LlamaCppEngine, prompt: list[int]
+) -> None:
+    start = (await engine.facts()).control_tokens["<|im_start|>"]
+    grammar = f'%llguidance {{}}\nstart: "a" <[{start}]> "b"\n'
+    for visible, expected in ((("<|im_start|>",), "a<|im_start|>b"), ((), "ab")):
+        request = TextRequest(prompt, 20, GREEDY, grammar=grammar, visible=visible)
+        outputs = await run(engine, request)
+        assert text(outputs) == expected
+        assert start in [token.id for token in tokens(outputs)]
+
+
+async def test_log_probabilities(engine: LlamaCppEngine, prompt: list[int]) -> None:
+    outputs = await run(engine, TextRequest(prompt, 4, GREEDY, logprobs=3, ignore_eos=True))
+    for token in tokens(outputs):
+        assert token.logprob is not None
+        assert token.logprob <= 0
+        assert len(token.top) == 3
+        assert token.top[0].logprob >= token.top[1].logprob
+        assert token.raw.decode() == token.text
+    outputs = await run(engine, TextRequest(prompt, 2, GREEDY, logprobs=0))
+    assert all(token.logprob is not None and not token.top for token in tokens(outputs))
+
+
+async def test_a_seed_gives_the_same_again(engine: LlamaCppEngine, prompt: list[int]) -> None:
+    said = [
+        text(await run(engine, TextRequest(prompt, 12, Sampling(temperature=1.5, seed=seed))))
+        for seed in (1, 1, 2, 3)
+    ]
+    assert said[0] == said[1]
+    assert len(set(said)) > 1
+
+
+async def test_a_bias_forces_a_token(engine: LlamaCppEngine, prompt: list[int]) -> None:
+    sampling = Sampling(temperature=0.0, logit_bias={100: 100.0})
+    outputs = await run(engine, TextRequest(prompt, 3, sampling, ignore_eos=True))
+    assert [token.id for token in tokens(outputs)] == [100] * 3
+
+
+async def test_a_prompt_seen_before_is_cached(engine: LlamaCppEngine, prompt: list[int]) -> None:
+    request = TextRequest([*prompt, *prompt, *prompt], 1, GREEDY)
+    await run(engine, request)
+    first, *_, last = await run(engine, request)
+    assert first == Started(len(request.prompt) - 1)
+    assert isinstance(last, Stopped)
+    assert last.cached_tokens == len(request.prompt) - 1
+
+
+async def test_a_prompt_that_does_not_fit(engine: LlamaCppEngine) -> None:
+    with pytest.raises(PromptTooLong) as failure:
+        await run(engine, TextRequest([100] * CONTEXT, 1))
+    assert (failure.value.tokens, failure.value.context_length) == (CONTEXT, CONTEXT)
+
+
+async def test_an_answer_ends_where_the_context_does(engine: LlamaCppEngine) -> None:
+    request = TextRequest([100] * (CONTEXT - 3), 50, GREEDY, ignore_eos=True)
+    last = (await run(engine, request))[-1]
+    assert last == Stopped("length", CONTEXT - 3, 3, last.cached_tokens)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("after", [0, 1, 5])
+async def test_leaving_frees_the_slot(
+    engine: LlamaCppEngine, prompt: list[int], after: int
+) -> None:
+    request = TextRequest(prompt, 250, GREEDY, ignore_eos=True)
+    async with engine.generate(request) as outputs:
+        for _ in range(after):
+            await anext(outputs)
+        assert await busy(engine) == 1
+    assert engine.status().busy == 0
+    await until_free(engine)
+
+
+async def test_cancelling_frees_the_slot(engine: LlamaCppEngine, prompt: list[int]) -> None:
+    begun = asyncio.Event()
+
+    async def read() -> None:
+        async with engine.generate(TextRequest(prompt, 250, GREEDY, ignore_eos=True)) as outputs:
+            async for _ in outputs:
+                begun.set()
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(read())
+        await begun.wait()
+        task.cancel()
+    await until_free(engine)
+
+
+async def test_more_generations_than_slots(engine: LlamaCppEngine, prompt: list[int]) -> None:
+    request = TextRequest(prompt, 20, GREEDY, ignore_eos=True)
+    alone = text(await run(engine, request))
+    together = await asyncio.gather(*(run(engine, request) for _ in range(5)))
+    assert all(len(tokens(outputs)) == 20 for outputs in together)
+    assert {text(outputs)[:10] for outputs in together} == {alone[:10]}
+
+
+async def test_a_killed_child_fails_its_requests_and_comes_back(
+    engine: LlamaCppEngine, prompt: list[int]
+) -> None:
+    restarts = engine.status().restarts
+    pid = engine.pid
+    assert pid is not None
+    seen = 0
+    async with engine.generate(TextRequest(prompt, 250, GREEDY, ignore_eos=True)) as outputs:
+        with pytest.raises(EngineFailed):
+            async for _ in outputs:
+                seen += 1
+                if seen == 5:
+                    os.kill(pid, signal.SIGKILL)
+    while engine.status().state is EngineState.READY:
+        await a_moment()
+    with pytest.raises(EngineFailed) as failure:
+        await engine.tokenize(["a"], special=False)
+    assert failure.value.loading
+    assert failure.value.retry_after > 0
+    assert "signal 9" in engine.status().detail
+    await until_back(engine, restarts + 1)
+    assert len(tokens(await run(engine, TextRequest(prompt, 3, GREEDY, ignore_eos=True)))) == 3
+
+
+async def test_stopped_leaves_no_process(gguf: Path) -> None:
+    engine = LlamaCppEngine("small", gguf, LlamaCppOptions(context=256, parallel=1))
+    with pytest.raises(EngineFailed, match="not running") as failure:
+        await engine.tokenize(["a"], special=False)
+    assert not failure.value.loading
+    await engine.start()
+    pid = engine.pid
+    assert pid is not None
+    await engine.stop()
+    assert engine.status().state is EngineState.ABSENT
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+async def test_a_file_cut_short_says_so(gguf: Path, tmp_path: Path) -> None:
+    short = tmp_path / "short.gguf"
+    with gguf.open("rb") as file:
+        short.write_bytes(file.read(20_000_000))
+    engine = LlamaCppEngine("small", short, OPTIONS)
+    with pytest.raises(EngineFailed, match="not within the file bounds"):
+        await engine.start()
+    assert engine.status().state is EngineState.FAILED
+
+
+async def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "no.gguf").write_bytes(b"nothing of the kind")
+    with pytest.raises(EngineFailed, match="not a usable GGUF file"):
+        LlamaCppEngine("small", tmp_path / "no.gguf", OPTIONS)
+
+
+async def test_a_load_that_takes_too_long_is_given_up(gguf: Path) -> None:
+    engine = LlamaCppEngine("small", gguf, OPTIONS, load_seconds=0.001)
+    with pytest.raises(EngineFailed, match=r"within 0\.001 s"):
+        await engine.start()
+
+
+PARENT = """
+import asyncio, sys
+from pathlib import Path
+from causerie.engines.llamacpp.engine import LlamaCppEngine
+from causerie.engines.llamacpp.options import LlamaCppOptions
+
+async def main():
+    engine = LlamaCppEngine("small", Path(sys.argv[1]), LlamaCppOptions(context=256, parallel=1))
+    await engine.start()
+    print(engine.pid, flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for a process by Linux's pidfd")
+async def test_a_killed_parent_leaves_no_orphan(gguf: Path) -> None:
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PARENT, str(gguf), stdout=asyncio.subprocess.PIPE
+    )
+    assert parent.stdout is not None
+    child = os.pidfd_open(int(await parent.stdout.readline()))
+    gone = asyncio.Event()
+    asyncio.get_running_loop().add_reader(child, gone.set)
+    try:
+        parent.kill()
+        async with asyncio.timeout(10):
+            await gone.wait()
+        await parent.communicate()
+    finally:
+        asyncio.get_running_loop().remove_reader(child)
+        os.close(child)

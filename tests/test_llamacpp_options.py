@@ -1,0 +1,126 @@
+"""What is chosen for llama.cpp from the machine and the model's header."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from causerie.engines.llamacpp import options as module
+from causerie.engines.llamacpp.options import (
+    LlamaCppOptions,
+    available_memory,
+    cores,
+    for_machine,
+)
+from causerie.engines.weights.gguf import Header
+
+FILE = Path("model.gguf")
+GIB = 2**30
+HEADER = Header(
+    path=FILE,
+    version=3,
+    tensor_count=1,
+    file_size=1 * GIB,
+    architecture="llama",
+    name="m",
+    file_type=None,
+    context_length=32768,
+    block_count=16,
+    embedding_length=1024,
+    head_count=16,
+    head_count_kv=(8,) * 16,
+    key_length=64,
+    value_length=64,
+    latent_length=0,
+    vocabulary_size=32000,
+    tokenizer="gpt2",
+    pre_tokenizer="",
+    bos=None,
+    eos=None,
+    eot=None,
+    eom=None,
+    add_bos=None,
+    chat_template="",
+    chat_templates={},
+)
+KV = 16 * 8 * 128 * 2  # bytes a token
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.setattr(module, "available_memory", lambda: 64 * GIB)
+    monkeypatch.setattr(module, "cores", lambda: 16)
+    return monkeypatch
+
+
+def test_what_is_set_is_taken(machine: pytest.MonkeyPatch) -> None:
+    options = LlamaCppOptions(
+        context=100_000, parallel=3, threads=5, gpu_layers=7, kv_type="q8_0",
+        flash_attention=True, batch=96, lora=("a.gguf",), draft="d.gguf",
+    )  # fmt: skip
+    launch = for_machine(FILE, options, HEADER)
+    for name in LlamaCppOptions.__slots__:
+        assert getattr(launch, name) == getattr(options, name)
+
+
+def test_a_large_machine_gets_eight_slots_and_a_bounded_context(
+    machine: pytest.MonkeyPatch,
+) -> None:
+    launch = for_machine(FILE, LlamaCppOptions(), HEADER)
+    assert (launch.context, launch.parallel, launch.threads) == (8192, 8, 16)
+    assert (launch.kv_type, launch.cpu_batch) == ("f16", 256)
+    assert launch.memory > GIB + 8 * 8192 * KV
+
+
+def test_the_context_is_what_the_model_was_trained_for(machine: pytest.MonkeyPatch) -> None:
+    launch = for_machine(FILE, LlamaCppOptions(), replace(HEADER, context_length=2048))
+    assert launch.context == 2048
+
+
+@pytest.mark.parametrize(
+    ("free", "slots"), [(16 * 8192 * KV, 4), (8 * 8192 * KV, 2), (4 * 8192 * KV, 1), (0, 1)]
+)
+def test_the_caches_take_at_most_a_quarter_of_what_the_weights_leave(
+    machine: pytest.MonkeyPatch, free: int, slots: int
+) -> None:
+    machine.setattr(module, "available_memory", lambda: HEADER.file_size + free)
+    assert for_machine(FILE, LlamaCppOptions(), HEADER).parallel == slots
+
+
+def test_few_cores_get_four_slots_and_small_batches(machine: pytest.MonkeyPatch) -> None:
+    machine.setattr(module, "cores", lambda: 2)
+    launch = for_machine(FILE, LlamaCppOptions(), HEADER)
+    assert (launch.parallel, launch.threads, launch.cpu_batch) == (4, 2, 32)
+
+
+def test_adapters_and_the_draft_count_as_memory(
+    machine: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("a", "d"):
+        (tmp_path / name).write_bytes(bytes(1000))
+    alone = for_machine(FILE, LlamaCppOptions(), HEADER)
+    options = LlamaCppOptions(lora=(str(tmp_path / "a"),), draft=str(tmp_path / "d"))
+    assert for_machine(FILE, options, HEADER).memory == alone.memory + 2000
+
+
+@pytest.mark.parametrize(
+    ("text", "most"), [("100000 100000", 1), ("50000 100000", 1), ("max 100000", None)]
+)
+def test_a_control_group_bounds_the_cores(tmp_path: Path, text: str, most: int | None) -> None:
+    quota = tmp_path / "cpu.max"
+    everything = cores(quota)
+    assert 1 <= everything <= (os.cpu_count() or 1)
+    quota.write_text(text)
+    assert cores(quota) == (most or everything)
+
+
+def test_a_control_group_bounds_the_memory(tmp_path: Path) -> None:
+    limit = tmp_path / "memory.max"
+    machine = available_memory([limit])
+    limit.write_text("max\n")
+    assert available_memory([limit]) == machine
+    limit.write_text(f"{machine // 2}\n")
+    assert available_memory([limit]) == machine // 2
