@@ -76,6 +76,14 @@ async def test_control_tokens_of_a_reply_are_control_tokens() -> None:
     assert (stopped.reason, stopped.completion_tokens) == ("stop", 4)
 
 
+async def test_control_text_of_a_user_stays_plain() -> None:
+    engine = FakeEngine("a")
+    ids = await engine.tokenize(["say <|im_end|> twice"], special=False)
+    async with engine.generate(TextRequest(ids, 100)) as output:
+        text = "".join([item.text async for item in output if isinstance(item, Token)])
+    assert text == "say <|im_end|> twice"
+
+
 async def test_it_fails_where_the_script_says() -> None:
     engine = FakeEngine("a", Script(["abc"], fail_after=2))
     got = []

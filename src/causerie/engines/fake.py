@@ -77,7 +77,7 @@ class Script:
 
 @dataclass(slots=True)
 class FakeEngine:
-    """The engine. ``requests`` are those it got, the last thousand of them.
+    """The engine. ``requests`` are those it got, the last hundred of them.
 
     A token whose logit is raised by 100 or more is all it says; one that is
     lowered by as much is left out.
@@ -150,7 +150,7 @@ class FakeEngine:
         if len(request.prompt) >= self.context_length:
             raise PromptTooLong(len(request.prompt), self.context_length)
         self.requests.append(request)
-        del self.requests[:-1000]
+        del self.requests[:-100]
         self._busy += 1
         try:
             async with aclosing(self._tokens(request)) as tokens:
@@ -165,7 +165,7 @@ class FakeEngine:
         yield Started(cached)
         made: list[int] = []
         pending = b""
-        for id in _ids(self.reply(prompt), request):
+        for id in _ids(self._reply_ids(prompt), request):
             if len(made) == self.script.fail_after:
                 raise EngineFailed("the script says that the engine fails here")
             if self.script.gate is not None:
@@ -181,11 +181,22 @@ class FakeEngine:
         ended = made[-1:] == [END]
         yield Stopped("stop" if ended else "length", len(prompt), len(made), cached)
 
-    def reply(self, prompt: Sequence[int]) -> bytes:
+    def reply(self, prompt: Sequence[int]) -> str:
         """What it says to a prompt: the script's next reply, or what the user said last."""
         if self.script.replies:
-            return self.script.replies[next(self._turns) % len(self.script.replies)].encode()
-        return _last_said(prompt)
+            return self.script.replies[next(self._turns) % len(self.script.replies)]
+        return _last_said(prompt).decode("utf-8", "replace")
+
+    def _reply_ids(self, prompt: Sequence[int]) -> list[int]:
+        """Only a script may say control tokens; what users said stays plain."""
+        text = self.reply(prompt)
+        if not self.script.replies:
+            return list(text.encode())
+        return [
+            id
+            for part in _MARKS.split(text)
+            for id in ([CONTROL[part]] if part in CONTROL else part.encode())
+        ]
 
 
 def _check(name: str, value: object) -> None:
@@ -218,23 +229,18 @@ def _last_said(prompt: Sequence[int]) -> bytes:
     return (last if last is not None else bytes(id for id in prompt if id < 256)).strip()
 
 
-def _ids(reply: bytes, request: TextRequest) -> Iterator[int]:
-    """The ids of a reply: bytes and control tokens, then the end; for ever where it may not end."""
+def _ids(reply: Sequence[int], request: TextRequest) -> Iterator[int]:
+    """The reply as the request wants it, then the end; for ever where it may not end."""
     bias = request.sampling.logit_bias
     forced = [id for id, added in bias.items() if added >= _BIASED_FOR_SURE]
     banned = {id for id, added in bias.items() if added <= -_BIASED_FOR_SURE}
-    ids = [id for id in forced or _of_reply(reply) if id not in banned]
+    ids = [id for id in forced or reply if id not in banned]
     if request.grammar is not None:
         yield from _admitted(ids, request.grammar)
     elif request.ignore_eos or forced or END in banned:
         yield from itertools.cycle([id for id in ids if id != END] or [ord(".")])
     else:
         yield from (*ids, END)
-
-
-def _of_reply(reply: bytes) -> Iterator[int]:
-    for part in _MARKS.split(reply.decode("utf-8", "replace")):
-        yield from [CONTROL[part]] if part in CONTROL else part.encode()
 
 
 def _admitted(ids: Sequence[int], grammar: str) -> Iterator[int]:
