@@ -205,8 +205,6 @@ class TextEngine(Protocol):
         """
         ...
 
-    def generate(
-        self, request: TextRequest
-    ) -> AbstractAsyncContextManager[AsyncIterator[Output]]:
+    def generate(self, request: TextRequest) -> AbstractAsyncContextManager[AsyncIterator[Output]]:
         """Run one generation; raises :class:`PromptTooLong` on entering where it does not fit."""
         ...
