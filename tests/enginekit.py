@@ -9,6 +9,7 @@ from causerie.engines.fleet import ManagedEngine
 
 CONTEXT = 512
 SLOTS = 2
+THREADS = 1  # more wait for each other in a spin, which on a busy machine takes for ever
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from enginekit import CONTEXT, SLOTS, Subject
+from enginekit import CONTEXT, SLOTS, THREADS, Subject
 
 from causerie.engines.fake import FakeEngine
 from causerie.engines.fleet import ManagedEngine
@@ -27,7 +27,8 @@ async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
         engine = FakeEngine("a", context_length=CONTEXT, slots=SLOTS)
     else:
         weights: Path = request.getfixturevalue("gguf")
-        engine = LlamaCppEngine("a", weights, LlamaCppOptions(context=CONTEXT, parallel=SLOTS))
+        options = LlamaCppOptions(context=CONTEXT, parallel=SLOTS, threads=THREADS)
+        engine = LlamaCppEngine("a", weights, options)
     await engine.start()
     try:
         yield Subject(engine, await engine.facts())

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from enginekit import Subject
+from enginekit import CONTEXT, SLOTS, THREADS, Subject
 
 from causerie.engines.base import EngineFailed, EngineState, Started, TextRequest, Token
 from causerie.engines.llamacpp.engine import LlamaCppEngine
@@ -28,7 +28,7 @@ from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
 
 async def main():
-    options = LlamaCppOptions(context=256, parallel=1)
+    options = LlamaCppOptions(context=256, parallel=1, threads=1)
     engine = LlamaCppEngine("a", Path(sys.argv[1]), options)
     await engine.start()
     print(engine.pid, flush=True)
@@ -40,7 +40,8 @@ asyncio.run(main())
 
 @asynccontextmanager
 async def running(weights: Path) -> AsyncIterator[LlamaCppEngine]:
-    engine = LlamaCppEngine("a", weights, LlamaCppOptions(context=512, parallel=2))
+    options = LlamaCppOptions(context=CONTEXT, parallel=SLOTS, threads=THREADS)
+    engine = LlamaCppEngine("a", weights, options)
     await engine.start()
     try:
         yield engine
