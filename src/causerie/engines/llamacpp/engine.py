@@ -88,6 +88,10 @@ class LlamaCppEngine:
 
     async def start(self) -> None:
         """Load the model; raises :class:`EngineFailed` with the reason."""
+        try:
+            await self._words()
+        except (WeightsError, OSError) as error:
+            raise EngineFailed(str(error)) from error
         await self._supervisor.start()
 
     async def stop(self) -> None:
@@ -215,7 +219,9 @@ def _facts(
     header: Header, vocabulary: Vocabulary, control: dict[str, int], launch: Launch
 ) -> ModelFacts:
     def text(id: int | None) -> str:
-        return vocabulary.tokens[id].decode("utf-8", "replace") if id is not None else ""
+        if id is None or not 0 <= id < len(vocabulary.tokens):
+            return ""
+        return vocabulary.tokens[id].decode("utf-8", "replace")
 
     return ModelFacts(
         template=header.chat_template,
