@@ -68,7 +68,7 @@ def python(value: object) -> str:
     ],
 )
 def test_python(text: str, expected: Mapping[str, object], size: int) -> None:
-    schema = {"properties": {"first": {}, "second": {}}}
+    schema: dict[str, object] = {"properties": {"first": {}, "second": {}}}
     out, rest = fed(PythonReader(schema), text + "]", size)
     assert json.loads(out) == expected
     assert rest == ")]"
