@@ -117,6 +117,16 @@ def test_a_control_group_bounds_the_cores(tmp_path: Path, text: str, most: int |
     assert cores(quota) == (most or everything)
 
 
+@pytest.mark.parametrize(("logical", "expected"), [(2, 2), (4, 4), (6, 4), (12, 6), (16, 8)])
+def test_of_two_threads_on_a_core_one_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logical: int, expected: int
+) -> None:
+    for cpu in range(logical):
+        (tmp_path / str(cpu)).write_text(f"{cpu // 2 * 2},{cpu // 2 * 2 + 1}\n")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(logical)), raising=False)
+    assert cores(tmp_path / "no quota", str(tmp_path / "{}")) == expected
+
+
 def test_a_control_group_bounds_the_memory(tmp_path: Path) -> None:
     limit = tmp_path / "memory.max"
     machine = available_memory([limit])

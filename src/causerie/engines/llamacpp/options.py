@@ -13,6 +13,7 @@ from causerie.engines.weights.gguf import Header
 _DEFAULT_CONTEXT = 8192
 _SLOTS = (8, 4, 2, 1)
 _CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+_SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 _MEMORY_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
@@ -92,15 +93,29 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     )
 
 
-def cores(quota: Path = _CPU_QUOTA) -> int:
-    """Cores that this process may use, at least one: its affinity and its control group count."""
-    allowed = getattr(os, "sched_getaffinity", None)
-    count = len(allowed(0)) if allowed else os.cpu_count() or 1
+def cores(quota: Path = _CPU_QUOTA, siblings: str = _SIBLINGS) -> int:
+    """Cores that this process may use, at least one.
+
+    Its affinity and its control group count, and of two hardware threads on
+    one core only one, for they would wait for each other; but up to four all.
+    """
+    affinity = getattr(os, "sched_getaffinity", None)
+    allowed = affinity(0) if affinity else set(range(os.cpu_count() or 1))
+    physical = {_siblings(Path(siblings.format(cpu)), cpu) for cpu in allowed}
+    count = max(len(physical), min(len(allowed), 4))
     try:
         limit, period = quota.read_text().split()
     except (OSError, ValueError):
         return count
     return max(min(count, int(limit) // int(period)), 1) if limit.isdigit() else count
+
+
+def _siblings(file: Path, cpu: int) -> str:
+    """A name for the core of a hardware thread."""
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return str(cpu)
 
 
 def available_memory(limits: Sequence[Path] = _MEMORY_LIMITS) -> int:
