@@ -92,7 +92,7 @@ def test_the_request_wins_over_the_model_and_the_model_over_neutral() -> None:
     defaults = Sampling(temperature=0.6, top_k=20, repetition_penalty=1.05)
     request = TextRequest((1,), 1, Sampling(temperature=0.0, top_p=0.9, repetition_penalty=1.0))
     body = completion_body(request, defaults)
-    assert (body["temperature"], body["top_p"], body["top_k"]) == (0.0, 0.9, 20)
+    assert (body["temperature"], body["top_p"], body["top_k"]) == (0.0, 0.9, 1)
     assert body["repeat_penalty"] == 1.0
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import struct
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
@@ -34,7 +34,8 @@ _BROKEN = (aiohttp.ClientError, ConnectionError, TimeoutError)
 
 _RESET = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)  # linger for no time
 # In the order of other engines: the temperature is applied before the candidates are cut.
-_SAMPLERS = ("penalties", "temperature", "top_k", "top_p", "min_p")
+_NEUTRAL = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+_NO_PENALTY = {"repeat_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0}
 # The last item would repeat the whole prompt and all settings.
 _LAST_FIELDS = (
     "content", "tokens", "stop", "stop_type", "tokens_predicted", "tokens_evaluated", "timings"
@@ -194,11 +195,11 @@ def completion_body(request: TextRequest, defaults: Sampling) -> dict[str, Any]:
         "repeat_last_n": len(request.prompt) + request.max_tokens,
         "frequency_penalty": chosen("frequency_penalty", 0.0),
         "presence_penalty": chosen("presence_penalty", 0.0),
-        "samplers": _SAMPLERS,
         "ignore_eos": request.ignore_eos,
         "return_progress": True,
         "response_fields": _LAST_FIELDS,
     }
+    body.update(_samplers(body))
     if wanted.seed is not None:
         body["seed"] = wanted.seed % 2**32
     if wanted.logit_bias:
@@ -210,6 +211,16 @@ def completion_body(request: TextRequest, defaults: Sampling) -> dict[str, Any]:
     if request.visible:
         body["preserved_tokens"] = request.visible
     return body
+
+
+def _samplers(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Only the samplers that do something: each one walks over the whole vocabulary."""
+    penalised = any(body[name] != value for name, value in _NO_PENALTY.items())
+    first = ["penalties"] if penalised else []
+    if body["temperature"] == 0:  # greedy: the best candidate and no draw over all of them
+        return {"samplers": [*first, "top_k"], "top_k": 1}
+    active = [name for name, value in _NEUTRAL.items() if body[name] != value]
+    return {"samplers": [*first, *active] or ["temperature"]}
 
 
 def _tokens(item: _Item, made: int, partial: PartialTokens, alternatives: int) -> Iterator[Token]:
