@@ -115,8 +115,10 @@ async def killed(session: aiohttp.ClientSession, url: str, service: Service) -> 
         os.kill(child, signal.SIGKILL)
     started = time.perf_counter()
     ends = await asyncio.gather(*streams)
-    clean = sum(end.endswith(b"data: [DONE]\n\n") and b'"error"' in end for end in ends)
-    print(f"streams ended with an error chunk and [DONE]: {clean} of {len(ends)}")
+    broken = sum(end.endswith(b"data: [DONE]\n\n") and b'"error"' in end for end in ends)
+    refused = sum(end.startswith(b'{"error"') for end in ends)
+    print(f"of {len(ends)}: {broken} ended with an error chunk and [DONE]")
+    print(f"      {refused} had not begun and got 503")
     while True:
         async with session.post(url, json=body("eight", max_tokens=1)) as response:
             if response.status == 200:
