@@ -12,11 +12,12 @@ from typing import Any
 from causerie import fold
 from causerie.access.keys import Caller, KeyDigest, StaticKeys
 from causerie.edge.application import Edge
+from causerie.edge.connection import Connections
 from causerie.edge.doors import Door, DoorTable
 from causerie.edge.openai import Limits
 from causerie.edge.server import Listen, serve
 from causerie.engines.base import EngineState, EngineStatus
-from causerie.errors import NotFound
+from causerie.errors import NotFound, ServiceError
 from causerie.metering.counters import Counters
 from causerie.protocol.completion import Chunk
 from causerie.protocol.events import Event, Finished, TextDelta, Usage
@@ -47,7 +48,7 @@ class Answer:
     """A reply that has begun."""
 
     headers: Mapping[str, str]
-    chunks: AsyncIterator[Chunk]
+    chunks: AsyncIterator[Sequence[Chunk]]
 
 
 @dataclass
@@ -88,18 +89,19 @@ class ScriptedPipeline:
         finally:
             self.released.set()
 
-    async def _chunks(self, request: ChatRequest, identity: fold.Identity) -> AsyncIterator[Chunk]:
-        frame = fold.Frame(identity, request.model, "script")
-        async for chunk in fold.chunks(self._events(), frame):
-            if chunk.choices or request.include_usage or not request.stream:
-                yield chunk
-
-    async def _events(self) -> AsyncIterator[Event]:
-        for step in self.script:
-            if isinstance(step, asyncio.Event | Exception):
-                await _pass(step)
-            else:
-                yield step
+    async def _chunks(
+        self, request: ChatRequest, identity: fold.Identity
+    ) -> AsyncIterator[Sequence[Chunk]]:
+        folding = fold.Fold(fold.Frame(identity, request.model, "script"))
+        try:
+            for step in self.script:
+                if isinstance(step, asyncio.Event | Exception):
+                    await _pass(step)
+                    continue
+                wanted = request.include_usage or not request.stream
+                yield [chunk for chunk in folding.feed([step]) if chunk.choices or wanted]
+        except ServiceError as failure:
+            yield [folding.broken(failure)]
 
 
 async def _pass(step: asyncio.Event | Exception) -> None:
@@ -171,31 +173,59 @@ async def call(
         given.append(("content-type", "application/json"))
     if "host" not in names:
         given.append(("host", "127.0.0.1:8000"))
-    sent: list[dict[str, Any]] = []
-    waiting = [{"type": "http.request", "body": content, "more_body": False}]
-    never = asyncio.Event()
+    verb = method or ("GET" if body is None else "POST")
+    if body is not None and not names & {"content-length", "transfer-encoding"}:
+        given.append(("content-length", str(len(content))))
+    lines = "".join(f"{name}: {value}\r\n" for name, value in given)
+    head = f"{verb} {path} HTTP/1.1\r\n{lines}\r\n".encode("latin-1")
+    transport = MemoryTransport()
+    connections = Connections(edge.answer, Listen().bounds)
+    connection = connections()
+    connection.connection_made(transport)
+    connection.data_received(head + content)
+    await connections.ended()
+    return parse_response(bytes(transport.written), verb)
 
-    async def receive() -> dict[str, Any]:
-        if not waiting:
-            await never.wait()
-        return waiting.pop()
 
-    async def send(message: Any) -> None:
-        sent.append(message)
+class MemoryTransport(asyncio.Transport):
+    """Keeps what is written."""
 
-    scope = {
-        "type": "http",
-        "method": method or ("GET" if body is None else "POST"),
-        "path": path,
-        "headers": [(name.lower().encode(), value.encode()) for name, value in given],
-    }
-    await edge(scope, receive, send)
-    start = sent[0]
-    return Response(
-        start["status"],
-        {name.decode(): value.decode() for name, value in start["headers"]},
-        b"".join(message.get("body", b"") for message in sent[1:]),
-    )
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = bytearray()
+        self.closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = True
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
+def parse_response(raw: bytes, method: str = "GET") -> Response:
+    """The response that these bytes are."""
+    head, _, rest = raw.partition(b"\r\n\r\n")
+    status, *lines = head.decode("latin-1").split("\r\n")
+    headers = dict(line.split(": ", 1) for line in lines)
+    body = b"" if method == "HEAD" else rest
+    if headers.get("transfer-encoding") == "chunked":
+        body = b""
+        while rest:
+            size, _, rest = rest.partition(b"\r\n")
+            body, rest = body + rest[: int(size, 16)], rest[int(size, 16) + 2 :]
+    return Response(int(status.split()[1]), headers, body)
 
 
 def _dump(value: object) -> bytes:

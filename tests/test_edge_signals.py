@@ -33,7 +33,7 @@ async def test_a_signal_ends_streams_and_then_the_process(sent: signal.Signals) 
         "-c",
         SERVER,
         stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])},
     )
     assert child.stdout is not None
     try:

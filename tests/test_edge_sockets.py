@@ -125,9 +125,8 @@ async def test_silence_is_broken_by_one_line() -> None:
 async def test_a_client_that_stops_reading_is_given_up() -> None:
     long = TextDelta("x" * 100_000)
     pipeline = ScriptedPipeline(script=[long] * 400)
-    limits = Limits(stuck_seconds=0.1)
     async with (
-        serving(make_edge(pipeline, limits=limits)) as port,
+        serving(make_edge(pipeline), stuck_seconds=0.1) as port,
         connected(port, wire(STREAM)),
     ):
         await soon(pipeline.released)

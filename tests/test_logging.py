@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import io
 import json
 import logging
@@ -12,7 +13,7 @@ from typing import Literal
 import pytest
 import structlog
 
-from causerie.logging import configure
+from causerie.logging import configure, request_id
 from causerie.metering.meter import Record
 from causerie.metering.request_log import RequestLog
 
@@ -31,18 +32,22 @@ def lines(stream: io.StringIO) -> list[dict[str, object]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_json_lines_carry_what_is_bound() -> None:
+def test_json_lines_carry_the_request_that_a_task_answers() -> None:
     stream = io.StringIO()
     configure("info", "json", stream)
-    with structlog.contextvars.bound_contextvars(request_id="r-1"):
+
+    def work() -> None:
+        request_id.set("r-1")
         structlog.get_logger().info("answered", tokens=3)
-        logging.getLogger("uvicorn.error").warning("from %s", "elsewhere")
+        logging.getLogger("other.library").warning("from %s", "elsewhere")
+
+    contextvars.copy_context().run(work)
     ours, theirs = lines(stream)
     assert list(ours)[:3] == ["time", "level", "event"]
     assert (ours["event"], ours["tokens"], ours["request_id"]) == ("answered", 3, "r-1")
     assert (theirs["event"], theirs["logger"], theirs["level"], theirs["request_id"]) == (
         "from elsewhere",
-        "uvicorn.error",
+        "other.library",
         "warning",
         "r-1",
     )

@@ -6,7 +6,7 @@ cannot say different things.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import UNSET
@@ -31,7 +31,8 @@ from causerie.protocol.completion import (
     UsageBody,
 )
 from causerie.protocol.events import (
-    Event,
+    Batch,
+    ContentEvent,
     Finished,
     FinishReason,
     ReasoningDelta,
@@ -71,63 +72,78 @@ class Frame:
             choices=list(choices),
         )
 
+    def last(self, usage: Usage) -> Chunk:
+        """The chunk that carries the usage."""
+        chunk = self.chunk()
+        chunk.usage = usage_body(usage)
+        return chunk
 
-async def chunks(events: AsyncIterator[Event], frame: Frame) -> AsyncIterator[Chunk]:
-    """The chunks of a completion, in order; the last one carries the usage.
 
-    A failure ends them with one chunk that carries the error and finishes
-    every choice that had not finished.
+class Fold:
+    """Events into chunks, for one completion; the order of what it is fed is the order out.
+
+    Every choice begins with a chunk that carries the role.
     """
-    begun: set[int] = set()
-    ended: set[int] = set()
-    try:
-        async for event in events:
+
+    __slots__ = ("_begun", "_ended", "_frame")
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        self._begun: set[int] = set()
+        self._ended: set[int] = set()
+
+    def feed(self, batch: Batch) -> list[Chunk]:
+        """The chunks of some events."""
+        frame, begun = self._frame, self._begun
+        made: list[Chunk] = []
+        for event in batch:
             if isinstance(event, Usage):
-                last = frame.chunk()
-                last.usage = usage_body(event)
-                yield last
+                made.append(frame.last(event))
                 continue
             if event.choice not in begun:
                 begun.add(event.choice)
-                yield frame.chunk(_choice(event.choice, Delta(role="assistant", content="")))
+                made.append(frame.chunk(_choice(event.choice, Delta(role="assistant", content=""))))
             if isinstance(event, Finished):
-                ended.add(event.choice)
-                yield frame.chunk(
-                    ChunkChoice(index=event.choice, delta=Delta(), finish_reason=event.reason)
+                self._ended.add(event.choice)
+                made.append(
+                    frame.chunk(
+                        ChunkChoice(index=event.choice, delta=Delta(), finish_reason=event.reason)
+                    )
                 )
             elif frame.reasoning_visible or not isinstance(event, ReasoningDelta):
-                yield frame.chunk(_content(event))
-    except ServiceError as failure:
-        yield broken(frame, failure, sorted(begun - ended))
+                made.append(frame.chunk(_content(event)))
+        return made
 
-
-def broken(frame: Frame, failure: ServiceError, open_choices: list[int]) -> Chunk:
-    """The chunk that ends a stream which cannot go on."""
-    chunk = frame.chunk(
-        *(
-            ChunkChoice(index=index, delta=Delta(), finish_reason="error")
-            for index in open_choices or [0]
+    def broken(self, failure: ServiceError) -> Chunk:
+        """The chunk that ends a stream which cannot go on: the error, and an end of every choice
+        that had none.
+        """
+        chunk = self._frame.chunk(
+            *(
+                ChunkChoice(index=index, delta=Delta(), finish_reason="error")
+                for index in sorted(self._begun - self._ended) or [0]
+            )
         )
-    )
-    error = failure.body()["error"]
-    assert isinstance(error, dict)
-    chunk.error = error
-    return chunk
+        error = failure.body()["error"]
+        assert isinstance(error, dict)
+        chunk.error = error
+        return chunk
 
 
-async def completion(stream: AsyncIterator[Chunk]) -> Completion:
+async def completion(stream: AsyncIterator[Sequence[Chunk]]) -> Completion:
     """The plain answer; raises the :class:`ServiceError` that a broken stream ended with."""
     choices: dict[int, _Answer] = {}
     head: Chunk | None = None
     usage: UsageBody | None = None
-    async for chunk in stream:
-        head = head or chunk
-        if chunk.error is not UNSET:
-            raise ServiceError.from_body(chunk.error)
-        if chunk.usage is not UNSET:
-            usage = chunk.usage
-        for choice in chunk.choices:
-            choices.setdefault(choice.index, _Answer()).add(choice)
+    async for chunks in stream:
+        for chunk in chunks:
+            head = head or chunk
+            if chunk.error is not UNSET:
+                raise ServiceError.from_body(chunk.error)
+            if chunk.usage is not UNSET:
+                usage = chunk.usage
+            for choice in chunk.choices:
+                choices.setdefault(choice.index, _Answer()).add(choice)
     if head is None or usage is None:
         raise InternalError("The answer ended before it was complete; please try again.")
     return Completion(
@@ -155,7 +171,7 @@ def _choice(index: int, delta: Delta) -> ChunkChoice:
     return ChunkChoice(index=index, delta=delta)
 
 
-def _content(event: ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta) -> ChunkChoice:
+def _content(event: ContentEvent) -> ChunkChoice:
     match event:
         case ReasoningDelta(text):
             return _choice(event.choice, Delta(reasoning_content=text))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextvars import ContextVar
 from typing import Literal, TextIO
 
 import msgspec
@@ -17,11 +18,10 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["auto", "json", "console"]
 
-_QUIET = {
-    "asyncio": logging.WARNING,
-    "huggingface_hub": logging.WARNING,
-    "uvicorn": logging.WARNING,
-}
+request_id: ContextVar[str] = ContextVar("request_id", default="")
+"""The request that the current task answers; it is on every line that the task logs."""
+
+_QUIET = {"asyncio": logging.WARNING, "huggingface_hub": logging.WARNING}
 
 
 def configure(level: Level = "info", form: Format = "auto", stream: TextIO | None = None) -> None:
@@ -31,7 +31,7 @@ def configure(level: Level = "info", form: Format = "auto", stream: TextIO | Non
     """
     out = stream if stream is not None else sys.stderr
     shared: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
+        _with_request,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
     ]
@@ -56,6 +56,13 @@ def configure(level: Level = "info", form: Format = "auto", stream: TextIO | Non
     root.setLevel(_number(level))
     for name, least in _QUIET.items():
         logging.getLogger(name).setLevel(max(least, _number(level)))
+
+
+def _with_request(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    identifier = request_id.get()
+    if identifier:
+        event.setdefault("request_id", identifier)
+    return event
 
 
 class _Stderr(logging.StreamHandler[TextIO]):

@@ -17,11 +17,11 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from causerie import fold
 from causerie.access.admission import Gate
 from causerie.access.keys import Caller, Locked, StaticKeys
 from causerie.catalog.catalog import Catalog
-from causerie.fold import Frame, Identity
+from causerie.errors import ServiceError
+from causerie.fold import Fold, Frame, Identity
 from causerie.metering.meter import Meter, Record
 from causerie.protocol.completion import Chunk
 from causerie.protocol.request import ChatRequest
@@ -37,10 +37,10 @@ class Door(Locked, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer that has begun: headers for the response, and its chunks."""
+    """An answer that has begun: headers for the response, and its chunks as they come."""
 
     headers: Mapping[str, str]
-    chunks: AsyncIterator[Chunk]
+    chunks: AsyncIterator[Sequence[Chunk]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,9 @@ class Pipeline:
                     frame = Frame(
                         identity, request.model, routed.fingerprint, request.thinking.visible
                     )
-                    chunks = fold.chunks(record.watch(routed.events, routed.usage), frame)
-                    async with aclosing(_wanted(chunks, request)) as wanted:
-                        yield Reply(_headers(record), wanted)
+                    chunks = _chunks(routed, record, Fold(frame), request)
+                    async with aclosing(chunks):
+                        yield Reply(_headers(record, routed), chunks)
 
     def models(self, door: Door, caller: Caller | None) -> Sequence[Mapping[str, Any]]:
         """The catalog behind a door, as ``GET /models`` shows it."""
@@ -87,27 +87,40 @@ class Pipeline:
 def _note(record: Record, routed: Routed) -> None:
     record.served_by, record.attempts = routed.served_by, routed.attempts
     record.upstream_seconds = routed.upstream_seconds
+    record.usage = routed.usage
 
 
-def _headers(record: Record) -> dict[str, str]:
+def _headers(record: Record, routed: Routed) -> dict[str, str]:
     timings = {
         "queue": record.queue_seconds,
         "upstream": record.upstream_seconds,
         "overhead": record.overhead_seconds,
     }
-    return {
+    headers = {
         "x-served-by": record.served_by,
         "x-attempts": str(record.attempts),
         "Server-Timing": ", ".join(
             f"{name};dur={seconds * 1000:.1f}" for name, seconds in timings.items()
         ),
     }
+    if routed.changes:
+        headers["x-request-changes"] = ", ".join(routed.changes)
+    return headers
 
 
-async def _wanted(
-    chunks: AsyncIterator[Chunk], request: ChatRequest
-) -> AsyncGenerator[Chunk, None]:
-    """Without the usage chunk where a stream did not ask for it."""
-    async for chunk in chunks:
-        if chunk.choices or not request.stream or request.include_usage or chunk.error:
-            yield chunk
+async def _chunks(
+    routed: Routed, record: Record, fold: Fold, request: ChatRequest
+) -> AsyncGenerator[Sequence[Chunk], None]:
+    """The chunks, as they come; without the usage chunk where a stream did not ask for it."""
+    wants_usage = request.include_usage or not request.stream
+    try:
+        async for batch in routed.events:
+            record.see(batch)
+            chunks = fold.feed(batch)
+            if not wants_usage:
+                chunks = [chunk for chunk in chunks if chunk.choices]
+            if chunks:
+                yield chunks
+    except ServiceError as failure:
+        record.failed(failure)
+        yield [fold.broken(failure)]

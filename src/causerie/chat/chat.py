@@ -28,7 +28,8 @@ from causerie.errors import (
     ServiceError,
     UpstreamFailed,
 )
-from causerie.protocol.events import Event, Finished, TextDelta, Usage
+from causerie.protocol.events import Batch, Finished, TextDelta, Usage
+from causerie.protocol.partial import Partial, Trail
 from causerie.protocol.request import ChatRequest, ImagePart
 
 
@@ -55,9 +56,11 @@ class ChatOptions:
 class Answering:
     """An answer under way: its events, who makes it, and the tokens used so far."""
 
-    events: AsyncGenerator[Event, None]
+    events: AsyncGenerator[Batch, None]
     fingerprint: str
     usage: Callable[[], Usage]
+    trail: Callable[[], Trail | None]
+    changes: Sequence[str] = ()
 
 
 class TextChat:
@@ -77,7 +80,9 @@ class TextChat:
         return self._loaded
 
     @asynccontextmanager
-    async def generate(self, request: ChatRequest) -> AsyncIterator[Answering]:
+    async def generate(
+        self, request: ChatRequest, partial: Partial | None = None
+    ) -> AsyncIterator[Answering]:
         """Answer a request; entering raises whatever can be refused before the first token."""
         with _engine_failures(started=False):
             model = await self._load()
@@ -94,7 +99,11 @@ class TextChat:
             return _usage(plan, choices)
 
         async with aclosing(_events(request, choices, usage)) as events:
-            yield Answering(events, model.facts.fingerprint, usage)
+            yield Answering(events, model.facts.fingerprint, usage, lambda: None)
+
+    def continues(self, request: ChatRequest, partial: Partial) -> bool:
+        """Not yet: a reply is begun here or not at all."""
+        return False
 
     async def _load(self) -> LoadedModel:
         facts = await self._engine.facts()
@@ -105,16 +114,16 @@ class TextChat:
 
 async def _events(
     request: ChatRequest, choices: Sequence[Generation], usage: Callable[[], Usage]
-) -> AsyncGenerator[Event, None]:
+) -> AsyncGenerator[Batch, None]:
     source = choices[0].events() if len(choices) == 1 else _merged(choices)
     answers: dict[int, list[str]] = {}
     with _engine_failures(started=True):
         async with aclosing(source):
-            async for event in source:
+            async for batch in source:
                 if request.output is not None:
-                    _follow(event, answers, request)
-                yield event
-    yield usage()
+                    _follow(batch, answers, request)
+                yield batch
+    yield [usage()]
 
 
 def _usage(plan: Plan, choices: Sequence[Generation]) -> Usage:
@@ -162,24 +171,25 @@ def _constrained_by(request: ChatRequest) -> str:
     return "response_format" if request.output is not None else "tools"
 
 
-def _follow(event: Event, answers: dict[int, list[str]], request: ChatRequest) -> None:
+def _follow(batch: Batch, answers: dict[int, list[str]], request: ChatRequest) -> None:
     """Check the finished answer once more; a constraint that did not hold is our fault."""
-    if isinstance(event, TextDelta):
-        answers.setdefault(event.choice, []).append(event.text)
-    elif isinstance(event, Finished) and event.reason == "stop" and request.output is not None:
-        wrong = validate("".join(answers.get(event.choice, [])), request.output)
-        if wrong is not None and not request.stop and not request.stop_token_ids:
-            raise InternalError(f"The answer does not have the form that was asked for: {wrong}")
+    for event in batch:
+        if isinstance(event, TextDelta):
+            answers.setdefault(event.choice, []).append(event.text)
+        elif isinstance(event, Finished) and event.reason == "stop" and request.output is not None:
+            wrong = validate("".join(answers.get(event.choice, [])), request.output)
+            if wrong is not None and not request.stop and not request.stop_token_ids:
+                raise InternalError(f"The answer does not have the form asked for: {wrong}")
 
 
-async def _merged(choices: Sequence[Generation]) -> AsyncGenerator[Event, None]:
+async def _merged(choices: Sequence[Generation]) -> AsyncGenerator[Batch, None]:
     """The events of several choices as they come."""
-    queue: asyncio.Queue[Event | None] = asyncio.Queue(maxsize=64)
+    queue: asyncio.Queue[Batch | None] = asyncio.Queue(maxsize=64)
 
     async def run(choice: Generation) -> None:
         async with aclosing(choice.events()) as events:
-            async for event in events:
-                await queue.put(event)
+            async for batch in events:
+                await queue.put(batch)
         await queue.put(None)
 
     try:
@@ -187,11 +197,11 @@ async def _merged(choices: Sequence[Generation]) -> AsyncGenerator[Event, None]:
             tasks = [group.create_task(run(choice)) for choice in choices]
             done = 0
             while done < len(tasks):
-                event = await queue.get()
-                if event is None:
+                batch = await queue.get()
+                if batch is None:
                     done += 1
                 else:
-                    yield event
+                    yield batch
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
 

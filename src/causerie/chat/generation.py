@@ -14,14 +14,16 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from causerie.chat.formats.format import CallId
 from causerie.chat.parser import Mode, Parser
 from causerie.chat.plan import Plan
 from causerie.chat.stops import StopStrings
 from causerie.engines.base import Sampling, Started, Stopped, TextEngine, TextRequest, Token
 from causerie.protocol.events import (
+    Batch,
     ContentEvent,
-    Event,
     Finished,
     FinishReason,
     TextDelta,
@@ -106,23 +108,21 @@ class Generation:
         )
         self._stops = StopStrings(self.request.stop) if self.request.stop else None
 
-    async def events(self) -> AsyncGenerator[Event, None]:
-        """All events of the choice, ending in ``Finished``."""
+    async def events(self) -> AsyncGenerator[Batch, None]:
+        """All events of the choice as they come, ending in ``Finished``."""
         grammar = self.plan.grammar
         while self._ended is None:
             async with aclosing(self._run(grammar)) as run:
-                async for event in run:
-                    yield event
+                async for batch in run:
+                    yield batch
             self._first_run = False
             if self._out_of_thought():
                 grammar = self.plan.answer_grammar
-                for event in await self._close_reasoning():
-                    yield event
-        for event in self._finish():
-            yield event
-        yield Finished(self._reason(), choice=self.choice)
+                if events := await self._close_reasoning():
+                    yield events
+        yield [*self._finish(), Finished(self._reason(), choice=self.choice)]
 
-    async def _run(self, grammar: str | None) -> AsyncGenerator[ContentEvent, None]:
+    async def _run(self, grammar: str | None) -> AsyncGenerator[Sequence[ContentEvent], None]:
         """One run of the engine, to its end or to where it has to be done differently."""
         async with self.engine.generate(self._text_request(grammar)) as tokens:
             async for item in tokens:
@@ -137,8 +137,8 @@ class Generation:
                 if item.id in self.request.stop_token_ids:
                     self._ended = "stop"
                     return
-                for event in self._read(item):
-                    yield event
+                if events := self._read(item):
+                    yield events
                 if self._stops is not None and self._stops.met:
                     self._ended = "stop"
                     return
@@ -214,7 +214,7 @@ class Generation:
                 if self._stops is not None and self._stops.met:
                     break
             else:
-                out.append(replace(event, choice=self.choice))
+                out.append(structs.replace(event, choice=self.choice))
         return out
 
     def _out_of_thought(self) -> bool:

@@ -1,9 +1,8 @@
-"""The ASGI application: every request in, every response out, every failure in one shape."""
+"""The whole of the edge: every request in, every response out, every failure in one shape."""
 
 from __future__ import annotations
 
 import structlog
-from starlette.types import Receive, Scope, Send
 
 from causerie.edge.doors import DoorTable
 from causerie.edge.drain import Drain
@@ -16,12 +15,13 @@ from causerie.edge.openapi import Documents
 from causerie.edge.ports import Engines, Metrics, Pipeline
 from causerie.edge.routes import door_routes, pick, service_routes
 from causerie.errors import InvalidRequest, ServiceError
+from causerie.logging import request_id
 
 log = structlog.get_logger(__name__)
 
 
 class Edge:
-    """The service as ASGI sees it. ``drain`` stops it."""
+    """What answers every exchange. ``drain`` stops it."""
 
     def __init__(
         self,
@@ -44,15 +44,9 @@ class Edge:
             Documents.of(limits.max_messages) if docs else None,
         )
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await _lifespan(receive, send)
-            return
-        exchange = Exchange(scope, receive, send)
-        with structlog.contextvars.bound_contextvars(request_id=exchange.request_id):
-            await self._answer(exchange)
-
-    async def _answer(self, exchange: Exchange) -> None:
+    async def answer(self, exchange: Exchange) -> None:
+        """Answer one request, whatever becomes of it."""
+        request_id.set(exchange.request_id)
         failure: ServiceError | None = None
         try:
             await self._dispatch(exchange)
@@ -69,7 +63,7 @@ class Edge:
             return  # too late for a status; the response ends unfinished
         self._metrics.refused(exchange.door, failure.code, failure.status)
         log.info("refused", path=exchange.path, status=failure.status, code=failure.code)
-        await exchange.refuse(failure)
+        exchange.refuse(failure)
 
     async def _dispatch(self, exchange: Exchange) -> None:
         handler = self._service_routes.get(exchange.path)
@@ -78,21 +72,10 @@ class Edge:
                 raise method_not_allowed(exchange.method, ["GET"])
             await handler(exchange)
             return
-        hosts = exchange.headers.getlist("host")
+        hosts = exchange.headers.every("host")
         if len(hosts) > 1:
             raise InvalidRequest("There is more than one `Host` header; send one.")
         door, rest = self._doors.find(hosts[0] if hosts else None, exchange.path)
         exchange.door = door.name
         door_handler, parameter = pick(self._door_routes, exchange.method, rest)
         await door_handler(exchange, door, parameter)
-
-
-async def _lifespan(receive: Receive, send: Send) -> None:
-    """Start and stop belong to whoever built this; servers that ask are told all is well."""
-    while True:
-        message = await receive()
-        if message["type"] == "lifespan.startup":
-            await send({"type": "lifespan.startup.complete"})
-        else:
-            await send({"type": "lifespan.shutdown.complete"})
-            return

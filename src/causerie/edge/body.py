@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from dataclasses import dataclass
 
-from starlette.datastructures import Headers
-
-from causerie.edge.exchange import ClientGone, Exchange
+from causerie.edge.exchange import Exchange
+from causerie.edge.headers import Headers
 from causerie.errors import InvalidRequest
 
 _CLOSE = {"Connection": "close"}
 _BYTES_A_SECOND = 64 * 1024  # a client at least this fast is never cut off
-_DISCARD_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +46,26 @@ async def read_body(exchange: Exchange, limits: BodyLimits) -> bytes:
     Raises :class:`InvalidRequest` (413 where it is too large, 408 where it
     comes too slowly) and :class:`ClientGone`.
     """
-    announced = exchange.headers.get("content-length", "")
-    pieces: list[bytes] = []
-    size = int(announced) if announced.isascii() and announced.isdigit() else 0
-    if size > limits.max_bytes:
-        await _discard(exchange)
+    announced = exchange.headers.get("content-length")
+    if announced.isascii() and announced.isdigit() and int(announced) > limits.max_bytes:
         raise _too_large(limits)
+    if exchange.complete and exchange.received <= limits.max_bytes:
+        return await exchange.piece()
+    return await _arriving(exchange, limits)
+
+
+async def _arriving(exchange: Exchange, limits: BodyLimits) -> bytes:
+    """A body that is still on its way."""
+    pieces: list[bytes] = []
     loop = asyncio.get_running_loop()
     start, size = loop.time(), 0
     try:
         async with asyncio.timeout_at(start + limits.seconds) as deadline:
-            while True:
-                message = await exchange.receive()
-                piece = message.get("body", b"")
+            while piece := await exchange.piece():
                 size += len(piece)
                 if size > limits.max_bytes:
-                    break
+                    raise _too_large(limits)
                 pieces.append(piece)
-                if not message.get("more_body", False):
-                    return b"".join(pieces)
                 deadline.reschedule(start + limits.seconds + size / _BYTES_A_SECOND)
     except TimeoutError:
         raise InvalidRequest(
@@ -76,16 +74,7 @@ async def read_body(exchange: Exchange, limits: BodyLimits) -> bytes:
             status=408,
             headers=_CLOSE,
         ) from None
-    await _discard(exchange)
-    raise _too_large(limits)
-
-
-async def _discard(exchange: Exchange) -> None:
-    """Let a client finish sending for a while, since many read the answer only then."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_DISCARD_SECONDS):
-            while (await exchange.receive()).get("more_body", False):
-                pass
+    return b"".join(pieces)
 
 
 def _too_large(limits: BodyLimits) -> InvalidRequest:
@@ -99,6 +88,3 @@ def _too_large(limits: BodyLimits) -> InvalidRequest:
 
 def _unsupported(message: str) -> InvalidRequest:
     return InvalidRequest(message, code="unsupported_media_type", status=415)
-
-
-__all__ = ["BodyLimits", "ClientGone", "check_type", "read_body"]

@@ -8,11 +8,10 @@ after a time what still runs is cut, each piece of work seeing an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from causerie.edge.exchange import ClientGone, Exchange
-from causerie.edge.ownership import owned
 from causerie.errors import Overloaded
 
 _LAST_WORDS_SECONDS = 5.0
@@ -48,8 +47,8 @@ class Drain:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    @asynccontextmanager
-    async def counted(self) -> AsyncIterator[None]:
+    @contextmanager
+    def counted(self) -> Iterator[None]:
         """Count one request; raises :class:`Overloaded` at a stop."""
         if self.stopping:
             raise _stopping()
@@ -72,14 +71,18 @@ class Drain:
         scope = asyncio.timeout(None)
         watch = Watch(scope)
         self._running.add(watch)
+        exchange.on_gone = lambda: watch.cut(ClientGone())
         try:
-            async with scope, owned(_cut_when_gone(exchange, watch)):
+            async with scope:
+                if exchange.gone:
+                    watch.cut(ClientGone())
                 yield watch
         except TimeoutError:
             if watch.reason is None:
                 raise
             raise watch.reason from None
         finally:
+            exchange.on_gone = None
             self._running.discard(watch)
 
     async def finish(self, seconds: float) -> None:
@@ -98,11 +101,6 @@ class Drain:
         except TimeoutError:
             return False
         return True
-
-
-async def _cut_when_gone(exchange: Exchange, watch: Watch) -> None:
-    await exchange.gone()
-    watch.cut(ClientGone())
 
 
 def _stopping() -> Overloaded:

@@ -1,21 +1,58 @@
-"""One request and its response, over ASGI."""
+"""One request and its response.
+
+Knows nothing of sockets: a connection feeds it the request and takes the bytes
+of the response. Writing never waits; :meth:`Exchange.drained` does, where the
+client reads too slowly.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Protocol
 
 import msgspec
-from starlette.datastructures import Headers
-from starlette.types import Message, Receive, Scope, Send
 
 from causerie.edge import ids
+from causerie.edge.headers import Headers
 from causerie.errors import ServiceError
 
 _encoder = msgspec.json.Encoder()
+_STATUS_LINES = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
+}
+_UNSAFE = str.maketrans({"\r": " ", "\n": " ", "\0": " "})
 
 
 class ClientGone(Exception):
     """The client left, or stopped reading; nobody is there to be answered."""
+
+
+class Wire(Protocol):
+    """The connection that an exchange is on."""
+
+    def write(self, data: bytes) -> None:
+        """Send bytes; they are buffered where the client is slow."""
+        ...
+
+    def read_on(self) -> None:
+        """There is room for more of the request's body."""
+        ...
+
+    def ended(self, exchange: Exchange) -> None:
+        """The response is complete."""
+        ...
+
+    @property
+    def full(self) -> asyncio.Future[None] | None:
+        """Done when the client has read on; ``None`` while there is room."""
+        ...
+
+    @property
+    def closing(self) -> bool:
+        """Whether no further request will be taken on this connection."""
+        ...
 
 
 class Exchange:
@@ -23,19 +60,35 @@ class Exchange:
 
     Every response carries the request's id. ``status`` is what was sent, or
     ``None``; once it is set, the response cannot be changed any more.
+    ``on_gone`` is called once when the client leaves.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.method: str = scope["method"]
-        self.path: str = scope["path"]
-        self.headers = Headers(scope=scope)
+    __slots__ = (
+        "_arrived", "_body", "_chunked", "_head", "_more", "_wire", "door", "ended", "gone",
+        "headers", "keep_alive", "method", "on_gone", "path", "received", "request_id", "status",
+        "token", "version",
+    )  # fmt: skip
+
+    def __init__(self, wire: Wire, method: str, path: str, version: str, headers: Headers) -> None:
+        self.method = method
+        self.path = path
+        self.version = version
+        self.headers = headers
         self.token = ids.token()
-        self.request_id = ids.taken_over(self.headers.get("x-request-id")) or f"req-{self.token}"
+        self.request_id = ids.taken_over(headers.get("x-request-id")) or f"req-{self.token}"
         self.door = ""
         self.status: int | None = None
         self.ended = False
-        self._receive = receive
-        self._send = send
+        self.gone = False
+        self.keep_alive = True
+        self.on_gone: Callable[[], None] | None = None
+        self.received = 0  # bytes of the body so far
+        self._wire = wire
+        self._body: list[bytes] = []
+        self._more = True
+        self._arrived: asyncio.Future[None] | None = None
+        self._head: bytes | None = None
+        self._chunked = False
 
     def name_completion(self) -> str:
         """The id of the completion, which is the request's id too if the caller sent none."""
@@ -44,40 +97,114 @@ class Exchange:
             self.request_id = completion
         return completion
 
-    async def receive(self) -> Message:
-        """The next message from the client; raises :class:`ClientGone`."""
-        message = await self._receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        return message
+    # The request's body.
 
-    async def gone(self) -> None:
-        """Return when the client has left."""
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+    @property
+    def unread(self) -> int:
+        """Bytes of the body that have arrived and were not taken yet."""
+        return sum(map(len, self._body))
 
-    async def start(self, status: int, content_type: str, headers: Mapping[str, str]) -> None:
-        """Send the head of the response."""
+    @property
+    def complete(self) -> bool:
+        """Whether the whole request has arrived."""
+        return not self._more
+
+    def feed(self, piece: bytes) -> None:
+        """A piece of the body has arrived."""
+        self.received += len(piece)
+        self._body.append(piece)
+        self._wake()
+
+    def feed_end(self) -> None:
+        """The body is complete."""
+        self._more = False
+        self._wake()
+
+    def leave(self) -> None:
+        """The client has left."""
+        if self.gone:
+            return
+        self.gone = True
+        self._wake()
+        if self.on_gone is not None:
+            self.on_gone()
+
+    async def piece(self) -> bytes:
+        """What has arrived of the body; ``b""`` at its end. Raises :class:`ClientGone`."""
+        while not self._body:
+            if not self._more:
+                return b""
+            if self.gone:
+                raise ClientGone
+            self._wire.read_on()
+            self._arrived = asyncio.get_running_loop().create_future()
+            await self._arrived
+        taken = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        self._body.clear()
+        return taken
+
+    def _wake(self) -> None:
+        if self._arrived is not None and not self._arrived.done():
+            self._arrived.set_result(None)
+
+    # The response.
+
+    def start(self, status: int, content_type: str, headers: Mapping[str, str]) -> None:
+        """Begin the response; the head goes out with the first piece of the body."""
         self.status = status
         lines = {"content-type": content_type, "x-request-id": self.request_id}
-        lines |= {name.lower(): value for name, value in headers.items()}
-        await self._send(
-            {
-                "type": "http.response.start",
-                "status": status,
-                "headers": [
-                    (name.encode("latin-1"), value.encode("latin-1", "replace"))
-                    for name, value in lines.items()
-                ],
-            }
-        )
+        for name, value in headers.items():
+            lines[name.lower()] = value
+        if lines.get("connection", "").lower() == "close" or self._wire.closing:
+            self.keep_alive = False
+        self._chunked = "content-length" not in lines and self.version == "1.1"
+        if self._chunked:
+            lines["transfer-encoding"] = "chunked"
+        elif "content-length" not in lines:
+            self.keep_alive = False
+        if not self.keep_alive:
+            lines["connection"] = "close"
+        elif self.version == "1.0":
+            lines["connection"] = "keep-alive"
+        text = "".join(f"{name}: {value.translate(_UNSAFE)}\r\n" for name, value in lines.items())
+        line = _STATUS_LINES.get(status) or f"HTTP/1.1 {status} \r\n".encode()
+        self._head = line + text.encode("latin-1", "replace") + b"\r\n"
 
-    async def write(self, piece: bytes, *, last: bool = False) -> None:
+    def write(self, piece: bytes) -> None:
         """Send a piece of the response's body."""
-        self.ended = self.ended or last
-        await self._send({"type": "http.response.body", "body": piece, "more_body": not last})
+        if self.method == "HEAD":
+            piece = b""
+        elif self._chunked and piece:
+            piece = b"%x\r\n%b\r\n" % (len(piece), piece)
+        if self._head is not None:
+            piece, self._head = self._head + piece, None
+        if piece:
+            self._wire.write(piece)
 
-    async def respond(
+    def end(self, piece: bytes = b"") -> None:
+        """Send the last piece of the response's body."""
+        self.ended = True
+        if self._chunked and self.method != "HEAD":
+            last = b"%x\r\n%b\r\n0\r\n\r\n" % (len(piece), piece) if piece else b"0\r\n\r\n"
+            head, self._head = self._head or b"", None
+            self._wire.write(head + last)
+        else:
+            self.write(piece)
+        self._wire.ended(self)
+
+    @property
+    def blocked(self) -> bool:
+        """Whether the client reads more slowly than we write."""
+        return self._wire.full is not None
+
+    async def drained(self) -> None:
+        """Return when there is room for more. Raises :class:`ClientGone`."""
+        while (full := self._wire.full) is not None and not self.gone:
+            await asyncio.wait([full])
+        if self.gone:
+            raise ClientGone
+
+    def respond(
         self,
         status: int,
         body: bytes,
@@ -87,14 +214,13 @@ class Exchange:
     ) -> None:
         """Send a whole response."""
         length = {"content-length": str(len(body))}
-        await self.start(status, content_type, length | dict(headers or {}))
-        await self.write(body, last=True)
+        self.start(status, content_type, length | dict(headers) if headers else length)
+        self.end(body)
 
-    async def json(self, value: object, headers: Mapping[str, str] | None = None) -> None:
+    def json(self, value: object, headers: Mapping[str, str] | None = None) -> None:
         """Send ``value`` with status 200."""
-        await self.respond(200, _encoder.encode(value), headers=headers)
+        self.respond(200, _encoder.encode(value), headers=headers)
 
-    async def refuse(self, failure: ServiceError) -> None:
+    def refuse(self, failure: ServiceError) -> None:
         """Send a failure."""
-        body = _encoder.encode(failure.body())
-        await self.respond(failure.status, body, headers=failure.headers)
+        self.respond(failure.status, _encoder.encode(failure.body()), headers=failure.headers)

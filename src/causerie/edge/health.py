@@ -29,7 +29,7 @@ class Health:
 
     async def live(self, exchange: Exchange) -> None:
         """``GET /health/live``: that this is answered says it all."""
-        await exchange.json({"status": "live"})
+        exchange.json({"status": "live"})
 
     async def ready(self, exchange: Exchange) -> None:
         """``GET /health/ready``: 200 where a request would be served, else 503."""
@@ -44,14 +44,14 @@ class Health:
         state = self._state()
         body = {"status": state, "ready": state == "ready", **more}
         if state == "ready":
-            await exchange.json(body)
+            exchange.json(body)
             return
         failure = Overloaded(
             f"The service cannot serve now; it is {state}.",
             code="engine_loading" if state == "loading" else "no_endpoint",
         )
         encoded = _encoder.encode(body | failure.body())
-        await exchange.respond(failure.status, encoded, headers=failure.headers)
+        exchange.respond(failure.status, encoded, headers=failure.headers)
 
     def _state(self) -> str:
         if self.drain.stopping:

@@ -13,6 +13,6 @@ def token() -> str:
     return secrets.token_hex(16)
 
 
-def taken_over(header: str | None) -> str | None:
+def taken_over(header: str) -> str | None:
     """The caller's own request id, where it is up to 128 safe characters."""
-    return header if header is not None and _SAFE.fullmatch(header) else None
+    return header if header and _SAFE.fullmatch(header) else None

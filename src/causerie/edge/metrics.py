@@ -16,6 +16,4 @@ class MetricsPage:
 
     async def show(self, exchange: Exchange) -> None:
         """All metrics as text."""
-        await exchange.respond(
-            200, self.metrics.exposition(), content_type=self.metrics.content_type
-        )
+        exchange.respond(200, self.metrics.exposition(), content_type=self.metrics.content_type)

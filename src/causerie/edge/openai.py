@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 import msgspec
-import structlog
 
 from causerie import fold
 from causerie.access.keys import Caller
@@ -20,6 +19,7 @@ from causerie.edge.ports import Pipeline
 from causerie.edge.stream import EventStream
 from causerie.errors import NotFound, ServiceError
 from causerie.fold import Identity
+from causerie.logging import request_id
 from causerie.protocol.completion import Chunk, ChunkChoice, Delta
 from causerie.protocol.parsing import Rules, parse
 from causerie.protocol.request import ChatRequest
@@ -40,7 +40,6 @@ class Limits:
     max_messages: int = 4096
     max_nesting: int = 64
     ping_seconds: float = 15.0
-    stuck_seconds: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +55,14 @@ class OpenAI:
         """``GET /models``."""
         caller = await self._catalog_caller(exchange, door)
         entries = self.pipeline.models(door, caller)
-        await exchange.json({"object": "list", "data": entries})
+        exchange.json({"object": "list", "data": entries})
 
     async def show_model(self, exchange: Exchange, door: Door, name: str) -> None:
         """``GET /models/{id}``."""
         caller = await self._catalog_caller(exchange, door)
         for entry in self.pipeline.models(door, caller):
             if entry.get("id") == name:
-                await exchange.json(entry)
+                exchange.json(entry)
                 return
         raise NotFound(
             f"There is no model {name[:200]} here; GET /models lists those that there are.",
@@ -74,9 +73,9 @@ class OpenAI:
     async def complete(self, exchange: Exchange, door: Door, _: str) -> None:
         """``POST /chat/completions``."""
         completion_id = exchange.name_completion()
-        structlog.contextvars.bind_contextvars(request_id=exchange.request_id)
+        request_id.set(exchange.request_id)
         caller = await self.pipeline.authenticate(door, credential(exchange))
-        async with self.drain.counted():
+        with self.drain.counted():
             check_type(exchange.headers)
             body = await read_body(exchange, self.limits.body)
             request = parse(body, self._rules(exchange, door))
@@ -97,8 +96,8 @@ class OpenAI:
             self.pipeline.open(door, caller, request, identity) as reply,
         ):
             completion = await fold.completion(reply.chunks)
-        headers = dict(reply.headers) | ignored(request)
-        await exchange.respond(200, _encoder.encode(completion), headers=headers)
+        headers = {**reply.headers, **ignored(request)}
+        exchange.respond(200, _encoder.encode(completion), headers=headers)
 
     async def _stream(
         self,
@@ -108,26 +107,25 @@ class OpenAI:
         request: ChatRequest,
         identity: Identity,
     ) -> None:
-        limits = self.limits
-        async with EventStream(
-            exchange, ping_seconds=limits.ping_seconds, stuck_seconds=limits.stuck_seconds
-        ) as events:
+        with EventStream(exchange, ping_seconds=self.limits.ping_seconds) as events:
             progress = _Progress()
             try:
                 async with (
-                    self.drain.watched(exchange) as watch,
+                    self.drain.watched(exchange),
                     self.pipeline.open(door, caller, request, identity) as reply,
                 ):
-                    await events.start(dict(reply.headers) | ignored(request), watch.cut)
-                    async for chunk in reply.chunks:
-                        progress.see(chunk)
-                        await events.put(_encoder.encode(chunk))
+                    events.start({**reply.headers, **ignored(request)})
+                    async for chunks in reply.chunks:
+                        for chunk in chunks:
+                            progress.see(chunk)
+                            events.put(_encoder.encode(chunk))
+                        await events.room()
             except ServiceError as failure:
                 if not events.started:
                     raise
                 if not progress.broken:
-                    await events.put(_encoder.encode(progress.end(failure, request, identity)))
-            await events.finish()
+                    events.put(_encoder.encode(progress.end(failure, request, identity)))
+            events.finish()
 
     async def _catalog_caller(self, exchange: Exchange, door: Door) -> Caller | None:
         if door.open_catalog:
@@ -137,7 +135,7 @@ class OpenAI:
     def _rules(self, exchange: Exchange, door: Door) -> Rules:
         return Rules(
             reasoning_object=door.reasoning_object,
-            reject_unknown=exchange.headers.get("x-unknown-params", "").lower() == "reject",
+            reject_unknown=exchange.headers.get("x-unknown-params").lower() == "reject",
             max_messages=self.limits.max_messages,
             max_nesting=self.limits.max_nesting,
         )
@@ -178,7 +176,7 @@ class _Progress:
 
 def credential(exchange: Exchange) -> str | None:
     """The bearer token of the request, ``None`` where there is none."""
-    scheme, _, token = exchange.headers.get("authorization", "").partition(" ")
+    scheme, _, token = exchange.headers.get("authorization").partition(" ")
     return token.strip() or None if scheme.lower() == "bearer" else None
 
 

@@ -47,11 +47,11 @@ class Documents:
 
     async def openapi(self, exchange: Exchange) -> None:
         """``GET /openapi.json``."""
-        await exchange.respond(200, self.openapi_body)
+        exchange.respond(200, self.openapi_body)
 
     async def page(self, exchange: Exchange) -> None:
         """``GET /docs``."""
-        await exchange.respond(
+        exchange.respond(
             200,
             self.page_body,
             content_type="text/html; charset=utf-8",

@@ -15,12 +15,12 @@ from causerie.protocol.request import ChatRequest
 
 
 class Reply(Protocol):
-    """An answer that has begun: ``headers`` for the response, and its chunks."""
+    """An answer that has begun: ``headers`` for the response, and its chunks as they come."""
 
     @property
     def headers(self) -> Mapping[str, str]: ...
     @property
-    def chunks(self) -> AsyncIterator[Chunk]: ...
+    def chunks(self) -> AsyncIterator[Sequence[Chunk]]: ...
 
 
 class Pipeline(Protocol):

@@ -1,105 +1,94 @@
 """A stream of events to a client: written in order, together where they come together.
 
-What is put in while a write is under way goes out in the next one. Silence is
-broken by a comment, so that nobody between us and the client gives up. A
-client that stops reading is given up after a time.
+Silence is broken by a comment, so that nobody between us and the client gives
+up. Writing does not wait unless the client reads too slowly.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Mapping
 from types import TracebackType
 
-from causerie.edge.exchange import ClientGone, Exchange
-from causerie.edge.ownership import owned
+from causerie.edge.exchange import Exchange
 from causerie.protocol import sse
 
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
-_MAX_WAITING = 256
 
 
 class EventStream:
-    """One response of events. ``async with`` owns its writer."""
+    """One response of events. Use as a context manager: leaving ends its timer."""
 
-    def __init__(self, exchange: Exchange, *, ping_seconds: float, stuck_seconds: float) -> None:
+    __slots__ = (
+        "_exchange",
+        "_loop",
+        "_ping_seconds",
+        "_scheduled",
+        "_silent",
+        "_timer",
+        "_waiting",
+    )
+
+    def __init__(self, exchange: Exchange, *, ping_seconds: float) -> None:
         self._exchange = exchange
         self._ping_seconds = ping_seconds
-        self._stuck_seconds = stuck_seconds
+        self._loop = asyncio.get_running_loop()
         self._waiting: list[bytes] = []
-        self._ready = asyncio.Event()
-        self._room = asyncio.Event()
-        self._room.set()
-        self._closed = False
-        self._written: asyncio.Task[None] | None = None
-        self._on_stuck: Callable[[Exception], None] | None = None
-        self._stack = AsyncExitStack()
+        self._scheduled = False
+        self._silent = True
+        self._timer: asyncio.TimerHandle | None = None
 
-    async def __aenter__(self) -> EventStream:
+    def __enter__(self) -> EventStream:
         return self
 
-    async def __aexit__(
+    def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._stack.aclose()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._waiting.clear()
 
     @property
     def started(self) -> bool:
-        return self._written is not None
+        """Whether the head of the response has been made."""
+        return self._exchange.status is not None
 
-    async def start(
-        self, headers: Mapping[str, str], on_stuck: Callable[[Exception], None]
-    ) -> None:
-        """Send the head; ``on_stuck`` is called once where the client stops reading."""
-        self._on_stuck = on_stuck
-        head = _HEADERS | dict(headers)
-        await self._exchange.start(200, "text/event-stream; charset=utf-8", head)
-        self._written = await self._stack.enter_async_context(owned(self._write()))
+    def start(self, headers: Mapping[str, str]) -> None:
+        """Begin the response."""
+        self._exchange.start(200, "text/event-stream; charset=utf-8", {**_HEADERS, **headers})
+        self._timer = self._loop.call_later(self._ping_seconds, self._tick)
 
-    async def put(self, data: bytes) -> None:
-        """Add one event; waits while too many are waiting to be written."""
-        while len(self._waiting) >= _MAX_WAITING:
-            self._room.clear()
-            await self._room.wait()
+    def put(self, data: bytes) -> None:
+        """Add one event; what is added in one turn of the event loop goes out together."""
         self._waiting.append(sse.encode(data))
-        self._ready.set()
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
 
-    async def finish(self) -> None:
-        """End the stream with ``[DONE]``; returns when it is written."""
+    async def room(self) -> None:
+        """Return when the client has read enough; raises ``ClientGone`` when it left."""
+        if self._exchange.blocked:
+            await self._exchange.drained()
+
+    def finish(self) -> None:
+        """End the stream with ``[DONE]``."""
         self._waiting.append(sse.DONE)
-        self._closed = True
-        self._ready.set()
-        if self._written is not None:
-            await asyncio.wait([self._written])
+        self._exchange.end(b"".join(self._waiting))
+        self._waiting.clear()
 
-    async def _write(self) -> None:
-        while not (self._closed and not self._waiting):
-            try:
-                async with asyncio.timeout(self._ping_seconds):
-                    await self._ready.wait()
-            except TimeoutError:
-                piece = sse.PING
-            else:
-                piece = b"".join(self._waiting)
-                self._waiting.clear()
-                self._ready.clear()
-                self._room.set()
-            if not await self._sent(piece):
-                return
-        await self._exchange.write(b"", last=True)
-
-    async def _sent(self, piece: bytes) -> bool:
-        try:
-            async with asyncio.timeout(self._stuck_seconds):
-                await self._exchange.write(piece)
-        except TimeoutError:
+    def _flush(self) -> None:
+        self._scheduled = False
+        if self._waiting:
+            self._silent = False
+            self._exchange.write(b"".join(self._waiting))
             self._waiting.clear()
-            self._room.set()
-            if self._on_stuck is not None:
-                self._on_stuck(ClientGone())
-            return False
-        return True
+
+    def _tick(self) -> None:
+        """Once a period: a comment if nothing was said in it."""
+        if self._silent and not self._exchange.blocked:
+            self._exchange.write(sse.PING)
+        self._silent = True
+        self._timer = self._loop.call_later(self._ping_seconds, self._tick)

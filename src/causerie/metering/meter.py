@@ -8,13 +8,13 @@ sink. Times are in seconds.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from causerie.errors import InternalError, ServiceError
-from causerie.protocol.events import Event, Finished, FinishReason, Usage
+from causerie.protocol.events import Batch, Finished, FinishReason, Usage
 
 CLIENT_GONE = 499
 
@@ -42,7 +42,7 @@ class Record:
     first_token_seconds: float | None = None
     duration_seconds: float = 0.0
     started: float = field(default_factory=time.monotonic)
-    _usage: Callable[[], Usage] | None = None
+    usage: Callable[[], Usage] | None = None  # asked once the request has ended
 
     @property
     def overhead_seconds(self) -> float:
@@ -55,27 +55,19 @@ class Record:
         """The first content-bearing event is there."""
         self.first_token_seconds = time.monotonic() - self.started
 
-    async def watch(
-        self, events: AsyncIterator[Event], usage: Callable[[], Usage]
-    ) -> AsyncIterator[Event]:
-        """Pass the events on; ``usage`` is asked once the request has ended, however it did."""
-        self._usage = usage
-        try:
-            async for event in events:
-                if isinstance(event, Finished):
-                    self.finish = event.reason
-                elif isinstance(event, Usage):
-                    self.status, self.code = 200, None
-                yield event
-        except ServiceError as failure:
-            self.failed(failure)
-            raise
+    def see(self, batch: Batch) -> None:
+        """Take note of what is passed on."""
+        for event in batch:
+            if type(event) is Finished:
+                self.finish = event.reason
+            elif type(event) is Usage:
+                self.status, self.code = 200, None
 
     def settle(self) -> None:
         """Fill in what is only known at the end."""
         self.duration_seconds = time.monotonic() - self.started
-        if self._usage is not None:
-            used = self._usage()
+        if self.usage is not None:
+            used = self.usage()
             self.prompt, self.completion = used.prompt, used.completion
             self.cached, self.reasoning = used.cached, used.reasoning
 

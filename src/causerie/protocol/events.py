@@ -3,19 +3,21 @@
 Every target (a text engine behind ``chat``, or somebody's chat endpoint behind
 ``upstreams``) yields these, in this order for each choice: reasoning before
 text, a call's start before its arguments, exactly one ``Finished`` last.
-``Usage`` comes once, after every choice has finished.
+``Usage`` comes once, after every choice has finished. Events travel in batches:
+what arrived together is handed on together.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Literal
+
+from msgspec import Struct
 
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "error"]
 
 
-@dataclass(frozen=True, slots=True)
-class TokenLogprob:
+class TokenLogprob(Struct, frozen=True):
     """One token of the answer. ``logprob`` is a natural logarithm; ``raw`` its bytes."""
 
     text: str
@@ -24,16 +26,14 @@ class TokenLogprob:
     top: tuple[TokenLogprob, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ReasoningDelta:
+class ReasoningDelta(Struct, frozen=True):
     """A piece of the reasoning text."""
 
     text: str
     choice: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(Struct, frozen=True):
     """A piece of the answer, with the log-probabilities of its tokens where asked for."""
 
     text: str
@@ -41,8 +41,7 @@ class TextDelta:
     choice: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCallStarted:
+class ToolCallStarted(Struct, frozen=True):
     """A call has begun. ``index`` counts the calls of one choice from 0."""
 
     index: int
@@ -51,8 +50,7 @@ class ToolCallStarted:
     choice: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCallDelta:
+class ToolCallDelta(Struct, frozen=True):
     """A piece of the JSON text of a call's arguments."""
 
     index: int
@@ -60,16 +58,14 @@ class ToolCallDelta:
     choice: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """A choice has ended."""
 
     reason: FinishReason
     choice: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """Token counts of the whole request; ``completion`` includes ``reasoning``."""
 
     prompt: int
@@ -80,3 +76,4 @@ class Usage:
 
 ContentEvent = ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta
 Event = ContentEvent | Finished | Usage
+Batch = Sequence[Event]

@@ -8,32 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 from causerie.errors import Overloaded, ServiceError, UpstreamFailed
-from causerie.protocol.events import Event, Usage
+from causerie.protocol.events import Batch, Usage
 from causerie.protocol.request import ChatRequest
-
-
-class Answering(Protocol):
-    """An answer under way."""
-
-    @property
-    def events(self) -> AsyncIterator[Event]: ...
-    @property
-    def fingerprint(self) -> str: ...
-    @property
-    def usage(self) -> Callable[[], Usage]: ...
-
-
-class Target(Protocol):
-    """Whatever can answer a chat request."""
-
-    def generate(self, request: ChatRequest) -> AbstractAsyncContextManager[Answering]:
-        """Entering raises ``ServiceError`` where the target cannot answer."""
-        ...
+from causerie.routing.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +26,13 @@ class Routed:
     ``attempts`` counts the targets that were tried.
     """
 
-    events: AsyncIterator[Event]
+    events: AsyncIterator[Batch]
     fingerprint: str
     usage: Callable[[], Usage]
     served_by: str
     attempts: int
     upstream_seconds: float
+    changes: Sequence[str] = ()
 
 
 class Router:
@@ -90,6 +72,7 @@ class Router:
                     served_by=name,
                     attempts=attempt,
                     upstream_seconds=waited,
+                    changes=answer.changes,
                 )
                 return
             raise failure or Overloaded("No endpoint serves this model now.", code="no_endpoint")
@@ -100,7 +83,7 @@ def _elsewhere(failure: ServiceError) -> bool:
     return isinstance(failure, (Overloaded, UpstreamFailed))
 
 
-async def _resumed(first: Event, rest: AsyncIterator[Event]) -> AsyncIterator[Event]:
+async def _resumed(first: Batch, rest: AsyncIterator[Batch]) -> AsyncIterator[Batch]:
     yield first
-    async for event in rest:
-        yield event
+    async for batch in rest:
+        yield batch

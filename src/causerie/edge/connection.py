@@ -1,0 +1,324 @@
+"""One client connection: HTTP/1.1 in, exchanges out, with bounds on what it may cost.
+
+Bytes are parsed by httptools; requests that come one after the other are
+answered in their order. A head that is too large or comes too slowly, a
+connection that stays idle, and a client that stops reading each end; what is
+not HTTP gets the same kind of error as everything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import cast
+from urllib.parse import unquote
+
+import httptools
+import msgspec
+
+from causerie.edge.exchange import Exchange
+from causerie.edge.headers import Headers
+from causerie.errors import InvalidRequest, Overloaded, ServiceError
+
+Handler = Callable[[Exchange], Awaitable[None]]
+
+_MAX_UNREAD = 256 * 1024  # bytes of a body that wait for a handler
+_LINGER_SECONDS = 5.0  # for the rest of a body that nobody wants
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """What a connection may cost. Times are in seconds, sizes in bytes."""
+
+    head_seconds: float
+    idle_seconds: float
+    stuck_seconds: float
+    max_head_bytes: int
+    max_connections: int
+
+
+class Connections:
+    """All connections of one server."""
+
+    def __init__(self, handler: Handler, bounds: Bounds) -> None:
+        self.handler = handler
+        self.bounds = bounds
+        self.open: set[Connection] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.closing = False
+        self.loop = asyncio.get_running_loop()
+
+    def __call__(self) -> Connection:
+        return Connection(self)
+
+    def sweep(self) -> None:
+        """Close what has waited too long."""
+        now = self.loop.time()
+        for connection in tuple(self.open):
+            connection.expire(now)
+
+    def close(self) -> None:
+        """Take no further request on any connection."""
+        self.closing = True
+        for connection in tuple(self.open):
+            connection.close_when_idle()
+
+    async def ended(self) -> None:
+        """Return when every request has been answered."""
+        while self.tasks:
+            await asyncio.wait(tuple(self.tasks))
+
+    def abort(self) -> None:
+        """Close every connection at once."""
+        for connection in tuple(self.open):
+            connection.abort()
+
+
+class Connection(asyncio.Protocol):
+    """The protocol of one connection. ``full`` and ``closing`` are what exchanges ask."""
+
+    def __init__(self, server: Connections) -> None:
+        self._server = server
+        self._parser = httptools.HttpRequestParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._url = b""
+        self._headers = Headers()
+        self._expects = False
+        self._incoming: Exchange | None = None  # whose body is arriving
+        self._current: Exchange | None = None  # which is being answered
+        self._waiting: deque[Exchange] = deque()
+        self._head_bytes = 0
+        self._paused = False
+        self._deaf = False  # nothing more is read
+        self._over = False  # nothing more is read or answered
+        self._deadline = float("inf")
+        self.full: asyncio.Future[None] | None = None
+
+    # What exchanges ask.
+
+    @property
+    def closing(self) -> bool:
+        return self._server.closing or self._over
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def read_on(self) -> None:
+        if self._paused and self._transport is not None and not self._over:
+            self._paused = False
+            self._transport.resume_reading()
+        if self._expects:
+            self._expects = False
+            self.write(_CONTINUE)
+
+    def ended(self, exchange: Exchange) -> None:
+        if not exchange.complete and not exchange.gone:
+            # Closing now would throw away the answer: the rest of the request is read first.
+            self._deadline = self._server.loop.time() + _LINGER_SECONDS
+            self.read_on()
+            return
+        self._next(exchange)
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        handle = transport.get_extra_info("socket")
+        if handle is not None and handle.family in (socket.AF_INET, socket.AF_INET6):
+            handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._server.open.add(self)
+        self._deadline = self._server.loop.time() + self._server.bounds.head_seconds
+        if len(self._server.open) > self._server.bounds.max_connections:
+            self._refuse(Overloaded("Too many connections are open; please try again."))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self._server.open.discard(self)
+        self._over = True
+        self._transport = None
+        self.resume_writing()
+        for exchange in (self._current, self._incoming, *self._waiting):
+            if exchange is not None:
+                exchange.leave()
+        self._waiting.clear()
+
+    def data_received(self, data: bytes) -> None:
+        if self._over or self._deaf:
+            return
+        if self._incoming is None:
+            if not self._head_bytes and self._current is None:
+                self._deadline = self._server.loop.time() + self._server.bounds.head_seconds
+            self._head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # Not taken up: the request is answered as it stands, and is the last one.
+            self._deaf = True
+            for exchange in (self._current, *self._waiting):
+                if exchange is not None:
+                    exchange.keep_alive = False
+        except httptools.HttpParserError:
+            self._refuse(_invalid("This is not a valid HTTP/1.1 request."))
+        if self._incoming is None and self._head_bytes > self._server.bounds.max_head_bytes:
+            self._refuse(self._too_large())
+
+    def pause_writing(self) -> None:
+        self.full = self._server.loop.create_future()
+        self._deadline = self._server.loop.time() + self._server.bounds.stuck_seconds
+
+    def resume_writing(self) -> None:
+        if self.full is not None:
+            self.full.set_result(None)
+            self.full = None
+            self._deadline = float("inf")
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        self._url = b""
+        self._headers = Headers()
+        self._expects = False
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.add(name, value)
+        if name.lower() == b"expect" and value.lower() == b"100-continue":
+            self._expects = True
+
+    def on_headers_complete(self) -> None:
+        if self._over:
+            return
+        if self._head_bytes > self._server.bounds.max_head_bytes + _MAX_UNREAD:
+            self._refuse(self._too_large())
+            return
+        self._head_bytes = 0
+        self._deadline = float("inf")
+        exchange = Exchange(
+            self,
+            self._parser.get_method().decode("ascii"),
+            _path(self._url),
+            self._parser.get_http_version(),
+            self._headers,
+        )
+        exchange.keep_alive = self._parser.should_keep_alive()
+        self._incoming = exchange
+        if self._current is None:
+            self._begin(exchange)
+        else:
+            self._waiting.append(exchange)
+            self._pause()
+
+    def on_body(self, body: bytes) -> None:
+        exchange = self._incoming
+        if exchange is None or self._over:
+            return
+        if exchange.ended:
+            return  # nobody wants it any more
+        exchange.feed(body)
+        if exchange.unread > _MAX_UNREAD:
+            self._pause()
+
+    def on_message_complete(self) -> None:
+        exchange, self._incoming = self._incoming, None
+        if exchange is None:
+            return
+        exchange.feed_end()
+        if exchange.ended:
+            self._next(exchange)
+
+    # Time.
+
+    def expire(self, now: float) -> None:
+        """Close where the time for what is awaited is over."""
+        if now <= self._deadline or self._transport is None:
+            return
+        if self.full is not None:
+            self.abort()  # the client stopped reading
+        else:
+            self._close()
+
+    def close_when_idle(self) -> None:
+        """Close unless a request is being answered."""
+        if self._current is None and self._incoming is None:
+            self._close()
+
+    def abort(self) -> None:
+        """Close at once; what is buffered is lost."""
+        self._over = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    # Steps.
+
+    def _begin(self, exchange: Exchange) -> None:
+        self._current = exchange
+        task = self._server.loop.create_task(self._answer(exchange))
+        self._server.tasks.add(task)
+        task.add_done_callback(self._server.tasks.discard)
+
+    async def _answer(self, exchange: Exchange) -> None:
+        await self._server.handler(exchange)
+        if not exchange.ended:
+            self.abort()  # a response that cannot be finished is seen to be cut
+
+    def _next(self, exchange: Exchange) -> None:
+        """Go on after an exchange whose request was read and whose response was sent."""
+        if exchange is not self._current:
+            return
+        self._current = None
+        if self._over or self._transport is None:
+            return
+        if not exchange.keep_alive or self._server.closing:
+            self._close()
+        elif self._waiting:
+            self._begin(self._waiting.popleft())
+            self.read_on()
+        else:
+            self._deadline = self._server.loop.time() + self._server.bounds.idle_seconds
+
+    def _pause(self) -> None:
+        if not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _close(self) -> None:
+        self._over = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def _too_large(self) -> InvalidRequest:
+        return InvalidRequest(
+            f"The request's head is larger than {self._server.bounds.max_head_bytes} bytes.",
+            code="head_too_large",
+            status=431,
+        )
+
+    def _refuse(self, failure: ServiceError) -> None:
+        """Answer what never became a request, and close."""
+        if self._over or self._transport is None:
+            return
+        if self._current is None:
+            exchange = Exchange(self, "GET", "", "1.1", Headers())
+            exchange.keep_alive = False
+            exchange.feed_end()
+            exchange.refuse(failure)
+        self._close()
+
+
+def _path(url: bytes) -> str:
+    """The path of a request target, with escapes resolved; empty where it is not one."""
+    try:
+        path = httptools.parse_url(url).path or b""
+    except httptools.HttpParserInvalidURLError:
+        return ""
+    text: str = path.decode("ascii", "replace")
+    return unquote(text) if "%" in text else text
+
+
+def _invalid(message: str) -> InvalidRequest:
+    return InvalidRequest(message, code="invalid_http")

@@ -1,0 +1,48 @@
+"""What routing asks of a target: to answer, and to go on after what another one has said."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from causerie.protocol.events import Batch, Usage
+from causerie.protocol.partial import Partial, Trail
+from causerie.protocol.request import ChatRequest
+
+
+class Answering(Protocol):
+    """An answer under way.
+
+    ``usage`` and ``trail`` tell the tokens so far, also when the answer is cut
+    off; ``changes`` names what was dropped or rewritten for this target.
+    """
+
+    @property
+    def events(self) -> AsyncIterator[Batch]: ...
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def usage(self) -> Callable[[], Usage]: ...
+    @property
+    def trail(self) -> Callable[[], Trail | None]: ...
+    @property
+    def changes(self) -> Sequence[str]: ...
+
+
+class Target(Protocol):
+    """Whatever can answer a chat request."""
+
+    def generate(
+        self, request: ChatRequest, partial: Partial | None = None
+    ) -> AbstractAsyncContextManager[Answering]:
+        """Entering raises ``ServiceError`` where the target cannot answer.
+
+        With ``partial`` the reply goes on after it: events and counts are of
+        what is new only, and the output limit is lower by what there is.
+        """
+        ...
+
+    def continues(self, request: ChatRequest, partial: Partial) -> bool:
+        """Whether this target can go on after ``partial``."""
+        ...
