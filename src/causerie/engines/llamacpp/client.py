@@ -7,14 +7,10 @@ needs.
 
 from __future__ import annotations
 
-import socket
-import struct
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
-import aiohttp
 import msgspec
 
 from causerie.engines.base import (
@@ -29,10 +25,14 @@ from causerie.engines.base import (
     Token,
 )
 from causerie.engines.llamacpp.withheld import PartialTokens
+from causerie.protocol.sse import Decoder
+from causerie.transport.client import HttpClient, Reach
+from causerie.transport.errors import TransportFailed
+from causerie.transport.response import HttpResponse
 
-_BROKEN = (aiohttp.ClientError, ConnectionError, TimeoutError)
-
-_RESET = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)  # linger for no time
+_MAX_BODY_BYTES = 256 * 1024 * 1024
+# A new connection each time: an idle one would occupy a thread of the engine's server.
+_REACH = Reach(idle_seconds=0, connect_seconds=5, max_connections=65_536)
 # In the order of other engines: the temperature is applied before the candidates are cut.
 _NEUTRAL = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
 _NO_PENALTY = {"repeat_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0}
@@ -86,19 +86,12 @@ class LlamaCppClient:
     """Speaks to one child at ``port`` with its ``key``; ``close`` ends all connections."""
 
     def __init__(self, port: int, key: str) -> None:
-        self._session = aiohttp.ClientSession(
-            base_url=f"http://127.0.0.1:{port}",
-            headers={"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
-            # A new connection each time: an idle one would occupy a thread of the engine's server.
-            connector=aiohttp.TCPConnector(limit=0, force_close=True, socket_factory=_socket),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
-            read_bufsize=2**20,
-            auto_decompress=False,
-        )
+        self._http = HttpClient(f"http://127.0.0.1:{port}", _REACH)
+        self._headers = [("authorization", f"Bearer {key}"), ("content-type", "application/json")]
 
     async def close(self) -> None:
         """End all connections."""
-        await self._session.close()
+        await self._http.close()
 
     async def ask(self, method: str, path: str, body: object = None) -> Any:
         """One plain exchange of JSON; raises :class:`EngineFailed`."""
@@ -120,55 +113,53 @@ class LlamaCppClient:
         try:
             if response.status != 200:
                 raise _refusal(response.status, await _all(response))
-            outputs = _outputs(response.content, partial, request.logprobs or 0)
-            async with aclosing(outputs):
+            async with aclosing(_outputs(response, partial, request.logprobs or 0)) as outputs:
                 yield outputs
         finally:
             response.close()  # the engine sees its client gone, also in the middle
 
-    async def _send(self, method: str, path: str, body: object) -> aiohttp.ClientResponse:
-        data = _encode(body) if body is not None else None
+    async def _send(self, method: str, path: str, body: object) -> HttpResponse:
+        data = _encode(body) if body is not None else b""
         try:
-            return await self._session.request(method, path, data=data)
-        except aiohttp.ClientConnectorError as error:
-            raise EngineFailed(f"the engine is gone: {error}", loading=True) from error
-        except _BROKEN as error:
-            raise EngineFailed(f"the engine did not answer: {error}") from error
+            return await self._http.send(method, path, self._headers, data)
+        except TransportFailed as failure:
+            if not failure.sent:
+                raise EngineFailed(f"the engine is gone: {failure}", loading=True) from failure
+            raise EngineFailed(f"the engine did not answer: {failure}") from failure
 
 
-async def _all(response: aiohttp.ClientResponse) -> bytes:
+async def _all(response: HttpResponse) -> bytes:
     try:
-        async with response:
-            return await response.read()
-    except _BROKEN as error:
-        raise EngineFailed(f"the engine broke off its answer: {error}") from error
+        return await response.read(_MAX_BODY_BYTES)
+    except TransportFailed as failure:
+        raise EngineFailed(f"the engine broke off its answer: {failure}") from failure
 
 
 async def _outputs(
-    lines: aiohttp.StreamReader, partial: PartialTokens, alternatives: int
+    response: HttpResponse, partial: PartialTokens, alternatives: int
 ) -> AsyncGenerator[Output, None]:
     cached: int | None = None
     made = 0
+    decoder = Decoder()
     try:
-        async for line in lines:
-            if not line.startswith(b"data: "):
-                continue
-            item = _decode(line[6:])
-            if item.error is not None:
-                raise EngineFailed("the engine failed in the middle of an answer")
-            if item.prompt_progress is not None:
-                if cached is None:
-                    cached = item.prompt_progress.cache
-                    yield Started(cached)
-                continue
-            for token in _tokens(item, made, partial, alternatives):
-                made += 1
-                yield token
-            if item.stop:
-                yield _stopped(item, cached)
-                return
-    except (*_BROKEN, RuntimeError) as error:  # a session closed meanwhile is a RuntimeError
-        raise EngineFailed(f"the connection to the engine broke: {error}") from error
+        while piece := await response.piece():
+            for data in decoder.feed(piece):
+                item = _decode(data)
+                if item.error is not None:
+                    raise EngineFailed("the engine failed in the middle of an answer")
+                if item.prompt_progress is not None:
+                    if cached is None:
+                        cached = item.prompt_progress.cache
+                        yield Started(cached)
+                    continue
+                for token in _tokens(item, made, partial, alternatives):
+                    made += 1
+                    yield token
+                if item.stop:
+                    yield _stopped(item, cached)
+                    return
+    except TransportFailed as failure:
+        raise EngineFailed(f"the connection to the engine broke: {failure}") from failure
     raise EngineFailed("the engine ended an answer before it was complete")
 
 
@@ -273,12 +264,3 @@ def _refusal(status: int, content: bytes) -> Exception:
     return EngineFailed(
         f"the engine answered {status}: {error.get('message')}", loading=status == 503
     )
-
-
-def _socket(info: aiohttp.AddrInfoType) -> socket.socket:
-    family, kind, protocol, _, _ = info
-    made = socket.socket(family=family, type=kind, proto=protocol)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # Closing resets the connection, so that already the engine's next write to it fails.
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-    return made

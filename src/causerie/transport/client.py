@@ -1,0 +1,192 @@
+"""The HTTP client: requests to one base address over connections that are kept.
+
+Redirects are not followed and no compression is asked for. Of time limits only
+that of connecting is held here; the others belong to whoever waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from causerie.transport.address import Address
+from causerie.transport.connection import Connection
+from causerie.transport.dialing import dial
+from causerie.transport.errors import TransportFailed
+from causerie.transport.response import HttpResponse
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How an address is reached.
+
+    At most ``max_connections`` are open, more requests wait for one; idle ones
+    are closed after ``idle_seconds``, with 0 after every response.
+    ``server_name`` is the name that the certificate must have, where it is not
+    the host's; ``tls`` ``None`` trusts what the system trusts. ``proxy`` is the
+    address of an HTTP proxy.
+    """
+
+    tls: ssl.SSLContext | None = None
+    server_name: str | None = None
+    proxy: str | None = field(default=None, repr=False)
+    connect_seconds: float = 5.0
+    max_connections: int = 1024
+    idle_seconds: float = 30.0
+
+
+class HttpClient:
+    """Requests to one server. Raises :class:`ValueError` for a base address that is none."""
+
+    def __init__(self, base_url: str, reach: Reach = Reach()) -> None:
+        self.address = Address.parse(base_url)
+        self._reach = reach
+        self._proxy = Address.parse(reach.proxy) if reach.proxy is not None else None
+        self._tls = reach.tls
+        if self.address.tls and self._tls is None:
+            self._tls = ssl.create_default_context()
+        self._open: set[Connection] = set()
+        self._dialing = 0
+        self._idle: deque[Connection] = deque()
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._fixed = self._fixed_lines()
+
+    async def send(
+        self, method: str, path: str, headers: Sequence[tuple[str, str]] = (), body: bytes = b""
+    ) -> HttpResponse:
+        """Send a request; returns when the head of the response is there.
+
+        ``path`` follows the path of the base address. Raises
+        :class:`TransportFailed`. A kept connection that the server has closed
+        meanwhile is replaced by a new one, once.
+        """
+        request = self._request(method, path, headers, body)
+        connection = await self._connection()
+        kept = not connection.fresh
+        try:
+            return await connection.exchange(request)
+        except TransportFailed as failure:
+            if not (kept and failure.kind in ("closed", "reset")):
+                raise
+        connection = await self._dialled()
+        return await connection.exchange(request)
+
+    async def close(self) -> None:
+        """Close every connection; responses under way break."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for connection in tuple(self._open):
+            connection.drop()
+        self._idle.clear()
+        await asyncio.sleep(0)  # the transports tell their protocols
+
+    @property
+    def open_connections(self) -> int:
+        """Connections that are open now, idle ones too."""
+        return len(self._open)
+
+    # What connections call.
+
+    def idle(self, connection: Connection) -> None:
+        if self._closed or self._reach.idle_seconds <= 0:
+            connection.close()
+            return
+        connection.idle_since = asyncio.get_running_loop().time()
+        self._idle.append(connection)
+        self._call_next()
+        if self._timer is None:
+            self._sweep_later()
+
+    def gone(self, connection: Connection) -> None:
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        self._call_next()
+
+    # Steps.
+
+    async def _connection(self) -> Connection:
+        while True:
+            while self._idle:
+                kept = self._idle.pop()
+                if not kept.closed:
+                    return kept
+            if len(self._open) + self._dialing < self._reach.max_connections:
+                return await self._dialled()
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._call_next()
+                raise
+
+    async def _dialled(self) -> Connection:
+        if self._closed:
+            raise TransportFailed("closed", "the client is closed", sent=False)
+        connection = Connection(self, self.address.place)
+        self._dialing += 1
+        try:
+            await dial(
+                connection,
+                self.address,
+                tls=self._tls,
+                server_name=self._reach.server_name,
+                proxy=self._proxy,
+                seconds=self._reach.connect_seconds,
+            )
+        except BaseException:
+            connection.drop()
+            self._call_next()
+            raise
+        finally:
+            self._dialing -= 1
+        self._open.add(connection)
+        return connection
+
+    def _call_next(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+
+    def _sweep_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._reach.idle_seconds, self._sweep)
+
+    def _sweep(self) -> None:
+        self._timer = None
+        oldest = asyncio.get_running_loop().time() - self._reach.idle_seconds
+        while self._idle and self._idle[0].idle_since <= oldest:
+            self._idle.popleft().close()
+        if self._idle:
+            self._sweep_later()
+
+    def _fixed_lines(self) -> str:
+        lines = f"host: {self.address.authority}\r\naccept-encoding: identity\r\n"
+        if self._reach.idle_seconds <= 0:
+            lines += "connection: close\r\n"
+        if self._proxy is not None and not self.address.tls and self._proxy.authorization:
+            lines += f"proxy-authorization: {self._proxy.authorization}\r\n"
+        return lines
+
+    def _request(
+        self, method: str, path: str, headers: Sequence[tuple[str, str]], body: bytes
+    ) -> bytes:
+        lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
+        if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
+            raise ValueError("a header holds a line break")
+        target = self.address.path + path
+        if self._proxy is not None and not self.address.tls:
+            target = f"http://{self.address.authority}{target}"
+        length = f"content-length: {len(body)}\r\n" if body or method == "POST" else ""
+        head = f"{method} {target} HTTP/1.1\r\n{self._fixed}{lines}{length}\r\n"
+        return head.encode("latin-1") + body

@@ -1,0 +1,119 @@
+"""Opening a connection: names, sockets, a proxy on the way, TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from typing import cast
+
+from causerie.transport.address import Address
+from causerie.transport.connection import Connection
+from causerie.transport.errors import TransportFailed
+
+_MAX_ANSWER_BYTES = 16 * 1024
+
+
+async def dial(
+    connection: Connection,
+    address: Address,
+    *,
+    tls: ssl.SSLContext | None,
+    server_name: str | None,
+    proxy: Address | None,
+    seconds: float,
+) -> None:
+    """Connect ``connection`` within ``seconds``; raises :class:`TransportFailed`."""
+    place = address.place
+    try:
+        async with asyncio.timeout(seconds):
+            if proxy is not None and address.tls:
+                await _through(connection, address, tls, server_name, proxy)
+                return
+            first = address if proxy is None else proxy
+            context = tls if first.tls else None
+            await asyncio.get_running_loop().create_connection(
+                lambda: connection,
+                first.host,
+                first.port,
+                ssl=context or (ssl.create_default_context() if first.tls else None),
+                server_hostname=(server_name or first.host) if first.tls else None,
+            )
+    except TimeoutError:
+        raise _failed("connect_timeout", f"{place} did not answer within {seconds:g} s") from None
+    except socket.gaierror as error:
+        raise _failed("dns", f"the host name of {place} cannot be resolved") from error
+    except ssl.SSLCertVerificationError as error:
+        raise _failed("tls", f"{place}: {error.verify_message}") from error
+    except ssl.SSLError as error:
+        raise _failed("tls", f"{place} does not speak TLS as it should") from error
+    except ConnectionRefusedError as error:
+        raise _failed("refused", f"{place} refused the connection") from error
+    except OSError as error:
+        reason = error.strerror or "no way there"
+        raise _failed("refused", f"{place} cannot be reached: {reason}") from error
+
+
+def _failed(kind: str, words: str) -> TransportFailed:
+    return TransportFailed(kind, words, sent=False)  # type: ignore[arg-type]  # from the list above
+
+
+async def _through(
+    connection: Connection,
+    address: Address,
+    tls: ssl.SSLContext | None,
+    server_name: str | None,
+    proxy: Address,
+) -> None:
+    """A tunnel through a proxy, by ``CONNECT`` (RFC 9110, 9.3.6)."""
+    loop = asyncio.get_running_loop()
+    answered: asyncio.Future[int] = loop.create_future()
+    transport, _ = await loop.create_connection(
+        lambda: _Tunnel(answered),
+        proxy.host,
+        proxy.port,
+        ssl=ssl.create_default_context() if proxy.tls else None,
+    )
+    authority = f"{address.place}"
+    credentials = f"proxy-authorization: {proxy.authorization}\r\n" if proxy.authorization else ""
+    transport.write(
+        f"CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n{credentials}\r\n".encode("latin-1")
+    )
+    try:
+        status = await answered
+        if not 200 <= status < 300:
+            raise _failed("proxy", f"the proxy {proxy.place} answered {status}")
+        secured = await loop.start_tls(
+            transport,
+            connection,
+            tls or ssl.create_default_context(),
+            server_hostname=server_name or address.host,
+        )
+    except BaseException:
+        transport.abort()
+        raise
+    connection.connection_made(cast(asyncio.Transport, secured))
+
+
+class _Tunnel(asyncio.Protocol):
+    """Reads the proxy's answer."""
+
+    def __init__(self, answered: asyncio.Future[int]) -> None:
+        self._answered = answered
+        self._held = b""
+
+    def data_received(self, data: bytes) -> None:
+        self._held += data
+        if self._answered.done():
+            return
+        if b"\r\n\r\n" in self._held:
+            parts = self._held.split(b" ", 2)
+            valid = len(parts) > 1 and parts[1].isdigit()
+            self._answered.set_result(int(parts[1]) if valid else 0)
+        elif len(self._held) > _MAX_ANSWER_BYTES:
+            self._answered.set_result(0)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        if not self._answered.done():
+            self._answered.set_result(0)

@@ -1,0 +1,363 @@
+"""Our side of HTTP/1.1, against a server that sends exactly what a test says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+
+from causerie.transport.address import Address
+from causerie.transport.client import HttpClient, Reach
+from causerie.transport.errors import TransportFailed
+
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+
+DIRECT = Reach()
+
+Script = Callable[["Peer"], Awaitable[None]]
+
+
+@dataclass
+class Peer:
+    """One connection as the server sees it."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    number: int
+
+    async def request(self) -> bytes:
+        """The next request, whole."""
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        length = 0
+        for line in head.lower().split(b"\r\n"):
+            if line.startswith(b"content-length:"):
+                length = int(line.split(b":")[1])
+        return head + await self.reader.readexactly(length)
+
+    async def say(self, data: bytes) -> None:
+        self.writer.write(data)
+        await self.writer.drain()
+
+
+@dataclass
+class Server:
+    """What happened."""
+
+    url: str = ""
+    connections: int = 0
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@asynccontextmanager
+async def server(script: Script) -> AsyncIterator[Server]:
+    facts = Server()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        facts.connections += 1
+        try:
+            await script(Peer(reader, writer, facts.connections))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            facts.gone.set()
+        finally:
+            writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    facts.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
+    try:
+        yield facts
+    finally:
+        listening.close()
+
+
+@asynccontextmanager
+async def client(url: str, reach: Reach = DIRECT) -> AsyncIterator[HttpClient]:
+    made = HttpClient(url, reach)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def answers(peer: Peer) -> None:
+    while True:
+        await peer.request()
+        await peer.say(OK)
+
+
+async def test_a_connection_is_kept_and_used_again() -> None:
+    async with server(answers) as there, client(there.url) as http:
+        for _ in range(3):
+            response = await http.send("POST", "/chat", [("x-a", "b")], b"{}")
+            assert (response.status, await response.read(10)) == (200, b"ok")
+        assert there.connections == 1
+
+
+async def test_what_is_sent() -> None:
+    seen: list[bytes] = []
+
+    async def script(peer: Peer) -> None:
+        seen.append(await peer.request())
+        await peer.say(OK)
+
+    async with server(script) as there, client(there.url) as http:
+        await (await http.send("POST", "/chat", [("x-a", "b")], b"{}")).read(10)
+    head, _, body = seen[0].partition(b"\r\n\r\n")
+    assert head.startswith(b"POST /v1/chat HTTP/1.1\r\nhost: 127.0.0.1:")
+    assert b"\r\nx-a: b" in head
+    assert b"\r\naccept-encoding: identity" in head
+    assert body == b"{}"
+
+
+async def test_a_header_with_a_line_break_is_never_sent() -> None:
+    async with server(answers) as there, client(there.url) as http:
+        with pytest.raises(ValueError, match="line break"):
+            await http.send("GET", "/", [("x-a", "b\r\nx-c: d")])
+
+
+async def test_a_kept_connection_that_the_server_closed_is_replaced() -> None:
+    async def once(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(OK)
+        await peer.request()  # and closes without an answer to this one
+
+    async with server(once) as there, client(there.url) as http:
+        assert await (await http.send("GET", "/")).read(10) == b"ok"
+        assert await (await http.send("GET", "/")).read(10) == b"ok"
+        assert there.connections == 2
+
+
+async def test_a_new_connection_that_closes_without_an_answer_is_a_failure() -> None:
+    async def mute(peer: Peer) -> None:
+        await peer.request()
+
+    async with server(mute) as there, client(there.url) as http:
+        with pytest.raises(TransportFailed) as failure:
+            await http.send("GET", "/")
+        assert (failure.value.kind, failure.value.sent) == ("closed", True)
+        assert there.connections == 1
+
+
+async def test_a_chunked_body_in_pieces() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(CHUNKED + b"3\r\nabc\r\n")
+        await peer.reader.read(1)
+        await peer.say(b"2\r\nde\r\n0\r\n\r\n")
+        await answers(peer)
+
+    async with server(script) as there, client(there.url) as http:
+        response = await http.send("GET", "/")
+        assert await response.piece() == b"abc"
+        [kept] = http._open  # the test speaks on the connection to time the server
+        assert kept._transport is not None
+        kept._transport.write(b"x")
+        assert await response.piece() == b"de"
+        assert await response.piece() == b""
+        assert await (await http.send("GET", "/")).read(10) == b"ok"
+        assert there.connections == 1
+
+
+async def test_a_body_that_ends_with_the_connection() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(b"HTTP/1.1 200 OK\r\n\r\nall of it")
+
+    async with server(script) as there, client(there.url) as http:
+        response = await http.send("GET", "/")
+        assert await response.read(100) == b"all of it"
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        (CHUNKED + b"5\r\nab", "closed"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nab", "closed"),
+        (CHUNKED + b"zz\r\n", "protocol"),
+    ],
+    ids=["chunked", "length", "garbage"],
+)
+async def test_a_body_that_breaks(said: bytes, kind: str) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(said)
+
+    async with server(script) as there, client(there.url) as http:
+        response = await http.send("GET", "/")
+        with pytest.raises(TransportFailed) as failure:
+            await response.read(100)
+        assert failure.value.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [(b"hello\r\n\r\n", "protocol"), (b"HTTP/1.1 200 OK\r\nx: " + b"y" * 200_000, "too_large")],
+    ids=["garbage", "endless head"],
+)
+async def test_a_head_that_is_none(said: bytes, kind: str) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(said)
+        await peer.reader.read()
+
+    async with server(script) as there, client(there.url) as http:
+        with pytest.raises(TransportFailed) as failure:
+            await http.send("GET", "/")
+        assert failure.value.kind == kind
+
+
+async def test_interim_responses_are_passed_over() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(b"HTTP/1.1 100 Continue\r\n\r\n" + OK)
+        await answers(peer)
+
+    async with server(script) as there, client(there.url) as http:
+        assert await (await http.send("GET", "/")).read(10) == b"ok"
+        assert await (await http.send("GET", "/")).read(10) == b"ok"
+        assert there.connections == 1
+
+
+async def test_a_body_larger_than_asked_for_is_given_up() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(CHUNKED)
+        while True:
+            await peer.say(b"4\r\nabcd\r\n")
+
+    async with server(script) as there, client(there.url) as http:
+        response = await http.send("GET", "/")
+        with pytest.raises(TransportFailed) as failure:
+            await response.read(1000)
+        assert failure.value.kind == "too_large"
+        await asyncio.wait_for(there.gone.wait(), 10)
+
+
+async def test_a_body_nobody_reads_is_not_held_without_end() -> None:
+    said = 0
+
+    async def script(peer: Peer) -> None:
+        nonlocal said
+        await peer.request()
+        await peer.say(CHUNKED)
+        piece = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+        for _ in range(1000):
+            await peer.say(piece)
+            said += 1
+
+    async with server(script) as there, client(there.url) as http:
+        response = await http.send("GET", "/")
+        before = -1
+        while said != before:  # until the server is stopped by the full line
+            before = said
+            await asyncio.sleep(0.05)
+        assert said < 500
+        size = 0
+        with pytest.raises(TransportFailed):  # it never sends the end
+            while True:
+                size += len(await response.piece())
+        assert size == 1000 * 0x10000
+
+
+async def test_leaving_in_the_middle_closes_the_connection() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(CHUNKED + b"3\r\nabc\r\n")
+        await peer.request()
+
+    async with server(script) as there, client(there.url) as http:
+        response = await http.send("GET", "/")
+        await response.piece()
+        response.close()
+        await asyncio.wait_for(there.gone.wait(), 10)
+        assert http.open_connections == 0
+
+
+async def test_cancelling_before_the_head_closes_the_connection() -> None:
+    asked = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        asked.set()
+        await peer.request()
+
+    async with server(script) as there, client(there.url) as http, asyncio.TaskGroup() as group:
+        sending = group.create_task(http.send("GET", "/"))
+        await asked.wait()
+        sending.cancel()
+        await asyncio.wait_for(there.gone.wait(), 10)
+
+
+async def test_no_more_connections_than_allowed() -> None:
+    async with (
+        server(answers) as there,
+        client(there.url, Reach(max_connections=2)) as http,
+        asyncio.TaskGroup() as group,
+    ):
+
+        async def ask() -> bytes:
+            return await (await http.send("GET", "/")).read(10)
+
+        asking = [group.create_task(ask()) for _ in range(20)]
+        await asyncio.wait(asking)
+        assert there.connections == 2
+
+
+async def test_nobody_there() -> None:
+    async with server(answers) as there:
+        url = there.url
+    async with client(url) as http:
+        with pytest.raises(TransportFailed) as failure:
+            await http.send("GET", "/")
+        assert (failure.value.kind, failure.value.sent) == ("refused", False)
+
+
+async def test_a_name_that_is_none() -> None:
+    async with client("http://nobody.invalid/v1") as http:
+        with pytest.raises(TransportFailed) as failure:
+            await http.send("GET", "/")
+        assert failure.value.kind == "dns"
+
+
+async def test_through_a_proxy_the_whole_address_is_asked_for() -> None:
+    seen: list[bytes] = []
+
+    async def script(peer: Peer) -> None:
+        seen.append(await peer.request())
+        await peer.say(OK)
+
+    async with server(script) as there:
+        proxy = there.url.removesuffix("/v1").replace("http://", "http://me:secret@")
+        async with client("http://models.invalid/v1", Reach(proxy=proxy)) as http:
+            assert await (await http.send("GET", "/models")).read(10) == b"ok"
+        assert "secret" not in repr(Reach(proxy=proxy))
+    assert seen[0].startswith(b"GET http://models.invalid/v1/models HTTP/1.1\r\n")
+    assert b"\r\nproxy-authorization: Basic bWU6c2VjcmV0\r\n" in seen[0]
+
+
+async def test_a_proxy_that_opens_no_tunnel() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.reader.readuntil(b"\r\n\r\n")
+        await peer.say(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
+
+    async with server(script) as there:
+        proxy = there.url.removesuffix("/v1")
+        async with client("https://models.invalid/v1", Reach(proxy=proxy)) as http:
+            with pytest.raises(TransportFailed, match="answered 407") as failure:
+                await http.send("GET", "/models")
+            assert failure.value.kind == "proxy"
+
+
+@pytest.mark.parametrize("url", ["ftp://a/b", "http://", "nonsense", "http://a/b?c=d"])
+def test_an_address_that_is_none(url: str) -> None:
+    with pytest.raises(ValueError, match="address"):
+        Address.parse(url)
+
+
+def test_addresses() -> None:
+    assert Address.parse("https://[::1]/v1/").authority == "[::1]"
+    assert Address.parse("https://a.example:8443/v1/").authority == "a.example:8443"
+    assert Address.parse("http://a.example/v1/").path == "/v1"
