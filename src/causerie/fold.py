@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from causerie.errors import InternalError, ServiceError
 from causerie.protocol.completion import (
@@ -44,8 +44,7 @@ from causerie.protocol.events import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """What names one completion: its id, when it was made (Unix seconds), and the request's id."""
 
     id: str
@@ -53,8 +52,7 @@ class Identity:
     request_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """What every chunk of one completion has in common, and what the caller asked to see."""
 
     identity: Identity

@@ -91,16 +91,13 @@ def _note(record: Record, routed: Routed) -> None:
 
 
 def _headers(record: Record, routed: Routed) -> dict[str, str]:
-    timings = {
-        "queue": record.queue_seconds,
-        "upstream": record.upstream_seconds,
-        "overhead": record.overhead_seconds,
-    }
     headers = {
         "x-served-by": record.served_by,
         "x-attempts": str(record.attempts),
-        "Server-Timing": ", ".join(
-            f"{name};dur={seconds * 1000:.1f}" for name, seconds in timings.items()
+        "server-timing": (
+            f"queue;dur={record.queue_seconds * 1000:.1f}, "
+            f"upstream;dur={record.upstream_seconds * 1000:.1f}, "
+            f"overhead;dur={record.overhead_seconds * 1000:.1f}"
         ),
     }
     if routed.changes:

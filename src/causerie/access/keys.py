@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import Struct
+
 from causerie.errors import Unauthenticated
 
 _LINE = re.compile(r"(?:([A-Za-z0-9_-]{1,64}):)?([0-9a-f]{64})", re.ASCII)
@@ -51,8 +53,7 @@ class Locked(Protocol):
     def keys(self) -> Sequence[KeyDigest] | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(Struct, frozen=True):
     """Who was let in: the key's public name (empty where keys are off), and through which door."""
 
     key: str

@@ -8,7 +8,9 @@ the length by the context, the schemas by the compiler. What is left is a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+
+from msgspec import structs
 
 from causerie.chat import thinking
 from causerie.chat.constraint import AnswerPlan, CallPlan, closed_schema, compose
@@ -71,7 +73,11 @@ async def make_plan(request: ChatRequest, model: LoadedModel, engine: TextEngine
     thought = thinking.plan(model.form, request.thinking)
     form = thought.form
     tools = _callable_tools(request)
-    shown = request if tools or request.tool_choice.mode != "none" else replace(request, tools=())
+    shown = (
+        request
+        if tools or request.tool_choice.mode != "none"
+        else structs.replace(request, tools=())
+    )
     rendered = await render_aside(
         model.template, form, shown, thinking_on=thought.on, effort=thought.effort
     )

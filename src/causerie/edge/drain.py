@@ -8,8 +8,7 @@ after a time what still runs is cut, each piece of work seeing an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from types import TracebackType
 
 from causerie.edge.exchange import ClientGone, Exchange
 from causerie.errors import Overloaded
@@ -18,23 +17,54 @@ _LAST_WORDS_SECONDS = 5.0
 
 
 class Watch:
-    """Ends one piece of work from outside; the first reason counts."""
+    """Work that can be ended from outside, for as long as the block runs.
 
-    __slots__ = ("_reason", "_scope")
+    Leaving raises the first reason it was cut for, when the work has cleaned up
+    after itself.
+    """
 
-    def __init__(self, scope: asyncio.Timeout) -> None:
-        self._scope = scope
+    __slots__ = ("_cancelling", "_exchange", "_reason", "_running", "_task")
+
+    def __init__(self, exchange: Exchange, running: set[Watch]) -> None:
+        self._exchange = exchange
+        self._running = running
         self._reason: Exception | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._cancelling = 0
 
     def cut(self, reason: Exception) -> None:
         """End the work; it sees a cancellation and whoever began it sees ``reason``."""
-        if self._reason is None and not self._scope.expired():
+        if self._reason is None and self._task is not None:
             self._reason = reason
-            self._scope.reschedule(0)
+            self._task.cancel()
 
-    @property
-    def reason(self) -> Exception | None:
-        return self._reason
+    async def __aenter__(self) -> Watch:
+        self._task = asyncio.current_task()
+        assert self._task is not None
+        self._cancelling = self._task.cancelling()
+        self._running.add(self)
+        self._exchange.on_gone = self._client_left
+        if self._exchange.gone:
+            self._client_left()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._exchange.on_gone = None
+        self._running.discard(self)
+        task, self._task = self._task, None
+        if self._reason is None or task is None:
+            return
+        others = task.uncancel() > self._cancelling
+        if not others and (kind is None or issubclass(kind, asyncio.CancelledError)):
+            raise self._reason from None
+
+    def _client_left(self) -> None:
+        self.cut(ClientGone())
 
 
 class Drain:
@@ -47,43 +77,29 @@ class Drain:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    @contextmanager
-    def counted(self) -> Iterator[None]:
-        """Count one request; raises :class:`Overloaded` at a stop."""
+    def counted(self) -> _Counted:
+        """Count one request while the block runs; raises :class:`Overloaded` at a stop."""
         if self.stopping:
             raise _stopping()
-        self._open += 1
-        self._idle.clear()
-        try:
-            yield
-        finally:
-            self._open -= 1
-            if not self._open:
-                self._idle.set()
+        return _Counted(self)
 
-    @asynccontextmanager
-    async def watched(self, exchange: Exchange) -> AsyncIterator[Watch]:
+    def watched(self, exchange: Exchange) -> Watch:
         """Work that ends when the client leaves or the time of a stop is over.
 
-        Raises :class:`ClientGone` or :class:`Overloaded` then, when the work has
-        cleaned up after itself.
+        The block raises :class:`ClientGone` or :class:`Overloaded` then.
         """
-        scope = asyncio.timeout(None)
-        watch = Watch(scope)
-        self._running.add(watch)
-        exchange.on_gone = lambda: watch.cut(ClientGone())
-        try:
-            async with scope:
-                if exchange.gone:
-                    watch.cut(ClientGone())
-                yield watch
-        except TimeoutError:
-            if watch.reason is None:
-                raise
-            raise watch.reason from None
-        finally:
-            exchange.on_gone = None
-            self._running.discard(watch)
+        return Watch(exchange, self._running)
+
+    def begin(self) -> None:
+        """One more request is open."""
+        self._open += 1
+        self._idle.clear()
+
+    def end(self) -> None:
+        """One request is over."""
+        self._open -= 1
+        if not self._open:
+            self._idle.set()
 
     async def finish(self, seconds: float) -> None:
         """Begin nothing new, give what runs ``seconds``, then end it."""
@@ -101,6 +117,26 @@ class Drain:
         except TimeoutError:
             return False
         return True
+
+
+class _Counted:
+    """One request, counted while the block runs."""
+
+    __slots__ = ("_drain",)
+
+    def __init__(self, drain: Drain) -> None:
+        self._drain = drain
+
+    def __enter__(self) -> None:
+        self._drain.begin()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._drain.end()
 
 
 def _stopping() -> Overloaded:

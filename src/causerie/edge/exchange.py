@@ -22,7 +22,6 @@ _encoder = msgspec.json.Encoder()
 _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
 }
-_UNSAFE = str.maketrans({"\r": " ", "\n": " ", "\0": " "})
 
 
 class ClientGone(Exception):
@@ -152,23 +151,28 @@ class Exchange:
     def start(self, status: int, content_type: str, headers: Mapping[str, str]) -> None:
         """Begin the response; the head goes out with the first piece of the body."""
         self.status = status
-        lines = {"content-type": content_type, "x-request-id": self.request_id}
+        closes = self._wire.closing
+        sized = False
+        lines = f"content-type: {content_type}\r\nx-request-id: {self.request_id}\r\n"
         for name, value in headers.items():
-            lines[name.lower()] = value
-        if lines.get("connection", "").lower() == "close" or self._wire.closing:
-            self.keep_alive = False
-        self._chunked = "content-length" not in lines and self.version == "1.1"
+            name = name.lower()
+            sized = sized or name == "content-length"
+            if name == "connection":
+                closes = closes or value.lower() == "close"
+            else:
+                if "\n" in value or "\r" in value:
+                    value = " ".join(value.split())
+                lines += f"{name}: {value}\r\n"
+        self._chunked = not sized and self.version == "1.1"
         if self._chunked:
-            lines["transfer-encoding"] = "chunked"
-        elif "content-length" not in lines:
-            self.keep_alive = False
+            lines += "transfer-encoding: chunked\r\n"
+        self.keep_alive = self.keep_alive and not closes and (sized or self._chunked)
         if not self.keep_alive:
-            lines["connection"] = "close"
+            lines += "connection: close\r\n"
         elif self.version == "1.0":
-            lines["connection"] = "keep-alive"
-        text = "".join(f"{name}: {value.translate(_UNSAFE)}\r\n" for name, value in lines.items())
+            lines += "connection: keep-alive\r\n"
         line = _STATUS_LINES.get(status) or f"HTTP/1.1 {status} \r\n".encode()
-        self._head = line + text.encode("latin-1", "replace") + b"\r\n"
+        self._head = line + lines.encode("latin-1", "replace") + b"\r\n"
 
     def write(self, piece: bytes) -> None:
         """Send a piece of the response's body."""

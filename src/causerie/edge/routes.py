@@ -48,6 +48,8 @@ def pick(
     routes: Mapping[str, Mapping[str, DoorHandler]], method: str, path: str
 ) -> tuple[DoorHandler, str]:
     """The handler for a path below a door, and what ``{id}`` stands for."""
+    if (exact := routes.get(path)) is not None and method in exact:
+        return exact[method], ""
     for pattern, handlers in routes.items():
         fixed, parameter, _ = pattern.partition("{id}")
         rest = path.removeprefix(fixed)

@@ -8,19 +8,18 @@ gets it passed on.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct
 
 Role = Literal["system", "user", "assistant", "tool"]  # "developer" is read as "system"
 
 
-@dataclass(frozen=True, slots=True)
-class TextPart:
+class TextPart(Struct, frozen=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ImagePart:
+class ImagePart(Struct, frozen=True):
     """An image as the client named it: a ``data:`` address (others are refused at parsing)."""
 
     url: str
@@ -29,8 +28,7 @@ class ImagePart:
 Part = TextPart | ImagePart
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(Struct, frozen=True):
     """A call in the history. ``arguments`` is the text as it came, valid JSON or not."""
 
     id: str
@@ -38,8 +36,7 @@ class ToolCall:
     arguments: str
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     role: Role
     content: str | tuple[Part, ...] | None = None
     reasoning_content: str | None = None
@@ -55,8 +52,7 @@ class Message:
         return "".join(part.text for part in self.content if isinstance(part, TextPart))
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(Struct, frozen=True):
     """A function the model may call; ``parameters`` is a JSON Schema object."""
 
     name: str
@@ -65,8 +61,7 @@ class Tool:
     strict: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ToolChoice:
+class ToolChoice(Struct, frozen=True):
     """Which calls may or must come.
 
     ``allowed`` is ``None`` for all tools, else the names the model may choose
@@ -77,13 +72,11 @@ class ToolChoice:
     allowed: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class JsonObject:
+class JsonObject(Struct, frozen=True):
     """``response_format: json_object``: any JSON object."""
 
 
-@dataclass(frozen=True, slots=True)
-class JsonSchema:
+class JsonSchema(Struct, frozen=True):
     """An answer by schema; ``param`` is where the schema stood in the body, for errors."""
 
     schema: Mapping[str, object] | bool
@@ -91,18 +84,15 @@ class JsonSchema:
     param: str = "response_format.json_schema.schema"
 
 
-@dataclass(frozen=True, slots=True)
-class Regex:
+class Regex(Struct, frozen=True):
     pattern: str
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     options: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Grammar:
+class Grammar(Struct, frozen=True):
     """A grammar in Lark syntax (llguidance dialect) or GBNF."""
 
     text: str
@@ -111,8 +101,7 @@ class Grammar:
 OutputFormat = JsonObject | JsonSchema | Regex | Choice | Grammar
 
 
-@dataclass(frozen=True, slots=True)
-class Thinking:
+class Thinking(Struct, frozen=True):
     """The one setting behind ``enable_thinking``, ``reasoning_effort``, ``reasoning``
     and ``thinking_token_budget``; contradictions were refused at parsing.
 
@@ -127,8 +116,7 @@ class Thinking:
     visible: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
+class Draw(Struct, frozen=True):
     """How tokens are drawn, by the names of the wire; ``None`` is the model's default."""
 
     temperature: float | None = None
@@ -139,11 +127,10 @@ class Draw:
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
     seed: int | None = None
-    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    logit_bias: Mapping[int, float] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class ChatRequest:
+class ChatRequest(Struct, frozen=True):
     """``top_logprobs`` is ``None`` when no log-probabilities were asked for."""
 
     model: str
@@ -163,7 +150,7 @@ class ChatRequest:
     parallel_tool_calls: bool = True
     output: OutputFormat | None = None
     thinking: Thinking = Thinking()
-    template_kwargs: Mapping[str, object] = field(default_factory=dict)
+    template_kwargs: Mapping[str, object] = {}
     documents: tuple[Mapping[str, object], ...] = ()
     continue_final_message: bool = False
     add_generation_prompt: bool = True

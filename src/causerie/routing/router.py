@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from causerie.errors import Overloaded, ServiceError, UpstreamFailed
 from causerie.protocol.events import Batch, Usage
@@ -17,8 +18,7 @@ from causerie.protocol.request import ChatRequest
 from causerie.routing.target import Target
 
 
-@dataclass(frozen=True, slots=True)
-class Routed:
+class Routed(Struct, frozen=True):
     """An answer whose first event is there.
 
     ``usage`` tells the tokens used so far, also when the answer is cut off;

@@ -24,6 +24,7 @@ from causerie.protocol.request import ChatRequest, Message
 _MAX_CHOICES = 16
 _MAX_DOCUMENTS = 4096
 _MAX_ID = 256
+_KNOWN = HONOURED | HINTS | REFUSED.keys()
 _STREAM_OPTIONS = frozenset({"include_usage", "include_obfuscation"})
 
 
@@ -71,9 +72,10 @@ def parse(body: bytes, rules: Rules) -> ChatRequest:
 
 
 def _refuse_known(fields: Fields) -> None:
-    for name, advice in REFUSED.items():
-        if fields.has(name):
-            raise unsupported(name, advice)
+    if not REFUSED.keys().isdisjoint(fields.values):
+        for name, advice in REFUSED.items():
+            if fields.has(name):
+                raise unsupported(name, advice)
     modalities = fields.array("modalities", most=8)
     if modalities is not None and modalities != ["text"]:
         raise unsupported("modalities", 'Replies are text; send ["text"] or leave it out.')
@@ -86,8 +88,7 @@ def _refuse_known(fields: Fields) -> None:
 
 def _unknown(fields: Fields) -> tuple[str, ...]:
     """Names that nobody here knows; a ``null`` asks for nothing and is not counted."""
-    known = HONOURED | HINTS | REFUSED.keys()
-    names = [name for name in fields.values if name not in known and fields.has(name)]
+    names = [name for name in fields.values if name not in _KNOWN and fields.has(name)]
     options = fields.child("stream_options")
     if options is not None:
         names += [

@@ -42,10 +42,13 @@ def decode(body: bytes, rules: Rules) -> dict[str, object]:
 def _check_shape(body: bytes, rules: Rules) -> None:
     """Refuse too many values and too much nesting.
 
-    Strings are cut out first; then one pass a level takes away the innermost
-    brackets. What is left of a body that is not JSON is the decoder's to refuse,
-    at a depth that can be at most twice the limit.
+    A body with few bytes and brackets has neither. In others strings are cut out
+    first; then one pass a level takes away the innermost brackets. What is left
+    of a body that is not JSON is the decoder's to refuse, at a depth that can be
+    at most twice the limit.
     """
+    if len(body) <= rules.max_values and (body.count(b"[") + body.count(b"{") <= rules.max_nesting):
+        return
     bare = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     if bare.count(b'"') > 4 * rules.max_values:
         raise _too_many(rules)

@@ -23,6 +23,8 @@ _MAX_STOPS = 16
 _MAX_STOP_LENGTH = 1024
 _MAX_STOP_IDS = 128
 _MAX_BIASES = 65_536
+_DRAW_FIELDS = frozenset(Draw.__struct_fields__)
+_DEFAULT_DRAW = Draw()
 _TOKEN_ID = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 
@@ -36,6 +38,8 @@ class Length:
 
 def read_draw(body: Fields) -> Draw:
     """The settings by which tokens are drawn, each in its range."""
+    if _DRAW_FIELDS.isdisjoint(body.values):
+        return _DEFAULT_DRAW
     top_k = body.integer("top_k", -1, _MAX_TOKENS)
     return Draw(
         temperature=body.number("temperature", 0, 2),

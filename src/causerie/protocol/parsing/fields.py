@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from causerie.errors import InvalidRequest
 
@@ -59,8 +60,7 @@ def unsupported(param: str, advice: str) -> InvalidRequest:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
+class Fields(Struct, frozen=True):
     """One object of the body; ``path`` is where it stands (empty for the body itself)."""
 
     values: Mapping[str, object]

@@ -49,7 +49,8 @@ def read_messages(body: Fields, rules: Rules) -> tuple[Message, ...]:
     messages = []
     for index, value in enumerate(values):
         message = _message(as_object(value, f"messages[{index}]"), known_calls)
-        known_calls.update(call.id for call in message.tool_calls)
+        if message.tool_calls:
+            known_calls.update(call.id for call in message.tool_calls)
         messages.append(message)
     return tuple(messages)
 

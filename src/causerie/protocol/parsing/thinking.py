@@ -19,6 +19,16 @@ from causerie.protocol.request import Thinking
 
 EFFORTS = ("max", "xhigh", "high", "medium", "low", "minimal", "none")
 _REASONING_FIELDS = ("effort", "max_tokens", "exclude", "enabled")
+_FIELDS = frozenset(
+    {
+        "chat_template_kwargs",
+        "reasoning_effort",
+        "thinking_token_budget",
+        "include_reasoning",
+        "reasoning",
+    }
+)
+_DEFAULT = Thinking()
 _MAX_BUDGET = 2**31 - 1
 
 T = TypeVar("T")
@@ -34,6 +44,8 @@ class _Said(Generic[T]):
 
 def read_thinking(body: Fields, rules: Rules) -> Thinking:
     """The setting that all the fields together describe."""
+    if _FIELDS.isdisjoint(body.values):
+        return _DEFAULT
     reasoning = _reasoning(body, rules)
     kwargs = body.child("chat_template_kwargs") or Fields({})
     switches = [
