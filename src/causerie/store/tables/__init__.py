@@ -1,0 +1,57 @@
+"""The tables, as the queries know them. The migrations make them; a test compares the two.
+
+No row points by foreign key at what may be forgotten while the row has to
+stay: usage and the audit log outlive keys, people and projects.
+"""
+
+from causerie.store.tables.access import (
+    api_keys,
+    budgets,
+    change_counter,
+    changes,
+    key_secrets,
+    limits,
+)
+from causerie.store.tables.base import METADATA
+from causerie.store.tables.people import (
+    attempts,
+    audit,
+    identities,
+    memberships,
+    one_time_links,
+    projects,
+    recovery_codes,
+    sessions,
+    totp,
+    users,
+)
+from causerie.store.tables.usage import (
+    usage_daily,
+    usage_first_token,
+    usage_hourly,
+    usage_records,
+)
+
+__all__ = [
+    "METADATA",
+    "api_keys",
+    "attempts",
+    "audit",
+    "budgets",
+    "change_counter",
+    "changes",
+    "identities",
+    "key_secrets",
+    "limits",
+    "memberships",
+    "one_time_links",
+    "projects",
+    "recovery_codes",
+    "sessions",
+    "totp",
+    "usage_daily",
+    "usage_first_token",
+    "usage_hourly",
+    "usage_records",
+    "users",
+]

@@ -1,0 +1,82 @@
+"""Usage: one row a request, and what the rows add up to by hour and by day.
+
+``at`` and ``start`` are microseconds since 1970, in UTC; ``cost`` is in
+billionths. Plain numbers here, because thousands of rows a second pass.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, Table, Text, Uuid
+
+from causerie.store.columns import Money
+from causerie.store.tables.base import METADATA
+
+usage_records = Table(
+    "usage_records",
+    METADATA,
+    Column("id", Uuid(as_uuid=False), primary_key=True),
+    Column("request_id", Text, nullable=False),
+    Column("at", BigInteger, nullable=False, index=True),
+    Column("project_id", Text, nullable=False),
+    Column("key_id", Text, nullable=False),
+    Column("user_id", Text, nullable=False),
+    Column("door", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("served_by", Text, nullable=False),
+    Column("stream", Boolean, nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("code", Text),
+    Column("finish", Text),
+    Column("attempts", Integer, nullable=False),
+    Column("prompt", BigInteger, nullable=False),
+    Column("cached", BigInteger, nullable=False),
+    Column("completion", BigInteger, nullable=False),
+    Column("reasoning", BigInteger, nullable=False),
+    Column("cost", Money, nullable=False),
+    Column("queue_us", BigInteger, nullable=False),
+    Column("first_token_us", BigInteger),
+    Column("duration_us", BigInteger, nullable=False),
+    Index(None, "project_id", "at"),
+    Index(None, "key_id", "at"),
+)
+
+
+def _rolled_up(name: str) -> Table:
+    return Table(
+        name,
+        METADATA,
+        Column("project_id", Text, primary_key=True),
+        Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
+        Column("key_id", Text, primary_key=True),
+        Column("user_id", Text, primary_key=True),
+        Column("model", Text, primary_key=True),
+        Column("door", Text, primary_key=True),
+        Column("requests", BigInteger, nullable=False),
+        Column("refused", BigInteger, nullable=False),
+        Column("failed", BigInteger, nullable=False),
+        Column("aborted", BigInteger, nullable=False),
+        Column("prompt", BigInteger, nullable=False),
+        Column("cached", BigInteger, nullable=False),
+        Column("completion", BigInteger, nullable=False),
+        Column("reasoning", BigInteger, nullable=False),
+        Column("cost", Money, nullable=False),
+        Column("first_token_us", BigInteger, nullable=False),
+        Column("first_tokens", BigInteger, nullable=False),
+        Column("duration_us", BigInteger, nullable=False),
+        Index(None, "key_id", "start"),
+    )
+
+
+usage_hourly = _rolled_up("usage_hourly")
+usage_daily = _rolled_up("usage_daily")
+
+# How often the first token took how long: the histogram that percentiles come from.
+usage_first_token = Table(
+    "usage_first_token",
+    METADATA,
+    Column("project_id", Text, primary_key=True),
+    Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
+    Column("model", Text, primary_key=True),
+    Column("bucket", Integer, primary_key=True, autoincrement=False),
+    Column("requests", BigInteger, nullable=False),
+)

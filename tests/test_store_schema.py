@@ -1,0 +1,146 @@
+"""The tables: made, taken back, made again, on both databases; and what the database holds to."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from pathlib import Path
+
+import pytest
+from sqlalchemy import exc, inspect, text
+
+from causerie.errors import StoreUnavailable
+from causerie.store.database import Database, WrongAddress
+from causerie.store.schema import NewerSchema, differences, downgrade, revision, upgrade
+from causerie.store.tables import METADATA
+
+pytest_plugins = ("storekit",)
+
+
+async def names(database: Database) -> set[str]:
+    async with database.reading() as connection:
+        found = await connection.run_sync(lambda sync: inspect(sync).get_table_names())
+    return set(found) - {"alembic_version"}
+
+
+async def test_migrations_make_what_the_queries_know(database: Database) -> None:
+    assert await differences(database) == []
+    assert await names(database) == set(METADATA.tables)
+
+
+async def test_every_step_goes_up_and_down(bare: Database) -> None:
+    steps = ["0001", "0002", "0003"]
+    for step in steps:
+        await upgrade(bare, step)
+        assert await revision(bare) == step
+    for step in reversed(["base", *steps[:-1]]):
+        await downgrade(bare, step)
+        assert await revision(bare) == (None if step == "base" else step)
+    assert await names(bare) == set()
+    await upgrade(bare)
+    assert await differences(bare) == []
+
+
+async def test_several_processes_may_start_together(store_url: str) -> None:
+    databases = [Database(store_url) for _ in range(3)]
+    await asyncio.gather(*map(upgrade, databases))
+    assert await differences(databases[0]) == []
+    for each in databases:
+        await each.close()
+
+
+async def test_a_newer_database_is_left_alone(database: Database) -> None:
+    async with database.writing() as connection:
+        await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(NewerSchema, match="9999"):
+        await upgrade(database)
+
+
+@pytest.mark.parametrize(
+    "statement", ["UPDATE audit SET actor = 'somebody else'", "DELETE FROM audit"]
+)
+async def test_the_audit_log_is_only_added_to(database: Database, statement: str) -> None:
+    async with database.writing() as connection:
+        await connection.execute(
+            text(
+                "INSERT INTO audit (at, actor, actor_name, action, subject, details) "
+                "VALUES (1, 'system', 'system', 'user.create', 'usr_1', '{}')"
+            )
+        )
+    with pytest.raises(exc.DBAPIError, match="only added to"):
+        async with database.writing() as connection:
+            await connection.execute(text(statement))
+
+
+async def test_foreign_keys_hold(database: Database) -> None:
+    with pytest.raises(exc.IntegrityError):
+        async with database.writing() as connection:
+            await connection.execute(
+                text("INSERT INTO memberships VALUES ('prj_none', 'usr_none', 'owner', 1)")
+            )
+
+
+async def test_a_block_that_fails_changes_nothing(database: Database) -> None:
+    async def half() -> None:
+        async with database.writing() as connection:
+            await connection.execute(text("UPDATE change_counter SET number = 7"))
+            raise KeyError("in the middle")
+
+    with pytest.raises(KeyError):
+        await half()
+    async with database.reading() as connection:
+        assert await connection.scalar(text("SELECT number FROM change_counter")) == 0
+
+
+async def test_writers_wait_for_each_other(database: Database) -> None:
+    async def add() -> None:
+        async with database.writing() as connection:
+            query = text("SELECT number FROM change_counter FOR UPDATE")
+            if database.sqlite:
+                query = text("SELECT number FROM change_counter")
+            found = await connection.scalar(query)
+            await connection.execute(
+                text("UPDATE change_counter SET number = :n"), {"n": found + 1}
+            )
+
+    await asyncio.gather(*(add() for _ in range(20)))
+    async with database.reading() as connection:
+        assert await connection.scalar(text("SELECT number FROM change_counter")) == 20
+
+
+async def test_sqlite_files_are_for_their_owner_only(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "causerie.db"
+    database = Database(f"sqlite:///{file}")
+    await upgrade(database)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    await database.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("mysql://root@localhost/causerie", "sqlite"),
+        ("sqlite://", "names a file"),
+        ("sqlite:///:memory:", "names a file"),
+        ("nonsense", "is written"),
+    ],
+)
+def test_wrong_addresses_are_refused(url: str, words: str) -> None:
+    with pytest.raises(WrongAddress, match=words):
+        Database(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://somebody:hunter2@127.0.0.1:9/causerie",
+        "postgresql://causerie@/causerie?host=/nowhere",
+    ],
+)
+async def test_a_database_that_is_not_there_is_named_as_such_without_its_address(url: str) -> None:
+    database = Database(url)
+    with pytest.raises(StoreUnavailable) as caught:
+        await revision(database)
+    assert caught.value.status == 503
+    assert "hunter2" not in str(caught.value)
+    await database.close()
