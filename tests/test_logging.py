@@ -13,6 +13,7 @@ from typing import Literal
 import pytest
 import structlog
 
+from causerie.journal import Journal
 from causerie.logging import configure, request_id
 from causerie.metering.meter import Record
 from causerie.metering.request_log import RequestLog
@@ -95,13 +96,31 @@ def test_a_request_is_one_line_of_numbers_and_names() -> None:
     configure("info", "json", stream)
     record = Record("r-1", "endpoint", "ck_a", model="m", served_by="m", status=200, code=None)
     record.prompt, record.completion, record.first_token_seconds = 5, 7, 0.0123
-    RequestLog().write(record)
-    RequestLog().write(Record("r-2", "endpoint", "ck_a", status=502, code="bad_gateway"))
+    log = RequestLog(Journal())
+    log.write(record)
+    log.write(Record("r-2", "endpoint", "ck_a", status=502, code="bad_gateway"))
     answered, failed = lines(stream)
     assert (answered["level"], answered["event"]) == ("info", "request")
     assert (answered["request_id"], answered["completion"]) == ("r-1", 7)
     assert answered["first_token_ms"] == 12.3
     assert (failed["level"], failed["code"]) == ("warning", "bad_gateway")
+
+
+async def test_lines_that_come_by_the_thousand_are_written_together() -> None:
+    stream = io.StringIO()
+    configure("warning", "json", stream)
+    journal = Journal()
+    journal.write("info", "not wanted", {})
+    journal.write("warning", "wanted", {"number": 1})
+    assert stream.getvalue() == ""
+    journal.flush()
+    [line] = lines(stream)
+    assert list(line) == ["time", "level", "event", "number"]
+    configure("info", "console", stream)
+    journal.write("info", "for people", {"number": 2})
+    journal.flush()
+    assert "for people" in stream.getvalue()
+    assert "number=2" in stream.getvalue()
 
 
 def test_lines_follow_stderr(capsys: pytest.CaptureFixture[str]) -> None:

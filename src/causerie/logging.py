@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 from contextvars import ContextVar
-from typing import Literal, TextIO
+from typing import Literal, TextIO, cast, get_args
 
 import msgspec
 import structlog
@@ -21,6 +21,7 @@ Format = Literal["auto", "json", "console"]
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 """The request that the current task answers; it is on every line that the task logs."""
 
+_NUMBERS = {level: logging.getLevelNamesMapping()[level.upper()] for level in get_args(Level)}
 _QUIET = {"asyncio": logging.WARNING, "huggingface_hub": logging.WARNING}
 
 
@@ -51,6 +52,7 @@ def configure(level: Level = "info", form: Format = "auto", stream: TextIO | Non
             ],
         )
     )
+    handler.set_name("json" if _is_json(form, out) else "console")
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(_number(level))
@@ -63,6 +65,23 @@ def _with_request(_logger: WrappedLogger, _method: str, event: EventDict) -> Eve
     if identifier:
         event.setdefault("request_id", identifier)
     return event
+
+
+def wanted(level: Level) -> bool:
+    """Whether lines of this level are written."""
+    return logging.getLogger().isEnabledFor(_number(level))
+
+
+def json_stream() -> TextIO | None:
+    """Where JSON lines are written; ``None`` while they are written for people."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler) and handler.name == "json":
+            return cast(TextIO, handler.stream)
+    return None
+
+
+def _is_json(form: Format, out: TextIO) -> bool:
+    return form == "json" or (form == "auto" and not out.isatty())
 
 
 class _Stderr(logging.StreamHandler[TextIO]):
@@ -79,7 +98,7 @@ class _Stderr(logging.StreamHandler[TextIO]):
 
 def _renderers(form: Format, out: TextIO) -> list[Processor]:
     """Tracebacks are shown without the values of variables: those may be contents."""
-    if form == "console" or (form == "auto" and out.isatty()):
+    if not _is_json(form, out):
         return [
             structlog.dev.ConsoleRenderer(
                 colors=out.isatty(),
@@ -98,4 +117,4 @@ def _json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
 
 
 def _number(level: Level) -> int:
-    return logging.getLevelNamesMapping()[level.upper()]
+    return _NUMBERS[level]

@@ -23,6 +23,7 @@ from causerie.edge.body import BodyLimits
 from causerie.edge.doors import DoorTable
 from causerie.edge.openai import Limits
 from causerie.edge.server import Listen
+from causerie.journal import Journal
 from causerie.metering.counters import Counters
 from causerie.metering.meter import Meter
 from causerie.metering.request_log import RequestLog
@@ -40,6 +41,7 @@ _VOCABULARY_READER = "causerie.engines.weights.vocabulary:read_vocabulary"
 async def service(settings: Settings, engines: Engines) -> AsyncIterator[Edge]:
     """The service, ready to be served; leaving ends what it started."""
     compiler = Compiler(reader=_VOCABULARY_READER)
+    journal = Journal()
     try:
         chats = {
             model.id: TextChat(engines.engine(model.id), compiler, chat_options(model))
@@ -54,7 +56,7 @@ async def service(settings: Settings, engines: Engines) -> AsyncIterator[Edge]:
             catalog=_catalog(settings, chats),
             gates=gates,
             router=Router(chats),
-            meter=Meter([counters, RequestLog()]),
+            meter=Meter([counters, RequestLog(journal)]),
         )
         server = settings.server
         yield Edge(
@@ -66,6 +68,7 @@ async def service(settings: Settings, engines: Engines) -> AsyncIterator[Edge]:
             docs=server.docs,
         )
     finally:
+        journal.flush()
         await compiler.stop()
 
 

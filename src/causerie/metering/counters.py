@@ -7,12 +7,19 @@ codes; never a key or anything that a caller wrote.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from causerie.engines.base import EngineState, EngineStatus
@@ -21,6 +28,18 @@ _FIRST_TOKEN = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120)
 _PER_TOKEN = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
 _WHOLE = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600)
 _OVERHEAD = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
+
+
+_TIMES = {
+    "first_token": ("Until the first token.", _FIRST_TOKEN),
+    "token": ("For each token after the first.", _PER_TOKEN),
+    "request": ("For a whole request.", _WHOLE),
+    "queue": ("In the queue.", _FIRST_TOKEN),
+    "overhead": ("Spent by the service itself.", _OVERHEAD),
+}
+_KINDS = ("prompt", "completion", "cached", "reasoning")
+_PLACE = ("door", "model")
+_ENDED = ("door", "model", "status", "code", "finish", "stream")
 
 
 class Counted(Protocol):
@@ -63,7 +82,10 @@ class Queue(Protocol):
 
 
 class Counters:
-    """All metrics of one service; a sink for records."""
+    """All metrics of one service; a sink for records.
+
+    A record is added to plain numbers; they become metrics when somebody looks.
+    """
 
     content_type = CONTENT_TYPE_LATEST
 
@@ -72,67 +94,115 @@ class Counters:
         engines: Callable[[], Sequence[EngineStatus]],
         queue: Queue | None = None,
     ) -> None:
+        self._places: dict[tuple[str, str], _Place] = {}
+        self._refused: dict[tuple[str, str, str], int] = {}
         self._registry = CollectorRegistry()
         self._registry.register(_Present(engines, queue))
-        place = ["door", "model"]
-        self._requests = self._counter(
-            "requests", "Requests that ended.", [*place, "status", "code", "finish", "stream"]
-        )
-        self._refused = self._counter(
-            "refused", "Requests refused before a model was chosen.", ["door", "status", "code"]
-        )
-        self._tokens = self._counter("tokens", "Tokens, by kind.", [*place, "kind"])
-        self._first = self._times("first_token", "Until the first token.", place, _FIRST_TOKEN)
-        self._each = self._times("token", "For each token after the first.", place, _PER_TOKEN)
-        self._whole = self._times("request", "For a whole request.", place, _WHOLE)
-        self._queued = self._times("queue", "In the queue.", place, _FIRST_TOKEN)
-        self._overhead = self._times("overhead", "Spent by the service itself.", place, _OVERHEAD)
+        self._registry.register(_Past(self._places, self._refused))
 
     def write(self, record: Counted) -> None:
         """Count one request that ended."""
-        place = (record.door, record.model)
-        self._requests.labels(
-            *place,
-            str(record.status),
-            record.code or "",
-            record.finish or "",
-            "true" if record.stream else "false",
-        ).inc()
-        kinds = {
-            "prompt": record.prompt,
-            "completion": record.completion,
-            "cached": record.cached,
-            "reasoning": record.reasoning,
-        }
-        for kind, count in kinds.items():
-            self._tokens.labels(*place, kind).inc(count)
-        self._whole.labels(*place).observe(record.duration_seconds)
-        self._queued.labels(*place).observe(record.queue_seconds)
-        self._overhead.labels(*place).observe(record.overhead_seconds)
-        if record.first_token_seconds is None:
-            return
-        self._first.labels(*place).observe(record.first_token_seconds)
-        if record.completion > 1:
-            rest = record.duration_seconds - record.first_token_seconds
-            self._each.labels(*place).observe(max(rest, 0.0) / (record.completion - 1))
+        key = (record.door, record.model)
+        place = self._places.get(key)
+        if place is None:
+            place = self._places[key] = _Place()
+        place.add(record)
 
     def refused(self, door: str, code: str, status: int) -> None:
         """Count one request that was refused at the edge."""
-        self._refused.labels(door, str(status), code).inc()
+        key = (door, str(status), code)
+        self._refused[key] = self._refused.get(key, 0) + 1
 
     def exposition(self) -> bytes:
         """Everything, in Prometheus' text format."""
         return generate_latest(self._registry)
 
-    def _counter(self, name: str, words: str, labels: list[str]) -> Counter:
-        return Counter(f"causerie_{name}", words, labels, registry=self._registry)
 
-    def _times(
-        self, name: str, words: str, labels: list[str], buckets: tuple[float, ...]
-    ) -> Histogram:
-        return Histogram(
-            f"causerie_{name}_seconds", words, labels, buckets=buckets, registry=self._registry
-        )
+class _Times:
+    """How often a time fell into each bucket; bounds and sum are in seconds."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.counts[bisect_left(self.bounds, seconds)] += 1
+        self.sum += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Cumulated, by upper bound, as Prometheus has them."""
+        names = [*map(str, map(float, self.bounds)), "+Inf"]
+        return list(zip(names, map(float, accumulate(self.counts)), strict=True))
+
+
+class _Place:
+    """The numbers of one model behind one door."""
+
+    __slots__ = ("requests", "times", "tokens")
+
+    def __init__(self) -> None:
+        self.requests: dict[tuple[str, str, str, str], int] = {}
+        self.tokens = [0, 0, 0, 0]
+        self.times = {name: _Times(bounds) for name, (_, bounds) in _TIMES.items()}
+
+    def add(self, record: Counted) -> None:
+        stream = "true" if record.stream else "false"
+        key = (str(record.status), record.code or "", record.finish or "", stream)
+        self.requests[key] = self.requests.get(key, 0) + 1
+        tokens, times = self.tokens, self.times
+        tokens[0] += record.prompt
+        tokens[1] += record.completion
+        tokens[2] += record.cached
+        tokens[3] += record.reasoning
+        times["request"].add(record.duration_seconds)
+        times["queue"].add(record.queue_seconds)
+        times["overhead"].add(record.overhead_seconds)
+        first = record.first_token_seconds
+        if first is None:
+            return
+        times["first_token"].add(first)
+        if record.completion > 1:
+            rest = max(record.duration_seconds - first, 0.0)
+            times["token"].add(rest / (record.completion - 1))
+
+
+class _Past(Collector):
+    """What happened since the start."""
+
+    def __init__(
+        self,
+        places: Mapping[tuple[str, str], _Place],
+        refused: Mapping[tuple[str, str, str], int],
+    ) -> None:
+        self._places = places
+        self._refused = refused
+
+    def collect(self) -> Iterator[Metric]:
+        """One family a fact, one sample (or histogram) a door and model."""
+        requests = _counter("requests", "Requests that ended.", *_ENDED)
+        tokens = _counter("tokens", "Tokens, by kind.", *_PLACE, "kind")
+        for place, numbers in self._places.items():
+            for ended, count in numbers.requests.items():
+                requests.add_metric([*place, *ended], count)
+            for kind, count in zip(_KINDS, numbers.tokens, strict=True):
+                tokens.add_metric([*place, kind], count)
+        yield requests
+        yield tokens
+        words = "Requests refused before a model was chosen."
+        refused = _counter("refused", words, "door", "status", "code")
+        for labels, count in self._refused.items():
+            refused.add_metric(labels, count)
+        yield refused
+        for name, (words, _) in _TIMES.items():
+            family = HistogramMetricFamily(f"causerie_{name}_seconds", words, labels=_PLACE)
+            for place, numbers in self._places.items():
+                times = numbers.times[name]
+                if any(times.counts):
+                    family.add_metric(place, times.buckets(), times.sum)
+            yield family
 
 
 class _Present(Collector):
@@ -165,6 +235,10 @@ class _Present(Collector):
             for model, value in values:
                 gauge.add_metric([model], value)
             yield gauge
+
+
+def _counter(name: str, words: str, *labels: str) -> CounterMetricFamily:
+    return CounterMetricFamily(f"causerie_{name}", words, labels=labels)
 
 
 def _gauge(name: str, words: str, *labels: str) -> GaugeMetricFamily:

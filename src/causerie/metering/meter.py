@@ -8,10 +8,11 @@ sink. Times are in seconds.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from causerie.errors import InternalError, ServiceError
 from causerie.protocol.events import Batch, Finished, FinishReason, Usage
@@ -19,8 +20,7 @@ from causerie.protocol.events import Batch, Finished, FinishReason, Usage
 CLIENT_GONE = 499
 
 
-@dataclass(slots=True)
-class Record:
+class Record(Struct):
     """The facts of one request; no contents."""
 
     request_id: str
@@ -86,21 +86,36 @@ class Meter:
     """Makes the records and writes them to every sink."""
 
     def __init__(self, sinks: Sequence[RecordSink]) -> None:
-        self._sinks = tuple(sinks)
+        self.sinks = tuple(sinks)
 
-    @contextmanager
-    def record(self, request_id: str, door: str, key: str) -> Iterator[Record]:
-        """A record that is written when the body is left, whatever the reason."""
-        record = Record(request_id=request_id, door=door, key=key)
-        try:
-            yield record
-        except ServiceError as failure:
-            record.failed(failure)
-            raise
-        except Exception:
+    def record(self, request_id: str, door: str, key: str) -> Recording:
+        """A record that is written when the block is left, whatever the reason."""
+        return Recording(self.sinks, Record(request_id=request_id, door=door, key=key))
+
+
+class Recording:
+    """One request, from its beginning to its record."""
+
+    __slots__ = ("_record", "_sinks")
+
+    def __init__(self, sinks: Sequence[RecordSink], record: Record) -> None:
+        self._sinks = sinks
+        self._record = record
+
+    def __enter__(self) -> Record:
+        return self._record
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        record = self._record
+        if isinstance(error, ServiceError):
+            record.failed(error)
+        elif isinstance(error, Exception):
             record.status, record.code = InternalError.status, InternalError.code
-            raise
-        finally:
-            record.settle()
-            for sink in self._sinks:
-                sink.write(record)
+        record.settle()
+        for sink in self._sinks:
+            sink.write(record)
