@@ -1,0 +1,41 @@
+"""One request of the probe, complete but for the address and the key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import msgspec
+
+Credential = Literal["ours", "none", "wrong"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What is sent.
+
+    ``path`` follows the base address, or the root of its host where ``at_root``
+    is set. The connection is closed by us at the first data of the reply
+    (``leave_at_data``) or after so many seconds (``leave_after``). Equal asks
+    with ``reuse`` are sent once, their reply answers all of them.
+    """
+
+    method: Literal["GET", "POST"]
+    path: str
+    body: bytes = b""
+    credential: Credential = "ours"
+    at_root: bool = False
+    leave_at_data: bool = False
+    leave_after: float | None = None
+    wait_seconds: float = 0.0
+    reuse: bool = False
+
+    def once(self) -> Ask:
+        """The same; a reply to an equal one will do."""
+        return replace(self, reuse=True)
+
+
+def chat(fields: Mapping[str, object]) -> Ask:
+    """A chat completion request with these fields as its body."""
+    return Ask("POST", "/chat/completions", msgspec.json.encode(fields))

@@ -1,0 +1,161 @@
+"""Sends one request and takes down what comes back, within limits of time and size.
+
+Whatever a server does ends in a :class:`Reply`: one that hangs, sends without
+end or breaks off is taken down as such. The key is cut out of every reply, so
+that nothing behind this can show it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from causerie.probe.ask import Ask
+from causerie.probe.reply import Ended, Reply
+from causerie.transport.client import HttpClient, Reach
+from causerie.transport.errors import TransportFailed
+from causerie.transport.response import HttpResponse
+
+_KEPT = (
+    "content-type",
+    "retry-after",
+    "server",
+    "www-authenticate",
+    "x-ignored-params",
+    "x-request-id",
+)
+_MAX_HEADER = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How long one request may take, and how many bytes its reply may have."""
+
+    seconds: float = 60.0
+    bytes: int = 1024 * 1024
+    listing_bytes: int = 16 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class _Taken:
+    """A reply while it comes."""
+
+    status: int = 0
+    headers: Mapping[str, str] | None = None
+    body: bytearray | None = None
+    ended: Ended = "whole"
+    trouble: str = ""
+    sent: bool = True
+
+
+class Asker:
+    """Asks one server, one request at a time. Use as an async context manager."""
+
+    def __init__(
+        self, base_url: str, key: str | None, reach: Reach | None = None, bounds: Bounds = Bounds()
+    ) -> None:
+        self._key = key
+        self._secrets = _spellings(key) if key else ()
+        self._bounds = bounds
+        reach = reach or Reach()
+        self._client = HttpClient(base_url, reach)
+        parts = urlsplit(base_url)
+        self._root = HttpClient(f"{parts.scheme}://{parts.netloc}", reach)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._client.close()
+        await self._root.close()
+
+    async def put(self, ask: Ask, seconds: float | None = None) -> Reply:
+        """The reply to ``ask``, in at most ``seconds`` (unset: the bounds' own)."""
+        await asyncio.sleep(ask.wait_seconds)
+        limit = min(seconds or self._bounds.seconds, self._bounds.seconds)
+        patience = limit if ask.leave_after is None else min(limit, ask.leave_after)
+        taken = _Taken(body=bytearray())
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(patience):
+                await self._exchange(ask, taken)
+        except TimeoutError:
+            taken.ended = "late" if ask.leave_after is None else "left"
+            taken.trouble = _late(taken, patience)
+        except TransportFailed as failure:
+            taken.ended, taken.trouble, taken.sent = "broken", str(failure), failure.sent
+        return self._reply(taken, time.monotonic() - began)
+
+    async def _exchange(self, ask: Ask, taken: _Taken) -> None:
+        client = self._root if ask.at_root else self._client
+        response = await client.send(ask.method, ask.path, self._headers(ask), ask.body)
+        try:
+            taken.status, taken.headers = response.status, response.headers
+            await self._body(ask, response, taken)
+        finally:
+            response.close()
+
+    async def _body(self, ask: Ask, response: HttpResponse, taken: _Taken) -> None:
+        most = self._bounds.bytes if ask.method == "POST" else self._bounds.listing_bytes
+        body = taken.body = bytearray()
+        while piece := await response.piece():
+            body += piece
+            if ask.leave_at_data and b"data:" in body:
+                taken.ended = "left"
+                return
+            if len(body) > most:
+                taken.ended = "large"
+                taken.trouble = f"did not end: more than {most} bytes came"
+                return
+
+    def _headers(self, ask: Ask) -> list[tuple[str, str]]:
+        headers = [("accept", "*/*"), ("user-agent", "causerie-probe")]
+        if ask.body:
+            headers.append(("content-type", "application/json"))
+        if ask.credential == "ours" and self._key is not None:
+            headers.append(("authorization", f"Bearer {self._key}"))
+        if ask.credential == "wrong":
+            headers.append(("authorization", "Bearer not-a-key-of-this-server"))
+        return headers
+
+    def _reply(self, taken: _Taken, seconds: float) -> Reply:
+        body = bytes(taken.body or b"")
+        headers = {
+            name: value[:_MAX_HEADER]
+            for name, value in (taken.headers or {}).items()
+            if name in _KEPT
+        }
+        for secret in self._secrets:
+            body = body.replace(secret.encode(), b"***")
+            headers = {name: value.replace(secret, "***") for name, value in headers.items()}
+        reply = Reply(taken.status, headers, body, taken.ended, taken.trouble, seconds, taken.sent)
+        return replace(reply, trouble=self._without_key(reply.trouble))
+
+    def _without_key(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+def _late(taken: _Taken, seconds: float) -> str:
+    if not taken.status:
+        return f"no answer within {seconds:g} s"
+    return f"the answer had not ended after {seconds:g} s"
+
+
+def _spellings(key: str) -> tuple[str, ...]:
+    """The key as servers may echo it: plain, in JSON, in an address."""
+    spelled = {key, msgspec.json.encode(key).decode()[1:-1], quote(key, safe=""), quote(key)}
+    return tuple(sorted(spelled, key=len, reverse=True))

@@ -1,0 +1,166 @@
+"""Asks the questions one after another, politely and within limits.
+
+One request at a time. A server that says it is busy is given the time it asks
+for. A question ends in a verdict whatever the server does; where the server
+does nothing any more, the rest is not asked and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from causerie.probe.ask import Ask
+from causerie.probe.evidence import Exchange, exchange
+from causerie.probe.question import Learned, Question, step
+from causerie.probe.reply import Reply, dig
+from causerie.probe.subject import Subject
+from causerie.probe.verdict import Verdict, unclear
+
+_BUSY = (429, 503)
+_MAX_SILENT = 3
+
+
+class Asks(Protocol):
+    """Whoever sends requests."""
+
+    async def put(self, ask: Ask, seconds: float | None = None) -> Reply:
+        """What comes back, in at most ``seconds``; never raises for what a server does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """``total_seconds`` for all questions, ``busy_seconds`` and ``busy_tries`` for a request
+    that the server has no room for."""
+
+    total_seconds: float = 1800.0
+    busy_seconds: float = 20.0
+    busy_tries: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A question, its verdict and what was seen."""
+
+    question: Question
+    verdict: Verdict
+    exchanges: tuple[Exchange, ...] = ()
+
+
+class Interview:
+    """One model's interview. ``subject`` grows on the way; ``spent`` is in tokens, as told."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        asks: Asks,
+        patience: Patience = Patience(),
+        asking: Callable[[Question], None] = lambda question: None,
+    ) -> None:
+        self.subject = subject
+        self.spent = 0
+        self.requests = 0
+        self._asks = asks
+        self._patience = patience
+        self._asking = asking
+        self._kept: dict[Ask, Reply] = {}
+        self._silent = 0
+        self._ended = ""
+        self._answers = True
+        self._deadline = time.monotonic() + patience.total_seconds
+
+    async def findings(self, questions: Sequence[Question]) -> AsyncIterator[Finding]:
+        """One finding a question, in order."""
+        for question in questions:
+            self._asking(question)
+            reason = self._why_not(question)
+            if reason:
+                yield Finding(question, unclear(f"not asked: {reason}"))
+                continue
+            finding = await self._finding(question)
+            if question.id == "completion":
+                self._answers = finding.verdict.good
+            yield finding
+
+    def _why_not(self, question: Question) -> str:
+        if self._ended:
+            return self._ended
+        if not question.alone and not self._answers:
+            return "no completion came"
+        if question.loud and self.subject.loud is None:
+            return "the model does not think"
+        return ""
+
+    async def _finding(self, question: Question) -> Finding:
+        script = question.script(self.subject)
+        seen: list[Exchange] = []
+        reply: Reply | None = None
+        try:
+            while isinstance(found := step(script, reply), Ask):
+                if not self._left:
+                    found = self._out_of_time()
+                    break
+                reply = await self._reply(found)
+                seen.append(exchange(found, reply))
+                self._note_silence(reply)
+        finally:
+            script.close()
+        if isinstance(found, Learned):
+            self.subject = found.subject
+            found = found.verdict
+        return Finding(question, found, tuple(seen))
+
+    @property
+    def _left(self) -> float:
+        return max(0.0, self._deadline - time.monotonic())
+
+    def _out_of_time(self) -> Verdict:
+        self._ended = f"the {self._patience.total_seconds:g} s for all questions were over"
+        return unclear(self._ended)
+
+    def _note_silence(self, reply: Reply) -> None:
+        silent = reply.ended in ("late", "broken") and not reply.status
+        self._silent = self._silent + 1 if silent else 0
+        if self._silent >= _MAX_SILENT:
+            self._ended = f"the server went silent ({reply.trouble})"
+
+    async def _reply(self, ask: Ask) -> Reply:
+        if ask.reuse and ask in self._kept:
+            return self._kept[ask]
+        reply = await self._sent(ask)
+        for _ in range(self._patience.busy_tries):
+            if reply.status not in _BUSY:
+                break
+            await asyncio.sleep(min(self._pause(reply), self._left))
+            reply = await self._sent(ask)
+        if ask.reuse:
+            self._kept[ask] = reply
+        return reply
+
+    async def _sent(self, ask: Ask) -> Reply:
+        self.requests += 1
+        reply = await self._asks.put(ask, max(self._left, 0.1))
+        self.spent += _tokens(reply)
+        return reply
+
+    def _pause(self, reply: Reply) -> float:
+        """The time a busy server asks for; a date counts as a second."""
+        asked = reply.headers.get("retry-after", "")
+        seconds = float(asked) if asked.isdigit() else 1.0
+        return min(seconds, self._patience.busy_seconds)
+
+
+def _tokens(reply: Reply) -> int:
+    """What the reply says it has cost; a stream's usage is looked for at its end."""
+    usage = dig(reply.document(), "usage")
+    if usage is None and b'"usage"' in reply.body:
+        for line in reversed(reply.body.splitlines()):
+            usage = dig(Reply(body=line.removeprefix(b"data:")).document(), "usage")
+            if usage is not None:
+                break
+    total = dig(usage, "total_tokens")
+    return total if isinstance(total, int) else 0

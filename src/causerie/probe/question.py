@@ -1,0 +1,53 @@
+"""A question: a pure script over requests and replies that ends in a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+
+from causerie.probe.ask import Ask
+from causerie.probe.reply import Reply
+from causerie.probe.subject import Subject
+from causerie.probe.verdict import Settled, Verdict
+
+Script = Generator[Ask, Reply, "Verdict | Learned"]
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A verdict, and what later questions should know."""
+
+    verdict: Verdict
+    subject: Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """``rule`` is its place in the interface or the contract.
+
+    ``decides`` are the parameters that it shows to be supported. It sends at
+    most ``asks`` requests that cost at most ``tokens`` tokens each, prompt and
+    output. ``loud`` asks with thinking on, so it is only for models that think;
+    ``alone`` is asked even where no completion has come.
+    """
+
+    id: str
+    rule: str
+    words: str
+    script: Callable[[Subject], Script]
+    decides: tuple[str, ...] = ()
+    asks: int = 1
+    tokens: int = 0
+    loud: bool = False
+    alone: bool = False
+
+
+def step(script: Script, reply: Reply | None) -> Ask | Learned | Verdict:
+    """Drive the script on: its next request, or what it ends in."""
+    try:
+        return next(script) if reply is None else script.send(reply)
+    except StopIteration as stop:
+        ended: Learned | Verdict = stop.value
+        return ended
+    except Settled as settled:
+        return settled.verdict

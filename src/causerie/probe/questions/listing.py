@@ -1,0 +1,97 @@
+"""The list of models, and the address it stands at (interface 1, 2.1, 4.1, 5.5, 9)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from dataclasses import replace
+
+from causerie.probe.ask import Ask
+from causerie.probe.question import Learned, Question, Script
+from causerie.probe.reading import settle
+from causerie.probe.reply import Reply, dig
+from causerie.probe.subject import Subject
+from causerie.probe.verdict import Verdict, no, partly, unclear, yes
+
+LIST = Ask("GET", "/models")
+_VERSION = re.compile(r"/v[0-9]+[a-z0-9]*/?\Z")
+_LENGTHS = (
+    ("context_length",),
+    ("max_model_len",),
+    ("context_window",),
+    ("loaded_context_length",),
+    ("max_context_length",),
+    ("meta", "n_ctx"),
+    ("top_provider", "context_length"),
+)
+
+
+def entries(reply: Reply) -> list[object]:
+    """The entries of a list of models, empty where the reply is none."""
+    data = dig(reply.document(), "data")
+    return (
+        [one for one in data if isinstance(dig(one, "id"), str)] if isinstance(data, list) else []
+    )
+
+
+def listed_length(entry: object) -> int | None:
+    """The context length that an entry tells, in tokens."""
+    for path in _LENGTHS:
+        value = dig(entry, *path)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None
+
+
+def _base(subject: Subject) -> Script:
+    yield from ()
+    if _VERSION.search(subject.base_url):
+        return yes()
+    return partly("the base address does not end with a version like /v1")
+
+
+def _models(subject: Subject) -> Script:
+    reply = yield LIST
+    settle(reply)
+    if not isinstance(dig(reply.document(), "data"), list):
+        return no("the reply has no array `data`")
+    found = entries(reply)
+    entry = next((one for one in found if dig(one, "id") == subject.model), None)
+    if entry is None:
+        return partly(f"{len(found)} models are listed, but not this one")
+    known = replace(subject, entry=subject.with_entry(entry), context_length=listed_length(entry))
+    return Learned(yes(f"{len(found)} models"), known)
+
+
+def _claims(subject: Subject) -> Script:
+    yield from ()
+    claimed = subject.entry.get("supported_parameters")
+    if isinstance(claimed, list):
+        return yes(f"claims {len(claimed)} parameters")
+    return no("the entry has no `supported_parameters`")
+
+
+def _open(subject: Subject) -> Generator[Ask, Reply, Verdict]:
+    if not subject.keyed:
+        return unclear("asked without a key anyway")
+    reply = yield Ask("GET", "/models", credential="none")
+    if reply.status == 200 and entries(reply):
+        return yes()
+    return no(f"without a key: status {reply.status}") if reply.status else unclear(reply.trouble)
+
+
+QUESTIONS = (
+    Question(
+        "base", "1, 9", "Does the base address end with a version?", _base, alone=True, asks=0
+    ),
+    Question("models", "2.1, 4.1", "Are models listed by id?", _models, alone=True),
+    Question(
+        "models.parameters",
+        "1 rule 3",
+        "Does the model's entry say which parameters it supports?",
+        _claims,
+        alone=True,
+        asks=0,
+    ),
+    Question("models.open", "5 rule 5", "Are models listed without a key?", _open, alone=True),
+)

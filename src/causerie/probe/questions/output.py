@@ -1,0 +1,189 @@
+"""Replies in a shape (interface R1, R2; contract 1): the shape must hold although nothing
+in the conversation asks for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator
+
+import msgspec
+from jsonschema import Draft202012Validator
+
+from causerie.probe.ask import Ask
+from causerie.probe.question import Question, Script
+from causerie.probe.reading import Answer, answered, refusal
+from causerie.probe.reply import Reply
+from causerie.probe.subject import Subject
+from causerie.probe.verdict import Verdict, no, partly, unclear, yes
+
+_SAID = "Say hello in plain words, not in JSON."  # the word must be there for some servers
+SCHEMA: dict[str, object] = {
+    "type": "object",
+    "properties": {
+        "fruit": {"type": "string", "enum": ["kiwi-7", "plum-3"]},
+        "count": {"type": "integer", "enum": [41, 43]},
+    },
+    "required": ["fruit", "count"],
+    "additionalProperties": False,
+}
+_RARE: dict[str, object] = {
+    "type": "object",
+    "properties": {
+        "codes": {
+            "type": "array",
+            "items": {"type": "integer", "enum": [7, 8, 9]},
+            "minItems": 3,
+            "maxItems": 3,
+            "uniqueItems": True,
+        }
+    },
+    "required": ["codes"],
+    "additionalProperties": False,
+}
+_GRAMMARS = ('start: "code-" /[0-9]{3}/', 'root ::= "code-" [0-9] [0-9] [0-9]')
+_CODE = re.compile(r"code-[0-9]{3}")
+
+
+def _format(schema: object) -> dict[str, object]:
+    inner = {"name": "probe", "strict": True, "schema": schema}
+    return {"type": "json_schema", "json_schema": inner}
+
+
+def _json(text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _object(subject: Subject) -> Script:
+    answer = answered((yield subject.ask(_SAID, 96, response_format={"type": "json_object"})))
+    if isinstance(_json(answer.text), dict):
+        return yes()
+    if answer.finish == "length" and re.match(r'\s*\{\s*("|\Z)', answer.text):
+        return yes("an object that the output limit cut")
+    return no(f"accepted, no effect: {answer.text!r:.80}")
+
+
+def _by_schema(answer: Answer) -> Verdict:
+    value = _json(answer.text)
+    if value is not None and Draft202012Validator(SCHEMA).is_valid(value):
+        return yes() if answer.finish == "stop" else partly(f"finish reason {answer.finish!r}")
+    if answer.finish == "length":
+        return no(f"not done within the output limit: {answer.text!r:.80}")
+    return no(f"accepted, not followed: {answer.text!r:.80}")
+
+
+def _schema(subject: Subject) -> Script:
+    answer = answered((yield subject.ask(_SAID, 64, response_format=_format(SCHEMA))))
+    return _by_schema(answer)
+
+
+def _schema_loud(subject: Subject) -> Script:
+    answer = answered((yield subject.loudly(_SAID, 320, response_format=_format(SCHEMA))))
+    verdict = _by_schema(answer)
+    if verdict == yes() and not answer.reasoning:
+        return partly("followed, but without thinking")
+    return verdict
+
+
+def _strict(subject: Subject) -> Script:
+    """With a keyword that few can enforce: all the more it must not be left out in silence."""
+    reply = yield subject.ask(_SAID, 48, response_format=_format(_RARE))
+    if (refused := refusal(reply)) is not None:
+        return yes(refused)
+    answer = answered(reply)
+    value = _json(answer.text)
+    if value is not None and Draft202012Validator(_RARE).is_valid(value):
+        return yes("it held")
+    if answer.finish == "length":
+        return unclear("not done within the output limit")
+    return no(f"a keyword is left out in silence: {answer.text!r:.80}")
+
+
+def _structured(
+    kind: str, value: object, holds: Callable[[str], bool]
+) -> Callable[[Subject], Script]:
+    def script(subject: Subject) -> Generator[Ask, Reply, Verdict]:
+        answer = answered((yield subject.ask(_SAID, 48, structured_outputs={kind: value})))
+        if holds(answer.text):
+            return yes()
+        return no(f"accepted, not followed: {answer.text!r:.80}")
+
+    return script
+
+
+def _grammar(subject: Subject) -> Script:
+    """In Lark's syntax, then in GBNF."""
+    last = no("")
+    for text in _GRAMMARS:
+        reply = yield subject.ask(_SAID, 32, structured_outputs={"grammar": text})
+        if (refused := refusal(reply)) is not None:
+            last = no(refused)
+            continue
+        said = answered(reply).text
+        if _CODE.fullmatch(said):
+            return yes("in Lark's syntax" if text == _GRAMMARS[0] else "in GBNF")
+        last = no(f"accepted, not followed: {said!r:.80}")
+    return last
+
+
+def _by_choice(text: str) -> bool:
+    return text in ("zebra-17", "okapi-23")
+
+
+def _by_regex(text: str) -> bool:
+    return _CODE.fullmatch(text) is not None
+
+
+def _by_json(text: str) -> bool:
+    value = _json(text)
+    return value is not None and Draft202012Validator(SCHEMA).is_valid(value)
+
+
+def _question(id: str, rule: str, words: str, script: Callable[[Subject], Script]) -> Question:
+    part = id.partition(".")[0]
+    asks, loud = 2 if id.endswith("grammar") else 1, id.endswith(".thinking")
+    decides = (part,) if id not in ("response_format.strict",) and not loud else ()
+    return Question(
+        id, rule, words, script, decides, asks=asks, tokens=420 if loud else 160, loud=loud
+    )
+
+
+QUESTIONS = (
+    _question("response_format.object", "R2", "Does `json_object` give an object?", _object),
+    _question("response_format.schema", "R1", "Does `json_schema` hold?", _schema),
+    _question(
+        "response_format.schema.thinking", "R1, contract 1", "And with thinking on?", _schema_loud
+    ),
+    _question(
+        "response_format.strict",
+        "contract 1",
+        "Is every keyword of a schema enforced, or the schema refused?",
+        _strict,
+    ),
+    _question(
+        "structured_outputs.json",
+        "contract 1",
+        "Does `structured_outputs.json` hold?",
+        _structured("json", SCHEMA, _by_json),
+    ),
+    _question(
+        "structured_outputs.regex",
+        "contract 1",
+        "Does `structured_outputs.regex` hold?",
+        _structured("regex", "code-[0-9]{3}", _by_regex),
+    ),
+    _question(
+        "structured_outputs.choice",
+        "contract 1",
+        "Does `structured_outputs.choice` hold?",
+        _structured("choice", ["zebra-17", "okapi-23"], _by_choice),
+    ),
+    _question(
+        "structured_outputs.grammar",
+        "contract 1",
+        "Does `structured_outputs.grammar` hold?",
+        _grammar,
+    ),
+)

@@ -1,0 +1,149 @@
+"""Errors and keys (interface 5, 7; contract 3): wrong requests get the right status and form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+import msgspec
+
+from causerie.probe.ask import Ask, Credential
+from causerie.probe.question import Question, Script
+from causerie.probe.reading import message_of
+from causerie.probe.reply import Reply, dig
+from causerie.probe.subject import Subject, user
+from causerie.probe.verdict import Verdict, no, partly, unclear, weighed, yes
+
+_PATH = "/chat/completions"
+
+
+def _body(**fields: object) -> bytes:
+    return msgspec.json.encode(fields)
+
+
+def _faults(reply: Reply, statuses: tuple[int, ...]) -> list[str]:
+    """What is wrong with an error reply."""
+    missing = []
+    if reply.status not in statuses:
+        wanted = " or ".join(map(str, statuses))
+        missing.append(f"status {reply.status} instead of {wanted}: {message_of(reply)}")
+    error = dig(reply.document(), "error")
+    if not isinstance(error, dict):
+        missing.append("no object `error`")
+    else:
+        lacks = [name for name in ("message", "type", "param", "code") if name not in error]
+        if lacks:
+            missing.append("`error` lacks " + ", ".join(lacks))
+    return missing
+
+
+def _judged(reply: Reply, statuses: tuple[int, ...]) -> Verdict:
+    if not reply.status:
+        return unclear(reply.trouble)
+    if reply.status == 200:
+        return no("taken: status 200")
+    return weighed(_faults(reply, statuses), of=2)
+
+
+Sent = Callable[[Subject], Ask]
+
+
+def _refused(sent: Sent, *statuses: int) -> Callable[[Subject], Script]:
+    def script(subject: Subject) -> Generator[Ask, Reply, Verdict]:
+        return _judged((yield sent(subject)), statuses)
+
+    return script
+
+
+def _broken(subject: Subject) -> Ask:
+    return Ask("POST", _PATH, b'{"model": "' + subject.model.encode() + b'", "messages": [')
+
+
+def _without_messages(subject: Subject) -> Ask:
+    return Ask("POST", _PATH, _body(model=subject.model))
+
+
+def _other_model(subject: Subject) -> Ask:
+    body = _body(model="no-such-model-probe", messages=[user("Say ok.")], **{subject.limit: 4})
+    return Ask("POST", _PATH, body)
+
+
+def _wrong_type(subject: Subject) -> Ask:
+    return subject.ask("Say ok.", 4, temperature="hot")
+
+
+def _out_of_range(subject: Subject) -> Ask:
+    return subject.ask("Say ok.", 4, temperature=-3)
+
+
+def _no_path(subject: Subject) -> Ask:
+    del subject
+    return Ask("GET", "/no/such/path")
+
+
+def _key(credential: Credential) -> Callable[[Subject], Script]:
+    def script(subject: Subject) -> Generator[Ask, Reply, Verdict]:
+        if not subject.keyed:
+            return unclear("asked without a key anyway")
+        body = _body(model=subject.model, messages=[user("Say ok.")], **{subject.limit: 4})
+        reply = yield Ask("POST", _PATH, body, credential=credential)
+        if reply.status == 200:
+            return partly("no key is needed")
+        missing = _faults(reply, (401,)) if reply.status else [reply.trouble]
+        if "www-authenticate" not in reply.headers:
+            missing.append("no header WWW-Authenticate")
+        return weighed(missing, of=3)
+
+    return script
+
+
+def _type_told(subject: Subject) -> Script:
+    """Whether an error of the request says which parameter it is about."""
+    reply = yield _wrong_type(subject)
+    if reply.status == 200:
+        return no("taken: status 200")
+    if not reply.status:
+        return unclear(reply.trouble)
+    param = dig(reply.document(), "error", "param")
+    if param == "temperature":
+        return yes()
+    if "temperature" in message_of(reply):
+        return partly("in words, not as `param`")
+    return no(message_of(reply))
+
+
+def _question(id: str, rule: str, words: str, script: Callable[[Subject], Script]) -> Question:
+    return Question(id, rule, words, script, tokens=50, alone=True)
+
+
+QUESTIONS = (
+    _question(
+        "errors.json", "7, contract 3", "Is broken JSON refused with 400?", _refused(_broken, 400)
+    ),
+    _question(
+        "errors.missing",
+        "7, contract 3",
+        "Are missing messages refused with 400?",
+        _refused(_without_messages, 400, 422),
+    ),
+    _question(
+        "errors.model",
+        "7, contract 3",
+        "Is an unknown model refused with 404?",
+        _refused(_other_model, 404),
+    ),
+    _question(
+        "errors.value",
+        "contract 1",
+        "Is a value out of range refused?",
+        _refused(_out_of_range, 400, 422),
+    ),
+    _question("errors.param", "contract 3", "Does a refusal name the parameter?", _type_told),
+    _question(
+        "errors.path",
+        "contract 3",
+        "Is an unknown path refused with 404?",
+        _refused(_no_path, 404),
+    ),
+    _question("key.none", "5 rule 1", "Is a request without a key refused?", _key("none")),
+    _question("key.wrong", "5 rule 1", "Is a wrong key refused?", _key("wrong")),
+)

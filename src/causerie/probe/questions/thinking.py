@@ -1,0 +1,251 @@
+"""Thinking: its switches, its fields, its length (interface 2.2, 2.5, 4.2, S, G; contract 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import replace
+
+from causerie.probe.ask import Ask
+from causerie.probe.question import Learned, Question, Script
+from causerie.probe.reading import Answer, Stream, answered, refusal, streamed
+from causerie.probe.reply import Reply, dig
+from causerie.probe.subject import Messages, Subject, user
+from causerie.probe.verdict import Verdict, no, partly, unclear, yes
+
+SUM = "What is 17 + 25? Answer with the number."
+MOST = 96
+ROOM = 768
+_TAGS = ("<think>", "</think>")
+_BY_TEMPLATE = "chat_template_kwargs.enable_thinking"
+_SWITCHES: tuple[tuple[str, Mapping[str, object], Mapping[str, object]], ...] = (
+    (
+        _BY_TEMPLATE,
+        {"chat_template_kwargs": {"enable_thinking": True}},
+        {"chat_template_kwargs": {"enable_thinking": False}},
+    ),
+    ("reasoning_effort", {"reasoning_effort": "high"}, {"reasoning_effort": "none"}),
+    ("reasoning", {"reasoning": {"effort": "high"}}, {"reasoning": {"effort": "none"}}),
+    ("thinking", {"thinking": {"type": "enabled"}}, {"thinking": {"type": "disabled"}}),
+)
+
+
+def thought(answer: Answer) -> bool:
+    """Whether there is reasoning, in its field or in tags inside the text."""
+    return bool(answer.reasoning) or any(tag in answer.text for tag in _TAGS)
+
+
+def _with(subject: Subject, fields: Mapping[str, object]) -> Generator[Ask, Reply, bool | None]:
+    """Whether it thinks with these fields; ``None`` where they are refused."""
+    reply = yield subject.ask(SUM, MOST, **fields).once()
+    return None if refusal(reply) is not None else thought(answered(reply))
+
+
+def _switch(subject: Subject) -> Script:
+    """Which switch works; what comes after asks with thinking off where it can."""
+    thinks = yield from _with(subject, {})
+    ever = bool(thinks)
+    for name, on, off in _SWITCHES:
+        loud = yield from _with(subject, on)
+        ever = ever or bool(loud)
+        if not loud:
+            continue
+        if (yield from _with(subject, off)) is False:
+            known = replace(subject, quiet=off, loud=on, thinking="switch")
+            by_default = "on" if thinks else "off"
+            how = f"by `{name}`; {by_default} by default"
+            return Learned(yes(how) if name == _BY_TEMPLATE else partly(how), known)
+    if ever:
+        known = replace(subject, loud={}, thinking="always", room=ROOM)
+        return Learned(no("it thinks, and no switch turns that off"), known)
+    return Learned(unclear("it never thinks"), replace(subject, thinking="never"))
+
+
+def _template(subject: Subject) -> Script:
+    """Whether the template's switch does something, whichever other one there is."""
+    return (yield from _both_ways(subject, _SWITCHES[0]))
+
+
+def _effort(subject: Subject) -> Script:
+    return (yield from _both_ways(subject, _SWITCHES[1]))
+
+
+def _object(subject: Subject) -> Script:
+    return (yield from _both_ways(subject, _SWITCHES[2]))
+
+
+def _both_ways(
+    subject: Subject, switch: tuple[str, Mapping[str, object], Mapping[str, object]]
+) -> Generator[Ask, Reply, Verdict]:
+    _, on, off = switch
+    bare = replace(subject, quiet={})
+    replies = []
+    for fields in (on, off):
+        reply = yield bare.ask(SUM, MOST, **fields).once()
+        if (refused := refusal(reply)) is not None and fields is on:
+            return no(refused)
+        replies.append(reply)
+    loud = thought(answered(replies[0]))
+    if (refused := refusal(replies[1])) is not None:
+        return partly(f"on; off is {refused}") if loud else no(refused)
+    quiet = not thought(answered(replies[1]))
+    if loud and quiet:
+        return yes("on and off")
+    if subject.thinking == "never":
+        return unclear("accepted, but it never thinks")
+    return no("accepted, no effect: it thinks " + ("all the same" if loud else "in neither case"))
+
+
+def _fields(subject: Subject) -> Script:
+    reply = yield subject.loudly(SUM, MOST).once()
+    answer = answered(reply)
+    message = dig(answer.document, "choices", 0, "message")
+    if dig(message, "reasoning_content"):
+        return yes()
+    if dig(message, "reasoning"):
+        return partly("it comes as `reasoning`")
+    if any(tag in answer.text for tag in _TAGS):
+        return partly("it comes inside the content, between tags")
+    return no("no reasoning came")
+
+
+def _order(subject: Subject) -> Script:
+    stream = streamed((yield subject.loudly(SUM, MOST + 64, stream=True)))
+    kinds = _kinds(stream)
+    if "reasoning" not in kinds:
+        return no("no reasoning came in the stream")
+    if "text" not in kinds:
+        return unclear("the answer was cut before its text")
+    if kinds.index("text") < len(kinds) - kinds[::-1].index("reasoning") - 1:
+        return no("reasoning comes after text")
+    return yes()
+
+
+def _kinds(stream: Stream) -> list[str]:
+    kinds = []
+    for delta in stream.deltas():
+        if delta.get("reasoning_content") or delta.get("reasoning"):
+            kinds.append("reasoning")
+        if delta.get("content"):
+            kinds.append("text")
+    return kinds
+
+
+def _budget(subject: Subject) -> Script:
+    free = answered((yield subject.loudly(SUM, MOST).once()))
+    if len(free.reasoning.split()) < 12:
+        return unclear("it thinks too briefly for a budget to show")
+    short = answered((yield subject.loudly(SUM, MOST, thinking_token_budget=8)))
+    words = f"{len(free.reasoning)} characters without, {len(short.reasoning)} with a budget of 8"
+    spent = dig(short.document, "usage", "completion_tokens_details", "reasoning_tokens")
+    told = isinstance(spent, int) and 0 < spent <= 16
+    if len(short.reasoning) < len(free.reasoning) and (told or len(short.reasoning) <= 80):
+        return yes(words)
+    return no(f"accepted, no effect: {words}")
+
+
+def _hidden(subject: Subject) -> Script:
+    free = answered((yield subject.loudly(SUM, MOST).once()))
+    answer = answered((yield subject.loudly(SUM, MOST, include_reasoning=False)))
+    if not thought(free):
+        return unclear("no reasoning comes anyway")
+    if thought(answer):
+        return no("accepted, no effect: reasoning came")
+    return yes()
+
+
+def _back(subject: Subject) -> Script:
+    """Reasoning that comes back after a tool call, as clients should send it."""
+    call = {"id": "call_1", "type": "function", "function": {"name": "now", "arguments": "{}"}}
+    said = {"role": "assistant", "content": "", "tool_calls": [call]}
+    result = {"role": "tool", "tool_call_id": "call_1", "content": '{"time": "12:30"}'}
+    tool = {"name": "now", "description": "The time.", "parameters": {"type": "object"}}
+    tools = [{"type": "function", "function": tool}]
+    counts = []
+    for extra in ({}, {"reasoning_content": "The user wants to know the time, so I ask. " * 3}):
+        talk: Messages = [user("What time is it?"), {**said, **extra}, result]
+        counts.append(answered((yield subject.loudly(talk, MOST, tools=tools))).prompt)
+    bare, full = counts
+    if bare is None or full is None:
+        return partly("accepted; no usage tells whether the model sees it")
+    if full > bare:
+        return yes(f"the prompt grew from {bare} to {full} tokens")
+    return partly("accepted and left out of the prompt")
+
+
+QUESTIONS = (
+    Question(
+        "thinking", "2.5, 4.2", "Can thinking be turned on and off?", _switch, asks=9, tokens=140
+    ),
+    Question(
+        "chat_template_kwargs",
+        "4.2",
+        "Does `chat_template_kwargs.enable_thinking` do it?",
+        _template,
+        decides=("chat_template_kwargs",),
+        asks=2,
+        tokens=140,
+    ),
+    Question(
+        "reasoning_effort",
+        "contract 1",
+        "Does `reasoning_effort` do it?",
+        _effort,
+        decides=("reasoning_effort",),
+        asks=2,
+        tokens=140,
+    ),
+    Question(
+        "reasoning",
+        "G",
+        "Does the `reasoning` object of routers do it?",
+        _object,
+        decides=("reasoning",),
+        asks=2,
+        tokens=140,
+    ),
+    Question(
+        "reasoning_content",
+        "2.5",
+        "Does reasoning come as `reasoning_content`?",
+        _fields,
+        tokens=140,
+        loud=True,
+    ),
+    Question(
+        "stream.reasoning",
+        "S",
+        "Does reasoning come before content in streams?",
+        _order,
+        tokens=210,
+        loud=True,
+    ),
+    Question(
+        "thinking_token_budget",
+        "contract 1",
+        "Does `thinking_token_budget` shorten it?",
+        _budget,
+        decides=("thinking_token_budget",),
+        asks=2,
+        tokens=140,
+        loud=True,
+    ),
+    Question(
+        "include_reasoning",
+        "contract 1",
+        "Does `include_reasoning: false` hide it?",
+        _hidden,
+        decides=("include_reasoning",),
+        asks=2,
+        tokens=140,
+        loud=True,
+    ),
+    Question(
+        "reasoning.back",
+        "2.2",
+        "Does reasoning that is sent back reach the model?",
+        _back,
+        asks=2,
+        tokens=300,
+        loud=True,
+    ),
+)

@@ -1,0 +1,237 @@
+"""Replies as completions: what of one is there, without filling in what is missing.
+
+A reply that is none settles the question that asked for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from causerie.probe.reply import Reply, dig
+from causerie.probe.verdict import Settled, Verdict, no, unclear
+from causerie.protocol.sse import Decoder, LineTooLong
+
+_BUSY = (429, 503)
+_WORDS = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call as it came; any member may be of any type."""
+
+    id: object
+    type: object
+    name: object
+    arguments: object
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One choice of a completion. Counts are ``None`` where no usage told them."""
+
+    text: str
+    reasoning: str
+    calls: tuple[Call, ...]
+    finish: object
+    prompt: int | None
+    completion: int | None
+    document: object
+
+
+def refusal(reply: Reply) -> str | None:
+    """Why the request was refused (a 4xx other than *busy*), or ``None`` if it was not."""
+    if 400 <= reply.status < 500 and reply.status not in _BUSY:
+        return f"refused with {reply.status}: {message_of(reply)}"
+    return None
+
+
+def message_of(reply: Reply) -> str:
+    """The words of an error, shortened."""
+    document = reply.document()
+    for path in (("error", "message"), ("message",), ("detail",), ("error",)):
+        found = dig(document, *path)
+        if isinstance(found, str) and found:
+            return _short(found)
+    return _short(reply.body[: 4 * _WORDS].decode("utf-8", "replace")) or "no words"
+
+
+def trouble(reply: Reply) -> Verdict | None:
+    """The verdict over a reply that is no success, or ``None``."""
+    if reply.ended == "large":
+        return no(reply.trouble)
+    if reply.ended in ("late", "broken"):
+        return unclear(reply.trouble)
+    if (refused := refusal(reply)) is not None:
+        return no(refused)
+    if reply.status in _BUSY:
+        return unclear(f"the server was busy: {reply.status} {message_of(reply)}")
+    if reply.status >= 500:
+        return no(f"failed with {reply.status}: {message_of(reply)}")
+    if reply.status != 200:
+        return no(f"answered with status {reply.status}")
+    return None
+
+
+def settle(reply: Reply) -> None:
+    """Raise :class:`Settled` unless the reply is a success."""
+    verdict = trouble(reply)
+    if verdict is not None:
+        raise Settled(verdict)
+
+
+def answered(reply: Reply, choice: int = 0) -> Answer:
+    """The choice of a plain completion; raises :class:`Settled` where there is none."""
+    settle(reply)
+    document = reply.document()
+    if document is None:
+        kind = reply.content_type or "no content type"
+        raise Settled(no(f"the reply is not JSON ({kind}): {message_of(reply)}"))
+    if dig(document, "error") is not None:
+        raise Settled(no(f"status 200 with an error: {message_of(reply)}"))
+    message = dig(document, "choices", choice, "message")
+    if not isinstance(message, dict):
+        raise Settled(no("the reply has no `choices[].message`"))
+    return Answer(
+        text=_text(message.get("content")),
+        reasoning=_text(message.get("reasoning_content")) or _text(message.get("reasoning")),
+        calls=tuple(_call(one) for one in _list(message.get("tool_calls"))),
+        finish=dig(document, "choices", choice, "finish_reason"),
+        prompt=_count(dig(document, "usage", "prompt_tokens")),
+        completion=_count(dig(document, "usage", "completion_tokens")),
+        document=document,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The chunks of a stream, decoded; ``faults`` is what its form has wrong."""
+
+    chunks: tuple[object, ...]
+    faults: tuple[str, ...]
+
+    @property
+    def usage(self) -> object:
+        """The usage that came last."""
+        return next((u for c in reversed(self.chunks) if (u := dig(c, "usage")) is not None), None)
+
+    def deltas(self, choice: int = 0) -> list[dict[str, object]]:
+        """The deltas of a choice, in order."""
+        found = (
+            dig(one, "delta")
+            for chunk in self.chunks
+            for one in _list(dig(chunk, "choices"))
+            if dig(one, "index") in (choice, None)
+        )
+        return [delta for delta in found if isinstance(delta, dict)]
+
+    def finishes(self) -> list[object]:
+        """Every finish reason that is not null."""
+        choices = (one for chunk in self.chunks for one in _list(dig(chunk, "choices")))
+        return [reason for one in choices if (reason := dig(one, "finish_reason")) is not None]
+
+
+def streamed(reply: Reply) -> Stream:
+    """The stream; raises :class:`Settled` where it is none."""
+    settle(reply)
+    if reply.content_type != "text/event-stream":
+        kind = reply.content_type or "no content type"
+        raise Settled(no(f"a stream was asked for and {kind} came: {message_of(reply)}"))
+    decoder = Decoder(max_bytes=max(len(reply.body), 1))
+    try:
+        events = [*decoder.feed(reply.body), *decoder.close()]
+    except LineTooLong as error:
+        raise Settled(no(str(error))) from error
+    faults = _form_faults(reply.body, events)
+    chunks = []
+    for event in events:
+        if event.strip() == b"[DONE]":
+            continue
+        chunk = Reply(body=event).document()
+        if not isinstance(chunk, dict):
+            faults.append(f"an event that is no JSON object: {_short(event.decode('utf-8', '?'))}")
+            continue
+        chunks.append(chunk)
+    errors = [dig(chunk, "error") for chunk in chunks if dig(chunk, "error") is not None]
+    if errors:
+        raise Settled(no(f"an error inside the stream: {_short(str(errors[0]))}"))
+    if not chunks:
+        raise Settled(no("the stream has no chunks"))
+    return Stream(tuple(chunks), tuple(faults))
+
+
+def joined(stream: Stream) -> Answer:
+    """The first choice, put together."""
+    deltas = stream.deltas()
+    reasons = stream.finishes()
+    return Answer(
+        text="".join(_text(delta.get("content")) for delta in deltas),
+        reasoning="".join(
+            _text(delta.get("reasoning_content")) or _text(delta.get("reasoning"))
+            for delta in deltas
+        ),
+        calls=tuple(_joined_calls(deltas)),
+        finish=reasons[0] if reasons else None,
+        prompt=_count(dig(stream.usage, "prompt_tokens")),
+        completion=_count(dig(stream.usage, "completion_tokens")),
+        document=None,
+    )
+
+
+def _joined_calls(deltas: list[dict[str, object]]) -> list[Call]:
+    pieces: dict[object, list[object]] = {}
+    for delta in deltas:
+        for piece in _list(delta.get("tool_calls")):
+            pieces.setdefault(dig(piece, "index"), []).append(piece)
+    calls = []
+    for parts in pieces.values():
+        arguments = "".join(_text(dig(part, "function", "arguments")) for part in parts)
+        first = parts[0]
+        name = dig(first, "function", "name")
+        calls.append(Call(dig(first, "id"), dig(first, "type"), name, arguments))
+    return calls
+
+
+def _form_faults(body: bytes, events: list[bytes]) -> list[str]:
+    """What rule S does not allow of the bytes."""
+    faults = []
+    if b"\r\n" in body:
+        faults.append("lines end in CR LF")
+    lines = [line.removesuffix(b"\r") for line in body.split(b"\n")]
+    odd = {line.partition(b":")[0] for line in lines if not _usual(line)}
+    if odd:
+        names = ", ".join(sorted(_short(name.decode("utf-8", "replace")) for name in odd)[:3])
+        faults.append(f"lines other than `data: `: {names}")
+    ends = [event.strip() == b"[DONE]" for event in events]
+    if True not in ends:
+        faults.append("no [DONE]")
+    elif ends.index(True) != len(ends) - 1:
+        faults.append("more after [DONE]")
+    return faults
+
+
+def _usual(line: bytes) -> bool:
+    return not line or line.startswith((b"data: ", b":"))
+
+
+def _call(value: object) -> Call:
+    function = dig(value, "function")
+    return Call(
+        dig(value, "id"), dig(value, "type"), dig(function, "name"), dig(function, "arguments")
+    )
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _short(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= _WORDS else words[: _WORDS - 1] + "…"

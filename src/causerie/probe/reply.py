@@ -1,0 +1,54 @@
+"""What came back, as it came."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+
+Ended = Literal["whole", "left", "late", "broken", "large"]
+
+
+def dig(value: object, *path: str | int) -> object:
+    """What stands at the path in decoded JSON; ``None`` where nothing does."""
+    for step in path:
+        if isinstance(step, str) and isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(step, int) and isinstance(value, list) and -len(value) <= step < len(value):
+            value = value[step]
+        else:
+            return None
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One reply. ``status`` is 0 where none came.
+
+    ``ended`` says how: whole; left by us; ``late`` (over the time limit),
+    ``broken`` (the connection) or ``large`` (over the size limit), each with
+    ``trouble`` in words. ``headers`` are by lower-case name, ``seconds`` is the
+    time it took. ``sent`` is false where no request has reached the server.
+    """
+
+    status: int = 0
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    ended: Ended = "whole"
+    trouble: str = ""
+    seconds: float = 0.0
+    sent: bool = True
+
+    @property
+    def content_type(self) -> str:
+        """The media type alone."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    def document(self) -> object:
+        """The body as JSON; ``None`` where it is none."""
+        try:
+            return msgspec.json.decode(self.body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None

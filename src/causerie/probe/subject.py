@@ -1,0 +1,64 @@
+"""What the probe knows of the model it asks, growing from question to question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+
+from causerie.probe.ask import Ask, chat
+
+Thinking = Literal["switch", "always", "never"]
+Messages = Sequence[Mapping[str, object]]
+
+
+def user(text: str) -> dict[str, object]:
+    """A message of the user."""
+    return {"role": "user", "content": text}
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One model at one endpoint.
+
+    ``limit`` is the name of the output limit that it takes; ``steady`` are the
+    fields that make it repeat itself; ``quiet`` those that keep it from
+    thinking, ``loud`` those that make it think (``None``: nothing does).
+    ``room`` is what a reply needs in tokens besides its text, where it cannot
+    be kept from thinking. ``entry`` is its entry in the list of models.
+    """
+
+    base_url: str
+    model: str
+    keyed: bool = False
+    entry: Mapping[str, object] = field(default_factory=dict)
+    limit: str = "max_tokens"
+    steady: Mapping[str, object] = field(default_factory=lambda: {"temperature": 0})
+    quiet: Mapping[str, object] = field(default_factory=dict)
+    loud: Mapping[str, object] | None = None
+    room: int = 0
+    thinking: Thinking | None = None
+    context_length: int | None = None
+    continues: bool | None = None
+
+    def ask(self, said: str | Messages, most: int, /, **fields: object) -> Ask:
+        """A completion of at most ``most`` tokens of text, as steady and quiet as can be.
+
+        A field given as ``None`` is left out.
+        """
+        messages = [user(said)] if isinstance(said, str) else said
+        usual = {**self.steady, **self.quiet, self.limit: most + self.room}
+        body: dict[str, object] = {"model": self.model, "messages": messages, **fields}
+        body |= {name: value for name, value in usual.items() if name not in fields}
+        return chat({name: value for name, value in body.items() if value is not None})
+
+    def loudly(self, said: str | Messages, most: int, /, **fields: object) -> Ask:
+        """The same with thinking on; ``most`` counts the thinking too."""
+        on = {**dict.fromkeys(self.quiet), **(self.loud or {})}
+        return self.ask(said, most, **{**on, **fields})
+
+    def with_entry(self, entry: object) -> Mapping[str, object]:
+        """The entry as a mapping, empty where it is none."""
+        return msgspec.convert(entry, dict[str, object]) if isinstance(entry, dict) else {}

@@ -1,0 +1,60 @@
+"""Yes, no, partly, unclear, and how so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Grade(StrEnum):
+    """``UNCLEAR``: nothing was seen that would decide it."""
+
+    YES = "yes"
+    PARTLY = "partly"
+    NO = "no"
+    UNCLEAR = "unclear"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``how`` is for people: what was seen, or what is missing."""
+
+    grade: Grade
+    how: str = ""
+
+    @property
+    def good(self) -> bool:
+        """Whether a caller can rely on it."""
+        return self.grade in (Grade.YES, Grade.PARTLY)
+
+
+def yes(how: str = "") -> Verdict:
+    return Verdict(Grade.YES, how)
+
+
+def partly(how: str) -> Verdict:
+    return Verdict(Grade.PARTLY, how)
+
+
+def no(how: str) -> Verdict:
+    return Verdict(Grade.NO, how)
+
+
+def unclear(how: str) -> Verdict:
+    return Verdict(Grade.UNCLEAR, how)
+
+
+def weighed(missing: list[str], *, of: int, how: str = "") -> Verdict:
+    """Yes where nothing is missing, no where all ``of`` things are, else partly."""
+    if not missing:
+        return yes(how)
+    words = "; ".join(missing)
+    return no(words) if len(missing) >= of else partly(words)
+
+
+class Settled(Exception):
+    """Raised inside a question whose verdict is clear already."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict.how)
+        self.verdict = verdict
