@@ -7,14 +7,15 @@ from dataclasses import replace
 
 from causerie.probe.ask import Ask
 from causerie.probe.question import Learned, Question, Script
-from causerie.probe.reading import Answer, answered, refusal
+from causerie.probe.reading import Answer, answered, joined, refusal, streamed
 from causerie.probe.reply import Reply
 from causerie.probe.subject import Messages, Subject, user
-from causerie.probe.verdict import Verdict, no, partly, unclear, yes
+from causerie.probe.verdict import no, partly, unclear, yes
 
 _ASKED = user("What is the capital of France? Answer in one sentence.")
 _BEGUN = "The capital of France is Par"
 _NEXT = "is"
+_FEW = 5  # tokens; saying all of it anew takes more
 _FIELDS: Mapping[str, object] = {"continue_final_message": True, "add_generation_prompt": False}
 
 
@@ -27,47 +28,50 @@ def _plain(subject: Subject) -> Ask:
 
 
 def _goes_on(answer: Answer) -> bool:
-    return answer.text.startswith(_NEXT)
-
-
-def _by_fields(subject: Subject) -> Generator[Ask, Reply, Verdict]:
-    """By its text, or by a prompt that has no end of message and no beginning of one."""
-    reply = yield subject.ask(_talk(), 8, **_FIELDS).once()
-    answer = answered(reply)
-    plain = yield _plain(subject)
-    if _goes_on(answer):
-        return yes(f"went on with {answer.text!r:.40}")
-    if refusal(plain) is None and plain.status == 200:
-        other = answered(plain)
-        if answer.prompt is not None and other.prompt is not None and answer.prompt < other.prompt:
-            return yes(f"{other.prompt - answer.prompt} tokens between messages are left out")
-    return no(f"accepted, began anew: {answer.text!r:.60}")
+    """Nothing but what is new; some plain replies repeat what was sent, at no cost in tokens."""
+    if answer.text.startswith(_NEXT):
+        return True
+    repeated = answer.text.startswith(_BEGUN + _NEXT)
+    return repeated and answer.completion is not None and answer.completion <= _FEW
 
 
 def _field(subject: Subject) -> Script:
-    return (yield from _by_fields(subject))
+    """Seen in its text, or in a prompt that has no end of a message and no beginning of one."""
+    answer = answered((yield subject.ask(_talk(), 8, **_FIELDS).once()))
+    if _goes_on(answer):
+        if answer.text.startswith(_BEGUN):
+            return partly("it goes on, and repeats what was sent")
+        return yes(f"went on with {answer.text!r:.40}")
+    fewer = yield from _fewer(subject, answer)
+    if fewer:
+        return yes(f"{fewer} tokens between messages are left out")
+    return no(f"accepted, began anew: {answer.text!r:.60}")
+
+
+def _fewer(subject: Subject, answer: Answer) -> Generator[Ask, Reply, int]:
+    """By how many tokens the prompt is shorter than with a message that is closed."""
+    reply = yield _plain(subject)
+    if refusal(reply) is not None:
+        return 0
+    other = answered(reply)
+    return max(0, (other.prompt or 0) - (answer.prompt or 0)) if answer.prompt else 0
 
 
 def _continues(subject: Subject) -> Script:
-    """Any way will do: the field, an assistant message at the end, or `prefix`."""
-    verdict = yield from _field_quietly(subject)
-    if verdict.good:
+    """Any way will do, in a stream: the field, an assistant message at the end, or `prefix`."""
+    ways = (
+        ("by `continue_final_message`", subject.ask(_talk(), 8, **_FIELDS, stream=True)),
+        ("whenever an assistant message is the last one", subject.ask(_talk(), 8, stream=True)),
+        ("by `prefix`", subject.ask(_talk(prefix=True), 8, stream=True)),
+    )
+    for how, ask in ways:
+        reply = yield ask
+        if refusal(reply) is None and joined(streamed(reply)).text.startswith(_NEXT):
+            return Learned(yes(how), replace(subject, continues=True))
+    marked = yield subject.ask(_talk(), 8, **_FIELDS).once()
+    if refusal(marked) is None and (yield from _fewer(subject, answered(marked))):
         return Learned(yes("by `continue_final_message`"), replace(subject, continues=True))
-    plain = yield _plain(subject)
-    if refusal(plain) is None and _goes_on(answered(plain)):
-        how = "whenever an assistant message is the last one"
-        return Learned(partly(how), replace(subject, continues=True))
-    prefix = yield subject.ask(_talk(prefix=True), 8)
-    if refusal(prefix) is None and _goes_on(answered(prefix)):
-        return Learned(partly("by `prefix`"), replace(subject, continues=True))
     return Learned(no("it begins anew"), replace(subject, continues=False))
-
-
-def _field_quietly(subject: Subject) -> Generator[Ask, Reply, Verdict]:
-    reply = yield subject.ask(_talk(), 8, **_FIELDS).once()
-    if refusal(reply) is not None:
-        return no(refusal(reply) or "")
-    return (yield from _by_fields(subject))
 
 
 def _bare_prompt(subject: Subject) -> Script:
@@ -96,7 +100,7 @@ QUESTIONS = (
         "contract 2",
         "Can a reply that has begun be continued, one way or another?",
         _continues,
-        asks=4,
+        asks=5,
         tokens=70,
     ),
     Question(

@@ -13,6 +13,7 @@ from causerie.probe.subject import Messages, Subject, user
 from causerie.probe.verdict import Verdict, no, partly, unclear, yes
 
 SUM = "What is 17 + 25? Answer with the number."
+_LEGS = "How many legs do 3 spiders, 4 dogs and 5 birds have in all? Think about each in turn."
 MOST = 96
 ROOM = 768
 _TAGS = ("<think>", "</think>")
@@ -131,10 +132,10 @@ def _kinds(stream: Stream) -> list[str]:
 
 
 def _budget(subject: Subject) -> Script:
-    free = answered((yield subject.loudly(SUM, MOST).once()))
+    free = answered((yield subject.loudly(_LEGS, MOST)))
     if len(free.reasoning.split()) < 12:
         return unclear("it thinks too briefly for a budget to show")
-    short = answered((yield subject.loudly(SUM, MOST, thinking_token_budget=8)))
+    short = answered((yield subject.loudly(_LEGS, MOST, thinking_token_budget=8)))
     words = f"{len(free.reasoning)} characters without, {len(short.reasoning)} with a budget of 8"
     spent = dig(short.document, "usage", "completion_tokens_details", "reasoning_tokens")
     told = isinstance(spent, int) and 0 < spent <= 16

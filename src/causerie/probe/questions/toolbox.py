@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 from jsonschema import Draft202012Validator
 
@@ -39,7 +41,12 @@ _PARAMETERS = {"get_weather": WEATHER_PARAMETERS, "now": NOW_PARAMETERS}
 
 
 def call_faults(answer: Answer) -> list[str]:
-    """What is wrong with the calls of an answer, and with how it ended."""
+    """What is wrong with the calls of an answer, and with how it ended.
+
+    Where several came and the output limit cut the last one, the others are judged.
+    """
+    if answer.finish == "length" and len(answer.calls) > 1:
+        answer = replace(answer, calls=answer.calls[:-1], finish="tool_calls")
     missing = []
     ids = [call.id for call in answer.calls]
     if any(not isinstance(id, str) or not id for id in ids) or len(set(map(str, ids))) < len(ids):

@@ -11,7 +11,7 @@ from causerie.probe.subject import Messages, Subject, user
 from causerie.probe.verdict import no, partly, unclear, weighed, yes
 
 WANTED = "What is the weather in Paris in celsius? Use the function."
-MOST = 96
+MOST = 128
 _CALL = {
     "id": "call_a1",
     "type": "function",
@@ -137,12 +137,12 @@ QUESTIONS = (
         _tools,
         decides=("tools",),
         asks=2,
-        tokens=320,
+        tokens=360,
     ),
     Question(
-        "tools.stream", "2.3, contract 2", "And in a stream, piece by piece?", _stream, tokens=320
+        "tools.stream", "2.3, contract 2", "And in a stream, piece by piece?", _stream, tokens=360
     ),
-    Question("tools.exchange", "T", "Is a tool's result answered?", _exchange, tokens=320),
+    Question("tools.exchange", "T", "Is a tool's result answered?", _exchange, tokens=360),
     Question(
         "tools.history",
         "2.2, contract 1",
@@ -164,7 +164,7 @@ QUESTIONS = (
         "Does `tool_choice: none` keep it from calling?",
         _none,
         asks=2,
-        tokens=320,
+        tokens=360,
     ),
     Question(
         "parallel_tool_calls",

@@ -37,7 +37,7 @@ def _judged(answer: Answer, name: str | None) -> Verdict:
 
 def _forced(said: str, choice: object, name: str | None) -> Callable[[Subject], Script]:
     def script(subject: Subject) -> Generator[Ask, Reply, Verdict]:
-        reply = yield subject.ask(said, 96, tools=TOOLS, tool_choice=choice)
+        reply = yield subject.ask(said, 128, tools=TOOLS, tool_choice=choice)
         return _judged(answered(reply), name)
 
     return script
@@ -59,7 +59,7 @@ def _question(
     id: str, words: str, script: Callable[[Subject], Script], decides: tuple[str, ...] = ()
 ) -> Question:
     loud = id.endswith(".thinking")
-    most = 560 if loud else 340
+    most = 600 if loud else 400
     return Question(id, "4.2, contract 1", words, script, decides, tokens=most, loud=loud)
 
 
