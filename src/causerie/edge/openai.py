@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 import msgspec
+import structlog
 
 from causerie import fold
 from causerie.access.keys import Caller
 from causerie.edge.body import BodyLimits, check_type, read_body
 from causerie.edge.doors import Door
 from causerie.edge.drain import Drain
-from causerie.edge.exchange import Exchange
+from causerie.edge.errors import internal
+from causerie.edge.exchange import ClientGone, Exchange
 from causerie.edge.ports import Pipeline
 from causerie.edge.stream import EventStream
 from causerie.errors import NotFound, ServiceError
@@ -24,6 +26,7 @@ from causerie.protocol.completion import Chunk, ChunkChoice, Delta
 from causerie.protocol.parsing import Rules, parse
 from causerie.protocol.request import ChatRequest
 
+log = structlog.get_logger(__name__)
 _encoder = msgspec.json.Encoder()
 _MAX_NAMED = 32
 
@@ -120,11 +123,14 @@ class OpenAI:
                             progress.see(chunk)
                             events.put(_encoder.encode(chunk))
                         await events.room()
-            except ServiceError as failure:
+            except ClientGone:
+                raise
+            except Exception as failure:
                 if not events.started:
                     raise
                 if not progress.broken:
-                    events.put(_encoder.encode(progress.end(failure, request, identity)))
+                    told = _told(failure, exchange)
+                    events.put(_encoder.encode(progress.end(told, request, identity)))
             events.finish()
 
     async def _catalog_caller(self, exchange: Exchange, door: Door) -> Caller | None:
@@ -139,6 +145,14 @@ class OpenAI:
             max_messages=self.limits.max_messages,
             max_nesting=self.limits.max_nesting,
         )
+
+
+def _told(failure: Exception, exchange: Exchange) -> ServiceError:
+    """The failure as the client may see it; one that is a bug is logged."""
+    if isinstance(failure, ServiceError):
+        return failure
+    log.error("stream failed", path=exchange.path, exc_info=failure)
+    return internal(exchange.request_id)
 
 
 class _Progress:

@@ -1,0 +1,218 @@
+"""HTTP/1.1 as our server speaks it: what a connection may do, byte by byte."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from edgekit import (
+    ASK,
+    HELLO,
+    ScriptedPipeline,
+    make_edge,
+    parse_response,
+    read_response,
+    serving,
+    wire,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from causerie.edge.connection import Connections
+from causerie.edge.server import Listen
+
+STREAM = ASK | {"stream": True}
+
+
+@asynccontextmanager
+async def opened(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+async def test_requests_sent_at_once_are_answered_in_their_order() -> None:
+    gate = asyncio.Event()
+    pipeline = ScriptedPipeline(script=[gate, *HELLO])
+    async with serving(make_edge(pipeline)) as port, opened(port) as (reader, writer):
+        live = b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n"
+        writer.write(wire(ASK) + live + wire(ASK, path="/v1/nothing"))
+        async with asyncio.timeout(10):
+            await pipeline.opened.wait()
+            gate.set()
+            first = await read_response(reader)
+            second = await read_response(reader)
+            third = await read_response(reader)
+    assert first.json()["object"] == "chat.completion"
+    assert second.json() == {"status": "live"}
+    assert third.status == 404
+
+
+@pytest.mark.parametrize("size", [1, 7, 64])
+async def test_a_chunked_body_is_read(size: int) -> None:
+    body = json.dumps(ASK).encode()
+    pieces = [body[at : at + size] for at in range(0, len(body), size)]
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
+    head = (
+        b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
+        b"content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+    )
+    async with serving(make_edge()) as port, opened(port) as (reader, writer):
+        writer.write(head + chunks)
+        assert (await read_response(reader)).status == 200
+
+
+async def test_a_client_that_asks_first_is_told_to_go_on() -> None:
+    body = json.dumps(ASK).encode()
+    head = wire(ASK, extra="expect: 100-continue\r\n").removesuffix(body)
+    async with serving(make_edge()) as port, opened(port) as (reader, writer):
+        writer.write(head)
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(body)
+        assert (await read_response(reader)).status == 200
+
+
+async def test_a_client_that_asks_first_is_refused_without_its_body() -> None:
+    head = (
+        b"POST /endpoints/locked/v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
+        b"content-type: application/json\r\ncontent-length: 1000\r\nexpect: 100-continue\r\n\r\n"
+    )
+    async with serving(make_edge()) as port, opened(port) as (reader, writer):
+        writer.write(head)
+        assert (await read_response(reader)).status == 401
+
+
+async def test_an_old_client_gets_a_body_that_ends_with_the_connection() -> None:
+    body = json.dumps(STREAM).encode()
+    request = wire(STREAM).replace(b"HTTP/1.1", b"HTTP/1.0", 1)
+    async with serving(make_edge()) as port, opened(port) as (reader, writer):
+        writer.write(request)
+        answer = await read_response(reader)
+    assert body
+    assert "transfer-encoding" not in answer.headers
+    assert answer.headers["connection"] == "close"
+    assert answer.events()[-1] == "[DONE]"
+
+
+async def test_an_old_client_may_keep_its_connection() -> None:
+    live = b"GET /health/live HTTP/1.0\r\nhost: localhost\r\nconnection: keep-alive\r\n\r\n"
+    async with serving(make_edge()) as port, opened(port) as (reader, writer):
+        for _ in range(2):
+            writer.write(live)
+            answer = await read_response(reader)
+            assert answer.headers["connection"] == "keep-alive"
+
+
+async def test_the_client_may_ask_to_close() -> None:
+    async with serving(make_edge()) as port, opened(port) as (reader, writer):
+        writer.write(wire(ASK, extra="connection: close\r\n"))
+        answer = await read_response(reader)
+        assert answer.headers["connection"] == "close"
+        assert await reader.read() == b""
+
+
+async def test_an_unwanted_body_is_read_to_its_end_and_the_connection_goes_on() -> None:
+    path = "/endpoints/locked/v1/chat/completions"
+    async with serving(make_edge()) as port, opened(port) as (reader, writer):
+        writer.write(wire(b"x" * 1_000_000, path=path))
+        assert (await read_response(reader)).status == 401
+        writer.write(wire(ASK))
+        assert (await read_response(reader)).status == 200
+
+
+async def test_an_unwanted_body_that_never_ends_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("causerie.edge.connection._LINGER_SECONDS", 0.0)
+    head = wire(b"x" * 1000, path="/endpoints/locked/v1/chat/completions")[:-500]
+    async with serving(make_edge()) as port, opened(port) as (reader, writer):
+        writer.write(head)
+        assert (await read_response(reader)).status == 401
+        async with asyncio.timeout(10):
+            assert await reader.read() == b""
+
+
+async def test_an_idle_connection_is_closed() -> None:
+    async with (
+        serving(make_edge(), keep_alive_seconds=0.05) as port,
+        opened(port) as (reader, writer),
+    ):
+        writer.write(wire(ASK))
+        assert (await read_response(reader)).status == 200
+        async with asyncio.timeout(10):
+            assert await reader.read() == b""
+
+
+async def test_a_second_head_may_not_take_as_long_as_an_idle_connection() -> None:
+    async with (
+        serving(make_edge(), keep_alive_seconds=60, head_seconds=0.05) as port,
+        opened(port) as (reader, writer),
+    ):
+        writer.write(wire(ASK))
+        assert (await read_response(reader)).status == 200
+        writer.write(b"GET /health/live HTTP/1.1\r\nhost:")
+        async with asyncio.timeout(10):
+            assert await reader.read() == b""
+
+
+async def test_a_bug_in_the_middle_of_a_stream_ends_it_like_any_failure() -> None:
+    pipeline = ScriptedPipeline(script=[HELLO[0], RuntimeError("a bug")])
+    async with serving(make_edge(pipeline)) as port, opened(port) as (reader, writer):
+        writer.write(wire(STREAM, extra="connection: close\r\n"))
+        body = (await read_response(reader)).body
+    data = [line for line in body.split(b"\n") if line.startswith(b"data: ")]
+    assert data[-1] == b"data: [DONE]"
+    broken = json.loads(data[-2].removeprefix(b"data: "))
+    assert broken["error"]["code"] == "internal_error"
+    assert broken["choices"][0]["finish_reason"] == "error"
+    assert b"a bug" not in body
+
+
+@given(st.lists(st.integers(1, 400), max_size=12))
+def test_a_request_may_arrive_in_any_pieces(cuts: list[int]) -> None:
+    request = wire(ASK) + wire(ASK, path="/v1/nothing")
+
+    async def ask() -> bytes:
+        connections = Connections(make_edge().answer, Listen().bounds)
+        connection = connections()
+        transport = _Wire()
+        connection.connection_made(transport)
+        rest = request
+        for cut in cuts:
+            connection.data_received(rest[:cut]) if rest else None
+            rest = rest[cut:]
+        if rest:
+            connection.data_received(rest)
+        await connections.ended()
+        await connections.ended()
+        return bytes(transport.written)
+
+    written = asyncio.run(ask())
+    head, _, rest = written.partition(b"HTTP/1.1 404")
+    assert parse_response(head).json()["object"] == "chat.completion"
+    assert parse_response(b"HTTP/1.1 404" + rest).status == 404
+
+
+class _Wire(asyncio.Transport):
+    """Takes what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = bytearray()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        """It is never read by itself."""
+
+    def resume_reading(self) -> None:
+        """It is never read by itself."""
