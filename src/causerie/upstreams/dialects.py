@@ -195,9 +195,7 @@ DEEPSEEK = Dialect(
 MISTRAL = Dialect(
     name="mistral",
     server="Mistral",
-    thinking=ThinkingControl(
-        "effort", efforts={"none": "none"} | dict.fromkeys(_EFFORTS, "high")
-    ),
+    thinking=ThinkingControl("effort", efforts={"none": "none"} | dict.fromkeys(_EFFORTS, "high")),
     accepts=_SAMPLING | {"n", "parallel_tool_calls", "prediction", "metadata"},
     history=History(reasoning=(), parts=True, nine_character_ids=True, names=False),
     continuing=Continuing("prefix", repeats=True),
