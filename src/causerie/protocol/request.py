@@ -158,4 +158,4 @@ class ChatRequest(Struct, frozen=True):
     unknown: tuple[str, ...] = ()  # top-level fields nobody here knows
     params: frozenset[str] = frozenset()  # names of the parameters that were given, as sent
     # The body as it came, for upstreams, which get it passed on; nobody else looks at it.
-    document: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
+    document: Mapping[str, object] = {}
