@@ -1,0 +1,258 @@
+"""The ledger: one record a request, however it ended, once, and safe before its end is told.
+
+:meth:`Ledger.commit` returns when the record is safe; whoever tells a client
+that a reply has ended awaits it first. Records that come while a transaction
+runs share the next one, so the cost of a transaction is divided among all that
+wait. With a journal, safe means written there (also while the database is
+away), and the database follows; without one, safe means in the database.
+
+A record has an id of its own: the request id may be the caller's, who may send
+the same one for every request and would then be charged once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import deque
+from collections.abc import Sequence
+from decimal import Decimal
+from itertools import islice
+from typing import Protocol
+
+import structlog
+from msgspec import Struct, to_builtins
+
+from causerie.errors import StoreUnavailable
+
+log = structlog.get_logger(__name__)
+
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 5.0
+
+
+class UsageRecord(Struct, frozen=True, kw_only=True):
+    """The facts of one request; no contents.
+
+    ``at`` is when it came, in microseconds since 1970; times are microseconds;
+    ``cost`` is money. A record without a key or project has empty names.
+    """
+
+    id: str
+    request_id: str
+    at: int
+    project: str = ""
+    key: str = ""
+    user: str = ""
+    door: str = ""
+    model: str = ""
+    served_by: str = ""
+    stream: bool = False
+    status: int = 200
+    code: str | None = None
+    finish: str | None = None
+    attempts: int = 0
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+    reasoning: int = 0
+    cost: Decimal = Decimal(0)
+    queue_us: int = 0
+    first_token_us: int | None = None
+    duration_us: int = 0
+
+
+class UsageStore(Protocol):
+    """Where records are kept for good."""
+
+    async def append(self, records: Sequence[UsageRecord]) -> None:
+        """Keep them, each once by its id, durably; raises :class:`StoreUnavailable`."""
+        ...
+
+
+class Journal(Protocol):
+    """Where records are safe until the database has them."""
+
+    def write(self, record: UsageRecord) -> int:
+        """Write it down; gives a mark that rises with every record. Raises :class:`OSError`."""
+        ...
+
+    async def flushed(self, mark: int) -> None:
+        """Return when everything up to this mark is safe."""
+        ...
+
+    def begin(self) -> None:
+        """What was left is in the database; begin anew."""
+        ...
+
+    def left(self) -> Sequence[UsageRecord]:
+        """What an earlier run wrote and did not see applied."""
+        ...
+
+    def set_aside(self, record: UsageRecord) -> None:
+        """The database does not take this one; keep it for whoever finds out why."""
+        ...
+
+    def applied(self, mark: int) -> None:
+        """Everything up to this mark is in the database."""
+        ...
+
+
+def record_id() -> str:
+    """A new id that sorts by time: a UUID of version 7 (RFC 9562, section 5.7)."""
+    milliseconds = time.time_ns() // 1_000_000
+    noise = int.from_bytes(secrets.token_bytes(10), "big")
+    bits = milliseconds << 80 | noise
+    bits = bits & ~(0xF << 76) | 0x7 << 76
+    text = f"{bits & ~(0x3 << 62) | 0x2 << 62:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+class _Waiting(Struct):
+    """A record on its way to the database, and who waits for it there."""
+
+    record: UsageRecord
+    mark: int
+    kept: asyncio.Future[None] | None
+
+
+class Ledger:
+    """One writer for all records of this process.
+
+    ``max_waiting`` bounds what waits for the database; beyond it records are
+    refused, and :attr:`full` says so before a request is begun.
+    """
+
+    def __init__(
+        self,
+        store: UsageStore,
+        journal: Journal | None = None,
+        *,
+        max_batch: int = 200,
+        max_waiting: int = 50_000,
+    ) -> None:
+        self._store = store
+        self._journal = journal
+        self._max_batch = self._batch = max_batch
+        self._max_waiting = max_waiting
+        self._waiting: deque[_Waiting] = deque()
+        self._more = asyncio.Event()
+        self._closing = False
+        self._writer: asyncio.Task[None] | None = None
+
+    @property
+    def full(self) -> bool:
+        """Whether no further record could be taken now: requests are refused with 503 then."""
+        return len(self._waiting) >= self._max_waiting
+
+    async def __aenter__(self) -> Ledger:
+        """Begin to write; first whatever an earlier run left in the journal.
+
+        Raises :class:`StoreUnavailable` where something was left and cannot be written.
+        """
+        if self._journal is not None:
+            left = list(self._journal.left())
+            for start in range(0, len(left), self._max_batch):
+                await self._store.append(left[start : start + self._max_batch])
+            self._journal.begin()
+        self._writer = asyncio.get_running_loop().create_task(self._write())
+        return self
+
+    async def __aexit__(self, *failure: object) -> None:
+        """Write what waits, then end. What cannot be written stays in the journal."""
+        self._closing = True
+        self._more.set()
+        if self._writer is not None:
+            await asyncio.wait([self._writer])
+            self._writer.result()
+        if self._waiting and self._journal is None:
+            log.error("usage is lost: the database is away", records=len(self._waiting))
+
+    async def commit(self, record: UsageRecord) -> None:
+        """Return when the record is safe.
+
+        A caller that is cancelled meanwhile does not take the record back.
+        Raises :class:`StoreUnavailable` where it cannot be made safe.
+        """
+        if self.full or self._closing:
+            raise StoreUnavailable("Usage cannot be recorded now. Try again.")
+        if self._journal is None:
+            kept = asyncio.get_running_loop().create_future()
+            self._put(_Waiting(record, 0, kept))
+            await asyncio.shield(kept)
+            return
+        try:
+            mark = self._journal.write(record)
+        except OSError as failure:
+            raise StoreUnavailable("Usage cannot be recorded now. Try again.") from failure
+        self._put(_Waiting(record, mark, None))
+        await self._journal.flushed(mark)
+
+    def _put(self, waiting: _Waiting) -> None:
+        self._waiting.append(waiting)
+        self._more.set()
+
+    async def _write(self) -> None:
+        """Until it is closed: whatever waits, in batches, in the order it came."""
+        pause = _FIRST_PAUSE
+        while await self._something():
+            batch = list(islice(self._waiting, self._batch))
+            try:
+                await self._store.append([each.record for each in batch])
+            except StoreUnavailable as failure:
+                self._put_off(failure)
+                if self._closing:
+                    return
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            except Exception as failure:  # noqa: BLE001 - one bad record must not hold up all others
+                self._refused(batch, failure)
+            else:
+                pause = _FIRST_PAUSE
+                self._done(batch)
+
+    async def _something(self) -> bool:
+        """Wait until a record waits; false where none does and none will."""
+        while not self._waiting:
+            if self._closing:
+                return False
+            self._more.clear()
+            await self._more.wait()
+        return True
+
+    def _put_off(self, failure: StoreUnavailable) -> None:
+        """The database is away: the records stay here, but nobody is kept waiting for it."""
+        log.warning("usage waits for the database", records=len(self._waiting))
+        for each in self._waiting:
+            _tell(each.kept, failure)
+
+    def _refused(self, batch: Sequence[_Waiting], failure: Exception) -> None:
+        """Find the record that the database does not take, by trying each alone."""
+        if len(batch) > 1:
+            self._batch = 1
+            return
+        record = batch[0].record
+        log.error("the database refuses a usage record", record=to_builtins(record))
+        if self._journal is not None:
+            self._journal.set_aside(record)
+        self._done(batch, failure)
+
+    def _done(self, batch: Sequence[_Waiting], failure: Exception | None = None) -> None:
+        for each in batch:
+            self._waiting.popleft()
+            _tell(each.kept, failure)
+        if self._journal is not None:
+            self._journal.applied(batch[-1].mark)
+        if not self._waiting:
+            self._batch = self._max_batch
+
+
+def _tell(kept: asyncio.Future[None] | None, failure: Exception | None) -> None:
+    if kept is None or kept.done():
+        return
+    if failure is None:
+        kept.set_result(None)
+    else:
+        kept.set_exception(failure)
+        kept.exception()  # seen, even where nobody waits any more
