@@ -171,8 +171,17 @@ class Overloaded(ServiceError):
     code = "queue_full"
     retryable = True
 
-    def __init__(self, message: str, *, code: str | None = None, retry_after: int = 1) -> None:
-        super().__init__(message, code=code, headers={"Retry-After": str(retry_after)})
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        retry_after: int = 1,
+        metadata: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(
+            message, code=code, metadata=metadata, headers={"Retry-After": str(retry_after)}
+        )
 
 
 class StoreUnavailable(Overloaded):

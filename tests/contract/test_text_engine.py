@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from enginekit import CONTEXT, SLOTS, Subject
 
-from causerie.engines.base import EngineState, PromptTooLong, Sampling, TextRequest, Token
+from causerie.engines.base import (
+    EngineState,
+    NotAdmitted,
+    PromptTooLong,
+    Sampling,
+    TextRequest,
+    Token,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -28,6 +36,7 @@ async def test_facts_describe_the_model(subject: Subject) -> None:
     assert facts.context_length == CONTEXT
     assert facts.parallel == subject.engine.slots == SLOTS
     assert facts.fingerprint
+    assert facts.words
     assert facts.control_tokens[facts.eos_token] in facts.end_tokens
     assert {"<|im_start|>", "<|im_end|>"} <= set(facts.control_tokens)
 
@@ -133,6 +142,63 @@ async def test_a_grammar_that_is_cut_is_cut_by_length(subject: Subject) -> None:
     run = await subject.run(TextRequest(prompt, 3, grammar=says("one two three four five six")))
     assert (run.stopped.reason, len(run.tokens)) == ("length", 3)
     assert "one two three four five six".startswith(run.text)
+
+
+JSON = """%llguidance {}
+start: %json {"x-guidance":{"item_separator":", ","key_separator":": ","whitespace_flexible":false},
+"type":"object","properties":{"name":{"type":"string","maxLength":12},"size":{"enum":["s","m"]}},
+"required":["name","size"],"additionalProperties":false}"""
+
+
+@pytest.mark.parametrize("grammar", [says(MIXED), JSON])
+async def test_a_grammar_goes_on_behind_what_it_has_accepted(
+    subject: Subject, grammar: str
+) -> None:
+    prompt = await subject.prompt("Tell me a story.")
+    whole = await subject.run(TextRequest(prompt, 60, GREEDY, grammar))
+    assert whole.stopped.reason == "stop"
+    texts = await subject.engine.texts(whole.ids)
+    for cut in range(1, len(whole.ids)):
+        accepted = tuple(whole.ids[:cut])
+        if not texts[cut - 1]:
+            continue  # in the middle of a character
+        rest = await subject.run(
+            TextRequest([*prompt, *accepted], 60 - cut, GREEDY, grammar, accepted=accepted)
+        )
+        assert "".join(texts[:cut]) + rest.text == whole.text
+        assert rest.stopped.reason == "stop"
+        assert rest.stopped.completion_tokens == len(rest.tokens)
+        assert rest.stopped.prompt_tokens == len(prompt) + cut
+
+
+async def test_a_grammar_that_goes_on_is_cut_by_length(subject: Subject) -> None:
+    prompt = await subject.prompt("Hi")
+    begun = tuple(await subject.engine.tokenize(["one two"], special=False))
+    grammar = says("one two three four five six")
+    request = TextRequest([*prompt, *begun], 2, GREEDY, grammar, accepted=begun)
+    run = await subject.run(request)
+    assert (run.stopped.reason, len(run.tokens)) == ("length", 2)
+    assert " three four five six".startswith(run.text)
+
+
+async def test_what_a_grammar_cannot_have_accepted_is_refused_on_entering(
+    subject: Subject,
+) -> None:
+    begun = tuple(await subject.engine.tokenize(["two"], special=False))
+    request = TextRequest([*await subject.prompt("Hi"), *begun], 9, grammar=says("one"))
+    with pytest.raises(NotAdmitted):
+        async with subject.engine.generate(replace(request, accepted=begun)):
+            pytest.fail("it was accepted")
+    assert subject.engine.status().busy == 0
+
+
+async def test_texts_are_what_generated_tokens_say(subject: Subject) -> None:
+    start = subject.facts.control_tokens["<|im_start|>"]
+    ids = [*await subject.engine.tokenize([MIXED], special=False), start]
+    hidden = await subject.engine.texts(ids)
+    shown = await subject.engine.texts(ids, visible=["<|im_start|>"])
+    assert len(hidden) == len(ids)
+    assert ("".join(hidden), "".join(shown)) == (MIXED, MIXED + "<|im_start|>")
 
 
 async def test_no_logprobs_unless_asked_for(subject: Subject) -> None:

@@ -72,6 +72,8 @@ class TextRequest:
     carries (0: only its own), or ``None`` for none at all;
     ``visible`` lists control tokens whose text must appear in the output
     instead of being dropped; ``ignore_eos`` forbids the end of the text.
+    ``accepted`` are the last tokens of the prompt where the grammar has taken
+    them already: it goes on behind them instead of beginning anew.
     """
 
     prompt: Sequence[int]
@@ -81,6 +83,7 @@ class TextRequest:
     logprobs: int | None = None
     visible: tuple[str, ...] = ()
     ignore_eos: bool = False
+    accepted: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +150,9 @@ class ModelFacts:
     user-defined token (everything that the tokenizer does not read as plain
     text) to its id; ``end_tokens`` are the ids that end a text;
     ``vocabulary`` is the path of a file that :mod:`causerie.chat.compiler`
-    can read the vocabulary from, or ``None`` (then a byte vocabulary is used).
+    can read the vocabulary from, or ``None`` (then a byte vocabulary is used);
+    ``words`` is the same for engines whose token ids mean the same, and empty
+    where that is not known.
     """
 
     template: str
@@ -160,6 +165,7 @@ class ModelFacts:
     fingerprint: str  # engine, build and weights in one short string
     vocabulary: str | None = None
     vision: bool = False
+    words: str = ""
 
 
 class EngineFailed(Exception):
@@ -181,6 +187,10 @@ class PromptTooLong(Exception):
         super().__init__(f"{tokens} prompt tokens in a context of {context_length}")
         self.tokens = tokens
         self.context_length = context_length
+
+
+class NotAdmitted(Exception):
+    """The grammar does not admit the tokens that it is said to have accepted."""
 
 
 class TextEngine(Protocol):
@@ -205,6 +215,14 @@ class TextEngine(Protocol):
         """
         ...
 
+    async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
+        """What each token would add to the output, as :class:`Token` says it of generated ones."""
+        ...
+
     def generate(self, request: TextRequest) -> AbstractAsyncContextManager[AsyncIterator[Output]]:
-        """Run one generation; raises :class:`PromptTooLong` on entering where it does not fit."""
+        """Run one generation; raises on entering.
+
+        :class:`PromptTooLong` where it does not fit, :class:`NotAdmitted` where
+        the grammar cannot go on behind ``TextRequest.accepted``.
+        """
         ...

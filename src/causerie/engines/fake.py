@@ -25,6 +25,7 @@ from causerie.engines.base import (
     EngineState,
     EngineStatus,
     ModelFacts,
+    NotAdmitted,
     Output,
     PromptTooLong,
     Started,
@@ -56,6 +57,8 @@ CONTROL = {"<|end|>": 256, "<|im_start|>": 257, "<|im_end|>": 258}
 END = CONTROL["<|im_end|>"]
 _MARKS = re.compile("(" + "|".join(map(re.escape, CONTROL)) + ")")
 _USER = b"user\n"
+_ASSISTANT = b"assistant\n"
+_START = CONTROL["<|im_start|>"]
 _BIASED_FOR_SURE = 100.0  # as much as a request may ask for
 _YIELD_EVERY = 8  # tokens; between them others get their turn
 _PREFERRED = b'"}]{:,0123456789etfnul aeio[<>/'
@@ -130,6 +133,7 @@ class FakeEngine:
                 eos_token="<|im_end|>",
                 end_tokens=(END,),
                 fingerprint="fake-1",
+                words="fake-1",
             )
         return self._facts
 
@@ -144,11 +148,21 @@ class FakeEngine:
                 ids += [CONTROL[part]] if special and part in CONTROL else part.encode()
         return ids
 
+    async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
+        """Bytes put together to characters, and the control tokens that are to be seen."""
+        pending, texts = b"", []
+        for id in tokens:
+            pending, text = _text(pending, id, visible)
+            texts.append(text)
+        return texts
+
     @asynccontextmanager
     async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
-        """Say the next reply."""
+        """Say the next reply, or the rest of it where the prompt ends in its beginning."""
         if len(request.prompt) >= self.context_length:
             raise PromptTooLong(len(request.prompt), self.context_length)
+        if request.accepted:
+            _matcher(request, request.accepted)
         self.requests.append(request)
         del self.requests[:-100]
         self._busy += 1
@@ -165,7 +179,7 @@ class FakeEngine:
         yield Started(cached)
         made: list[int] = []
         pending = b""
-        for id in _ids(self._reply_ids(prompt), request):
+        for id in _ids(self._reply_ids(prompt), request, prompt):
             if len(made) == self.script.fail_after:
                 raise EngineFailed("the script says that the engine fails here")
             if self.script.gate is not None:
@@ -229,25 +243,49 @@ def _last_said(prompt: Sequence[int]) -> bytes:
     return (last if last is not None else bytes(id for id in prompt if id < 256)).strip()
 
 
-def _ids(reply: Sequence[int], request: TextRequest) -> Iterator[int]:
+def _rest(reply: Sequence[int], prompt: Sequence[int]) -> Sequence[int]:
+    """What is left of a reply that was begun in the prompt's last turn."""
+    opened = max((at for at, id in enumerate(prompt) if id == _START), default=-1) + 1
+    said = list(prompt[opened + len(_ASSISTANT) :])
+    begun = bytes(id for id in prompt[opened : opened + len(_ASSISTANT)] if id < 256) == _ASSISTANT
+    return reply[len(said) :] if begun and list(reply[: len(said)]) == said else reply
+
+
+def _ids(reply: Sequence[int], request: TextRequest, prompt: Sequence[int]) -> Iterator[int]:
     """The reply as the request wants it, then the end; for ever where it may not end."""
     bias = request.sampling.logit_bias
     forced = [id for id, added in bias.items() if added >= _BIASED_FOR_SURE]
     banned = {id for id, added in bias.items() if added <= -_BIASED_FOR_SURE}
-    ids = [id for id in forced or reply if id not in banned]
     if request.grammar is not None:
-        yield from _admitted(ids, request.grammar)
-    elif request.ignore_eos or forced or END in banned:
+        yield from _constrained([id for id in forced or reply if id not in banned], request)
+        return
+    ids = [id for id in forced or _rest(reply, prompt) if id not in banned]
+    if request.ignore_eos or forced or END in banned:
         yield from itertools.cycle([id for id in ids if id != END] or [ord(".")])
     else:
         yield from (*ids, END)
 
 
-def _admitted(ids: Sequence[int], grammar: str) -> Iterator[int]:
-    """What the grammar admits of the reply, filled up to where it may end."""
-    matcher = LLMatcher(_tokenizer(), grammar, log_level=0)
+def _constrained(ids: Sequence[int], request: TextRequest) -> Iterator[int]:
+    """What it would have said behind what the grammar has accepted, or else all of it."""
+    again = _admitted(ids, _matcher(request, ()))
+    if all(next(again, END) == id for id in request.accepted):
+        return again
+    return _admitted(ids, _matcher(request, request.accepted))
+
+
+def _matcher(request: TextRequest, accepted: Sequence[int]) -> LLMatcher:
+    """The grammar behind what it has accepted."""
+    matcher = LLMatcher(_tokenizer(), request.grammar or "", log_level=0)
     if matcher.is_error():
         raise EngineFailed("the grammar does not compile")
+    if matcher.try_consume_tokens(list(accepted)) != len(accepted):
+        raise NotAdmitted
+    return matcher
+
+
+def _admitted(ids: Sequence[int], matcher: LLMatcher) -> Iterator[int]:
+    """What the grammar admits of the reply, filled up to where it may end."""
     wanted = iter((*ids, END))
     wish = next(wanted)
     while True:

@@ -354,6 +354,11 @@ class _Facade:
         async with self._fleet.using(self._berth) as engine:
             return await engine.tokenize(pieces, special=special)
 
+    async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
+        """What each token adds to the output."""
+        async with self._fleet.using(self._berth) as engine:
+            return await engine.texts(tokens, visible=visible)
+
     @asynccontextmanager
     async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
         """One generation; the model stays loaded meanwhile."""

@@ -157,3 +157,5 @@ class ChatRequest(Struct, frozen=True):
     session_id: str | None = None
     unknown: tuple[str, ...] = ()  # top-level fields nobody here knows
     params: frozenset[str] = frozenset()  # names of the parameters that were given, as sent
+    # The body as it came, for upstreams, which get it passed on; nobody else looks at it.
+    document: Mapping[str, object] = {}

@@ -118,6 +118,17 @@ class LlamaCppClient:
         finally:
             response.close()  # the engine sees its client gone, also in the middle
 
+    async def draw(self, request: TextRequest, defaults: Sampling) -> Token:
+        """One token, also where it ends in the middle of a character (a stream holds that back)."""
+        body = {**completion_body(request, defaults), "n_predict": 1, "stream": False}
+        item = msgspec.convert(await self.ask("POST", "/completion", body), _Item)
+        if len(item.tokens) != 1:
+            raise EngineFailed("the engine drew no token")
+        id = item.tokens[0]
+        for probability in item.completion_probabilities:
+            return _weighed(id, item.content, probability, request.logprobs or 0)
+        return Token(id, item.content)
+
     async def _send(self, method: str, path: str, body: object) -> HttpResponse:
         data = _encode(body) if body is not None else b""
         try:

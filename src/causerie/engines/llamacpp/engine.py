@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import hashlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+
+from llguidance import LLTokenizer
 
 from causerie.engines.base import (
     EngineFailed,
@@ -21,13 +25,14 @@ from causerie.engines.base import (
     TextRequest,
 )
 from causerie.engines.llamacpp.client import LlamaCppClient
+from causerie.engines.llamacpp.guide import Draw, Guide, Guided, Run, Spelling, words
 from causerie.engines.llamacpp.options import Launch, LlamaCppOptions, for_machine
 from causerie.engines.llamacpp.process import LlamaCppChild, spawn
 from causerie.engines.llamacpp.withheld import PartialTokens
 from causerie.engines.supervisor import Supervisor
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.gguf import Header, read_header
-from causerie.engines.weights.vocabulary import Vocabulary, read_vocabulary
+from causerie.engines.weights.vocabulary import TokenType, Vocabulary, read_vocabulary
 
 _NO_TOKEN = -1
 
@@ -38,6 +43,7 @@ class _Words:
 
     vocabulary: Vocabulary
     partial: PartialTokens
+    digest: str
 
 
 class LlamaCppEngine:
@@ -67,6 +73,7 @@ class LlamaCppEngine:
         self._supervisor = Supervisor(model, self._spawn)
         self._facts: ModelFacts | None = None
         self._read: _Words | None = None
+        self._guidance: LLTokenizer | None = None
         self._busy = 0
         self._moved = time.monotonic()
 
@@ -116,9 +123,11 @@ class LlamaCppEngine:
         """What the header and the vocabulary say."""
         self._client()
         if self._facts is None:
-            vocabulary = (await self._words()).vocabulary
+            read = await self._words()
+            vocabulary = read.vocabulary
             control = {**vocabulary.control(), **await self._overlooked(vocabulary)}
-            self._facts = _facts(self._header, vocabulary, control, self._launch)
+            facts = _facts(self._header, vocabulary, control, self._launch)
+            self._facts = replace(facts, words=read.digest)
         return self._facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
@@ -126,6 +135,11 @@ class LlamaCppEngine:
         body = {"content": pieces, "parse_special": special, "add_special": False}
         answer = await self._client().ask("POST", "/tokenize", body)
         return list(answer["tokens"])
+
+    async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
+        """What each token adds to the output."""
+        spelling = await self._spelling(visible)
+        return [spelling(token) for token in tokens]
 
     @asynccontextmanager
     async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
@@ -137,15 +151,46 @@ class LlamaCppEngine:
         if request.max_tokens > room:
             request = replace(request, max_tokens=room)
         partial = (await self._words()).partial
+        run = functools.partial(client.complete, defaults=self._sampling, partial=partial)
+        draw = functools.partial(client.draw, defaults=self._sampling)
+        made = self._guided(run, draw, request) if request.accepted else run(request)
         self._busy += 1
         try:
-            async with (
-                client.complete(request, self._sampling, partial) as outputs,
-                aclosing(self._moving(outputs)) as moving,
-            ):
+            async with made as outputs, aclosing(self._moving(outputs)) as moving:
                 yield moving
         finally:
             self._busy -= 1
+
+    @asynccontextmanager
+    async def _guided(
+        self, run: Run, draw: Draw, request: TextRequest
+    ) -> AsyncIterator[AsyncGenerator[Output, None]]:
+        """One under a grammar that goes on behind what it has accepted."""
+        vocabulary = (await self._words()).vocabulary
+        if self._guidance is None:
+            self._guidance = await asyncio.to_thread(words, vocabulary, self._in_thread())
+        guide = await asyncio.to_thread(
+            Guide, self._guidance, vocabulary, request.grammar or "", request.accepted
+        )
+        spelling = await self._spelling(request.visible)
+        async with aclosing(Guided(run, draw, request, guide, spelling).outputs()) as outputs:
+            yield outputs
+
+    def _in_thread(self) -> Callable[[str], list[int]]:
+        """Tokenisation for a thread; this loop answers it meanwhile."""
+        loop = asyncio.get_running_loop()
+
+        def tokenize(text: str) -> list[int]:
+            asked = self.tokenize([text], special=False)
+            return asyncio.run_coroutine_threadsafe(asked, loop).result()
+
+        return tokenize
+
+    async def _spelling(self, visible: Sequence[str]) -> Spelling:
+        vocabulary = (await self._words()).vocabulary
+        hidden = frozenset((await self.facts()).control_tokens.values())
+        written = {id for id, kind in enumerate(vocabulary.types) if kind == TokenType.USER_DEFINED}
+        return Spelling(vocabulary, hidden - written, visible)
 
     async def _moving(self, outputs: AsyncGenerator[Output, None]) -> AsyncGenerator[Output, None]:
         async for output in outputs:
@@ -206,7 +251,10 @@ def _parted(tokens: Sequence[int]) -> list[list[int]]:
 
 def _words(path: Path) -> _Words:
     vocabulary = read_vocabulary(path)
-    return _Words(vocabulary, PartialTokens(vocabulary))
+    digest = hashlib.blake2b(bytes(vocabulary.types), digest_size=8)
+    for token in vocabulary.tokens:
+        digest.update(len(token).to_bytes(4, "big") + token)
+    return _Words(vocabulary, PartialTokens(vocabulary), digest.hexdigest())
 
 
 def _is_tag(token: bytes) -> bool:

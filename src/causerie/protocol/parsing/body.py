@@ -68,6 +68,7 @@ def parse(body: bytes, rules: Rules) -> ChatRequest:
         session_id=fields.string("session_id", most=_MAX_ID),
         unknown=unknown,
         params=frozenset(name for name in fields.values if name in HONOURED and fields.has(name)),
+        document=fields.values,
     )
 
 

@@ -1,0 +1,227 @@
+"""A constraint that goes on in the middle, beside an engine whose constraints begin at the start.
+
+llama.cpp's server gives every request a grammar in its first state. Where a
+grammar has accepted a part already, its state is followed here: the engine
+generates freely, and of what it draws only what the grammar admits is taken.
+Where it draws something else, that one token is drawn again from just those
+that are admitted. The engine itself does the same with a grammar of its own
+(it draws first and looks then), so what is drawn is drawn alike.
+
+Knows llguidance and the vocabulary; knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import replace
+from functools import lru_cache
+from typing import Literal
+
+from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
+
+from causerie.engines.base import (
+    EngineFailed,
+    NotAdmitted,
+    Output,
+    Started,
+    Stopped,
+    TextRequest,
+    Token,
+)
+from causerie.engines.weights.vocabulary import TokenType, Vocabulary
+
+Run = Callable[[TextRequest], AbstractAsyncContextManager[AsyncGenerator[Output, None]]]
+Draw = Callable[[TextRequest], Awaitable[Token]]
+
+_RUN = re.compile("1+")
+_HIDDEN = (TokenType.CONTROL, TokenType.UNKNOWN)
+
+
+class _Words:
+    """A vocabulary by the names that llguidance asks for.
+
+    Called with a text that the grammar leaves no choice about, whose tokens
+    are to be the model's usual ones.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, tokenize: Callable[[str], list[int]]) -> None:
+        self.tokens = list(vocabulary.tokens)
+        self.special_token_ids = list(vocabulary.control().values())
+        end = vocabulary.end[0] if vocabulary.end else len(self.tokens) - 1
+        self.eos_token_id = self.bos_token_id = end
+        self._tokenize = lru_cache(maxsize=1024)(tokenize)
+
+    def __call__(self, text: bytes | str) -> list[int]:
+        return self._tokenize(text if isinstance(text, str) else text.decode("utf-8", "replace"))
+
+
+def words(vocabulary: Vocabulary, tokenize: Callable[[str], list[int]]) -> LLTokenizer:
+    """The vocabulary as llguidance knows it; takes a tenth of a second for 50,000 tokens."""
+    return LLTokenizer(TokenizerWrapper(_Words(vocabulary, tokenize)))
+
+
+class Guide:
+    """A grammar's state; used in threads, for it may ask the engine how a text is tokenised.
+
+    Raises :class:`NotAdmitted` where it cannot go on behind ``accepted``.
+    """
+
+    def __init__(
+        self,
+        words: LLTokenizer,
+        vocabulary: Vocabulary,
+        grammar: str,
+        accepted: Sequence[int],
+    ) -> None:
+        self._end = vocabulary.end
+        self._matcher = LLMatcher(words, grammar, log_level=0)
+        if self._matcher.try_consume_tokens(list(accepted)) != len(accepted):
+            raise NotAdmitted
+
+    def takes(self, token: int) -> bool:
+        """Go on behind a token, if it is admitted."""
+        if token in self._end and self._matcher.is_accepting():
+            return True
+        if not _holds(self._matcher.compute_bitmask(), token):
+            return False
+        return self._matcher.consume_token(token)
+
+    def is_end(self, token: int) -> bool:
+        """Whether a token ends a text."""
+        return token in self._end
+
+    def one_token(self) -> str:
+        """A grammar of the tokens that are admitted next, and of the end where that is."""
+        mask = self._matcher.compute_bitmask()
+        ends = any(_holds(mask, id) for id in self._end)
+        spans = [f"{first}-{last}" for first, last in _spans(mask, self._end)]
+        options = [f"<[{','.join(spans)}]>"] if spans else []
+        options += ['""'] if ends or not spans else []
+        return "%llguidance {}\nstart: " + " | ".join(options)
+
+
+class Spelling:
+    """What tokens add to a text: characters once they are whole, control tokens if visible."""
+
+    def __init__(self, vocabulary: Vocabulary, hidden: frozenset[int], visible: Sequence[str]):
+        self._vocabulary = vocabulary
+        self._hidden = hidden
+        self._visible = frozenset(visible)
+        self._pending = b""
+
+    @property
+    def whole(self) -> bool:
+        """Whether no character is only begun."""
+        return not self._pending
+
+    def __call__(self, token: int) -> str:
+        raw = self._vocabulary.tokens[token]
+        if token not in self._hidden and self._vocabulary.types[token] not in _HIDDEN:
+            return self._written(self._pending + raw)
+        text = raw.decode("utf-8", "replace")
+        return text if text in self._visible else ""
+
+    def _written(self, raw: bytes) -> str:
+        self._pending = b""
+        try:
+            return raw.decode()
+        except UnicodeDecodeError as error:
+            if error.reason == "unexpected end of data":
+                self._pending = raw
+                return ""
+            return raw.decode("utf-8", "replace")
+
+
+class Guided:
+    """One generation under a grammar that has accepted a part.
+
+    ``run`` is a generation of the engine's, ``draw`` gives one token of one.
+    """
+
+    def __init__(
+        self, run: Run, draw: Draw, request: TextRequest, guide: Guide, spelling: Spelling
+    ) -> None:
+        self._run = run
+        self._draw = draw
+        self._request = replace(request, grammar=None, accepted=())
+        self._guide = guide
+        self._spelling = spelling
+        self._made: list[int] = []
+        self._cached: int | None = None
+        self._reason: Literal["stop", "length"] | None = None
+
+    async def outputs(self) -> AsyncGenerator[Output, None]:
+        """What comes out, as of one run."""
+        while self._reason is None:
+            if self._spelling.whole:  # a stream cannot begin in the middle of a character
+                async with aclosing(self._freely()) as outputs:
+                    async for output in outputs:
+                        yield output
+            if self._reason is None:
+                yield await self._drawn()
+        yield Stopped(
+            self._reason,
+            len(self._request.prompt),
+            len(self._made),
+            cached_tokens=self._cached or 0,
+        )
+
+    async def _freely(self) -> AsyncGenerator[Output, None]:
+        """Tokens until one is not admitted, or the engine stops."""
+        async with self._run(self._rest()) as outputs:
+            async for output in outputs:
+                if isinstance(output, Token):
+                    if not await asyncio.to_thread(self._guide.takes, output.id):
+                        return
+                    yield self._taken(output)
+                    continue
+                if self._cached is None:
+                    self._cached = output.cached_tokens
+                    if isinstance(output, Started):
+                        yield output
+                if isinstance(output, Stopped):
+                    self._reason = output.reason
+
+    async def _drawn(self) -> Token:
+        """One token from those that are admitted."""
+        grammar = await asyncio.to_thread(self._guide.one_token)
+        token = await self._draw(replace(self._rest(), grammar=grammar))
+        if not await asyncio.to_thread(self._guide.takes, token.id):
+            raise EngineFailed("the engine did not keep to its grammar")
+        if self._guide.is_end(token.id):
+            self._reason = "stop"
+        elif len(self._made) + 1 == self._request.max_tokens:
+            self._reason = "length"
+        return self._taken(token)
+
+    def _rest(self) -> TextRequest:
+        return replace(
+            self._request,
+            prompt=(*self._request.prompt, *self._made),
+            max_tokens=self._request.max_tokens - len(self._made),
+        )
+
+    def _taken(self, token: Token) -> Token:
+        self._made.append(token.id)
+        return replace(token, text=self._spelling(token.id))
+
+
+def _holds(mask: bytes, id: int) -> bool:
+    return bool(mask[id // 8] >> (id % 8) & 1)
+
+
+def _spans(mask: bytes, without: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The runs of neighbouring tokens in a mask, first and last of each."""
+    bits = "".join(f"{byte:08b}"[::-1] for byte in mask)
+    for run in _RUN.finditer(bits):
+        first = run.start()
+        for id in sorted(without):
+            if first <= id < run.end():
+                if first < id:
+                    yield first, id - 1
+                first = id + 1
+        if first < run.end():
+            yield first, run.end() - 1

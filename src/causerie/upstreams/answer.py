@@ -1,0 +1,223 @@
+"""One choice of a reply: its text, reasoning, calls and log-probabilities as they arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from causerie.errors import UpstreamFailed
+from causerie.protocol.events import (
+    ContentEvent,
+    Event,
+    Finished,
+    FinishReason,
+    ReasoningDelta,
+    TextDelta,
+    TokenLogprob,
+)
+from causerie.upstreams.calls import CallIds, Calls
+from causerie.upstreams.separator import Separator
+from causerie.upstreams.wire import Alternative, Choice, Delta, Logprob
+
+_FINISHES: Mapping[str, FinishReason] = {
+    "stop": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+}
+_BROKEN = frozenset({"error", "abort", "insufficient_system_resource"})
+
+
+class Answer:
+    """``in_text``: the answer's text had begun before, so what comes is not reasoning.
+
+    ``repeated`` is text that the server may say once more before it goes on;
+    ``top_logprobs`` as in the request. ``reasoned`` and ``size`` count
+    characters, ``finish`` is the reason the server gave.
+    """
+
+    __slots__ = (
+        "_ahead", "_calls", "_held", "_in_text", "_index", "_logprobs", "_plain", "_separator",
+        "_top", "finish", "reasoned", "texts",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        index: int,
+        ids: CallIds,
+        *,
+        separator: Separator | None,
+        top_logprobs: int | None,
+        in_text: bool,
+        repeated: str,
+    ) -> None:
+        self._index = index
+        self._calls = Calls(index, ids)
+        self._separator = separator
+        self._top = top_logprobs
+        self._in_text = in_text
+        self._ahead = repeated
+        self._held = ""
+        self._logprobs: list[TokenLogprob] = []
+        self._plain = separator is None and top_logprobs is None and not repeated
+        self.finish: str | None = None
+        self.reasoned = 0
+        self.texts = 0
+
+    @property
+    def size(self) -> int:
+        """Characters of everything."""
+        return self.reasoned + self.texts + self._calls.size
+
+    def read(self, choice: Choice, events: list[Event], *, whole: bool) -> None:
+        """The events of a piece; raises :class:`UpstreamFailed` where it tells of a breakdown."""
+        delta = choice.delta or choice.message
+        if delta is not None:
+            reasoning = delta.reasoning_content or delta.reasoning
+            if reasoning or delta.reasoning_details:
+                self._reasoning(reasoning or _details(delta.reasoning_details), events)
+            if self._top is not None and choice.logprobs is not None and not reasoning:
+                self._logprobs += self._tokens(choice.logprobs.content or ())
+            content = delta.content
+            if content:
+                if self._plain and content.__class__ is str:
+                    self.texts += len(content)
+                    events.append(TextDelta(content, (), self._index))
+                else:
+                    self._content(content, events)
+            if delta.tool_calls or delta.refusal:
+                self._others(delta, events, whole=whole)
+        if choice.finish_reason is not None:
+            if choice.finish_reason in _BROKEN:
+                raise UpstreamFailed("The endpoint broke its reply off.")
+            self.finish = choice.finish_reason
+
+    def end(self, events: list[Event]) -> None:
+        """What was held back, and why the choice ended."""
+        if self._held:
+            self._text(self._held, events)
+        self._separated(events)
+        if self._logprobs:
+            events.append(TextDelta("", tuple(self._logprobs), self._index))
+        reason = _FINISHES.get(self.finish or "stop", "stop")
+        self._calls.finish(events, cut=reason in ("length", "content_filter"))
+        if self._calls.started and reason == "stop":
+            reason = "tool_calls"
+        elif not self._calls.started and reason == "tool_calls":
+            reason = "stop"
+        events.append(Finished(reason, self._index))
+
+    def _reasoning(self, text: str, events: list[Event]) -> None:
+        """The server tells reasoning and answer apart itself."""
+        if not text:
+            return
+        if self._in_text:
+            self._content(text, events)
+            return
+        self._separated(events)
+        self.reasoned += len(text)
+        events.append(ReasoningDelta(text, self._index))
+
+    def _separated(self, events: list[Event]) -> None:
+        """No more tags are looked for."""
+        separator, self._separator = self._separator, None
+        if separator is not None:
+            self._give(separator.finish(), events)
+            self._plain = self._top is None and not self._ahead
+
+    def _content(self, content: str | list[Any], events: list[Event]) -> None:
+        if isinstance(content, str):
+            self._heard(content, events)
+            return
+        for part in content:
+            thought, text = _part(part)
+            if thought:
+                self._reasoning(thought, events)
+            if text:
+                self._heard(text, events)
+
+    def _heard(self, text: str, events: list[Event]) -> None:
+        """Text, without what the server only repeats."""
+        if not self._ahead:
+            self._text(text, events)
+            return
+        heard = self._held + text
+        if self._ahead.startswith(heard) and heard != self._ahead:
+            self._held = heard
+            return
+        ahead, self._ahead, self._held = self._ahead, "", ""
+        self._plain = self._separator is None and self._top is None
+        rest = heard.removeprefix(ahead)
+        if rest:
+            self._text(rest, events)
+
+    def _text(self, text: str, events: list[Event]) -> None:
+        if self._separator is not None:
+            self._give(self._separator.feed(text), events)
+            return
+        self._give((TextDelta(text),), events)
+
+    def _give(self, found: Iterable[ContentEvent], events: list[Event]) -> None:
+        for event in found:
+            if isinstance(event, ReasoningDelta):
+                self.reasoned += len(event.text)
+                self._logprobs.clear()  # those are of the answer
+                events.append(ReasoningDelta(event.text, self._index))
+            elif isinstance(event, TextDelta):
+                self.texts += len(event.text)
+                events.append(TextDelta(event.text, tuple(self._logprobs), self._index))
+                self._logprobs.clear()
+
+    def _others(self, delta: Delta, events: list[Event], *, whole: bool) -> None:
+        """A refusal is the answer's text; calls end the text before them."""
+        if delta.refusal:
+            self._heard(delta.refusal, events)
+        if delta.tool_calls:
+            self._separated(events)
+            self._calls.feed(delta.tool_calls, events, whole=whole)
+
+    def _tokens(self, tokens: Iterable[Logprob]) -> list[TokenLogprob]:
+        return [
+            TokenLogprob(
+                token.token,
+                token.logprob,
+                _raw(token),
+                tuple(
+                    TokenLogprob(other.token, other.logprob, _raw(other))
+                    for other in (token.top_logprobs or ())[: self._top]
+                ),
+            )
+            for token in tokens
+        ]
+
+
+def _raw(token: Logprob | Alternative) -> bytes:
+    if token.bytes is not None and all(0 <= byte < 256 for byte in token.bytes):
+        return bytes(token.bytes)
+    return token.token.encode("utf-8", "surrogatepass")
+
+
+def _part(part: Any) -> tuple[str, str]:
+    """The reasoning and the text of one part of a content that is a list."""
+    if isinstance(part, str):
+        return "", part
+    if not isinstance(part, dict):
+        return "", ""
+    thinking = part.get("thinking")
+    if isinstance(thinking, list):
+        return "".join(_part(inner)[1] for inner in thinking), ""
+    if isinstance(thinking, str):
+        return thinking, ""
+    text = part.get("text") or part.get("refusal")
+    return "", text if isinstance(text, str) else ""
+
+
+def _details(details: list[Any] | None) -> str:
+    """The readable part of reasoning details."""
+    texts = (
+        part.get("text") or part.get("summary") for part in details or () if isinstance(part, dict)
+    )
+    return "".join(text for text in texts if isinstance(text, str))

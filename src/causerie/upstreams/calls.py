@@ -1,0 +1,141 @@
+"""Calls put together from their pieces, whatever servers leave out or repeat.
+
+Seen: no index, no id, the same index for every call, several calls in one
+piece, a whole call in one piece, the name repeated in every piece, arguments
+as an object, ids that an earlier turn of the conversation has already used.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from causerie.errors import UpstreamFailed
+from causerie.protocol.events import Event, ToolCallDelta, ToolCallStarted
+from causerie.protocol.request import Message
+from causerie.upstreams.wire import Call
+
+
+def new_call_id() -> str:
+    """An id that no other call has."""
+    return f"call_{secrets.token_hex(12)}"
+
+
+class CallIds:
+    """Ids that are unique within the conversation."""
+
+    __slots__ = ("_make", "_messages", "_used")
+
+    def __init__(self, messages: Iterable[Message], make: Callable[[], str] = new_call_id) -> None:
+        self._messages = messages
+        self._make = make
+        self._used: set[str] | None = None
+
+    def take(self, given: str | None) -> str:
+        """The id that was given, or a new one where there is none or it is taken."""
+        if self._used is None:
+            calls = (call for message in self._messages for call in message.tool_calls)
+            self._used = {call.id for call in calls}
+        identifier = given or self._make()
+        while identifier in self._used:
+            identifier = self._make()
+        self._used.add(identifier)
+        return identifier
+
+
+@dataclass(slots=True)
+class _Open:
+    """A call under way; ``index`` is ours, once it has a name."""
+
+    given: str | None
+    name: str = ""
+    index: int | None = None
+    held: list[str] = field(default_factory=list)
+    size: int = 0
+
+
+class Calls:
+    """The calls of one choice."""
+
+    __slots__ = ("_by_index", "_choice", "_ids", "_open", "size", "started")
+
+    def __init__(self, choice: int, ids: CallIds) -> None:
+        self._choice = choice
+        self._ids = ids
+        self._open: list[_Open] = []
+        self._by_index: dict[int, _Open] = {}
+        self.started = 0
+        self.size = 0  # characters of names and arguments
+
+    def feed(self, calls: list[Call], events: list[Event], *, whole: bool) -> None:
+        """Pieces of calls, or with ``whole`` complete ones."""
+        for call in calls:
+            current = self._new(call) if whole else self._find(call)
+            self._advance(current, call, events)
+
+    def finish(self, events: list[Event], *, cut: bool) -> None:
+        """The end of the reply; raises :class:`UpstreamFailed` for a call of no function."""
+        for current in self._open:
+            if current.index is None:
+                raise UpstreamFailed("The endpoint sent a call that names no function.")
+            if not current.size and not cut:
+                events.append(ToolCallDelta(current.index, "{}", self._choice))
+
+    def _find(self, call: Call) -> _Open:
+        name = call.function.name if call.function is not None else None
+        last = self._open[-1] if self._open else None
+        if call.index is not None:
+            found = self._by_index.get(call.index)
+            another = found and call.id and found.given and call.id != found.given and name
+            return found if found is not None and not another else self._new(call)
+        if call.id:
+            same = next((one for one in self._open if one.given == call.id), None)
+            if same is None and last is not None and last.given is None and not name:
+                last.given = call.id
+                return last
+            return same or self._new(call)
+        if last is None or (name and last.name):
+            return self._new(call)
+        return last
+
+    def _new(self, call: Call) -> _Open:
+        made = _Open(call.id)
+        self._open.append(made)
+        if call.index is not None:
+            self._by_index[call.index] = made
+        return made
+
+    def _advance(self, current: _Open, call: Call, events: list[Event]) -> None:
+        function = call.function
+        if call.id and current.given is None:
+            current.given = call.id
+        if function is None:
+            return
+        if function.name and current.index is None:
+            current.name, current.index = function.name, self.started
+            self.started += 1
+            self.size += len(function.name)
+            identifier = self._ids.take(current.given)
+            events.append(ToolCallStarted(current.index, identifier, function.name, self._choice))
+        text = _text(function.arguments)
+        if not text:
+            return
+        if current.index is None:
+            current.held.append(text)
+            return
+        if current.held:
+            text = "".join([*current.held, text])
+            current.held.clear()
+        current.size += len(text)
+        self.size += len(text)
+        events.append(ToolCallDelta(current.index, text, self._choice))
+
+
+def _text(arguments: str | dict[str, Any] | None) -> str:
+    if isinstance(arguments, dict):
+        return msgspec.json.encode(arguments).decode()
+    return arguments or ""

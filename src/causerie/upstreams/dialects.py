@@ -1,0 +1,225 @@
+"""The dialects that are known, by the names that the configuration uses.
+
+Each fact was taken from the server's own documentation or source, or seen on
+the server itself; ``docs/dialects.md`` shows them as a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from causerie.protocol.parsing.rules import HINTS
+from causerie.upstreams.dialect import (
+    Continuing,
+    Dialect,
+    History,
+    Shape,
+    Shaping,
+    ThinkingControl,
+)
+
+_SAMPLING = frozenset({"temperature", "top_p", "stop", "frequency_penalty", "presence_penalty"})
+_LOGPROBS = frozenset({"logprobs", "top_logprobs"})
+_EXTENDED = frozenset(
+    {"top_k", "min_p", "repetition_penalty", "min_tokens", "stop_token_ids", "ignore_eos"}
+)
+_EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
+_AS_THEY_ARE = {effort: effort for effort in _EFFORTS}
+_THREE = {
+    "none": "none",
+    "minimal": "low",
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "xhigh": "high",
+    "max": "high",
+}
+_BY_FORMAT: dict[Shape, Shaping] = {
+    "json_object": "response_format",
+    "json_schema": "response_format",
+}
+
+GENERIC = Dialect(
+    name="generic",
+    server="any other chat endpoint",
+    thinking=ThinkingControl("as_sent", efforts={"none": "none", **_AS_THEY_ARE}),
+    accepts=_SAMPLING
+    | _LOGPROBS
+    | _EXTENDED
+    | HINTS
+    | {"n", "seed", "logit_bias", "parallel_tool_calls", "documents", "modalities", "session_id"},
+    history=History(developer=True),
+    continuing=Continuing("as_sent"),
+    shapes=_BY_FORMAT
+    | {
+        "regex": "structured_outputs",
+        "choice": "structured_outputs",
+        "grammar": "structured_outputs",
+    },
+    tags=True,
+)
+
+OPENAI = Dialect(
+    name="openai",
+    server="OpenAI",
+    thinking=ThinkingControl("effort", efforts={"none": "none", **_AS_THEY_ARE, "max": "xhigh"}),
+    accepts=_SAMPLING
+    | _LOGPROBS
+    | HINTS
+    | {"n", "seed", "logit_bias", "parallel_tool_calls", "modalities"},
+    history=History(reasoning=(), developer=True),
+    limit="max_completion_tokens",
+    choices=frozenset({"none", "auto", "required", "named", "allowed"}),
+    shapes=_BY_FORMAT,
+    strict_schemas=True,
+)
+
+VLLM = Dialect(
+    name="vllm",
+    server="vLLM",
+    thinking=ThinkingControl("template", efforts=_AS_THEY_ARE, budget="thinking_token_budget"),
+    accepts=_SAMPLING
+    | _LOGPROBS
+    | _EXTENDED
+    | {"n", "seed", "logit_bias", "parallel_tool_calls", "documents", "user", "session_id"},
+    history=History(reasoning=("reasoning_content", "reasoning")),
+    continuing=Continuing("flag", after_reasoning=True),
+    shapes=_BY_FORMAT
+    | {
+        "regex": "structured_outputs",
+        "choice": "structured_outputs",
+        "grammar": "structured_outputs",
+    },
+    tags=True,
+)
+
+SGLANG = Dialect(
+    name="sglang",
+    server="SGLang",
+    thinking=ThinkingControl("template", efforts=_AS_THEY_ARE),
+    accepts=_SAMPLING
+    | _LOGPROBS
+    | _EXTENDED
+    | {"n", "seed", "logit_bias", "parallel_tool_calls", "user"},
+    continuing=Continuing("flag"),
+    shapes=_BY_FORMAT | {"regex": "regex", "choice": "choice_regex", "grammar": "ebnf"},
+    tags=True,
+)
+
+LLAMA_SERVER = Dialect(
+    name="llama-server",
+    server="llama.cpp's server",
+    thinking=ThinkingControl(
+        "template",
+        efforts=_AS_THEY_ARE,
+        effort_in_template=True,
+        budget="thinking_budget_tokens",
+    ),
+    accepts=_SAMPLING
+    | _LOGPROBS
+    | {"top_k", "min_p", "ignore_eos", "n", "seed", "logit_bias", "parallel_tool_calls"},
+    continuing=Continuing("flag", after_reasoning=True, in_reasoning=True),
+    renames={"repetition_penalty": "repeat_penalty"},
+    choices=frozenset({"none", "auto", "required"}),
+    shapes=_BY_FORMAT | {"choice": "choice_grammar", "grammar": "grammar"},
+    streams=True,
+    tags=True,
+    parallel_by_default=False,
+    least_top_logprobs=1,
+)
+
+OLLAMA = Dialect(
+    name="ollama",
+    server="Ollama",
+    thinking=ThinkingControl("effort", efforts=_THREE),
+    accepts=_SAMPLING | _LOGPROBS | {"seed"},
+    history=History(reasoning=("reasoning",)),
+    limit="max_tokens",
+    choices=frozenset(),
+    shapes=_BY_FORMAT,
+    tags=True,
+)
+
+LM_STUDIO = Dialect(
+    name="lmstudio",
+    server="LM Studio",
+    thinking=ThinkingControl("effort", efforts={**_THREE, "xhigh": "xhigh", "max": "xhigh"}),
+    accepts=_SAMPLING | {"top_k", "seed", "logit_bias"},
+    renames={"repetition_penalty": "repeat_penalty"},
+    limit="max_tokens",
+    choices=frozenset({"none", "auto", "required"}),
+    shapes={"json_schema": "response_format", "json_object": "object_schema"},
+    streams=True,
+    tags=True,
+)
+
+OPENROUTER = Dialect(
+    name="openrouter",
+    server="the well-known aggregating router",
+    thinking=ThinkingControl(
+        "object", efforts={"none": "none", **_AS_THEY_ARE}, budget="reasoning.max_tokens"
+    ),
+    accepts=_SAMPLING
+    | _LOGPROBS
+    | {"top_k", "min_p", "repetition_penalty", "seed", "logit_bias", "parallel_tool_calls"}
+    | {"user", "verbosity", "session_id", "prompt_cache_key", "service_tier"},
+    history=History(reasoning=("reasoning",), developer=True),
+    shapes=_BY_FORMAT,
+    strict_schemas=True,
+    demands=True,
+)
+
+DEEPSEEK = Dialect(
+    name="deepseek",
+    server="DeepSeek",
+    thinking=ThinkingControl(
+        "typed",
+        efforts={
+            "minimal": "low",
+            "low": "low",
+            "medium": "high",
+            "high": "high",
+            "xhigh": "high",
+            "max": "max",
+        },
+    ),
+    accepts=_SAMPLING | _LOGPROBS,
+    history=History(placeholder=" "),
+    continuing=Continuing("prefix"),
+    limit="max_tokens",
+    shapes={"json_object": "response_format"},
+    unheeded=frozenset({"temperature", "presence_penalty", "frequency_penalty"}),
+)
+
+MISTRAL = Dialect(
+    name="mistral",
+    server="Mistral",
+    thinking=ThinkingControl("effort", efforts={"none": "none"} | dict.fromkeys(_EFFORTS, "high")),
+    accepts=_SAMPLING | {"n", "parallel_tool_calls", "prediction", "metadata"},
+    history=History(reasoning=(), parts=True, nine_character_ids=True, names=False),
+    continuing=Continuing("prefix", repeats=True),
+    renames={"seed": "random_seed"},
+    limit="max_tokens",
+    shapes=_BY_FORMAT,
+    strict_schemas=True,
+    tells_usage=False,
+)
+
+DIALECTS: Mapping[str, Dialect] = MappingProxyType(
+    {
+        dialect.name: dialect
+        for dialect in (
+            GENERIC,
+            OPENAI,
+            VLLM,
+            SGLANG,
+            LLAMA_SERVER,
+            OLLAMA,
+            LM_STUDIO,
+            OPENROUTER,
+            DEEPSEEK,
+            MISTRAL,
+        )
+    }
+)

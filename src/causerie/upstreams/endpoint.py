@@ -1,0 +1,169 @@
+"""One endpoint that others run: where it is, how it is spoken to, who may use it at once.
+
+Knows HTTP and the list of models; what a chat request looks like there is the
+dialect's, and what becomes of a reply is ``reply``'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from causerie.errors import Overloaded, ServiceError, UpstreamFailed
+from causerie.transport.client import HttpClient
+from causerie.transport.errors import Kind, TransportFailed
+from causerie.transport.response import HttpResponse
+from causerie.upstreams.dialect import Dialect
+from causerie.upstreams.refusal import refusal
+
+MAX_ERROR_BYTES = 64 * 1024
+_MAX_LIST_BYTES = 16 * 1024 * 1024
+_WORDS: Mapping[Kind, str] = {
+    "dns": "cannot be found by its name",
+    "refused": "cannot be connected to",
+    "tls": "has no valid certificate, or does not speak TLS as it should",
+    "proxy": "cannot be reached through its proxy",
+    "connect_timeout": "could not be connected to in time",
+    "reset": "broke the connection off",
+    "closed": "closed the connection too early",
+    "protocol": "does not speak HTTP as it should",
+    "too_large": "sent more than is read",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """In seconds; that of connecting is the client's.
+
+    ``first_token`` runs from the request until the first content of a stream,
+    ``between_chunks`` from one piece of content to the next, ``total`` until
+    the end. A reply that is not streamed has only the last.
+    """
+
+    first_token: float = 120.0
+    between_chunks: float = 60.0
+    total: float = 1800.0
+
+
+def failed(failure: TransportFailed) -> UpstreamFailed:
+    """Our error for a failed exchange; the address is in its cause, not in its words."""
+    late = failure.kind == "connect_timeout"
+    return UpstreamFailed(
+        f"The endpoint {_WORDS[failure.kind]}.",
+        code="upstream_timeout" if late else None,
+        status=504 if late else None,
+        metadata={"upstream_failure": failure.kind},
+    )
+
+
+def too_late() -> UpstreamFailed:
+    """Our error for a deadline that passed."""
+    return UpstreamFailed("The endpoint took too long.", code="upstream_timeout", status=504)
+
+
+class Endpoint:
+    """``credential`` is sent as a bearer token; it shows in no text.
+
+    At most ``max_concurrent`` requests are under way; one more is refused, so
+    that another endpoint gets it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        client: HttpClient,
+        dialect: Dialect,
+        *,
+        credential: str | None = None,
+        deadlines: Deadlines = Deadlines(),
+        max_concurrent: int | None = None,
+    ) -> None:
+        self.name = name
+        self.dialect = dialect
+        self.deadlines = deadlines
+        self.in_flight = 0
+        self._client = client
+        self._max_concurrent = max_concurrent
+        bearer = [("authorization", f"Bearer {credential}")] if credential else []
+        self._asking = [*bearer, ("accept", "application/json")]
+        self._sending = [
+            *bearer,
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+        ]
+
+    def enter(self) -> None:
+        """Count a request; raises :class:`Overloaded` where there are too many."""
+        if self._max_concurrent is not None and self.in_flight >= self._max_concurrent:
+            raise Overloaded(
+                "The endpoint has no room now; please try again later.", code="no_endpoint"
+            )
+        self.in_flight += 1
+
+    def leave(self) -> None:
+        """The request that entered is over."""
+        self.in_flight -= 1
+
+    async def post(self, body: bytes) -> HttpResponse:
+        """Send a chat request; returns with the head. Raises :class:`TransportFailed`."""
+        return await self._client.send("POST", "/chat/completions", self._sending, body)
+
+    async def refused(self, response: HttpResponse) -> ServiceError:
+        """The error that a response with a bad status stands for."""
+        try:
+            body = await response.read(MAX_ERROR_BYTES)
+        except TransportFailed:
+            body = b""
+        return refusal(response.status, response.headers, body, self.dialect)
+
+    async def models(self, seconds: float = 10.0) -> list[str]:
+        """Ids of the models, in the endpoint's order. Raises :class:`ServiceError`."""
+        async with self._get("/models", seconds) as response:
+            if response.status != 200:
+                raise await self.refused(response)
+            return _ids(await response.read(_MAX_LIST_BYTES))
+
+    async def check(self, path: str = "/models", seconds: float = 5.0) -> None:
+        """Whether it answers; raises :class:`ServiceError` where it does not, or not to us.
+
+        What it answers does not matter: not every server has that path.
+        """
+        async with self._get(path, seconds) as response:
+            if response.status >= 500 or response.status in (401, 403, 429):
+                raise await self.refused(response)
+
+    async def close(self) -> None:
+        """Close its connections."""
+        await self._client.close()
+
+    @asynccontextmanager
+    async def _get(self, path: str, seconds: float) -> AsyncIterator[HttpResponse]:
+        try:
+            async with asyncio.timeout(seconds):
+                response = await self._client.send("GET", path, self._asking)
+                try:
+                    yield response
+                finally:
+                    response.close()
+        except TransportFailed as failure:
+            raise failed(failure) from failure
+        except TimeoutError:
+            raise too_late() from None
+
+
+def _ids(body: bytes) -> list[str]:
+    try:
+        found: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        found = None
+    listed = found.get("data") if isinstance(found, dict) else found
+    if not isinstance(listed, list):
+        raise UpstreamFailed(
+            "The endpoint did not answer with a list of models; is it a chat endpoint?"
+        )
+    return [entry["id"] for entry in listed if isinstance(entry, dict) and "id" in entry]

@@ -1,0 +1,166 @@
+"""The conversation as a server reads it: roles, earlier reasoning, ids and arguments of calls.
+
+What needs no change is passed on as it came, without a copy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import string
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from causerie.protocol.partial import Partial
+from causerie.upstreams.draft import Draft
+
+_REASONING = ("reasoning_content", "reasoning")
+_DIGITS = string.digits + string.ascii_letters
+
+Entry = Mapping[str, Any]
+
+
+def write_messages(draft: Draft, partial: Partial | None) -> None:
+    """The messages, and with ``partial`` what there is of the reply, to be continued."""
+    sent: Any = draft.document.get("messages") or ()
+    history = draft.dialect.history
+    messages: Any = sent
+    if not all(_usual(message) for message in sent) or history.nine_character_ids:
+        messages = [_message(draft, message) for message in sent]
+        draft.changes[:] = dict.fromkeys(draft.changes)
+    if partial is not None and (partial.text or partial.reasoning):
+        messages = _with_partial(draft, list(messages), partial)
+    elif draft.request.continue_final_message:
+        messages = [*messages[:-1], _to_be_continued(draft, dict(messages[-1]))]
+    draft.fields["messages"] = messages
+
+
+def _usual(message: Entry) -> bool:
+    """Whether every server reads it as it is."""
+    role = message.get("role")
+    if role == "assistant":
+        return not any(
+            message.get(name) for name in (*_REASONING, "tool_calls", "reasoning_details")
+        )
+    return role != "developer" and role != "tool"
+
+
+def _message(draft: Draft, message: Entry) -> Entry:
+    history = draft.dialect.history
+    role = message.get("role")
+    if role == "assistant":
+        message = _assistant(draft, message)
+    elif role == "developer" and not history.developer:
+        message = {**message, "role": "system"}
+        draft.moved("messages.role.developer", "system")
+    elif role == "tool" and history.nine_character_ids:
+        message = {**message, "tool_call_id": _nine(draft, str(message.get("tool_call_id")))}
+    if not history.names and role != "tool" and message.get("name") is not None:
+        message = {key: value for key, value in message.items() if key != "name"}
+        draft.dropped("messages.name")
+    return message
+
+
+def _assistant(draft: Draft, message: Entry) -> Entry:
+    message = _with_reasoning(draft, message)
+    calls = message.get("tool_calls")
+    if calls:
+        return {**message, "tool_calls": [_call(draft, call) for call in calls]}
+    return message
+
+
+def _with_reasoning(draft: Draft, message: Entry) -> Entry:
+    """Earlier reasoning under the names of that server."""
+    history = draft.dialect.history
+    given = [name for name in _REASONING if message.get(name) is not None]
+    reasoning = message[given[0]] if given else None
+    if not reasoning and history.placeholder and message.get("tool_calls") and _thinks(draft):
+        draft.changes.append("messages.reasoning_content added")
+        return {**message, "reasoning_content": history.placeholder}
+    if reasoning is None or (len(given) == 1 and given == list(history.reasoning)):
+        return message
+    bare = {key: value for key, value in message.items() if key not in _REASONING}
+    if history.parts and reasoning:
+        draft.moved(f"messages.{given[0]}", "messages.content")
+        return {**bare, "content": _parts(reasoning, message.get("content"))}
+    if not history.reasoning:
+        draft.dropped(f"messages.{given[0]}")
+    elif given[0] not in history.reasoning:
+        draft.moved(f"messages.{given[0]}", f"messages.{history.reasoning[0]}")
+    return {**bare, **dict.fromkeys(history.reasoning, reasoning)}
+
+
+def _thinks(draft: Draft) -> bool:
+    return draft.request.thinking.enabled is not False
+
+
+def _parts(reasoning: str, content: object) -> list[Any]:
+    said: list[Any] = list(content) if isinstance(content, list) else []
+    if isinstance(content, str) and content:
+        said = [{"type": "text", "text": content}]
+    return [{"type": "thinking", "thinking": [{"type": "text", "text": reasoning}]}, *said]
+
+
+def _call(draft: Draft, call: Entry) -> Entry:
+    """A call of the history; arguments that are no object would be refused, or worse."""
+    function = call.get("function") or {}
+    arguments = function.get("arguments")
+    if not _is_object(arguments):
+        text = arguments if isinstance(arguments, str) else ""
+        fixed = msgspec.json.encode({"malformed": text}).decode() if text.strip() else "{}"
+        call = {**call, "function": {**function, "arguments": fixed}}
+        draft.changes.append("messages.tool_calls.function.arguments repaired")
+    if draft.dialect.history.nine_character_ids:
+        call = {**call, "id": _nine(draft, str(call.get("id")))}
+    return call
+
+
+def _is_object(arguments: object) -> bool:
+    if arguments == "{}":
+        return True
+    try:
+        return isinstance(arguments, str) and isinstance(msgspec.json.decode(arguments), dict)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+
+
+def _nine(draft: Draft, identifier: str) -> str:
+    """An id of nine letters and digits; the same one for the same id."""
+    if len(identifier) == 9 and identifier.isascii() and identifier.isalnum():
+        return identifier
+    draft.changes.append("messages.tool_calls.id rewritten")
+    number = int.from_bytes(hashlib.sha256(identifier.encode()).digest()[:8])
+    digits = []
+    for _ in range(9):
+        number, digit = divmod(number, len(_DIGITS))
+        digits.append(_DIGITS[digit])
+    return "".join(digits)
+
+
+def _with_partial(draft: Draft, messages: list[Any], partial: Partial) -> list[Any]:
+    """The reply so far as the last message."""
+    last: dict[str, Any] = {"role": "assistant", "content": ""}
+    if draft.request.continue_final_message:
+        last = dict(messages.pop())
+    content = last.get("content") or ""
+    if isinstance(content, list):
+        content = "".join(part.get("text", "") for part in content)
+    last["content"] = content + partial.text
+    if partial.reasoning:
+        last.update(dict.fromkeys(draft.dialect.history.reasoning, partial.reasoning))
+    return [*messages, _to_be_continued(draft, last)]
+
+
+def _to_be_continued(draft: Draft, last: dict[str, Any]) -> dict[str, Any]:
+    match draft.dialect.continuing.way:
+        case "flag" | "as_sent":
+            draft.fields["continue_final_message"] = True
+            draft.fields["add_generation_prompt"] = False
+        case "prefix":
+            last["prefix"] = True
+            if draft.request.continue_final_message:
+                draft.moved("continue_final_message", "messages.prefix")
+        case "none":
+            raise draft.unsupported("continue_final_message")
+    return last

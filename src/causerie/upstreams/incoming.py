@@ -1,0 +1,164 @@
+"""A reply as it arrives, into events in the contract's order.
+
+Tolerant of what servers really send, and never losing text: an end of a choice
+is held back until the reply ends, because some servers say more after it. What
+is no reply at all is a failure of the upstream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from causerie.errors import UpstreamFailed
+from causerie.protocol.events import Event, Usage
+from causerie.protocol.partial import Partial
+from causerie.protocol.request import ChatRequest
+from causerie.upstreams.answer import Answer
+from causerie.upstreams.calls import CallIds, new_call_id
+from causerie.upstreams.counts import Counts
+from causerie.upstreams.dialect import Dialect
+from causerie.upstreams.refusal import failure_in_reply
+from causerie.upstreams.separator import Separators
+from causerie.upstreams.wire import Choice, Chunk, read_chunk
+
+_DONE = b"[DONE]"
+
+
+class Incoming:
+    """One reply. ``partial`` is what was there before it; ``fingerprint`` is the server's own.
+
+    ``ended`` is set at the end that the server declares; ``complete`` says that
+    every choice has an end, so that only usage may be missing.
+    """
+
+    __slots__ = (
+        "_answers", "_begun", "_counts", "_dialect", "_ids", "_partial", "_request",
+        "_separators", "ended", "fingerprint",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        request: ChatRequest,
+        dialect: Dialect,
+        *,
+        separators: Separators | None = None,
+        partial: Partial | None = None,
+        call_id: Callable[[], str] = new_call_id,
+    ) -> None:
+        self._request = request
+        self._dialect = dialect
+        self._separators = separators if dialect.tags else None
+        self._partial = partial
+        self._ids = CallIds(request.messages, call_id)
+        self._answers: dict[int, Answer] = {}
+        self._counts = Counts(request)
+        self._begun = False
+        self.ended = False
+        self.fingerprint: str | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every choice that was asked for has ended."""
+        answers = self._answers.values()
+        return len(answers) >= self._request.n and all(answer.finish for answer in answers)
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens so far: as told, else counted by what has arrived."""
+        return self._counts.usage(self._answers.values())
+
+    def feed(self, data: bytes) -> list[Event]:
+        """The events of one event of the stream; raises :class:`ServiceError`.
+
+        Before the first content it may be the refusal of the request, after it
+        it is :class:`UpstreamFailed`.
+        """
+        if self.ended:
+            return []
+        if data == _DONE or data.strip() == _DONE:
+            return self._end()
+        events: list[Event] = []
+        self._read(self._chunk(data), events, whole=False)
+        return events
+
+    def whole(self, body: bytes) -> list[Event]:
+        """The events of a plain reply; raises :class:`ServiceError`."""
+        events: list[Event] = []
+        chunk = self._chunk(body)
+        if not chunk.choices:
+            raise self._unreadable("no chat completion")
+        self._read(chunk, events, whole=True)
+        for answer in self._answers.values():
+            answer.finish = answer.finish or "stop"
+        return events + self._end()
+
+    def finish(self) -> list[Event]:
+        """The end of the stream, where the server did not declare it.
+
+        Raises :class:`UpstreamFailed` where a choice has no end: the reply was cut off.
+        """
+        if self.ended:
+            return []
+        if not self.complete:
+            raise UpstreamFailed("The endpoint ended its reply before it was complete.")
+        return self._end()
+
+    def _chunk(self, data: bytes) -> Chunk:
+        try:
+            chunk = read_chunk(data)
+        except ValueError as error:
+            raise self._unreadable(str(error)) from error
+        if chunk.error is not None:
+            raise failure_in_reply(chunk.error, begun=self._begun)
+        return chunk
+
+    def _unreadable(self, what: str) -> UpstreamFailed:
+        return UpstreamFailed(f"The endpoint sent a reply that cannot be read ({what}).")
+
+    def _read(self, chunk: Chunk, events: list[Event], *, whole: bool) -> None:
+        if chunk.choices:
+            for choice in chunk.choices:
+                answer = self._answers.get(choice.index)
+                if answer is None:
+                    answer = self._answer(choice)
+                answer.read(choice, events, whole=whole)
+            if events:
+                self._begun = True
+                self._counts.pieces += 1
+        if chunk.usage is not None:
+            self._counts.told = chunk.usage
+        if chunk.system_fingerprint:
+            self.fingerprint = chunk.system_fingerprint
+
+    def _answer(self, choice: Choice) -> Answer:
+        answer = Answer(
+            choice.index,
+            self._ids,
+            separator=self._separators() if self._separators and not self._in_text else None,
+            top_logprobs=self._request.top_logprobs,
+            in_text=self._in_text,
+            repeated=self._repeated,
+        )
+        self._answers[choice.index] = answer
+        return answer
+
+    @property
+    def _in_text(self) -> bool:
+        """Whether the answer's text had begun before: nothing that comes is reasoning."""
+        return self._partial is not None and bool(self._partial.text)
+
+    @property
+    def _repeated(self) -> str:
+        repeats = self._partial is not None and self._dialect.continuing.repeats
+        return self._partial.text if self._partial is not None and repeats else ""
+
+    def _end(self) -> list[Event]:
+        """Every choice's end, then the usage. A choice without a reason ended as it should."""
+        self.ended = True
+        if not self._answers:
+            raise UpstreamFailed("The endpoint ended its reply before it began.")
+        events: list[Event] = []
+        for _, answer in sorted(self._answers.items()):
+            answer.end(events)
+        events.append(self.usage)
+        return events

@@ -1,0 +1,182 @@
+"""A request as an upstream gets it: the client's fields, changed only where it must be.
+
+Three answers for what a server does not know, as everywhere: a hint is
+dropped, a parameter whose effect is relied on is refused, a field that nobody
+here knows is passed on. What was dropped or rewritten is listed in
+``changes``; the model's name, and how the reply travels (``stream``,
+``stream_options``), are not, nor what the service does itself (``session_id``,
+hiding the reasoning).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from causerie.protocol.parsing.rules import HINTS, HONOURED
+from causerie.protocol.partial import Partial
+from causerie.protocol.request import ChatRequest
+from causerie.upstreams import shapes, thinking, tools
+from causerie.upstreams.dialect import Dialect
+from causerie.upstreams.draft import Draft
+from causerie.upstreams.history import write_messages
+from causerie.upstreams.shapes import write_shape
+from causerie.upstreams.thinking import write_thinking
+from causerie.upstreams.tools import write_tools
+
+_LIMITS = ("max_completion_tokens", "max_tokens")
+# Written by the steps below, each from what was parsed.
+_BY_STEPS = (
+    shapes.PARAMETERS
+    | thinking.PARAMETERS
+    | tools.PARAMETERS
+    | {
+        "model",
+        "messages",
+        "stream",
+        "stream_options",
+        "max_tokens",
+        "max_completion_tokens",
+        "continue_final_message",
+        "add_generation_prompt",
+    }
+)
+# Values that ask for nothing, by parameter.
+_NOTHING: Mapping[str, tuple[object, ...]] = {
+    "temperature": (1,),
+    "top_p": (1,),
+    "top_k": (-1, 0),
+    "min_p": (0,),
+    "repetition_penalty": (1,),
+    "frequency_penalty": (0,),
+    "presence_penalty": (0,),
+    "min_tokens": (0,),
+    "n": (1,),
+    "ignore_eos": (False,),
+    "logprobs": (False,),
+    "logit_bias": ({},),
+    "stop": ([],),
+    "stop_token_ids": ([],),
+    "documents": ([],),
+    "modalities": (["text"],),
+}
+_DEMANDING = frozenset(
+    {"response_format", "structured_outputs", "logprobs", "logit_bias", "seed"}
+    | {"top_k", "min_p", "repetition_penalty"}
+)
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """``streamed`` says whether the reply was asked for as a stream."""
+
+    body: bytes
+    changes: tuple[str, ...]
+    streamed: bool
+
+
+def outgoing(
+    request: ChatRequest, dialect: Dialect, model: str, partial: Partial | None = None
+) -> Outgoing:
+    """The body for an upstream that calls the model ``model``.
+
+    With ``partial`` the reply is to go on after it. Raises
+    :class:`InvalidRequest` (``unsupported_parameter``) for what the upstream
+    cannot do.
+    """
+    draft = Draft(request, dialect)
+    draft.fields["model"] = model
+    write_messages(draft, partial)
+    _write_plain(draft)
+    _write_limits(draft, partial)
+    if thinking.PARAMETERS & request.params:
+        write_thinking(draft)
+    if tools.PARAMETERS & request.params:
+        write_tools(draft)
+    if shapes.PARAMETERS & request.params:
+        write_shape(draft)
+    _note_unheeded(draft)
+    _write_demand(draft)
+    streamed = request.stream or dialect.streams
+    if streamed:
+        _write_stream(draft)
+    return Outgoing(_encode(draft.fields), tuple(draft.changes), streamed)
+
+
+def _write_plain(draft: Draft) -> None:
+    """Every parameter that means the same everywhere, and the unknown fields."""
+    accepts, fields = draft.dialect.accepts, draft.fields
+    for name, value in draft.document.items():
+        if value is None or name in _BY_STEPS:
+            continue
+        if name in accepts:
+            fields[name] = value
+        elif name in HINTS or name in HONOURED:
+            _write_unusual(draft, name, value)
+        else:
+            fields[name] = value
+    least, asked = draft.dialect.least_top_logprobs, draft.request.top_logprobs
+    if asked is not None and asked < least:
+        fields["top_logprobs"] = least  # what was not asked for is left out of the reply
+
+
+def _write_unusual(draft: Draft, name: str, value: object) -> None:
+    """A parameter that this server does not know by that name."""
+    other = draft.dialect.renames.get(name)
+    if other is not None:
+        draft.fields[other] = value
+        draft.moved(name, other)
+    elif name == "session_id":
+        pass  # routing keeps a session together
+    elif name in HINTS or value in _NOTHING.get(name, ()):
+        draft.dropped(name)
+    else:
+        raise draft.unsupported(name)
+
+
+def _write_limits(draft: Draft, partial: Partial | None) -> None:
+    """The output limits, less what of the reply is there already."""
+    request = draft.request
+    there = partial.completion if partial is not None else 0
+    if request.max_tokens is not None:
+        sent = next(name for name in _LIMITS if draft.given(name))
+        name = draft.dialect.limit or sent
+        draft.fields[name] = max(request.max_tokens - there, 1)
+        if not draft.given(name):
+            draft.moved(sent, name)
+    if there and "min_tokens" in draft.fields:
+        draft.fields["min_tokens"] = max(request.min_tokens - there, 0)
+    if draft.given("add_generation_prompt") and not request.continue_final_message and not there:
+        if draft.dialect.continuing.way in ("flag", "as_sent"):
+            draft.fields["add_generation_prompt"] = request.add_generation_prompt
+        elif not request.add_generation_prompt:
+            raise draft.unsupported("add_generation_prompt")
+
+
+def _write_stream(draft: Draft) -> None:
+    draft.fields["stream"] = True
+    if draft.dialect.tells_usage:
+        sent = draft.document.get("stream_options")
+        options = sent if isinstance(sent, Mapping) else {}
+        draft.fields["stream_options"] = {**options, "include_usage": True}
+
+
+def _note_unheeded(draft: Draft) -> None:
+    unheeded = draft.dialect.unheeded
+    if unheeded and draft.request.thinking.enabled is not False:
+        for name in sorted(unheeded & draft.fields.keys()):
+            draft.changes.append(f"{name} has no effect while thinking")
+
+
+def _write_demand(draft: Draft) -> None:
+    """Ask a router not to choose a provider that would ignore parameters."""
+    if not draft.dialect.demands or not draft.request.params & _DEMANDING:
+        return
+    sent = draft.document.get("provider")
+    provider = sent if isinstance(sent, Mapping) else {}
+    if "require_parameters" not in provider:
+        draft.fields["provider"] = {**provider, "require_parameters": True}
+        draft.changes.append("provider.require_parameters added")

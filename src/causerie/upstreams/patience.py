@@ -1,0 +1,71 @@
+"""How long a body is waited for: one timer a reply, however many pieces come.
+
+A timer a piece would cost more than reading the piece. This one is set again
+only when it rings early; only waiting counts, not the time in which whoever
+reads does something else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from causerie.transport.errors import TransportFailed
+from causerie.transport.response import HttpResponse
+
+
+class Patience:
+    """``passed`` is set when the wait was too long; reading then raises ``TransportFailed``.
+
+    The first piece is waited for until ``due``, and nothing later than ``end``
+    (both on the loop's clock).
+    """
+
+    __slots__ = ("_due", "_end", "_loop", "_response", "_seconds", "_timer", "_waiting", "passed")
+
+    def __init__(self, response: HttpResponse, due: float, end: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._response = response
+        self._end = end
+        self._due = min(due, end)
+        self._seconds = self._due - self._loop.time()
+        self._waiting = False
+        self._timer: asyncio.TimerHandle | None = self._loop.call_at(self._due, self._ring)
+        self.passed = False
+
+    async def piece(self) -> bytes:
+        """The next piece of the body, ``b""`` at its end; raises :class:`TransportFailed`."""
+        if self._timer is None:  # it rang while nobody waited
+            self._due = min(self._loop.time() + self._seconds, self._end)
+            self._set()
+        self._waiting = True
+        try:
+            return await self._response.piece()
+        finally:
+            self._waiting = False
+
+    def until(self, seconds: float) -> None:
+        """The next piece must come within ``seconds``."""
+        self._seconds = seconds
+        self._due = min(self._loop.time() + seconds, self._end)
+        if self._timer is not None and self._due < self._timer.when():
+            self._set()
+
+    def stop(self) -> None:
+        """Nothing is waited for any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _set(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(self._due, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        if now < self._due:
+            self._set()
+        elif self._waiting:
+            self.passed = True
+            self._response.close()
+            self._response.fail(TransportFailed("closed", "nothing came for too long", sent=True))

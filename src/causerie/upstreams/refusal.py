@@ -1,0 +1,211 @@
+"""A refusal of an upstream, as an error of ours.
+
+The status says whose fault it is. Of the request: our client gets it as 400,
+with what the server says about the request, made safe. Of our configuration
+(key, model, address) or of the server: 502, without its words, because they
+are about what is not the client's. No room: 503 with the time to wait.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import msgspec
+
+from causerie.errors import (
+    ContextLengthExceeded,
+    InvalidRequest,
+    Overloaded,
+    ServiceError,
+    UpstreamFailed,
+)
+from causerie.upstreams.dialect import Dialect
+from causerie.upstreams.overflow import Overflow, overflow
+from causerie.upstreams.phrase import phrase
+
+_PARAM = re.compile(r"[A-Za-z_][\w.\[\]]{0,63}", re.ASCII)
+_CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,47}", re.ASCII)
+_ABOUT_REQUEST = frozenset({400, 413, 415, 422})
+_FULL = frozenset({429, 529})
+_LOADING = frozenset({"unavailable_error", "engine_loading", "model_loading"})
+_CONFIGURED_WRONG: Mapping[int, str] = {
+    401: "did not accept our credentials",
+    402: "is not paid for",
+    403: "does not let our credentials do this",
+    404: "does not know the model or the path",
+    405: "does not know the method",
+}
+_TIMED_OUT = frozenset({408, 504, 522, 524})
+_MAX_WAIT = 3600
+_WAIT = 1
+
+
+def refusal(status: int, headers: Mapping[str, str], body: bytes, dialect: Dialect) -> ServiceError:
+    """Our error for a response with ``status``; ``headers`` are by lower-case name."""
+    error = _error(body)
+    metadata = _metadata(status, error)
+    if 300 <= status < 400:
+        return UpstreamFailed(
+            "The endpoint answers with a redirect, which is not followed.", metadata=metadata
+        )
+    too_long = overflow(error) if status >= 400 else None
+    if too_long is not None:
+        return _too_long(too_long, metadata)
+    if status in _ABOUT_REQUEST:
+        return _about_request(status, error, metadata, dialect)
+    if status in _FULL or (status == 503 and _is_full(headers, error)):
+        return Overloaded(
+            "The endpoint has no room now; please try again later.",
+            code="no_endpoint",
+            retry_after=retry_after(headers),
+            metadata=metadata,
+        )
+    if status in _TIMED_OUT:
+        return UpstreamFailed(
+            "The endpoint took too long.", code="upstream_timeout", status=504, metadata=metadata
+        )
+    what = _CONFIGURED_WRONG.get(status, f"failed with status {status}")
+    return UpstreamFailed(f"The endpoint {what}.", metadata=metadata)
+
+
+def failure_in_reply(error: object, *, begun: bool) -> ServiceError:
+    """Our error for one that came in a reply with status 200.
+
+    Before anything else came it may still say that the request is wrong or
+    that there is no room; ``begun`` it is a reply that broke off.
+    """
+    fields = _fields(error)
+    status = _status(fields)
+    metadata = _metadata(status, fields)
+    if not begun:
+        too_long = overflow(fields)
+        if too_long is not None:
+            return _too_long(too_long, metadata)
+        if status in _FULL:
+            return Overloaded(
+                "The endpoint has no room now; please try again later.",
+                code="no_endpoint",
+                metadata=metadata,
+            )
+        if status in _ABOUT_REQUEST:
+            return _about_request(status, fields, metadata, None)
+    words = "broke its reply off" if begun else "failed before its reply began"
+    return UpstreamFailed(f"The endpoint {words}.", metadata=metadata)
+
+
+def retry_after(headers: Mapping[str, str]) -> int:
+    """Seconds to wait by ``Retry-After`` (seconds or a date, RFC 9110, 10.2.3), at least 1.
+
+    A date is compared with the server's own clock where it tells it.
+    """
+    text = headers.get("retry-after", "").strip()
+    try:
+        seconds = float(text)
+    except ValueError:
+        until, now = _date(text), _date(headers.get("date", "")) or datetime.now(UTC)
+        seconds = (until - now).total_seconds() if until is not None else _WAIT
+    if not math.isfinite(seconds):
+        return _WAIT
+    return min(max(math.ceil(seconds), _WAIT), _MAX_WAIT)
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _error(body: bytes) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return _fields(found.get("error") or found)
+
+
+def _fields(error: object) -> dict[str, Any]:
+    """The error as an object: some servers send only words, some put them under ``detail``."""
+    if isinstance(error, str):
+        return {"message": error}
+    if not isinstance(error, dict):
+        return {}
+    if "message" not in error and isinstance(error.get("detail"), str):
+        return {**error, "message": error["detail"]}
+    return error
+
+
+def _status(error: Mapping[str, object]) -> int:
+    for name in ("code", "status", "status_code", "http_code"):
+        value = error.get(name)
+        if isinstance(value, str) and value.isdigit():
+            value = int(value)
+        if isinstance(value, int) and 400 <= value < 600:
+            return value
+    if error.get("type") in ("invalid_request_error", "BadRequestError"):
+        return 400
+    return 500
+
+
+def _metadata(status: int, error: Mapping[str, object]) -> dict[str, object]:
+    metadata: dict[str, object] = {"upstream_status": status}
+    for name in ("code", "type"):
+        value = error.get(name)
+        if isinstance(value, str) and _CODE.fullmatch(value):
+            metadata["upstream_code"] = value
+            break
+    return metadata
+
+
+def _too_long(found: Overflow, metadata: dict[str, object]) -> ServiceError:
+    if found.prompt is not None and found.context is not None:
+        failure: InvalidRequest = ContextLengthExceeded(
+            prompt_tokens=found.prompt, max_tokens=found.output, context_length=found.context
+        )
+        failure.metadata |= metadata
+        return failure
+    return InvalidRequest(
+        "The prompt, or the prompt with the output that was asked for, does not fit the model's "
+        "context. Shorten the messages or lower the output limit.",
+        code="context_length_exceeded",
+        param="messages",
+        metadata=metadata
+        | {
+            "prompt_tokens": found.prompt,
+            "max_tokens": found.output,
+            "context_length": found.context,
+        },
+    )
+
+
+def _about_request(
+    status: int, error: Mapping[str, object], metadata: dict[str, object], dialect: Dialect | None
+) -> InvalidRequest:
+    words = phrase(error.get("message"))
+    said = f": {words}" if words else "."
+    return InvalidRequest(
+        f"The endpoint refused the request{said}",
+        param=_param(error.get("param"), dialect),
+        status=status if status in (413, 415) else None,
+        metadata=metadata,
+    )
+
+
+def _param(value: object, dialect: Dialect | None) -> str | None:
+    """The parameter by the name that our client gave it."""
+    if not isinstance(value, str) or not _PARAM.fullmatch(value):
+        return None
+    renames = dialect.renames if dialect is not None else {}
+    return next((ours for ours, theirs in renames.items() if theirs == value), value)
+
+
+def _is_full(headers: Mapping[str, str], error: Mapping[str, object]) -> bool:
+    return "retry-after" in headers or error.get("type") in _LOADING

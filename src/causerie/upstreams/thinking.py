@@ -1,0 +1,196 @@
+"""The one setting for thinking, said the way a server understands it.
+
+The request was parsed already: contradictions are refused, and what several
+fields said is one :class:`~causerie.protocol.request.Thinking`. Showing the
+reasoning or not is decided by the service itself, so an upstream is never
+asked to hide it: a reply that breaks could not be continued without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from causerie.upstreams.dialect import Switch
+from causerie.upstreams.draft import Draft
+
+PARAMETERS = frozenset(
+    {
+        "reasoning_effort",
+        "reasoning",
+        "include_reasoning",
+        "thinking_token_budget",
+        "chat_template_kwargs",
+    }
+)
+_SWITCHES = ("enable_thinking", "thinking")
+_KWARGS = "chat_template_kwargs"
+
+
+def write_thinking(draft: Draft) -> None:
+    """Say how to think; raises :class:`InvalidRequest` where that cannot be said."""
+    _WRITERS[draft.dialect.thinking.switch](draft)
+
+
+def _as_sent(draft: Draft) -> None:
+    """To a server that is not known: as it came, but for the object that few servers know."""
+    for name in ("reasoning_effort", "thinking_token_budget", _KWARGS):
+        if draft.given(name):
+            draft.fields[name] = draft.document[name]
+    if not draft.given("reasoning"):
+        return
+    thinking = draft.request.thinking
+    _write_switch(draft, "reasoning")
+    if thinking.effort is not None and "reasoning_effort" not in draft.fields:
+        draft.fields["reasoning_effort"] = thinking.effort
+        draft.moved("reasoning.effort", "reasoning_effort")
+    if thinking.budget is not None and "thinking_token_budget" not in draft.fields:
+        draft.fields["thinking_token_budget"] = thinking.budget
+        draft.moved("reasoning.max_tokens", "thinking_token_budget")
+
+
+def _by_template(draft: Draft) -> None:
+    control, thinking = draft.dialect.thinking, draft.request.thinking
+    if draft.given(_KWARGS):
+        draft.fields[_KWARGS] = draft.document[_KWARGS]
+    said = _said(draft, "reasoning", "reasoning_effort", "thinking_token_budget")
+    if said:
+        _write_switch(draft, said)
+    if thinking.effort is not None:
+        _write_effort(draft, in_template=control.effort_in_template)
+    _write_budget(draft)
+
+
+def _by_effort(draft: Draft) -> None:
+    """Off is one of the words."""
+    _refuse_template_arguments(draft)
+    thinking = draft.request.thinking
+    _write_budget(draft)
+    if thinking.enabled is False:
+        _write_word(draft, "none")
+    elif thinking.effort is not None:
+        _write_word(draft, thinking.effort)
+    elif thinking.enabled:
+        _write_word(draft, "medium")
+
+
+def _by_type(draft: Draft) -> None:
+    _refuse_template_arguments(draft)
+    thinking = draft.request.thinking
+    _write_budget(draft)
+    if thinking.enabled is not None:
+        draft.fields["thinking"] = {"type": "enabled" if thinking.enabled else "disabled"}
+        draft.moved(_switched_by(draft), "thinking.type")
+    if thinking.effort is not None:
+        _write_word(draft, thinking.effort)
+
+
+def _by_object(draft: Draft) -> None:
+    _refuse_template_arguments(draft)
+    thinking, control = draft.request.thinking, draft.dialect.thinking
+    sent = draft.document.get("reasoning")
+    reasoning = dict(sent) if isinstance(sent, Mapping) else {}
+    reasoning.pop("exclude", None)
+    if thinking.effort is not None and thinking.budget is not None:
+        raise draft.unsupported(
+            "thinking_token_budget", "It takes an effort or a budget; send one of them."
+        )
+    if thinking.budget is not None:
+        reasoning["max_tokens"] = thinking.budget
+    elif thinking.enabled is False:
+        reasoning = {"effort": control.efforts["none"]}
+    elif thinking.effort is not None:
+        reasoning["effort"] = control.efforts[thinking.effort]
+    elif thinking.enabled:
+        reasoning["enabled"] = True
+    if not reasoning:
+        return
+    draft.fields["reasoning"] = reasoning
+    for name in ("reasoning_effort", "thinking_token_budget"):
+        if draft.given(name):
+            draft.moved(name, "reasoning")
+    if draft.given(_KWARGS):
+        draft.moved(_switched_by(draft), "reasoning")
+
+
+_WRITERS: Mapping[Switch, Callable[[Draft], None]] = {
+    "as_sent": _as_sent,
+    "template": _by_template,
+    "effort": _by_effort,
+    "typed": _by_type,
+    "object": _by_object,
+}
+
+
+def _write_switch(draft: Draft, said: str) -> None:
+    """Both names of the switch: templates know one or the other, and pass over what they do not."""
+    enabled = draft.request.thinking.enabled
+    sent = draft.fields.get(_KWARGS)
+    kwargs: Mapping[str, object] = sent if isinstance(sent, Mapping) else {}
+    if enabled is None or any(isinstance(kwargs.get(name), bool) for name in _SWITCHES):
+        return
+    draft.fields[_KWARGS] = {**kwargs, **dict.fromkeys(_SWITCHES, enabled)}
+    draft.moved(said, f"{_KWARGS}.enable_thinking")
+
+
+def _write_effort(draft: Draft, *, in_template: bool) -> None:
+    if not in_template:
+        effort = draft.request.thinking.effort
+        if effort is not None:
+            _write_word(draft, effort)
+        return
+    sent = draft.fields.get(_KWARGS)
+    kwargs: Mapping[str, object] = sent if isinstance(sent, Mapping) else {}
+    if "reasoning_effort" not in kwargs:
+        word = draft.dialect.thinking.efforts[draft.request.thinking.effort or "medium"]
+        draft.fields[_KWARGS] = {**kwargs, "reasoning_effort": word}
+        draft.moved(_said(draft, "reasoning_effort", "reasoning"), f"{_KWARGS}.reasoning_effort")
+
+
+def _write_word(draft: Draft, effort: str) -> None:
+    """The effort at the top, in the server's word."""
+    word = draft.dialect.thinking.efforts.get(effort)
+    if word is None:
+        raise draft.unsupported("reasoning_effort")
+    draft.fields["reasoning_effort"] = word
+    sent = draft.document.get("reasoning_effort")
+    if sent is None:
+        draft.moved(_switched_by(draft), "reasoning_effort")
+    elif sent != word:
+        draft.changes.append(f"reasoning_effort {sent}->{word}")
+
+
+def _write_budget(draft: Draft) -> None:
+    budget, name = draft.request.thinking.budget, draft.dialect.thinking.budget
+    if not budget:
+        return
+    said = _said(draft, "thinking_token_budget", "reasoning")
+    if name is None:
+        raise draft.unsupported(
+            "reasoning.max_tokens" if said == "reasoning" else said, "Use `reasoning_effort`."
+        )
+    draft.fields[name] = budget
+    if said != name:
+        draft.moved("reasoning.max_tokens" if said == "reasoning" else said, name)
+
+
+def _refuse_template_arguments(draft: Draft) -> None:
+    """Where there is no template to give them to, only what means thinking can be said."""
+    kwargs = draft.document.get(_KWARGS)
+    if not isinstance(kwargs, Mapping):
+        return
+    for name, value in kwargs.items():
+        means = (name in _SWITCHES and isinstance(value, bool)) or (
+            name == "reasoning_effort" and value == draft.request.thinking.effort
+        )
+        if not means and value is not None and not (name == "reasoning_effort" and value == "none"):
+            raise draft.unsupported(f"{_KWARGS}.{name}")
+
+
+def _said(draft: Draft, *names: str) -> str:
+    """The first of the fields that was given, or nothing."""
+    return next((name for name in names if draft.given(name)), "")
+
+
+def _switched_by(draft: Draft) -> str:
+    said = _said(draft, "reasoning", "reasoning_effort", "thinking_token_budget")
+    return said or f"{_KWARGS}.enable_thinking"

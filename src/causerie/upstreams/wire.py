@@ -1,0 +1,122 @@
+"""Replies as servers really send them: every field may be missing, null or of an older name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+
+class Function(Struct):
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+class Call(Struct):
+    index: int | None = None
+    id: str | None = None
+    function: Function | None = None
+
+
+class Delta(Struct):
+    """A piece of a message, or a whole one."""
+
+    content: str | list[Any] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[Call] | None = None
+    reasoning_details: list[Any] | None = None
+    refusal: str | None = None
+
+
+class Alternative(Struct):
+    token: str = ""
+    logprob: float = 0.0
+    bytes: list[int] | None = None
+
+
+class Logprob(Struct):
+    token: str = ""
+    logprob: float = 0.0
+    bytes: list[int] | None = None
+    top_logprobs: list[Alternative] | None = None
+
+
+class Logprobs(Struct):
+    content: list[Logprob] | None = None
+
+
+class Choice(Struct):
+    delta: Delta | None = None
+    finish_reason: str | None = None
+    index: int = 0
+    message: Delta | None = None
+    logprobs: Logprobs | None = None
+
+
+class PromptDetails(Struct):
+    cached_tokens: int | None = None
+
+
+class CompletionDetails(Struct):
+    reasoning_tokens: int | None = None
+
+
+class UsageBody(Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: PromptDetails | None = None
+    completion_tokens_details: CompletionDetails | None = None
+    prompt_cache_hit_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class Chunk(Struct):
+    """One event of a stream, or a whole reply."""
+
+    choices: list[Choice] | None = None
+    usage: UsageBody | None = None
+    error: Any = None
+    system_fingerprint: str | None = None
+
+
+_strictly = msgspec.json.Decoder(Chunk).decode
+
+
+def read_chunk(data: bytes) -> Chunk:
+    """The chunk in ``data``; raises :class:`ValueError` where there is none.
+
+    Numbers that were sent as strings are read as well. JSON that is no chunk
+    but tells of an error comes back as one with that error.
+    """
+    try:
+        chunk = _strictly(data)
+    except msgspec.ValidationError:
+        chunk = _leniently(data)
+    except msgspec.DecodeError as error:
+        raise ValueError("no JSON") from error
+    if chunk.choices is None and chunk.usage is None and chunk.error is None:
+        chunk.error = _error(data)
+    return chunk
+
+
+def _leniently(data: bytes) -> Chunk:
+    """What has other types than it should, converted."""
+    found = msgspec.json.decode(data)
+    if isinstance(found, dict) and found.get("error") is not None:
+        return Chunk(error=found["error"])
+    try:
+        return msgspec.convert(found, Chunk, strict=False)
+    except msgspec.ValidationError as error:
+        raise ValueError("no chunk of a chat completion") from error
+
+
+def _error(data: bytes) -> object:
+    """An error that stands at the top of an object without choices."""
+    found = msgspec.json.decode(data)
+    if found.get("object") == "error" or isinstance(found.get("detail"), str | list):
+        return found
+    if "choices" in found or "object" in found or "id" in found:
+        return None
+    raise ValueError("no chunk of a chat completion")
