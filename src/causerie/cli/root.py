@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import causerie
-from causerie.cli import chat, check, key, models, pull, serve
+from causerie.cli import chat, check, key, models, probe, pull, serve
 
 app = typer.Typer(
     name="causerie",
@@ -45,6 +45,7 @@ app.command("pull")(pull.pull)
 app.command("models")(models.models)
 app.command("check")(check.check)
 app.command("chat")(chat.chat)
+app.command("probe")(probe.probe)
 app.command("key")(key.key)
 
 

@@ -73,6 +73,11 @@ class Interview:
         self._answers = True
         self._deadline = time.monotonic() + patience.total_seconds
 
+    @property
+    def complete(self) -> bool:
+        """Whether every question could be asked: a completion came, and the server stayed."""
+        return self._answers and not self._ended
+
     async def findings(self, questions: Sequence[Question]) -> AsyncIterator[Finding]:
         """One finding a question, in order."""
         for question in questions:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from causerie.probe.ask import Ask
 from causerie.probe.question import Learned, Question, Script
-from causerie.probe.questions.listing import LIST, entries, listed_length
+from causerie.probe.questions.listing import LIST, entry_of, listed_length
 from causerie.probe.reading import answered, message_of, refusal
 from causerie.probe.reply import Reply, dig
 from causerie.probe.subject import Subject
@@ -20,6 +20,11 @@ _TOLD = re.compile(
     r"context (?:size|holds)|n_ctx)\D{0,20}([0-9][0-9,_]{2,})",
     re.IGNORECASE,
 )
+
+
+def longest_prompt(length: int) -> int:
+    """Words, and about as many tokens, of the prompt that is too long for a context."""
+    return length + length // 8
 
 
 def told_length(reply: Reply) -> int | None:
@@ -36,7 +41,7 @@ def told_length(reply: Reply) -> int | None:
 def _length(subject: Subject) -> Script:
     if subject.context_length is not None:
         return yes(f"{subject.context_length} tokens, by the list of models")
-    again = next((e for e in entries((yield LIST)) if dig(e, "id") == subject.model), None)
+    again = entry_of((yield LIST), subject.model)
     if (length := listed_length(again)) is not None:  # known once the model has been loaded
         return _learned(subject, length, "by the list of models", whole=True)
     reply = yield Ask("GET", "/props", at_root=True)
@@ -63,7 +68,7 @@ def _too_long(subject: Subject) -> Script:
         return unclear("not asked: the context length is not known")
     if length > LONGEST_ASKED:
         return unclear(f"not asked: a prompt of more than {length} tokens might cost as much")
-    reply = yield subject.ask("hi " * (length + length // 8), 1)
+    reply = yield subject.ask("hi " * longest_prompt(length), 1)
     if reply.status == 200:
         answer = answered(reply)
         return no(f"taken, with a prompt of {answer.prompt} tokens: it was cut in silence")

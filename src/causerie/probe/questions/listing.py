@@ -34,6 +34,11 @@ def entries(reply: Reply) -> list[object]:
     )
 
 
+def entry_of(reply: Reply, model: str) -> object:
+    """The entry of one model, ``None`` where it is not listed."""
+    return next((one for one in entries(reply) if dig(one, "id") == model), None)
+
+
 def listed_length(entry: object) -> int | None:
     """The context length that an entry tells, in tokens."""
     for path in _LENGTHS:
@@ -55,12 +60,11 @@ def _models(subject: Subject) -> Script:
     settle(reply)
     if not isinstance(dig(reply.document(), "data"), list):
         return no("the reply has no array `data`")
-    found = entries(reply)
-    entry = next((one for one in found if dig(one, "id") == subject.model), None)
+    entry, count = entry_of(reply, subject.model), len(entries(reply))
     if entry is None:
-        return partly(f"{len(found)} models are listed, but not this one")
+        return partly(f"{count} models are listed, but not this one")
     known = replace(subject, entry=subject.with_entry(entry), context_length=listed_length(entry))
-    return Learned(yes(f"{len(found)} models"), known)
+    return Learned(yes(f"{count} models"), known)
 
 
 def _claims(subject: Subject) -> Script:

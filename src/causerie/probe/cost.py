@@ -1,0 +1,51 @@
+"""What the questions cost at most, said before they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from causerie.probe.question import Question
+from causerie.probe.questions.context import LONGEST_ASKED, longest_prompt
+from causerie.probe.questions.thinking import ROOM
+from causerie.probe.subject import Subject
+
+LARGE = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Upper bounds, in requests and tokens (prompt and output together).
+
+    ``if_taken`` comes on top where a prompt that is too long is not refused,
+    ``if_thinking`` where the model cannot be kept from thinking.
+    """
+
+    requests: int
+    tokens: int
+    if_taken: int
+    if_thinking: int
+
+    @property
+    def large(self) -> bool:
+        """Whether somebody should be asked first."""
+        return self.tokens + self.if_taken > LARGE
+
+    def __str__(self) -> str:
+        return (
+            f"at most {self.requests} requests, one at a time, and {self.tokens:,} tokens; "
+            f"{self.if_taken:,} more if a prompt that is too long is not refused, "
+            f"{self.if_thinking:,} more if the model cannot be kept from thinking"
+        )
+
+
+def cost(questions: Sequence[Question], subjects: Sequence[Subject]) -> Cost:
+    """What asking all of these subjects costs at most."""
+    completions = sum(question.asks for question in questions if question.tokens)
+    lengths = (subject.context_length or LONGEST_ASKED for subject in subjects)
+    return Cost(
+        requests=sum(question.asks for question in questions) * len(subjects),
+        tokens=sum(question.asks * question.tokens for question in questions) * len(subjects),
+        if_taken=sum(longest_prompt(length) for length in lengths if length <= LONGEST_ASKED),
+        if_thinking=completions * ROOM * len(subjects),
+    )

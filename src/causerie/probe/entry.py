@@ -1,0 +1,83 @@
+"""What the configuration says of a model that was probed: only what was seen to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from causerie.probe.interview import Finding
+from causerie.probe.subject import Subject, Thinking
+from causerie.probe.verdict import Grade
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One model at one endpoint. ``supported_parameters`` are honoured, not only accepted."""
+
+    id: str
+    context_length: int | None
+    supported_parameters: tuple[str, ...]
+    thinking: Thinking | None
+    continues: bool | None
+    probed: date
+    evidence: str
+
+    def values(self) -> dict[str, object]:
+        """As the configuration has it; what is not known is left out."""
+        known: dict[str, object] = {
+            "id": self.id,
+            "context_length": self.context_length,
+            "supported_parameters": list(self.supported_parameters),
+            "thinking": self.thinking,
+            "continues": self.continues,
+            "probed": self.probed.isoformat(),
+        }
+        return {name: value for name, value in known.items() if value is not None}
+
+
+def entry(subject: Subject, findings: Sequence[Finding], probed: date) -> Entry:
+    """The entry that follows from the findings."""
+    return Entry(
+        id=subject.model,
+        context_length=subject.context_length,
+        supported_parameters=supported(findings),
+        thinking=subject.thinking,
+        continues=subject.continues,
+        probed=probed,
+        evidence=_evidence(findings),
+    )
+
+
+def supported(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """Parameters for which every question that decides them came out well."""
+    good = _by_parameter(findings)
+    return tuple(sorted(name for name, grades in good.items() if grades <= _GOOD))
+
+
+_GOOD = {Grade.YES, Grade.PARTLY}
+
+
+def _by_parameter(findings: Iterable[Finding]) -> Mapping[str, set[Grade]]:
+    grades: dict[str, set[Grade]] = {}
+    for finding in findings:
+        for name in finding.question.decides:
+            grades.setdefault(name, set()).add(finding.verdict.grade)
+    return grades
+
+
+def _evidence(findings: Sequence[Finding]) -> str:
+    counts = {grade: sum(one.verdict.grade is grade for one in findings) for grade in Grade}
+    words = ", ".join(f"{count} {grade}" for grade, count in counts.items() if count)
+    missing = _by_parameter(findings)
+    refused = sorted(name for name, grades in missing.items() if Grade.NO in grades)
+    open_ = sorted(
+        name
+        for name, grades in missing.items()
+        if Grade.UNCLEAR in grades and Grade.NO not in grades
+    )
+    if refused:
+        words += "; not honoured: " + ", ".join(refused)
+    if open_:
+        words += "; unclear: " + ", ".join(open_)
+    return words
