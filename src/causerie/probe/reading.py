@@ -148,7 +148,8 @@ def streamed(reply: Reply) -> Stream:
             continue
         chunk = Reply(body=event).document()
         if not isinstance(chunk, dict):
-            faults.append(f"an event that is no JSON object: {_short(event.decode('utf-8', '?'))}")
+            words = _short(event.decode("utf-8", "replace"))
+            faults.append(f"an event that is no JSON object: {words}")
             continue
         chunks.append(chunk)
     errors = [dig(chunk, "error") for chunk in chunks if dig(chunk, "error") is not None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from causerie.probe.question import Question, Script
-from causerie.probe.reading import Answer, answered, refusal, settle
+from causerie.probe.reading import Answer, answered, refusal
 from causerie.probe.reply import dig
 from causerie.probe.subject import Subject
 from causerie.probe.verdict import no, partly, unclear, yes
@@ -38,7 +38,7 @@ def _both(subject: Subject) -> Script:
     reply = yield subject.ask(COUNT, 8, **fields)
     if refusal(reply) is not None:
         return yes(refusal(reply) or "")
-    settle(reply)
+    answered(reply)
     return no("two limits that differ are taken, and one is dropped in silence")
 
 

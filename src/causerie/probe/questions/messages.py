@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from causerie.probe.question import Question, Script
 from causerie.probe.questions.completion import HELLO
-from causerie.probe.reading import answered, refusal, settle
+from causerie.probe.reading import answered, refusal
 from causerie.probe.subject import Messages, Subject, user
 from causerie.probe.verdict import no, partly, unclear, weighed, yes
 
@@ -44,14 +44,14 @@ def _roles(subject: Subject) -> Script:
         if why is not None:
             refused.append(f"{name}: {why}")
             continue
-        settle(reply)
+        answered(reply)
     return weighed(refused, of=len(_KINDS))
 
 
 def _hints(subject: Subject) -> Script:
     reply = yield subject.ask("Say ok.", 4, **_HINTS)
     if refusal(reply) is None:
-        settle(reply)
+        answered(reply)
         return yes()
     taken = []
     for name, value in _HINTS.items():
@@ -69,7 +69,7 @@ def _unknown(subject: Subject) -> Script:
     refused = refusal(reply)
     if refused is not None:
         return partly(refused)
-    settle(reply)
+    answered(reply)
     named = reply.headers.get("x-ignored-params", "")
     if "zz_unknown_field" in named:
         return yes("dropped, and named in x-ignored-params")
@@ -88,12 +88,12 @@ def _documents(subject: Subject) -> Script:
 
 
 def _session(subject: Subject) -> Script:
-    settle((yield subject.ask("Say ok.", 4, session_id="probe-1")))
+    answered((yield subject.ask("Say ok.", 4, session_id="probe-1")))
     return unclear("accepted; where a request goes cannot be seen from outside")
 
 
 def _modalities(subject: Subject) -> Script:
-    settle((yield subject.ask("Say ok.", 4, modalities=["text"])))
+    answered((yield subject.ask("Say ok.", 4, modalities=["text"])))
     return yes("accepted; replies are text anyway")
 
 

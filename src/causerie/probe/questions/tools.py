@@ -5,7 +5,7 @@ from __future__ import annotations
 from causerie.probe.ask import Ask
 from causerie.probe.question import Question, Script
 from causerie.probe.questions.toolbox import TOOLS, WEATHER, call_faults
-from causerie.probe.reading import answered, joined, refusal, settle, streamed
+from causerie.probe.reading import answered, joined, refusal, streamed
 from causerie.probe.reply import dig
 from causerie.probe.subject import Messages, Subject, user
 from causerie.probe.verdict import no, partly, unclear, weighed, yes
@@ -90,7 +90,7 @@ def _history(subject: Subject) -> Script:
         elif (refused := refusal(reply)) is not None:
             missing.append(f"{name}: {refused}")
         else:
-            settle(reply)
+            answered(reply)
     return weighed(missing, of=3)
 
 
@@ -100,7 +100,7 @@ def _stray(subject: Subject) -> Script:
     reply = yield subject.ask([user(WANTED), said, stray], 8, tools=[WEATHER])
     if (refused := refusal(reply)) is not None:
         return yes(refused)
-    settle(reply)
+    answered(reply)
     return no("a result that answers no call is taken")
 
 
