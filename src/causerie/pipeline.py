@@ -1,6 +1,6 @@
 """THE REQUEST, top to bottom. Read this first.
 
-    which door · who (401) · which model (404) · may it start (429, 503)
+    which door · who (401) · which model (404) · which target, may it start (429, 503)
     · generate (400, 502, 503) · fold into the contract · meter
 
 The stages do not know each other; they meet here and nowhere else. Entering
@@ -17,7 +17,6 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from causerie.access.admission import Gate
 from causerie.access.keys import Caller, Locked, StaticKeys
 from causerie.catalog.catalog import Catalog
 from causerie.errors import ServiceError
@@ -25,7 +24,8 @@ from causerie.fold import Fold, Frame, Identity
 from causerie.metering.meter import Meter, Record
 from causerie.protocol.completion import Chunk
 from causerie.protocol.request import ChatRequest
-from causerie.routing.router import Routed, Router
+from causerie.routing.journey import Journey
+from causerie.routing.router import Router
 
 
 class Door(Locked, Protocol):
@@ -45,11 +45,10 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The stages in their order; ``gates`` are by model id."""
+    """The stages in their order."""
 
     keys: StaticKeys
     catalog: Catalog
-    gates: Mapping[str, Gate]
     router: Router
     meter: Meter
 
@@ -66,17 +65,20 @@ class Pipeline:
             model = self.catalog.resolve(door.models, request.model)
             record.model, record.stream = model.id, request.stream
             model.check(request)
-            async with self.gates[model.id].enter(places=request.n) as lease:
-                record.queue_seconds = lease.waited
-                async with self.router.generate(model.targets, request) as routed:
+            journey = self.router.generate(model.targets, request)
+            record.usage = journey.usage
+            try:
+                async with journey:
                     record.first_token()
-                    _note(record, routed)
+                    _note(record, journey)
                     frame = Frame(
-                        identity, request.model, routed.fingerprint, request.thinking.visible
+                        identity, request.model, journey.fingerprint, request.thinking.visible
                     )
-                    chunks = _chunks(routed, record, Fold(frame), request)
+                    chunks = _chunks(journey, record, Fold(frame), request)
                     async with aclosing(chunks):
-                        yield Reply(_headers(record, routed), chunks)
+                        yield Reply(_headers(record, journey), chunks)
+            finally:
+                _note(record, journey)
 
     def models(self, door: Door, caller: Caller | None) -> Sequence[Mapping[str, Any]]:
         """The catalog behind a door, as ``GET /models`` shows it."""
@@ -84,13 +86,14 @@ class Pipeline:
         return [model.entry() for model in self.catalog.visible(door.models)]
 
 
-def _note(record: Record, routed: Routed) -> None:
-    record.served_by, record.attempts = routed.served_by, routed.attempts
-    record.upstream_seconds = routed.upstream_seconds
-    record.usage = routed.usage
+def _note(record: Record, journey: Journey) -> None:
+    record.served_by, record.attempts = journey.served_by, journey.attempts
+    record.continued = journey.continued
+    record.queue_seconds = journey.queued_seconds
+    record.upstream_seconds = journey.upstream_seconds
 
 
-def _headers(record: Record, routed: Routed) -> dict[str, str]:
+def _headers(record: Record, journey: Journey) -> dict[str, str]:
     headers = {
         "x-served-by": record.served_by,
         "x-attempts": str(record.attempts),
@@ -100,24 +103,25 @@ def _headers(record: Record, routed: Routed) -> dict[str, str]:
             f"overhead;dur={record.overhead_seconds * 1000:.1f}"
         ),
     }
-    if routed.changes:
-        headers["x-request-changes"] = ", ".join(routed.changes)
+    if journey.changes:
+        headers["x-request-changes"] = ", ".join(journey.changes)
     return headers
 
 
 async def _chunks(
-    routed: Routed, record: Record, fold: Fold, request: ChatRequest
+    journey: Journey, record: Record, fold: Fold, request: ChatRequest
 ) -> AsyncGenerator[Sequence[Chunk], None]:
     """The chunks, as they come; without the usage chunk where a stream did not ask for it."""
     wants_usage = request.include_usage or not request.stream
     try:
-        async for batch in routed.events:
-            record.see(batch)
-            chunks = fold.feed(batch)
-            if not wants_usage:
-                chunks = [chunk for chunk in chunks if chunk.choices]
-            if chunks:
-                yield chunks
+        async with aclosing(journey.events()) as events:
+            async for batch in events:
+                record.see(batch)
+                chunks = fold.feed(batch)
+                if not wants_usage:
+                    chunks = [chunk for chunk in chunks if chunk.choices]
+                if chunks:
+                    yield chunks
     except ServiceError as failure:
         record.failed(failure)
         yield [fold.broken(failure)]

@@ -28,6 +28,7 @@ from causerie.metering.counters import Counters
 from causerie.metering.meter import Meter
 from causerie.metering.request_log import RequestLog
 from causerie.pipeline import Pipeline
+from causerie.protocol.candidate import Candidate
 from causerie.protocol.parsing.rules import HONOURED
 from causerie.routing.router import Router
 from causerie.settings import Door, Model, Server, Settings
@@ -54,8 +55,7 @@ async def service(settings: Settings, engines: Engines) -> AsyncIterator[Edge]:
         pipeline = Pipeline(
             keys=StaticKeys(),
             catalog=_catalog(settings, chats),
-            gates=gates,
-            router=Router(chats),
+            router=Router(chats, gates),
             meter=Meter([counters, RequestLog(journal)]),
         )
         server = settings.server
@@ -133,7 +133,7 @@ def _catalog(settings: Settings, chats: Mapping[str, TextChat]) -> Catalog:
             name=model.name or model.id,
             description=model.description,
             created=created,
-            targets=(model.id,),
+            targets=(Candidate(model.id),),
             parameters=HONOURED - {"reasoning"},  # the router's own
             aliases=model.aliases,
             profile=_profile(model, chats[model.id]),

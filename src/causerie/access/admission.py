@@ -10,18 +10,36 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import TracebackType
 
 from causerie.errors import InvalidRequest, Overloaded
 
 
-@dataclass(slots=True)
-class Lease:
-    """A place of a request; ``waited`` is how long it queued, in seconds."""
+class Entry:
+    """The places of one request. ``waited`` is how long it queued, in seconds."""
 
-    waited: float
+    __slots__ = ("_gate", "_places", "_started", "waited")
+
+    def __init__(self, gate: Gate, places: int) -> None:
+        self._gate = gate
+        self._places = places
+        self._started = 0.0
+        self.waited = 0.0
+
+    async def __aenter__(self) -> Entry:
+        self.waited = await self._gate.take(self._places)
+        self._started = time.monotonic()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._gate.give_back(self._places, time.monotonic() - self._started)
 
 
 @dataclass(slots=True)
@@ -52,22 +70,28 @@ class Gate:
         """Requests in the queue."""
         return len(self._queue)
 
-    @asynccontextmanager
-    async def enter(self, places: int = 1) -> AsyncIterator[Lease]:
-        """Hold ``places`` (one for each choice) while the body runs.
+    def enter(self, places: int = 1) -> Entry:
+        """Hold ``places`` (one for each choice) while the block runs.
 
-        Raises :class:`Overloaded` at once where the queue is full, and after
-        ``max_wait_seconds`` in it; :class:`InvalidRequest` for more places than
-        there are.
+        Entering raises :class:`Overloaded` at once where the queue is full, and
+        after ``max_wait_seconds`` in it; :class:`InvalidRequest` for more places
+        than there are.
         """
+        return Entry(self, places)
+
+    async def take(self, places: int) -> float:
+        """Take places; how long it waited for them, in seconds."""
+        if not self._queue and self._fits(places):
+            self._taken += places
+            return 0.0
         arrived = time.monotonic()
         await self._take(places)
-        started = time.monotonic()
-        try:
-            yield Lease(started - arrived)
-        finally:
-            self._recent += 0.2 * (time.monotonic() - started - self._recent)
-            self._release(places)
+        return time.monotonic() - arrived
+
+    def give_back(self, places: int, held_seconds: float) -> None:
+        """Places are free again."""
+        self._recent += 0.2 * (held_seconds - self._recent)
+        self._release(places)
 
     async def _take(self, places: int) -> None:
         if places > max(self.slots(), 1):
@@ -75,9 +99,6 @@ class Gate:
                 f"`n` is {places}, but this model answers {self.slots()} at the same time.",
                 param="n",
             )
-        if not self._queue and self._fits(places):
-            self._taken += places
-            return
         if len(self._queue) >= self.max_waiting:
             raise self._full(f"{len(self._queue)} requests are waiting already")
         entry = _Waiting(places, asyncio.get_running_loop().create_future())

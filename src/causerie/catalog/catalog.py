@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from causerie.errors import InvalidRequest, NotFound
+from causerie.protocol.candidate import Candidate
 from causerie.protocol.request import ChatRequest
 
 EFFORTS = ("max", "xhigh", "high", "medium", "low", "minimal", "none")
@@ -35,7 +36,7 @@ class Model:
     name: str
     description: str
     created: int  # Unix seconds
-    targets: tuple[str, ...]
+    targets: tuple[Candidate, ...]
     parameters: frozenset[str]
     aliases: tuple[str, ...] = ()
     profile: Callable[[], Profile] = field(default=Profile)

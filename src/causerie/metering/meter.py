@@ -30,6 +30,7 @@ class Record(Struct):
     stream: bool = False
     served_by: str = ""
     attempts: int = 0
+    continued: int = 0
     status: int = CLIENT_GONE
     code: str | None = "client_gone"
     finish: FinishReason | None = None

@@ -34,6 +34,8 @@ class RequestLog:
                 "key": record.key,
                 "model": record.model,
                 "served_by": record.served_by,
+                "attempts": record.attempts,
+                "continued": record.continued,
                 "stream": record.stream,
                 "status": record.status,
                 "code": record.code,

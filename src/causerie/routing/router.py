@@ -1,89 +1,60 @@
-"""The order in which targets are tried, and falling back before anything was sent.
-
-A target that fails before its first event is passed over for the next; once an
-event has come, the answer is that target's.
-"""
+"""Targets by name, and the ways of requests over them."""
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 
-from msgspec import Struct
-
-from causerie.errors import Overloaded, ServiceError, UpstreamFailed
-from causerie.protocol.events import Batch, Usage
+from causerie.protocol.candidate import Candidate
 from causerie.protocol.request import ChatRequest
-from causerie.routing.target import Target
+from causerie.routing.breaker import Breaker
+from causerie.routing.journey import Journey, RetryBudget
+from causerie.routing.order import order
+from causerie.routing.seat import Seat, SeatStatus
+from causerie.routing.target import Gate, Target
 
-
-class Routed(Struct, frozen=True):
-    """An answer whose first event is there.
-
-    ``usage`` tells the tokens used so far, also when the answer is cut off;
-    ``upstream_seconds`` passed inside the target until the first event;
-    ``attempts`` counts the targets that were tried.
-    """
-
-    events: AsyncIterator[Batch]
-    fingerprint: str
-    usage: Callable[[], Usage]
-    served_by: str
-    attempts: int
-    upstream_seconds: float
-    changes: Sequence[str] = ()
+_BUDGET = RetryBudget()
 
 
 class Router:
-    """Targets by name."""
+    """All targets. What was learnt of one stays when the targets are replaced."""
 
-    def __init__(self, targets: Mapping[str, Target]) -> None:
-        self._targets = targets
+    def __init__(
+        self,
+        targets: Mapping[str, Target],
+        gates: Mapping[str, Gate] | None = None,
+        *,
+        budget: RetryBudget = _BUDGET,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] | None = None,
+    ) -> None:
+        self._budget = budget
+        self._clock = clock
+        self._chance = chance or random.Random().random
+        self._seats: dict[str, Seat] = {}
+        self.replace(targets, gates or {})
 
-    @asynccontextmanager
-    async def generate(self, names: Sequence[str], request: ChatRequest) -> AsyncIterator[Routed]:
-        """Answer from the first of ``names`` that can; entered with the first event at hand.
+    def replace(self, targets: Mapping[str, Target], gates: Mapping[str, Gate]) -> None:
+        """Take these targets from now on; requests under way keep theirs."""
+        seats: dict[str, Seat] = {}
+        for name, target in targets.items():
+            seat = self._seats.get(name)
+            gate = gates.get(name)
+            if seat is None or seat.target is not target or seat.gate is not gate:
+                seat = Seat(name, target, gate, Breaker(self._clock, self._chance))
+            seats[name] = seat
+        self._seats = seats
 
-        Raises the failure of the last target, or at once one that no other
-        target could do better at.
+    def generate(self, candidates: Sequence[Candidate], request: ChatRequest) -> Journey:
+        """The way of one request over the candidates.
+
+        Entering it raises the failure of the last one, or at once a failure
+        that no other could do better at.
         """
-        async with AsyncExitStack() as held:
-            failure: ServiceError | None = None
-            for attempt, name in enumerate(names, start=1):
-                started = time.monotonic()
-                async with AsyncExitStack() as trying:
-                    try:
-                        answer = await trying.enter_async_context(
-                            self._targets[name].generate(request)
-                        )
-                        first = await anext(answer.events)
-                    except ServiceError as failed:
-                        if not _elsewhere(failed):
-                            raise
-                        failure = failed
-                        continue
-                    held.push_async_exit(trying.pop_all())
-                waited = time.monotonic() - started
-                yield Routed(
-                    events=_resumed(first, answer.events),
-                    fingerprint=answer.fingerprint,
-                    usage=answer.usage,
-                    served_by=name,
-                    attempts=attempt,
-                    upstream_seconds=waited,
-                    changes=answer.changes,
-                )
-                return
-            raise failure or Overloaded("No endpoint serves this model now.", code="no_endpoint")
+        seats = order(candidates, self._seats, request, self._chance)
+        return Journey(seats, request, self._budget, self._clock)
 
-
-def _elsewhere(failure: ServiceError) -> bool:
-    """Whether another target may do better: not where the request itself is wrong."""
-    return isinstance(failure, (Overloaded, UpstreamFailed))
-
-
-async def _resumed(first: Batch, rest: AsyncIterator[Batch]) -> AsyncIterator[Batch]:
-    yield first
-    async for batch in rest:
-        yield batch
+    def status(self) -> list[SeatStatus]:
+        """How every target stands."""
+        return [seat.status() for seat in self._seats.values()]

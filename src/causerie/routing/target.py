@@ -46,3 +46,18 @@ class Target(Protocol):
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Whether this target can go on after ``partial``."""
         ...
+
+
+class Lease(Protocol):
+    """A place; ``waited`` is how long it was queued for, in seconds."""
+
+    @property
+    def waited(self) -> float: ...
+
+
+class Gate(Protocol):
+    """Who may start now, who waits, and who is sent away."""
+
+    def enter(self, places: int) -> AbstractAsyncContextManager[Lease]:
+        """Hold places while the block runs; raises ``Overloaded`` where there are none."""
+        ...

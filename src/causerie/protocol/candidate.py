@@ -1,0 +1,13 @@
+"""Who may answer a request for a model: a target's name, and how it stands among the others."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Candidate(Struct, frozen=True):
+    """``priority`` 0 is asked first; inside a group more ``weight`` means more requests."""
+
+    name: str
+    priority: int = 0
+    weight: float = 1.0

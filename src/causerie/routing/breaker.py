@@ -1,0 +1,101 @@
+"""Whether a target can be asked now.
+
+Moved by failures to connect, time-outs and 5xx only: what a client did wrong
+says nothing about the target, and a target that is full is not broken. After
+``THRESHOLD`` failures in a row it is left alone for a while, longer each time;
+then one request tries it. The waits are spread by chance, so that several
+services do not come back together (exponential back-off with jitter).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+THRESHOLD = 3
+FIRST_WAIT_SECONDS = 1.0
+LONGEST_WAIT_SECONDS = 60.0
+LONGEST_FULL_SECONDS = 300.0
+_TRIAL_SECONDS = 120.0  # a trial that has not ended by then no longer keeps others away
+
+State = Literal["up", "full", "down", "trying"]
+
+
+class Breaker:
+    """The breaker of one target. ``clock`` gives seconds; ``chance`` a number from 0 to 1."""
+
+    __slots__ = (
+        "_chance", "_clock", "_down_until", "_failures", "_full_until", "_trial_until", "_waits",
+        "reason",
+    )  # fmt: skip
+
+    def __init__(self, clock: Callable[[], float], chance: Callable[[], float]) -> None:
+        self._clock = clock
+        self._chance = chance
+        self._failures = 0
+        self._waits = 0
+        self._down_until = 0.0
+        self._full_until = 0.0
+        self._trial_until = 0.0
+        self.reason = ""
+
+    @property
+    def failures(self) -> int:
+        """Failures in a row."""
+        return self._failures
+
+    def state(self) -> State:
+        """As it is now: ``trying`` while one request finds out for all."""
+        if not self._failures and not self._full_until:
+            return "up"
+        now = self._clock()
+        if self._failures >= THRESHOLD:
+            if now < self._down_until:
+                return "down"
+            if now < self._trial_until:
+                return "trying"
+        return "full" if now < self._full_until else "up"
+
+    def wait(self) -> float:
+        """Seconds until it may be asked; 0 where it may be asked now."""
+        state = self.state()
+        if state == "up":
+            return 0.0
+        until = {
+            "down": self._down_until,
+            "trying": self._trial_until,
+            "full": self._full_until,
+        }[state]
+        return until - self._clock()
+
+    def begin(self) -> None:
+        """A request is sent to it."""
+        if self._failures >= THRESHOLD:
+            self._trial_until = self._clock() + _TRIAL_SECONDS
+
+    def left(self) -> None:
+        """The request ended before it was known whether the target answers."""
+        self._trial_until = 0.0
+
+    def succeeded(self) -> None:
+        """It answers."""
+        if self._failures or self._full_until:
+            self._failures = self._waits = 0
+            self._down_until = self._full_until = self._trial_until = 0.0
+            self.reason = ""
+
+    def failed(self, reason: str) -> None:
+        """It could not be reached, did not answer in time, or failed."""
+        self._failures += 1
+        self._trial_until = 0.0
+        self.reason = reason
+        if self._failures >= THRESHOLD:
+            longest = min(FIRST_WAIT_SECONDS * 2**self._waits, LONGEST_WAIT_SECONDS)
+            self._waits = min(self._waits + 1, 16)
+            self._down_until = self._clock() + longest * (0.5 + 0.5 * self._chance())
+
+    def full(self, seconds: float, reason: str) -> None:
+        """It takes no more for ``seconds``."""
+        self._trial_until = 0.0
+        self.reason = reason
+        self._full_until = self._clock() + min(max(seconds, 0.1), LONGEST_FULL_SECONDS)

@@ -1,0 +1,96 @@
+"""In which order targets are asked.
+
+Lower priority numbers first. Inside a group a conversation stays with the
+target that has its beginning in the cache, as long as that target carries no
+more than its share and a quarter: rendezvous hashing (Thaler, Ravishankar
+1998) with weights and bounded loads (Mirrokni, Thorup, Zadimoghaddam 2016).
+The rest follow by what is under way there for their weight. Of the targets that
+cannot be asked now only the one that is back soonest is tried, at last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+
+from causerie.protocol.candidate import Candidate
+from causerie.protocol.request import ChatRequest
+from causerie.routing.seat import Seat
+
+_SHARE = 1.25
+
+
+def order(
+    candidates: Sequence[Candidate],
+    seats: Mapping[str, Seat],
+    request: ChatRequest,
+    chance: Callable[[], float],
+) -> list[Seat]:
+    """The seats of the candidates, the one to be asked first in front."""
+    if len(candidates) == 1:
+        return [seats[candidates[0].name]]
+    groups: dict[int, list[Candidate]] = {}
+    resting: list[Seat] = []
+    for candidate in candidates:
+        seat = seats[candidate.name]
+        if seat.breaker.state() == "up":
+            groups.setdefault(candidate.priority, []).append(candidate)
+        else:
+            resting.append(seat)
+    resting.sort(key=lambda seat: seat.breaker.wait())
+    ordered: list[Seat] = []
+    for _, group in sorted(groups.items()):
+        ordered += _group(group, seats, request, chance)
+    return ordered + resting[:1]
+
+
+def _group(
+    group: Sequence[Candidate],
+    seats: Mapping[str, Seat],
+    request: ChatRequest,
+    chance: Callable[[], float],
+) -> list[Seat]:
+    if len(group) == 1:
+        return [seats[group[0].name]]
+    by_load = sorted(
+        group, key=lambda one: ((seats[one.name].in_flight + 1) / one.weight, chance())
+    )
+    home = _home(group, seats, opening(request))
+    if home is not None:
+        by_load.remove(home)
+        by_load.insert(0, home)
+    return [seats[candidate.name] for candidate in by_load]
+
+
+def _home(
+    group: Sequence[Candidate], seats: Mapping[str, Seat], conversation: str
+) -> Candidate | None:
+    """Where the conversation belongs; the next place where that one has its fill."""
+    total = sum(seats[one.name].in_flight for one in group) + 1
+    weights = sum(one.weight for one in group)
+    key = blake2b(conversation.encode("utf-8", "surrogatepass"), digest_size=32).digest()
+    preferred = sorted(group, key=lambda one: _distance(one, key))
+    for candidate in preferred:
+        share = math.ceil(_SHARE * total * candidate.weight / weights)
+        if seats[candidate.name].in_flight < share:
+            return candidate
+    return None
+
+
+def _distance(candidate: Candidate, conversation: bytes) -> float:
+    """Exponentially distributed with the weight as its rate: the least wins by weight."""
+    drawn = blake2b(candidate.name.encode(), key=conversation, digest_size=8).digest()
+    return -math.log((int.from_bytes(drawn, "big") + 1) / 2**64) / candidate.weight
+
+
+def opening(request: ChatRequest) -> str:
+    """What names a conversation: its session, else its messages up to the first of the user."""
+    if request.session_id is not None:
+        return request.session_id
+    texts = []
+    for message in request.messages:
+        texts.append(message.text)
+        if message.role == "user":
+            break
+    return "\0".join(texts)

@@ -1,0 +1,61 @@
+"""A target as routing knows it: its breaker, what is under way there, and how that went."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from causerie.errors import Overloaded, RateLimited, ServiceError, UpstreamFailed
+from causerie.routing.breaker import Breaker, State
+from causerie.routing.target import Gate, Target
+
+_FULL_SECONDS = 1.0  # where a full target does not say for how long
+
+
+class SeatStatus(Struct, frozen=True):
+    """How a target stands; ``wait_seconds`` until it is asked again."""
+
+    name: str
+    state: State
+    in_flight: int
+    failures: int
+    wait_seconds: float
+    reason: str
+
+
+class Seat:
+    """One target, by its name; ``gate`` bounds what it does at the same time."""
+
+    __slots__ = ("breaker", "gate", "in_flight", "name", "target")
+
+    def __init__(self, name: str, target: Target, gate: Gate | None, breaker: Breaker) -> None:
+        self.name = name
+        self.target = target
+        self.gate = gate
+        self.breaker = breaker
+        self.in_flight = 0
+
+    def failed(self, failure: ServiceError) -> None:
+        """Draw the conclusion from a failure."""
+        if isinstance(failure, (Overloaded, RateLimited)):
+            self.breaker.full(_wait_of(failure), failure.code)
+        elif isinstance(failure, UpstreamFailed):
+            self.breaker.failed(failure.code)
+        else:
+            self.breaker.succeeded()  # whoever refuses a request is there
+
+    def status(self) -> SeatStatus:
+        """How it stands now."""
+        breaker = self.breaker
+        return SeatStatus(
+            name=self.name,
+            state=breaker.state(),
+            in_flight=self.in_flight,
+            failures=breaker.failures,
+            wait_seconds=breaker.wait(),
+            reason=breaker.reason,
+        )
+
+
+def _wait_of(failure: ServiceError) -> float:
+    said = failure.headers.get("Retry-After", "")
+    return float(said) if said.isdigit() else _FULL_SECONDS
