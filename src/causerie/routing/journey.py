@@ -156,11 +156,10 @@ class Journey:
             raise failure
         partial = self._passed.partial(usage, trail)
         able = [seat for seat in self._seats if seat.target.continues(self._request, partial)]
-        others = [seat for seat in able if seat is not broken]
-        same = [seat for seat in able if seat is broken]
+        failed = {attempt.target for attempt in self.tried}
         self.continued += 1
         try:
-            await self._begin([*others, *same], partial)
+            await self._begin(sorted(able, key=lambda seat: seat.name in failed), partial)
         except ServiceError as refused:
             raise failure from refused
 
