@@ -14,6 +14,14 @@ from causerie.chat.parser import Parser
 _TAGS = replace(GENERIC, calls=None)
 
 
-def separator() -> Parser:
-    """A parser for the content of one choice."""
-    return Parser(_TAGS, tools=None, reasoning_open=False, call_id=lambda _, given: given)
+class Separation:
+    """Makes a parser for each choice whose content may begin with a tag."""
+
+    def may_begin(self, text: str) -> bool:
+        """Whether ``text`` is the beginning of content that may begin with reasoning."""
+        begun = text.lstrip()
+        return not begun or begun[0] == "<"
+
+    def separator(self) -> Parser:
+        """For the content of one choice."""
+        return Parser(_TAGS, tools=None, reasoning_open=False, call_id=lambda _, given: given)

@@ -16,7 +16,7 @@ from causerie.protocol.events import (
     TokenLogprob,
 )
 from causerie.upstreams.calls import CallIds, Calls
-from causerie.upstreams.separator import Separator
+from causerie.upstreams.separator import Separator, Separators
 from causerie.upstreams.wire import Alternative, Choice, Delta, Logprob
 
 _FINISHES: Mapping[str, FinishReason] = {
@@ -41,7 +41,7 @@ class Answer:
 
     __slots__ = (
         "_ahead", "_calls", "_held", "_in_text", "_index", "_logprobs", "_plain", "_separator",
-        "_top", "finish", "reasoned", "texts",
+        "_separators", "_top", "finish", "reasoned", "texts",
     )  # fmt: skip
 
     def __init__(
@@ -49,20 +49,21 @@ class Answer:
         index: int,
         ids: CallIds,
         *,
-        separator: Separator | None,
+        separators: Separators | None,
         top_logprobs: int | None,
         in_text: bool,
         repeated: str,
     ) -> None:
         self._index = index
         self._calls = Calls(index, ids)
-        self._separator = separator
+        self._separators = separators
+        self._separator: Separator | None = None
         self._top = top_logprobs
         self._in_text = in_text
         self._ahead = repeated
         self._held = ""
         self._logprobs: list[TokenLogprob] = []
-        self._plain = separator is None and top_logprobs is None and not repeated
+        self._plain = separators is None and top_logprobs is None and not repeated
         self.finish: str | None = None
         self.reasoned = 0
         self.texts = 0
@@ -123,10 +124,10 @@ class Answer:
 
     def _separated(self, events: list[Event]) -> None:
         """No more tags are looked for."""
-        separator, self._separator = self._separator, None
+        separator, self._separator, self._separators = self._separator, None, None
         if separator is not None:
             self._give(separator.finish(), events)
-            self._plain = self._top is None and not self._ahead
+        self._plain = self._top is None and not self._ahead
 
     def _content(self, content: str | list[Any], events: list[Event]) -> None:
         if isinstance(content, str):
@@ -149,12 +150,16 @@ class Answer:
             self._held = heard
             return
         ahead, self._ahead, self._held = self._ahead, "", ""
-        self._plain = self._separator is None and self._top is None
         rest = heard.removeprefix(ahead)
         if rest:
             self._text(rest, events)
 
     def _text(self, text: str, events: list[Event]) -> None:
+        if self._separators is not None:  # the content begins
+            if self._separators.may_begin(text):
+                self._separator, self._separators = self._separators.separator(), None
+            else:
+                self._separated(events)
         if self._separator is not None:
             self._give(self._separator.feed(text), events)
             return

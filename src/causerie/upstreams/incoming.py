@@ -134,7 +134,7 @@ class Incoming:
         answer = Answer(
             choice.index,
             self._ids,
-            separator=self._separators() if self._separators and not self._in_text else None,
+            separators=None if self._in_text else self._separators,
             top_logprobs=self._request.top_logprobs,
             in_text=self._in_text,
             repeated=self._repeated,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from causerie.protocol.events import ContentEvent
@@ -20,5 +20,13 @@ class Separator(Protocol):
         ...
 
 
-Separators = Callable[[], Separator]
-"""Makes one for each choice."""
+class Separators(Protocol):
+    """Makes a separator for each choice that needs one."""
+
+    def may_begin(self, text: str) -> bool:
+        """Whether content that begins like this may begin with reasoning."""
+        ...
+
+    def separator(self) -> Separator:
+        """One for a choice."""
+        ...
