@@ -1,0 +1,180 @@
+"""Thinking, switched the way each kind of server understands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from upstreamkit import sent
+
+from causerie.errors import InvalidRequest
+from causerie.upstreams.dialects import DIALECTS
+
+TEMPLATE = ("vllm", "sglang", "llama-server")
+OFF = {"enable_thinking": False, "thinking": False}
+ON = {"enable_thinking": True, "thinking": True}
+
+
+def said(dialect: str, **fields: Any) -> tuple[dict[str, Any], list[str]]:
+    body, changes = sent(dialect, **fields)
+    names = ("reasoning_effort", "reasoning", "thinking", "chat_template_kwargs")
+    budgets = ("thinking_token_budget", "thinking_budget_tokens", "include_reasoning")
+    return {name: body[name] for name in (*names, *budgets) if name in body}, changes
+
+
+SWITCHED_OFF: dict[str, dict[str, Any]] = {
+    "openai": {"reasoning_effort": "none"},
+    "ollama": {"reasoning_effort": "none"},
+    "lmstudio": {"reasoning_effort": "none"},
+    "mistral": {"reasoning_effort": "none"},
+    "deepseek": {"thinking": {"type": "disabled"}},
+    "openrouter": {"reasoning": {"effort": "none"}},
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("way", ["kwargs", "effort", "object", "enabled", "budget"])
+def test_off(dialect: str, way: str) -> None:
+    ways: dict[str, dict[str, Any]] = {
+        "kwargs": {"chat_template_kwargs": {"enable_thinking": False}},
+        "effort": {"reasoning_effort": "none"},
+        "object": {"reasoning": {"effort": "none"}},
+        "enabled": {"reasoning": {"enabled": False}},
+        "budget": {"thinking_token_budget": 0},
+    }
+    found, changes = said(dialect, **ways[way])
+    if dialect == "generic" and way in ("kwargs", "effort", "budget"):
+        assert (found, changes) == (ways[way], [])
+    elif dialect == "generic":
+        assert found["chat_template_kwargs"] == OFF
+    elif dialect in TEMPLATE:
+        kwargs = {"enable_thinking": False} if way == "kwargs" else OFF
+        assert found == {"chat_template_kwargs": kwargs}
+        assert (changes == []) == (way == "kwargs")
+    else:
+        assert found == SWITCHED_OFF[dialect]
+        assert changes or (dialect, way) not in (("openai", "kwargs"), ("deepseek", "effort"))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_on(dialect: str) -> None:
+    found, changes = said(dialect, chat_template_kwargs={"enable_thinking": True})
+    expected: dict[str, dict[str, Any]] = {
+        "openai": {"reasoning_effort": "medium"},
+        "ollama": {"reasoning_effort": "medium"},
+        "lmstudio": {"reasoning_effort": "medium"},
+        "mistral": {"reasoning_effort": "high"},
+        "deepseek": {"thinking": {"type": "enabled"}},
+        "openrouter": {"reasoning": {"enabled": True}},
+    }
+    unchanged = {"chat_template_kwargs": {"enable_thinking": True}}
+    assert found == expected.get(dialect, unchanged)
+    if dialect in expected:
+        there = next(iter(found)).replace("thinking", "thinking.type")
+        assert changes == [f"chat_template_kwargs.enable_thinking->{there}"]
+    else:
+        assert changes == []
+
+
+EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
+WORDS = {
+    "generic": EFFORTS,
+    "openai": ("minimal", "low", "medium", "high", "xhigh", "xhigh"),
+    "vllm": EFFORTS,
+    "sglang": EFFORTS,
+    "llama-server": EFFORTS,
+    "ollama": ("low", "low", "medium", "high", "high", "high"),
+    "lmstudio": ("low", "low", "medium", "high", "xhigh", "xhigh"),
+    "openrouter": EFFORTS,
+    "deepseek": ("low", "low", "high", "high", "high", "max"),
+    "mistral": ("high",) * 6,
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_effort(dialect: str) -> None:
+    for effort, word in zip(EFFORTS, WORDS[dialect], strict=True):
+        found, changes = said(dialect, reasoning_effort=effort)
+        if dialect == "openrouter":
+            assert found == {"reasoning": {"effort": word}}
+            assert changes == ["reasoning_effort->reasoning"]
+        elif dialect == "llama-server":
+            assert found == {"chat_template_kwargs": {**ON, "reasoning_effort": word}}
+        else:
+            assert found["reasoning_effort"] == word
+            assert (f"reasoning_effort {effort}->{word}" in changes) == (effort != word)
+        if dialect in ("vllm", "sglang"):
+            assert found["chat_template_kwargs"] == ON
+            assert changes == ["reasoning_effort->chat_template_kwargs.enable_thinking"]
+
+
+BUDGETS: dict[str, dict[str, Any]] = {
+    "generic": {"thinking_token_budget": 50},
+    "vllm": {"thinking_token_budget": 50},
+    "llama-server": {"thinking_budget_tokens": 50},
+    "openrouter": {"reasoning": {"max_tokens": 50}},
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_budget(dialect: str) -> None:
+    if dialect not in BUDGETS:
+        with pytest.raises(InvalidRequest) as refused:
+            sent(dialect, thinking_token_budget=50)
+        assert refused.value.param == "thinking_token_budget"
+        with pytest.raises(InvalidRequest) as refused:
+            sent(dialect, reasoning={"max_tokens": 50})
+        assert refused.value.param == "reasoning.max_tokens"
+        return
+    found, changes = said(dialect, thinking_token_budget=50)
+    assert found == BUDGETS[dialect]
+    assert (changes == []) == (dialect in ("generic", "vllm"))
+    found, changes = said(dialect, reasoning={"max_tokens": 50})
+    assert found.pop("chat_template_kwargs", ON) == ON
+    assert found == BUDGETS[dialect]
+    assert (changes == []) == (dialect == "openrouter")
+
+
+def test_the_object_for_a_server_that_is_not_known() -> None:
+    assert said("generic", reasoning={"effort": "high"}) == (
+        {"chat_template_kwargs": ON, "reasoning_effort": "high"},
+        ["reasoning->chat_template_kwargs.enable_thinking", "reasoning.effort->reasoning_effort"],
+    )
+
+
+def test_a_router_takes_an_effort_or_a_budget() -> None:
+    with pytest.raises(InvalidRequest, match="an effort or a budget"):
+        sent("openrouter", reasoning_effort="low", thinking_token_budget=5)
+    assert said("openrouter", reasoning={"effort": "low"}) == (
+        {"reasoning": {"effort": "low"}},
+        [],
+    )
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_upstreams_are_never_asked_to_hide_the_reasoning(dialect: str) -> None:
+    assert said(dialect, include_reasoning=False) == ({}, [])
+    assert said(dialect, reasoning={"exclude": True}) == ({}, [])
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_other_arguments_of_a_template(dialect: str) -> None:
+    kwargs = {"documents_style": "short"}
+    if dialect in (*TEMPLATE, "generic"):
+        assert said(dialect, chat_template_kwargs=kwargs) == (
+            {"chat_template_kwargs": kwargs},
+            [],
+        )
+        return
+    with pytest.raises(InvalidRequest) as refused:
+        sent(dialect, chat_template_kwargs=kwargs)
+    assert refused.value.param == "chat_template_kwargs.documents_style"
+
+
+@pytest.mark.parametrize("dialect", TEMPLATE)
+def test_a_template_that_was_told_is_told_nothing_more(dialect: str) -> None:
+    kwargs = {"thinking": True, "x": 1}
+    assert said(dialect, chat_template_kwargs=kwargs, reasoning={"enabled": True}) == (
+        {"chat_template_kwargs": kwargs},
+        [],
+    )
