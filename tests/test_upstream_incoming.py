@@ -1,0 +1,496 @@
+"""Replies as servers really send them, into events in the contract's order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from upstreamkit import F, chunk, in_order, joined, read, reader
+
+from causerie.errors import InvalidRequest, Overloaded, ServiceError, UpstreamFailed
+from causerie.protocol.events import (
+    Event,
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    TokenLogprob,
+    ToolCallDelta,
+    ToolCallStarted,
+    Usage,
+)
+from causerie.protocol.partial import Partial
+from causerie.protocol.sse import Decoder
+from causerie.upstreams.dialects import LLAMA_SERVER, MISTRAL, OPENAI, VLLM
+
+USAGE = {"prompt_tokens": 5, "completion_tokens": 7}
+TOLD = Usage(prompt=5, completion=7)
+LAST = {"choices": [], "usage": USAGE}
+
+
+def said(*chunks: Any, **fields: Any) -> list[Event]:
+    """Everything but the usage."""
+    events = read(reader(**fields), *chunks)
+    in_order(events)
+    return joined(events[:-1])
+
+
+def call(index: int | None = 0, **fields: Any) -> dict[str, Any]:
+    """A piece with one piece of a call."""
+    function = {key: fields.pop(key) for key in ("name", "arguments") if key in fields}
+    piece = {**({} if index is None else {"index": index}), "function": function, **fields}
+    return chunk(tool_calls=[piece])
+
+
+STOP = [TextDelta("Hi"), Finished("stop")]
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [chunk(role="assistant", content=""), chunk(content="Hi"), chunk("stop"), LAST],
+        [chunk(role="assistant", content=None), chunk(content="H"), chunk("stop", content="i")],
+        [chunk(content="Hi"), {**chunk("stop"), "usage": USAGE}],  # usage with choices
+        [chunk(content="Hi"), {**chunk("stop"), "usage": None}, LAST],
+        [chunk(content="Hi"), chunk("stop"), chunk(), chunk("stop"), LAST],  # two ends
+        [chunk(content="Hi"), LAST],  # none
+        [chunk("stop"), chunk(content="Hi"), LAST],  # text behind the end
+        [{"choices": []}, {"choices": None, "id": "x"}, chunk(content="Hi"), chunk("stop")],
+        [chunk("eos", content="Hi")],
+        [{"choices": [{"delta": {"content": "Hi"}}]}, chunk("stop")],  # no index
+        [{"choices": [{"index": "0", "delta": {"content": "Hi"}}]}],  # a number as text
+        [{"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": ""}]}],
+        [{"choices": [{"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}]}],
+        [chunk(content=[{"type": "text", "text": "H"}, "i"]), chunk("stop")],
+        [chunk(refusal="Hi"), chunk("stop")],
+        [chunk("tool_calls", content="Hi")],  # none came
+        [{"object": "chat.completion.chunk", "choices": []}, chunk(content="Hi")],
+    ],
+)
+def test_a_plain_answer(chunks: list[dict[str, Any]]) -> None:
+    assert said(*chunks) == STOP
+
+
+def test_usage_is_last_and_once() -> None:
+    events = read(
+        reader(), {**chunk(content="Hi"), "usage": {"prompt_tokens": 5}}, chunk("stop"), LAST
+    )
+    assert events[-1] == TOLD
+    assert [event for event in events if isinstance(event, Usage)] == [TOLD]
+
+
+@pytest.mark.parametrize(
+    ("usage", "cached", "reasoning"),
+    [
+        ({**USAGE, "prompt_tokens_details": {"cached_tokens": 3}}, 3, 0),
+        ({**USAGE, "prompt_tokens_details": None, "prompt_cache_hit_tokens": 2}, 2, 0),
+        ({**USAGE, "completion_tokens_details": {"reasoning_tokens": 4}}, 0, 4),
+        ({**USAGE, "reasoning_tokens": 4}, 0, 4),
+        ({**USAGE, "completion_tokens_details": {"reasoning_tokens": 99}}, 0, 7),
+    ],
+)
+def test_details_of_usage(usage: dict[str, Any], cached: int, reasoning: int) -> None:
+    events = read(reader(), chunk("stop", content="Hi"), {"choices": [], "usage": usage})
+    assert events[-1] == Usage(prompt=5, completion=7, cached=cached, reasoning=reasoning)
+
+
+def test_usage_that_is_not_told_is_counted() -> None:
+    one = reader(messages=[{"role": "user", "content": "x" * 40}])
+    assert one.usage == Usage(prompt=0, completion=0)
+    for text in ("a", "b", "c"):
+        one.feed(json.dumps(chunk(content=text)).encode())
+    assert one.usage == Usage(prompt=10, completion=3)
+    share = read(reader(), chunk(reasoning="x" * 30), chunk(content="y" * 10), chunk("stop"), LAST)
+    assert share[-1] == Usage(prompt=5, completion=7, reasoning=5)
+
+
+@pytest.mark.parametrize(
+    "thought",
+    [
+        {"reasoning_content": "hm"},
+        {"reasoning": "hm"},
+        {"reasoning": "hm", "reasoning_content": "hm"},
+        {"reasoning_details": [{"type": "reasoning.text", "text": "hm"}]},
+        {
+            "reasoning": None,
+            "reasoning_details": [{"summary": "h"}, {"summary": "m"}, {"data": "="}],
+        },
+        {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]},
+        {"content": [{"type": "thinking", "thinking": "hm"}]},
+        {"content": "<think>hm</think>"},
+        {"content": "<think>\nhm\n</think>\n\n"},
+    ],
+)
+def test_reasoning_by_any_name(thought: dict[str, Any]) -> None:
+    assert said(chunk(**thought), chunk(content="Hi"), chunk("stop"), LAST) == [
+        ReasoningDelta("hm"),
+        *STOP,
+    ]
+
+
+def test_reasoning_comes_before_the_text_of_the_same_piece() -> None:
+    piece = chunk("stop", content="Hi", reasoning_content="hm")
+    assert said(piece) == [ReasoningDelta("hm"), *STOP]
+
+
+def test_tags_are_looked_for_only_where_servers_leave_them() -> None:
+    text = "<think>hm</think>Hi"
+    assert said(chunk("stop", content=text), dialect=OPENAI) == [TextDelta(text), Finished("stop")]
+    mention = "Hi <think>hm</think>"
+    assert said(chunk("stop", content=mention)) == [TextDelta(mention), Finished("stop")]
+    assert said(chunk(reasoning="hm"), chunk("stop", content="<think>x</think>")) == [
+        ReasoningDelta("hm"),
+        TextDelta("<think>x</think>"),
+        Finished("stop"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["<", "<th", "<think", " <", "<b>", "<think>never closed"])
+def test_what_only_began_like_a_tag_is_not_lost(text: str) -> None:
+    events = said(*(chunk(content=letter) for letter in text), chunk("stop"))
+    got = "".join(event.text for event in events if isinstance(event, TextDelta | ReasoningDelta))
+    assert got.replace("<think>", "") == text.replace("<think>", "")
+
+
+STARTED = ToolCallStarted(0, "c1", "f")
+CALLED = [STARTED, ToolCallDelta(0, '{"a":1}'), Finished("tool_calls")]
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [call(id="c1", name="f", arguments=""), call(arguments='{"a"'), call(arguments=":1}")],
+        [call(id="c1", name="f", arguments='{"a":1}')],
+        [call(id="c1", name="f", arguments={"a": 1})],
+        [call(id="c1", name="f"), call(id=None, name=None, arguments='{"a":1}')],
+        [call(id="c1", name="f", arguments='{"a"'), call(id="c1", name="f", arguments=":1}")],
+        [call(None, id="c1", name="f"), call(None, arguments='{"a":1}')],
+        [call(None, id="c1", name="f"), call(None, id="c1", arguments='{"a":1}')],
+        [call(id="c1", arguments='{"a"'), call(name="f", arguments=":1}")],
+        [call(7, id="c1", name="f", arguments='{"a":1}')],
+    ],
+)
+@pytest.mark.parametrize("finish", ["tool_calls", "stop", "function_call"])
+def test_one_call(chunks: list[dict[str, Any]], finish: str) -> None:
+    assert said(*chunks, chunk(finish)) == CALLED
+
+
+SECOND = [ToolCallStarted(1, "c2", "g"), ToolCallDelta(1, "{}")]
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [
+            call(0, id="c1", name="f", arguments='{"a":1}'),
+            call(1, id="c2", name="g", arguments="{}"),
+        ],
+        [
+            call(0, id="c1", name="f", arguments='{"a":1}'),
+            call(0, id="c2", name="g", arguments="{}"),
+        ],
+        [call(None, id="c1", name="f", arguments='{"a":1}'), call(None, id="c2", name="g")],
+        [
+            chunk(
+                tool_calls=[
+                    {"index": 0, "id": "c1", "function": {"name": "f", "arguments": '{"a":1}'}},
+                    {"index": 1, "id": "c2", "function": {"name": "g", "arguments": "{}"}},
+                ]
+            )
+        ],
+    ],
+)
+def test_two_calls(chunks: list[dict[str, Any]]) -> None:
+    events = said(*chunks, chunk("tool_calls"))
+    assert sorted(events[:-1], key=lambda event: getattr(event, "index", 0)) == [
+        *CALLED[:2],
+        *SECOND,
+    ]
+
+
+def test_ids_are_made_where_they_are_missing_or_taken() -> None:
+    earlier = [
+        {"role": "user", "content": "q"},
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f"}}],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "2"},
+    ]
+    events = said(
+        call(0, id="c1", name="f", arguments="{}"),
+        call(1, name="f", arguments="{}"),
+        call(2, id="", name="f", arguments="{}"),
+        chunk("tool_calls"),
+        messages=earlier,
+        tools=[F],
+    )
+    ids = [event.id for event in events if isinstance(event, ToolCallStarted)]
+    assert ids == ["call_1", "call_2", "call_3"]
+
+
+def test_a_call_without_arguments_has_an_empty_object() -> None:
+    assert said(call(id="c1", name="f", arguments=""), chunk("stop")) == [
+        STARTED,
+        ToolCallDelta(0, "{}"),
+        Finished("tool_calls"),
+    ]
+    assert said(call(id="c1", name="f", arguments=""), chunk("length")) == [
+        STARTED,
+        Finished("length"),
+    ]
+
+
+def test_text_before_calls() -> None:
+    events = said(chunk(content="<"), chunk(content="b>"), call(id="c1", name="f"), chunk("stop"))
+    assert events[0] == TextDelta("<b>")
+    assert events[1] == STARTED
+
+
+def test_a_call_of_no_function() -> None:
+    with pytest.raises(UpstreamFailed, match="names no function"):
+        said(call(id="c1", arguments="{}"), chunk("tool_calls"))
+
+
+def test_several_choices() -> None:
+    events = read(
+        reader(n=2),
+        chunk(content="a"),
+        chunk(content="b", index=1),
+        chunk("stop"),
+        chunk("length", index=1),
+        LAST,
+    )
+    in_order(events)
+    assert events == [
+        TextDelta("a"),
+        TextDelta("b", choice=1),
+        Finished("stop"),
+        Finished("length", 1),
+        TOLD,
+    ]
+
+
+def logprobs(*tokens: str) -> dict[str, Any]:
+    found = [
+        {
+            "token": token,
+            "logprob": -1.0,
+            "bytes": None,
+            "top_logprobs": [{"token": other, "logprob": -2.0, "bytes": [200]} for other in "xyz"],
+        }
+        for token in tokens
+    ]
+    return {"content": found}
+
+
+def token(text: str, top: int) -> TokenLogprob:
+    others = tuple(TokenLogprob(other, -2.0, b"\xc8") for other in "xyz"[:top])
+    return TokenLogprob(text, -1.0, text.encode(), others)
+
+
+def with_logprobs(piece: dict[str, Any], *tokens: str) -> dict[str, Any]:
+    piece["choices"][0]["logprobs"] = logprobs(*tokens)
+    return piece
+
+
+@pytest.mark.parametrize("top", [0, 2])
+def test_log_probabilities(top: int) -> None:
+    events = said(
+        with_logprobs(chunk(reasoning="hm"), "hm"),
+        with_logprobs(chunk(content="a"), "a"),
+        with_logprobs(chunk(content=""), "\u00e9"),
+        with_logprobs(chunk("stop", content="b"), "b"),
+        logprobs=True,
+        **({"top_logprobs": top} if top else {}),
+        dialect=LLAMA_SERVER,
+    )
+    tokens = (token("a", top), token("\u00e9", top), token("b", top))
+    assert events == [ReasoningDelta("hm"), TextDelta("ab", tokens), Finished("stop")]
+    assert said(with_logprobs(chunk("stop", content="a"), "a")) == [
+        TextDelta("a"),
+        Finished("stop"),
+    ]
+
+
+def test_log_probabilities_behind_the_last_text_are_not_lost() -> None:
+    events = said(chunk(content="a"), with_logprobs(chunk("stop", content=""), "a"), logprobs=True)
+    assert events == [TextDelta("a", (token("a", 0),)), Finished("stop")]
+
+
+def test_text_goes_on_as_text() -> None:
+    """A server that takes what follows the tags for reasoning is mistaken: those are behind us."""
+    partial = Partial(reasoning="r", text="One, ")
+    events = said(
+        chunk(reasoning="two"), chunk("stop", content="<think>"), partial=partial, dialect=VLLM
+    )
+    assert events == [TextDelta("two<think>"), Finished("stop")]
+
+
+@pytest.mark.parametrize("cut", range(1, 9))
+@pytest.mark.parametrize(("reply", "new"), [("One, two", "two"), ("two", "two"), ("One", "One")])
+def test_what_is_only_repeated_is_left_out(reply: str, new: str, cut: int) -> None:
+    chunks = [chunk(content=reply[:cut]), chunk(content=reply[cut:]), chunk("stop")]
+    partial = Partial(text="One, ")
+    assert said(*chunks, partial=partial, dialect=MISTRAL) == [TextDelta(new), Finished("stop")]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "<html>", "{", "[]", "3", "null", '"x"', '{"foo": 1}', '{"choices": 3}', '{"choices": [3]}',
+        b'{"choices":[{"delta":{"content":"\xff"}}]}', '{"choices": [{"delta": {"content": 3}}]}',
+    ],
+)  # fmt: skip
+def test_what_is_no_reply(data: str | bytes) -> None:
+    with pytest.raises(UpstreamFailed, match="cannot be read"):
+        read(reader(), data)
+    with pytest.raises(UpstreamFailed):
+        reader().whole(data.encode() if isinstance(data, str) else data)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "code"),
+    [
+        ({"error": {"message": "broke", "code": 500}}, UpstreamFailed, "bad_gateway"),
+        ({"error": "broke"}, UpstreamFailed, "bad_gateway"),
+        ({"error": {"message": "bad", "code": 400}}, InvalidRequest, "invalid_value"),
+        ({"error": {"message": "bad", "code": "429"}}, Overloaded, "no_endpoint"),
+        ({"error": {"type": "invalid_request_error"}}, InvalidRequest, "invalid_value"),
+        ({"object": "error", "message": "x", "code": 400}, InvalidRequest, "invalid_value"),
+        ({"detail": "Not Found"}, UpstreamFailed, "bad_gateway"),
+        (
+            {"error": {"message": "the request exceeds the available context size", "code": 400}},
+            InvalidRequest,
+            "context_length_exceeded",
+        ),
+    ],
+)
+def test_errors_in_a_reply(error: dict[str, Any], kind: type[ServiceError], code: str) -> None:
+    data = json.dumps(error).encode()
+    with pytest.raises(kind) as before:
+        reader().feed(data)
+    assert before.value.code == code
+    with pytest.raises(kind):
+        reader().whole(data)
+    begun = reader()
+    begun.feed(json.dumps(chunk(content="Hi")).encode())
+    with pytest.raises(UpstreamFailed, match="broke its reply off"):
+        begun.feed(data)
+
+
+@pytest.mark.parametrize("reason", ["error", "abort", "insufficient_system_resource"])
+def test_an_end_that_is_none(reason: str) -> None:
+    with pytest.raises(UpstreamFailed, match="broke its reply off"):
+        read(reader(), chunk(content="Hi"), chunk(reason))
+
+
+def test_a_stream_without_its_end() -> None:
+    cut = reader()
+    cut.feed(json.dumps(chunk(content="Hi")).encode())
+    with pytest.raises(UpstreamFailed, match="before it was complete"):
+        cut.finish()
+    ended = reader()
+    ended.feed(json.dumps(chunk("stop", content="Hi")).encode())
+    assert ended.finish()[0] == Finished("stop")
+    assert ended.finish() == []
+    with pytest.raises(UpstreamFailed, match="before it began"):
+        reader().feed(b"[DONE]")
+
+
+def test_nothing_follows_the_end() -> None:
+    one = reader()
+    read(one, chunk("stop", content="Hi"))
+    assert one.feed(b"[DONE]") == []
+    assert one.feed(json.dumps(chunk(content="more")).encode()) == []
+
+
+def test_the_fingerprint_is_the_server_s() -> None:
+    one = reader()
+    read(one, {**chunk("stop", content="x"), "system_fingerprint": "fp_1"})
+    assert one.fingerprint == "fp_1"
+
+
+# Properties
+
+
+def deltas(message: dict[str, Any], cut: st.DataObject) -> Iterator[dict[str, Any]]:
+    """A message in pieces, cut anywhere."""
+    for name in ("reasoning_content", "content"):
+        rest = message.get(name) or ""
+        while rest:
+            size = cut.draw(st.integers(1, len(rest)))
+            yield chunk(**{name: rest[:size]})
+            rest = rest[size:]
+    for index, one in enumerate(message.get("tool_calls") or ()):
+        yield call(index, id=one["id"], name=one["function"]["name"])
+        rest = one["function"]["arguments"]
+        while rest:
+            size = cut.draw(st.integers(1, len(rest)))
+            yield call(index, arguments=rest[:size])
+            rest = rest[size:]
+
+
+TEXTS = st.one_of(
+    st.text(max_size=20),
+    st.text(alphabet="<think>/ \nab", max_size=40),
+    st.builds("<think>{}</think>{}".format, st.text(max_size=9), st.text(max_size=9)),
+)
+MESSAGES = st.fixed_dictionaries(
+    {
+        "content": TEXTS,
+        "reasoning_content": st.one_of(st.none(), st.text(max_size=20)),
+        "tool_calls": st.lists(
+            st.fixed_dictionaries(
+                {
+                    "id": st.uuids().map(str),
+                    "function": st.fixed_dictionaries(
+                        {"name": st.sampled_from("fgh"), "arguments": st.just('{"a": "é"}')}
+                    ),
+                }
+            ),
+            max_size=3,
+        ),
+    }
+)
+
+
+@given(MESSAGES, st.sampled_from(["stop", "length", "tool_calls"]), st.data())
+def test_a_stream_says_what_the_plain_reply_says(
+    message: dict[str, Any], finish: str, data: st.DataObject
+) -> None:
+    body = {"choices": [{"message": message, "finish_reason": finish}], "usage": USAGE}
+    whole = reader().whole(json.dumps(body).encode())
+    streamed = read(reader(), *deltas(message, data), chunk(finish), LAST)
+    in_order(whole)
+    in_order(streamed)
+    assert joined(streamed) == joined(whole)
+
+
+@given(MESSAGES, st.sampled_from([b"\n", b"\r\n"]), st.booleans(), st.data())
+def test_the_cuts_of_the_network_do_not_matter(
+    message: dict[str, Any], newline: bytes, comments: bool, data: st.DataObject
+) -> None:
+    chunks = [*deltas(message, data), chunk("stop"), LAST]
+    lines = [b"data: " + json.dumps(one).encode() + 2 * newline for one in chunks]
+    stream = (b": ping" + 2 * newline if comments else b"").join([b"", *lines, b"data: [DONE]\n\n"])
+    expected = read(reader(), *chunks)
+    one, decoder, events = reader(), Decoder(), list[Event]()
+    while stream:
+        size = data.draw(st.integers(1, len(stream)))
+        for event in decoder.feed(stream[:size]):
+            events += one.feed(event)
+        stream = stream[size:]
+    assert events == expected
+
+
+@given(st.lists(st.binary(max_size=60), max_size=5))
+def test_garbage_is_a_failure_of_the_upstream(pieces: list[bytes]) -> None:
+    one = reader()
+    for piece in pieces:
+        with suppress(ServiceError):
+            one.feed(piece)
