@@ -190,7 +190,8 @@ def test_any_object(dialect: str) -> None:
 
 
 def test_a_schema_that_is_true_or_false() -> None:
-    for given_schema, schema in ((True, {}), (False, {"not": {}})):
+    cases: list[tuple[bool, dict[str, Any]]] = [(True, {}), (False, {"not": {}})]
+    for given_schema, schema in cases:
         body, _ = sent("mistral", structured_outputs={"json": given_schema})
         assert body["response_format"]["json_schema"]["schema"] == schema
 
