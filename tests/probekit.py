@@ -125,6 +125,19 @@ def driven(
     return (found.verdict if isinstance(found, Learned) else found), asked
 
 
+def says_yes(ask: Ask) -> Reply:
+    """Takes everything and does nothing with it."""
+    if ask.method == "GET":
+        return document({"data": [{"id": MODEL}]})
+    fields = json.loads(ask.body) if ask.body.endswith(b"}") else {}
+    if not fields.get("stream"):
+        return answer("Certainly! I am happy to help.", completion=8)
+    pieces = [chunk(role="assistant", content=""), chunk(content="Certainly!"), chunk("stop")]
+    if fields.get("stream_options"):
+        pieces.append(usage_chunk())
+    return stream(*pieces)
+
+
 class Made:
     """An endpoint that is a function."""
 

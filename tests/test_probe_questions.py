@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,12 +23,12 @@ from probekit import (
     judged,
     learned,
     refused,
+    says_yes,
     stream,
     usage,
     usage_chunk,
 )
 
-from causerie.probe.ask import Ask
 from causerie.probe.entry import supported
 from causerie.probe.questions import QUESTIONS
 from causerie.probe.reply import Reply
@@ -542,19 +541,6 @@ def test_leaving_is_seen_in_the_next_request_where_there_is_no_page() -> None:
     pages = [none, none, none]
     assert judged("cancel.plain", *pages, quick, left, slow).grade is NO
     assert judged("cancel.plain", *pages, quick, left, quick).grade is UNCLEAR
-
-
-def says_yes(ask: Ask) -> Reply:
-    """Takes everything and does nothing with it."""
-    if ask.method == "GET":
-        return document({"data": [{"id": MODEL}]})
-    fields = json.loads(ask.body) if ask.body.endswith(b"}") else {}
-    if not fields.get("stream"):
-        return answer("Certainly! I am happy to help.", completion=8)
-    pieces = [chunk(role="assistant", content=""), chunk(content="Certainly!"), chunk("stop")]
-    if fields.get("stream_options"):
-        pieces.append(usage_chunk())
-    return stream(*pieces)
 
 
 async def test_a_server_that_says_yes_to_everything_is_believed_in_nothing() -> None:

@@ -128,7 +128,7 @@ class Interview:
         return unclear(self._ended)
 
     def _note_silence(self, reply: Reply) -> None:
-        silent = reply.ended in ("late", "broken") and not reply.status
+        silent = reply.ended in ("late", "broken")
         self._silent = self._silent + 1 if silent else 0
         if self._silent >= _MAX_SILENT:
             self._ended = f"the server went silent ({reply.trouble})"

@@ -44,7 +44,7 @@ def with_table(
     if index is None:
         at = _end_of(array[:-1], numbers, lines)
         blank = [""] if any(line.strip() for line in lines[:at]) else []
-        result = [*lines[:at], *blank, *_block(array, values, remarks), *lines[at:]]
+        result = [*lines[:at], *blank, *_block(array, values, remarks), *(lines[at:] or [""])]
     else:
         table = (*array, index)
         written = {}
@@ -134,7 +134,9 @@ def _end_of(owner: Path, numbers: Mapping[Path, int], lines: Sequence[str]) -> i
     if owner and owner not in numbers:
         raise CannotEdit(f"{_dotted(owner)} is not there as a table of its own")
     own = [n for path, n in numbers.items() if path[: len(owner)] == owner]
-    return _last(max(own), numbers, lines) if own else len(lines)
+    if own:
+        return _last(max(own), numbers, lines)
+    return max((n for n, line in enumerate(lines, start=1) if line.strip()), default=0)
 
 
 def _is_header(path: Path, numbers: Mapping[Path, int], lines: Sequence[str]) -> bool:
@@ -190,7 +192,8 @@ def _plain(value: object) -> object:
 
 
 def _statement(name: str, value: object, remark: str) -> list[str]:
-    comment = f"  # {' '.join(remark.split())}" if remark else ""
+    words = " ".join("".join(c if c.isprintable() else " " for c in remark).split())
+    comment = f"  # {words}" if words else ""
     line = f"{name} = {_value(value)}"
     if len(line) <= _WIDTH or not isinstance(value, list | tuple):
         return [line + comment]
@@ -212,7 +215,9 @@ def _value(value: object) -> str:
     if isinstance(value, Mapping):
         pairs = (f"{name} = {_value(item)}" for name, item in value.items())
         return "{ " + ", ".join(pairs) + " }"
-    return msgspec.json.encode(value).decode()
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
 
 
 def _dotted(path: Path) -> str:

@@ -1,0 +1,153 @@
+"""The probe on real servers: our own doors, and the HTTP server of llama.cpp itself."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from service import free_port, serving
+
+from causerie.probe.asker import Asker
+from causerie.probe.cost import cost
+from causerie.probe.entry import supported
+from causerie.probe.interview import Finding, Interview
+from causerie.probe.questions import QUESTIONS
+from causerie.probe.subject import Subject
+from causerie.probe.verdict import Grade
+from causerie.protocol.parsing.rules import HONOURED
+
+KEY = "ck_test_secret"
+DIGEST = hashlib.sha256(KEY.encode()).hexdigest()
+BARE = """
+import sys, time, xllamacpp
+p = xllamacpp.CommonParams()
+p.model.path, p.n_ctx, p.n_parallel = sys.argv[1], 4096, 2
+p.hostnames, p.port = ["127.0.0.1"], int(sys.argv[2])
+p.cpuparams.n_threads = p.cpuparams_batch.n_threads = 1
+s = xllamacpp.Server(p)
+time.sleep(600)
+"""
+# Asked with a key on a door that needs one, so these are not what an endpoint of ours must answer.
+_OF_ROUTERS = {"reasoning", "models.open"}
+
+
+async def asked(base_url: str, model: str, key: str | None) -> tuple[Interview, dict[str, Finding]]:
+    async with Asker(base_url, key) as asker:
+        interview = Interview(Subject(base_url, model, keyed=key is not None), asker)
+        found = {one.question.id: one async for one in interview.findings(QUESTIONS)}
+    return interview, found
+
+
+def graded(found: dict[str, Finding], grade: Grade) -> dict[str, str]:
+    return {id: one.verdict.how for id, one in found.items() if one.verdict.grade is grade}
+
+
+async def test_a_scripted_model_behind_a_door_with_keys(tmp_path: Path) -> None:
+    """It draws nothing and its text never varies; all else is what the interface says."""
+    config = f"""
+        [server]
+        keys = ["ck_test:{DIGEST}"]
+        [[models]]
+        id = "echo"
+        engine = "fake"
+    """
+    with serving(tmp_path, config) as service:
+        interview, found = await asked(service.base_url, "echo", KEY)
+    assert interview.complete
+    drawing = {"temperature", "frequency_penalty", "presence_penalty", "repetition_penalty"}
+    assert set(graded(found, Grade.NO)) == _OF_ROUTERS | drawing | {"documents"}
+    assert graded(found, Grade.PARTLY) == {}
+    quiet = {"top_p", "top_k", "min_p", "seed", "parallel_tool_calls", "cancel.plain"}
+    assert set(graded(found, Grade.UNCLEAR)) == quiet | {"session_id"}
+    assert found["key.none"].verdict.grade is Grade.YES
+    assert KEY not in repr(list(found.values()))
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(400)
+async def test_a_real_model_on_our_own_engine(gguf: Path, tmp_path: Path) -> None:
+    """What the catalog claims is what is measured."""
+    config = f"""
+        [[models]]
+        id = "small"
+        ref = "{gguf}"
+        [models.llamacpp]
+        context = 2048
+        parallel = 2
+        threads = 1
+        [[doors]]
+        name = "endpoint"
+        keys = "off"
+    """
+    with serving(tmp_path, config) as service:
+        interview, found = await asked(service.base_url, "small", None)
+    assert set(graded(found, Grade.NO)) <= {"reasoning", "documents"}
+    unseen = {"models.open", "session_id", "key.none", "key.wrong", "parallel_tool_calls"}
+    assert set(graded(found, Grade.UNCLEAR)) <= unseen
+    assert set(graded(found, Grade.PARTLY)) <= {"tool_choice.required.thinking"}
+    measured = set(supported(found.values())) | {"parallel_tool_calls"}
+    assert HONOURED - measured == {"model", "messages", "session_id", "reasoning", "documents"}
+    assert interview.subject.thinking == "switch"
+    assert interview.subject.continues is True
+    assert interview.subject.context_length == 2048
+    bound = cost(QUESTIONS, [interview.subject])
+    assert interview.spent <= bound.tokens
+    assert interview.requests <= bound.requests
+
+
+@contextmanager
+def bare(gguf: Path) -> Iterator[str]:
+    """The server that llama.cpp brings along."""
+    port = free_port()
+    command = [sys.executable, "-c", BARE, str(gguf), str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        _await(f"http://127.0.0.1:{port}/health", time.monotonic() + 60)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _await(url: str, deadline: float) -> None:
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            assert time.monotonic() < deadline
+        time.sleep(0.1)  # another process: there is nothing to await but its answer
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(400)
+async def test_the_http_server_of_llama_cpp(gguf: Path) -> None:
+    """It takes much in silence that it does not do."""
+    with bare(gguf) as base_url:
+        interview, found = await asked(base_url, "small", None)
+    assert interview.complete
+    honoured = {
+        *("temperature", "top_p", "top_k", "min_p", "seed", "logit_bias", "logprobs"),
+        *("frequency_penalty", "presence_penalty", "stop", "n", "max_tokens", "ignore_eos"),
+        *("response_format", "stream", "stream_options"),
+    }
+    ignored = {
+        *("min_tokens", "stop_token_ids", "repetition_penalty", "structured_outputs"),
+        *("tool_choice", "documents", "tools"),
+    }
+    assert honoured <= set(supported(found.values()))
+    assert not ignored & set(supported(found.values()))
+    assert "accepted, no effect" in found["min_tokens"].verdict.how
+    assert interview.subject.thinking == "never"
+    assert interview.subject.continues is True
+    assert found["continues"].verdict.how == "whenever an assistant message is the last one"
+    assert interview.subject.context_length == 2048
+    assert found["cancel.stream"].verdict.grade is Grade.YES
