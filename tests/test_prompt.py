@@ -296,3 +296,18 @@ def test_a_second_turn_begins_with_the_first() -> None:
     answer = Message("assistant", "Yes.", reasoning_content="Hm.")
     second = _text(BARE, PLAIN, _request(HI, answer, Message("user", "why?")))
     assert second.startswith(first + reply + "<|im_end|>\n")
+
+
+def test_documents_are_shown_or_refused() -> None:
+    request = ChatRequest("m", (Message("user", "Hi"),), documents=({"text": "A fox."},))
+    shows = ChatTemplate(
+        "{% for one in documents or [] %}{{ one.text }}{% endfor %}{{ messages[0].content }}",
+        bos_token="",
+        eos_token="",
+    )
+    shown = render(shows, Format("x"), request, thinking_on=None, effort=None)
+    assert shown.text == "A fox.Hi"
+    hides = ChatTemplate("{{ messages[0].content }}", bos_token="", eos_token="")
+    with pytest.raises(InvalidRequest) as refused:
+        render(hides, Format("x"), request, thinking_on=None, effort=None)
+    assert (refused.value.code, refused.value.param) == ("unsupported_parameter", "documents")

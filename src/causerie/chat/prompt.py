@@ -43,6 +43,12 @@ def render(
 
     Raises :class:`InvalidRequest` where the template refuses the messages.
     """
+    if request.documents and "documents" not in template.source:
+        raise InvalidRequest(
+            "This model's chat template shows no `documents`; put them into a message.",
+            code="unsupported_parameter",
+            param="documents",
+        )
     thought = format.reasoning or Reasoning()
     traits = traits_of(
         template, format.arguments, format.reasoning_keys, (thought.open, thought.close)
