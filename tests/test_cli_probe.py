@@ -87,7 +87,7 @@ async def test_json_has_all_the_evidence() -> None:
 async def test_the_key_is_sent_and_said_nowhere(tmp_path: Path) -> None:
     secret = "ck_0123456789abcdef"
     (tmp_path / "key").write_text(f"{secret}\n")
-    ways = (
+    ways: tuple[tuple[list[str], dict[str, str]], ...] = (
         (["--key", secret], {}),
         (["--key-env", "MY_KEY"], {"MY_KEY": secret}),
         (["--key-file", str(tmp_path / "key")], {}),
