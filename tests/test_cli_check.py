@@ -40,6 +40,53 @@ def test_what_is_printed_is_the_same_configuration(file: Path, tmp_path: Path) -
     assert load(file=again, environ={}).settings == load(file=file, environ={}).settings
 
 
+def test_endpoints_and_aliases_too(tmp_path: Path) -> None:
+    text = """
+[[endpoints]]
+name = "a"
+base_url = "http://a.example/v1"
+key = { env = "A_KEY" }
+[endpoints.timeouts]
+connect = 1
+[[endpoints.models]]
+id = "big"
+probed = 2026-11-21
+supported_parameters = []
+[[aliases]]
+id = "x"
+targets = [{ endpoint = "a", model = "big", weight = 2 }]
+[aliases.limits]
+concurrent = 3
+"""
+    file = tmp_path / "causerie.toml"
+    file.write_text(text)
+    result = CliRunner(env={"A_KEY": "hunter2"}).invoke(app, ["check", "-c", str(file)])
+    assert result.exit_code == 0, result.stderr
+    assert "hunter2" not in result.output
+    again = tmp_path / "again.toml"
+    again.write_text(result.stdout)
+    assert load(file=again, environ={}).settings == load(file=file, environ={}).settings
+    assert result.stdout.splitlines()[-4:] == [
+        "# DOOR     KIND     KEYS  ADDRESS                           MODELS",
+        "# gateway  gateway  off   http://127.0.0.1:8000/v1          x",
+        "#                         http://127.0.0.1:8000/gateway/v1",
+        "#                         http://gateway.localhost:8000/v1",
+    ]
+
+
+def test_a_secret_that_is_not_there_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "causerie.toml"
+    file.write_text(
+        '[[endpoints]]\nname = "a"\nbase_url = "http://a.example/v1"\nkey = { env = "A_KEY" }\n'
+    )
+    result = CliRunner().invoke(app, ["check", "-c", str(file), "-q"])
+    assert result.exit_code == 3
+    assert result.stderr == (
+        f"causerie: {file}:4: endpoints[0].key: the variable A_KEY is not set; set it for the "
+        "service\n"
+    )
+
+
 def test_each_value_says_where_it_comes_from(file: Path) -> None:
     arguments = ["check", "-c", str(file), "--set", "engines.load_seconds=5"]
     result = CliRunner(env={"CAUSERIE_LOGGING_LEVEL": "debug"}).invoke(app, arguments)

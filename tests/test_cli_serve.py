@@ -41,7 +41,7 @@ def test_a_model_is_called_after_its_weights(ref: str, expected: str) -> None:
         (["--model", "x"], 3, "no model has the id x; configured: smollm2-135m"),
         (["--port", "99999"], 3, "--port: server.port: is 99999; it takes a whole number"),
         (["--context", "0"], 3, "the command line: models[0].llamacpp.context: is 0; it takes"),
-        (["--host", "0.0.0.0"], 3, "doors[0].keys: is unset, and 0.0.0.0 can be reached"),
+        (["--host", "0.0.0.0"], 3, "server.keys: is unset, and 0.0.0.0 can be reached"),
         (["./a.gguf"], 4, "a.gguf does not exist; name a .gguf file"),
     ],
 )

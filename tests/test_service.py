@@ -22,7 +22,8 @@ def settings(folder: Path, text: str) -> Settings:
 def test_without_a_file_there_is_one_open_door() -> None:
     table = door_table(Settings())
     door, rest = table.find("127.0.0.1:8000", "/v1/models")
-    assert (door.name, door.keys, door.models, rest) == ("endpoint", None, None, "/models")
+    own = frozenset({"smollm2-135m"})
+    assert (door.name, door.keys, door.models, rest) == ("endpoint", None, own, "/models")
     assert table.find("localhost", "/endpoints/endpoint/v1/models") == (door, "/models")
     assert table.find("endpoint.localhost:8000", "/v1/models") == (door, "/models")
 

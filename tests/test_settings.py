@@ -118,7 +118,8 @@ def test_a_token_is_never_shown(tmp_path: Path) -> None:
         ("a = 1\na = 2\n", "/causerie.toml:2: Cannot overwrite a value"),
         ("models = 3\n", "/causerie.toml:1: models: is 3; it takes a list of tables"),
         ("server = 3\n", "/causerie.toml:1: server: is 3; it takes a table"),
-        ("models = []\n", "/causerie.toml:1: models: is empty; a service needs at least one model"),
+        ("models = []\n",
+         "/causerie.toml:1: models: is empty; a service needs at least one model or alias"),
         ('[engines]\nmemory_budget = "6 gigs"\n',
          '/causerie.toml:2: engines.memory_budget: is "6 gigs"; it takes a size like '
          '`"6GiB"` or `"500MB"`'),
@@ -147,8 +148,14 @@ class TestOpenDoors:
         assert loaded(tmp_path, f'[server]\nhost = "{host}"\n').settings.server.host == host
 
     def test_written_down(self, tmp_path: Path) -> None:
-        text = '[server]\nhost = "0.0.0.0"\n[[doors]]\nname = "a"\nkeys = "off"\n'
+        text = '[server]\nhost = "0.0.0.0"\nkeys = "off"\n[[doors]]\nname = "a"\n'
         assert loaded(tmp_path, text).settings.doors[0].keys == "off"
+
+    def test_written_down_at_some_doors(self, tmp_path: Path) -> None:
+        text = '[server]\nhost = "0.0.0.0"\n[[doors]]\nname = "a"\nkeys = "off"\n'
+        (problem,) = refused(tmp_path, text)
+        assert problem.startswith("/causerie.toml:1: server.keys: is unset, and 0.0.0.0 can")
+        assert "everybody could enter at door smollm2-135m; add" in problem
 
     def test_keys_for_every_door_that_sets_none(self, tmp_path: Path) -> None:
         text = (
@@ -178,14 +185,15 @@ class TestOpenDoors:
         ('[[models]]\nid = "a"\nref = "x"\ntemplate = "no.jinja"\n',
          ":4: models[0].template: there is no file"),
         ('[[doors]]\nname = "a"\nmodels = ["x"]\n',
-         ':3: doors[0].models: no model has the id "x"; known: smollm2-135m'),
+         ':3: doors[0].models: no model of our own has the id "x"; known: smollm2-135m'),
         ('[[doors]]\nname = "a"\n[[doors]]\nname = "a"\n',
-         ':4: doors[1].name: "a" is taken by another door'),
+         ':4: doors[1].name: "a" is taken by doors[0]; give the door another (/causerie.toml:1)'),
         ('[server]\ndefault_door = "b"\n[[doors]]\nname = "a"\n',
-         ':2: server.default_door: no door is named "b"; known: a'),
+         ':2: server.default_door: no door is named "b"; known: a, smollm2-135m'),
         ('[[doors]]\nname = "a"\nprefix = "/health"\n', ":3: doors[0].prefix:"),
         ('[[doors]]\nname = "a"\nhosts = ["x.org"]\n[[doors]]\nname = "b"\nhosts = ["x.org"]\n',
-         ':6: doors[1].hosts: "x.org" leads to another door already'),
+         ':6: doors[1].hosts: "x.org" leads to doors[0] already; give the door another '
+         "(/causerie.toml:1)"),
     ],
 )  # fmt: skip
 def test_rules_between_settings(tmp_path: Path, text: str, expected: str) -> None:

@@ -46,6 +46,7 @@ def test_lines() -> None:
         ("server",): 7,
         ("server", "port"): 8,
         ("server", "list"): 9,
+        ("server", "list", 2): 11,
         ("server", "a"): 13,
         ("server", "a", "b"): 13,
         ("server", "a", "b", "c"): 13,
@@ -59,6 +60,17 @@ def test_lines() -> None:
         ("models", 1, "text"): 20,
         ("models", 1, "options", "a.b"): 22,
         ("models", 1, "options", "a.b", "c"): 23,
+    }
+
+
+def test_tables_in_lists() -> None:
+    text = 'a = [ { x = "," }, # , {\n  { y = [1, { z = 1 }], w = 2 },\n\n  1, { x = 1 } ]\nb = 1\n'
+    assert line_numbers(text) == {
+        ("a",): 1,
+        ("a", 0): 1,
+        ("a", 1): 2,
+        ("a", 3): 4,
+        ("b",): 5,
     }
 
 

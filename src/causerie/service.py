@@ -31,8 +31,8 @@ from causerie.pipeline import Pipeline
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.parsing.rules import HONOURED
 from causerie.routing.router import Router
-from causerie.settings import Door, Model, Server, Settings
-from causerie.settings.rules import door_prefix
+from causerie.settings import Model, Server, Settings
+from causerie.settings.addresses import Way, default_way, ways
 from causerie.startup import Engines
 
 _VOCABULARY_READER = "causerie.engines.weights.vocabulary:read_vocabulary"
@@ -82,11 +82,10 @@ def chat_options(model: Model) -> ChatOptions:
 
 def door_table(settings: Settings) -> DoorTable:
     """The doors as the edge knows them."""
-    server = settings.server
     return DoorTable(
-        [_door(door, server.public_host) for door in settings.doors],
-        default=server.default_door or settings.doors[0].name,
-        domains=[server.public_host],
+        [_door(way) for way in ways(settings)],
+        default=default_way(settings).door.name,
+        domains=[settings.server.public_host],
     )
 
 
@@ -105,14 +104,16 @@ def listen(server: Server) -> Listen:
     return Listen(server.host, server.port, drain_seconds=server.drain_seconds)
 
 
-def _door(door: Door, public_host: str) -> doors.Door:
+def _door(way: Way) -> doors.Door:
+    keys = way.door.keys
     return doors.Door(
-        name=door.name,
-        prefix=door_prefix(door),
-        kind=door.kind,
-        hosts=frozenset({f"{door.name}.{public_host}", *door.hosts}),
-        keys=tuple(map(KeyDigest.parse, door.keys)) if isinstance(door.keys, tuple) else None,
-        models=frozenset(door.models) if door.models is not None else None,
+        name=way.door.name,
+        prefix=way.prefix,
+        kind=way.door.kind,
+        hosts=frozenset(way.hosts),
+        keys=tuple(map(KeyDigest.parse, keys)) if isinstance(keys, tuple) else None,
+        models=frozenset(way.models),
+        reasoning_object=way.door.reasoning,
     )
 
 

@@ -8,9 +8,11 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from causerie.cli.doors import door_table
 from causerie.cli.exits import reporting
 from causerie.cli.options import Config, Set, settings_in_force
-from causerie.settings import Loaded
+from causerie.settings import Loaded, Secret
+from causerie.settings.credentials import read_credentials
 from causerie.settings.decode import is_secret
 from causerie.settings.lines import Path
 
@@ -22,7 +24,9 @@ def check(
 ) -> None:
     """Check the configuration and show what is in force, and where each value comes from.
 
-    What is printed is a valid configuration file itself. Secrets are left out.
+    What is printed is a valid configuration file itself; a table of the doors
+    stands at its end. Secrets are left out. Those in variables and files are
+    looked for; commands that give secrets are not run.
 
     **Examples**
 
@@ -34,8 +38,9 @@ def check(
         loaded = settings_in_force(config, pairs)
         for name in loaded.ignored:
             typer.echo(f"causerie: the variable {name} sets nothing", err=True)
+        read_credentials(loaded, commands=False)
         if not quiet:
-            typer.echo("\n".join(in_force(loaded)))
+            typer.echo("\n".join([*in_force(loaded), "", *door_table(loaded.settings)]))
 
 
 def in_force(loaded: Loaded) -> Iterator[str]:
@@ -52,17 +57,20 @@ def in_force(loaded: Loaded) -> Iterator[str]:
 
 def _table(header: str, value: msgspec.Struct, path: Path, loaded: Loaded) -> Iterator[str]:
     yield f"\n{header}"
-    inner: list[tuple[str, msgspec.Struct]] = []
+    names = ".".join(str(part) for part in path if isinstance(part, str))
+    inner: list[tuple[str, msgspec.Struct, Path]] = []
     for field in msgspec.structs.fields(type(value)):
         found = getattr(value, field.name)
-        if isinstance(found, msgspec.Struct):
-            inner.append((field.name, found))
+        if isinstance(found, tuple) and found and isinstance(found[0], msgspec.Struct):
+            header = f"[[{names}.{field.name}]]"
+            inner += [(header, one, (field.name, index)) for index, one in enumerate(found)]
+        elif isinstance(found, msgspec.Struct) and not isinstance(found, Secret):
+            if found != type(found)():
+                inner.append((f"[{names}.{field.name}]", found, (field.name,)))
         else:
             yield _line(field, found, loaded.origins.get((*path, field.name), "default"))
-    names = ".".join(str(part) for part in path if isinstance(part, str))
-    for name, found in inner:
-        if found != type(found)():
-            yield from _table(f"[{names}.{name}]", found, (*path, name), loaded)
+    for header, found, below in inner:
+        yield from _table(header, found, (*path, *below), loaded)
 
 
 def _line(field: Any, value: object, origin: str) -> str:
@@ -75,6 +83,9 @@ def _line(field: Any, value: object, origin: str) -> str:
 
 def _toml(value: object) -> str:
     """The value as TOML writes it; JSON's texts, numbers and lists are TOML's too."""
+    if isinstance(value, Secret):
+        places = msgspec.structs.asdict(value)
+        value = {name: place for name, place in places.items() if place is not None}
     if isinstance(value, dict):
         pairs = (
             f"{msgspec.json.encode(key).decode()} = {_toml(item)}" for key, item in value.items()

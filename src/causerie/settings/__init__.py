@@ -7,6 +7,8 @@ door or a log is the business of whoever gets them from the composition root.
 
 from __future__ import annotations
 
+from causerie.settings.alias import Alias, AliasLimits, Target
+from causerie.settings.endpoint import Endpoint, EndpointModel, Health, Timeouts, Tls
 from causerie.settings.load import Loaded, load
 from causerie.settings.problems import Problem, SettingsError
 from causerie.settings.tree import (
@@ -22,11 +24,17 @@ from causerie.settings.tree import (
     Settings,
     Weights,
 )
+from causerie.settings.values import Secret
 
 __all__ = [
     "DEFAULT_MODEL",
+    "Alias",
+    "AliasLimits",
     "Door",
+    "Endpoint",
+    "EndpointModel",
     "Engines",
+    "Health",
     "LlamaCpp",
     "Loaded",
     "Logging",
@@ -34,9 +42,13 @@ __all__ = [
     "Problem",
     "Queue",
     "Sampling",
+    "Secret",
     "Server",
     "Settings",
     "SettingsError",
+    "Target",
+    "Timeouts",
+    "Tls",
     "Weights",
     "load",
 ]

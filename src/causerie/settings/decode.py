@@ -7,6 +7,7 @@ configuration reference use the same words.
 from __future__ import annotations
 
 import difflib
+import re
 import types
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -14,9 +15,10 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from causerie.settings.lines import Path
-from causerie.settings.problems import Problem
+from causerie.settings.problems import Problem, dotted
 
 S = TypeVar("S", bound=msgspec.Struct)
+_USER = re.compile(r"//[^/\s]*@")
 
 
 class Decoder:
@@ -48,7 +50,12 @@ class Decoder:
         return kind(**decoded) if len(self.problems) == before else None
 
     def _value(self, kind: Any, value: object, path: Path) -> Any:
-        bare = plain(kind)
+        only = alone(kind)
+        bare = plain(only)
+        inline = extras(only).get("inline")
+        if inline is not None and not isinstance(value, Mapping):
+            self._wrong(path, str(inline))
+            return None
         if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
             return self.struct(bare, value, path)
         element = _struct_element(bare)
@@ -62,7 +69,8 @@ class Decoder:
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError:
-            known = "not usable" if is_secret(kind) else shown(value)
+            hidden = is_secret(kind) or is_secret(only)
+            known = "not usable" if hidden else shown(value)
             self._wrong(path, f"is {known}; it takes {describe(kind)}")
             return None
 
@@ -75,21 +83,13 @@ class Decoder:
         self.problems.append(Problem(self._where(path), dotted(path), advice))
 
 
-def dotted(path: Path) -> str:
-    """The path as people write it: ``models[0].id``."""
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
-
-
 def shown(value: object) -> str:
-    """A value as the file would write it, cut when long."""
+    """A value as the file would write it, cut when long, passwords in addresses left out."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping):
         return "a table"
-    text = msgspec.json.encode(value, enc_hook=str).decode()
+    text = _USER.sub("//…@", msgspec.json.encode(value, enc_hook=str).decode())
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -98,6 +98,15 @@ def plain(kind: Any) -> Any:
     while get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     return kind
+
+
+def alone(kind: Any) -> Any:
+    """The type without ``None``, where there is only one other that it may be."""
+    bare = plain(kind)
+    if get_origin(bare) not in (Union, types.UnionType):
+        return kind
+    options = [option for option in get_args(bare) if option is not type(None)]
+    return options[0] if len(options) == 1 else kind
 
 
 def metas(kind: Any) -> list[msgspec.Meta]:

@@ -3,7 +3,7 @@
 The parser of the standard library gives values without positions. This is a
 second, smaller look at a text that has parsed already; it finds tables and
 keys, and steps over their values. Keys of inline tables count as standing
-where the table begins.
+where the table begins, also of those in a list that goes over several lines.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ def line_numbers(text: str) -> dict[Path, int]:
     found: dict[Path, int] = {}
     tables: dict[Path, int] = {}
     table: Path = ()
+    path: Path = ()
     for number, statement in _statements(text):
-        if statement.startswith("[["):
+        if isinstance(statement, int):
+            found[(*path, statement)] = number
+        elif statement.startswith("[["):
             name = _resolved(_parts(statement[2:]), tables)
             tables[name] = tables.get(name, -1) + 1
             table = (*name, tables[name])
@@ -73,38 +76,60 @@ def _resolved(parts: list[str], tables: dict[Path, int], *, whole: bool = False)
     return path
 
 
-def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Number and text of each line on which a table header or a key begins."""
-    closing: re.Pattern[str] | None = None
-    depth = 0
+def _statements(text: str) -> Iterator[tuple[int, str | int]]:
+    """Number and text of each line on which a table header or a key begins.
+
+    For tables in a list that is a key's value: number of the line, and index.
+    """
+    value = _Value()
     for number, line in enumerate(text.split("\n"), start=1):
         stripped = line.strip()
-        inside = closing is not None or depth > 0
-        if not inside:
+        if not value.open:
             if not stripped or stripped.startswith("#"):
                 continue
             yield number, stripped
             if stripped.startswith("["):
                 continue
-        closing, depth = _after(line, closing, depth)
+            value = _Value()
+        for index in value.read(line):
+            yield number, index
 
 
-def _after(
-    line: str, closing: re.Pattern[str] | None, depth: int
-) -> tuple[re.Pattern[str] | None, int]:
-    """Whether a long text or a bracket is still open behind this line."""
-    position = 0
-    while position < len(line):
-        if closing is not None:
-            end = closing.match(line, position)
-            if end is None:
-                return closing, depth
-            position, closing = end.end(), None
-            continue
-        token = _VALUE_TOKEN.match(line, position)
-        if token is None:
-            break
-        position = token.end()
-        closing = _CLOSING.get(token.group())
-        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token.group(), 0)
-    return closing, depth
+class _Value:
+    """The value of a key, read line by line; ``open`` while its end has not come."""
+
+    def __init__(self) -> None:
+        self._closing: re.Pattern[str] | None = None
+        self._brackets = ""
+        self._index = 0
+
+    @property
+    def open(self) -> bool:
+        return self._closing is not None or bool(self._brackets)
+
+    def read(self, line: str) -> Iterator[int]:
+        """Read on; gives the index of each table in a list that begins here."""
+        position = 0
+        while position < len(line):
+            if self._closing is not None:
+                end = self._closing.match(line, position)
+                if end is None:
+                    return
+                position, self._closing = end.end(), None
+                continue
+            token = _VALUE_TOKEN.match(line, position)
+            if token is None:
+                return
+            position = token.end()
+            if token.group() == "{" and self._brackets == "[":
+                yield self._index
+            self._step(token.group())
+
+    def _step(self, token: str) -> None:
+        self._closing = _CLOSING.get(token)
+        if token in "[{":
+            self._brackets += token
+        elif token in "]}":
+            self._brackets = self._brackets[:-1]
+        elif self._brackets == "[" and token[0] not in "\"'#":
+            self._index += token.count(",")

@@ -20,7 +20,7 @@ from causerie.settings import environment
 from causerie.settings.decode import Decoder, extras, plain
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.lines import line_numbers, line_of
-from causerie.settings.problems import Problem, SettingsError
+from causerie.settings.problems import Broken, Problem, SettingsError, dotted
 from causerie.settings.rules import broken_rules
 from causerie.settings.settle import settled
 from causerie.settings.tree import Settings
@@ -48,6 +48,15 @@ class Loaded:
     file: Path | None = None
     origins: Mapping[KeyPath, str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
+
+    def where(self, path: KeyPath) -> str:
+        """The place that a value comes from: flag, variable, or file and line."""
+        for length in range(len(path), 0, -1):
+            origin = self.origins.get(path[:length])
+            if origin is not None:
+                line = origin.removeprefix("line ")
+                return f"{self.file}:{line}" if line != origin else origin
+        return str(self.file or "")
 
 
 @dataclass(slots=True)
@@ -96,6 +105,7 @@ def load(
     known = dict(leaves(Settings))
     _put_variables(layers, known, environ)
     problems = _put_overrides(layers, known, overrides)
+    _put_gateway(layers.values)
     decoder = Decoder(layers.where)
     settings = decoder.struct(Settings, layers.values)
     problems += decoder.problems
@@ -103,9 +113,7 @@ def load(
         raise SettingsError(problems)
     base = layers.file.parent if layers.file is not None else folder
     settings = settled(settings, base, environment.cache_folder(environ))
-    broken = [
-        Problem(layers.where(rule.path), rule.key, rule.advice) for rule in broken_rules(settings)
-    ]
+    broken = [_problem(rule, layers) for rule in broken_rules(settings)]
     if broken:
         raise SettingsError(broken)
     return Loaded(
@@ -182,6 +190,22 @@ def _put_overrides(
             value = _from_text(known[path], value)
         layers.put(path, value, override.flag)
     return problems
+
+
+def _problem(rule: Broken, layers: _Layers) -> Problem:
+    place = layers.where(rule.other) if rule.other is not None else ""
+    advice = f"{rule.advice} ({place})" if place else rule.advice
+    return Problem(layers.where(rule.path), dotted(rule.path), advice)
+
+
+def _put_gateway(values: dict[str, Any]) -> None:
+    """What is there by default where the file has aliases: a gateway as the first door."""
+    if not values.get("aliases"):
+        return
+    models = values.setdefault("models", [])
+    if "doors" not in values:
+        own = [{"name": "endpoint"}] if models else []
+        values["doors"] = [{"name": "gateway", "kind": "gateway"}, *own]
 
 
 def _given(values: Mapping[str, Any], path: KeyPath) -> bool:

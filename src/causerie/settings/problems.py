@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from causerie.settings.lines import Path
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -20,6 +22,23 @@ class Problem:
 
     def __str__(self) -> str:
         return ": ".join(part for part in (self.where, self.key, self.advice) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A rule between settings that does not hold, at a key; ``other`` is the key it meets."""
+
+    path: Path
+    advice: str
+    other: Path | None = None
+
+
+def dotted(path: Path) -> str:
+    """The path as people write it: ``models[0].id``."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
 
 
 class SettingsError(Exception):

@@ -27,48 +27,67 @@ Later wins: defaults, variables of other programs (`HF_TOKEN` …), the file, `C
 variables, flags. Files that settings name are relative to the folder of the configuration file.
 
 `causerie check` says whether a configuration holds, and what is in force. An unknown or wrong
-setting is refused with its line; nothing is used of a file that is wrong anywhere.
+setting is refused with its line; nothing is used of a file that is wrong anywhere. A running
+service takes a changed file after `causerie reload`; see [doors](doors.md).
 
 ```toml
 [server]
 host = "0.0.0.0"
-
-[[doors]]
-name = "endpoint"
 keys = ["ck_5RkT0yQz:73300871f44c168e7c949de2c750e60c2c9bb8ff530017c5a267234e9cb4db8e"]
 
-[[models]]
+[[models]]                                   # one that this service runs itself
 id = "qwen3-4b"
 ref = "hf:Qwen/Qwen3-4B-GGUF:Q4_K_M"
 
 [models.llamacpp]
 context = 16384
 parallel = 8
+
+[[endpoints]]                                # one that others run
+name = "vllm-a"
+base_url = "http://10.0.0.5:8000/v1"
+dialect = "vllm"
+key = { env = "VLLM_KEY" }
+
+[[aliases]]                                  # a model behind the gateway
+id = "qwen"
+targets = [
+  { endpoint = "vllm-a", model = "Qwen/Qwen3-8B", weight = 2 },
+  { model = "qwen3-4b", priority = 1 },      # where no target of priority 0 answers
+]
 ```
+
+A secret never stands in the file. Where one is needed, the file says where it is found when the
+service starts and at each reload: `{ env = "NAME" }`, `{ file = "PATH" }`, or
+`{ command = ["PROGRAM", "ARGUMENT"] }`, whose output it is (no shell is involved).
 
 This page is written from the program itself by `make docs`.
 """
-_TITLES = {"doors": "[[doors]]", "models": "[[models]]"}
 
 
 def configuration_page() -> str:
     """The whole page, as ``docs/configuration.md`` holds it."""
     parts = [_HEAD]
     for field in msgspec.structs.fields(Settings):
-        parts.extend(_section(_struct(field.type), field.name))
+        parts.extend(_section(_struct(field.type), field))
     return "\n".join(parts)
 
 
-def _section(kind: type[msgspec.Struct], name: str) -> Iterator[str]:
-    yield f"## `{_TITLES.get(name, f'[{name}]')}`\n"
+def _section(kind: type[msgspec.Struct], section: Any) -> Iterator[str]:
+    name = section.name
+    yield f"## `{_title(name, section.type)}`\n"
     yield f"{inspect.getdoc(kind)}\n"
     yield from _table(kind, name)
     for field in msgspec.structs.fields(kind):
         inner = _struct(field.type)
         if inner is not None:
-            yield f"### `[{name}.{field.name}]`\n"
+            yield f"### `{_title(f'{name}.{field.name}', field.type)}`\n"
             yield f"{inspect.getdoc(inner)}\n"
             yield from _table(inner, f"{name}.{field.name}")
+
+
+def _title(name: str, kind: Any) -> str:
+    return f"[[{name}]]" if get_origin(plain(kind)) is tuple else f"[{name}]"
 
 
 def _table(kind: type[msgspec.Struct], name: str) -> Iterator[str]:

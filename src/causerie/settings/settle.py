@@ -1,4 +1,4 @@
-"""What follows from other settings: absolute paths, keys of doors that set none.
+"""What follows from other settings: absolute paths, keys of doors and models that set none.
 
 Files that settings name are relative to the folder of the configuration file.
 """
@@ -9,7 +9,9 @@ from pathlib import Path
 
 import msgspec
 
+from causerie.settings.endpoint import Endpoint
 from causerie.settings.tree import Model, Settings
+from causerie.settings.values import Keys, Secret
 
 
 def settled(settings: Settings, folder: Path, cache: Path) -> Settings:
@@ -24,11 +26,12 @@ def settled(settings: Settings, folder: Path, cache: Path) -> Settings:
             msgspec.structs.replace(door, keys=keys if door.keys is None else door.keys)
             for door in settings.doors
         ),
-        models=tuple(_model(model, folder) for model in settings.models),
+        models=tuple(_model(model, folder, keys) for model in settings.models),
+        endpoints=tuple(_endpoint(endpoint, folder) for endpoint in settings.endpoints),
     )
 
 
-def _model(model: Model, folder: Path) -> Model:
+def _model(model: Model, folder: Path, keys: Keys | None) -> Model:
     options = msgspec.structs.replace(
         model.llamacpp,
         lora=tuple(_absolute(path, folder) for path in model.llamacpp.lora),
@@ -37,9 +40,32 @@ def _model(model: Model, folder: Path) -> Model:
     return msgspec.structs.replace(
         model,
         llamacpp=options,
+        keys=keys if model.keys is None else model.keys,
         ref=_absolute(model.ref, folder) if model.ref and _is_path(model.ref) else model.ref,
         template=_absolute(model.template, folder) if model.template else None,
     )
+
+
+def _endpoint(endpoint: Endpoint, folder: Path) -> Endpoint:
+    tls = endpoint.tls
+    files = {
+        name: _absolute(path, folder)
+        for name in ("ca_file", "client_cert", "client_key")
+        if (path := getattr(tls, name)) is not None
+    }
+    proxy = endpoint.proxy
+    return msgspec.structs.replace(
+        endpoint,
+        tls=msgspec.structs.replace(tls, **files),
+        key=_secret(endpoint.key, folder) if endpoint.key is not None else None,
+        proxy=_secret(proxy, folder) if isinstance(proxy, Secret) else proxy,
+    )
+
+
+def _secret(secret: Secret, folder: Path) -> Secret:
+    if secret.file is None:
+        return secret
+    return msgspec.structs.replace(secret, file=_absolute(secret.file, folder))
 
 
 def _is_path(ref: str) -> bool:

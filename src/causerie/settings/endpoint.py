@@ -1,0 +1,144 @@
+"""Chat endpoints that others run: where they are, and how they are spoken to."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from causerie.settings.values import (
+    PLACES,
+    Count,
+    DoorName,
+    HostName,
+    KeyPlace,
+    Patience,
+    Secret,
+    Text,
+    WebAddress,
+)
+
+
+class Timeouts(Struct, frozen=True, kw_only=True):
+    """How long an endpoint is waited for."""
+
+    connect: Annotated[
+        Annotated[float, Meta(gt=0, le=600)], Meta(description="Until there is a connection.")
+    ] = 5.0
+    first_token: Annotated[
+        Patience, Meta(description="From the request to the first content of a stream.")
+    ] = 120.0
+    between_chunks: Annotated[
+        Patience, Meta(description="From one piece of content to the next.")
+    ] = 60.0
+    total: Annotated[Patience, Meta(description="Until the end of a reply.")] = 1800.0
+
+
+class Tls(Struct, frozen=True, kw_only=True):
+    """How the endpoint's certificate is checked, and which one we show."""
+
+    ca_file: Annotated[
+        Text | None,
+        Meta(description="Certificates to trust (PEM). Unset: those that the system trusts."),
+    ] = None
+    client_cert: Annotated[
+        Text | None, Meta(description="Our own certificate (PEM), where the endpoint wants one.")
+    ] = None
+    client_key: Annotated[
+        Text | None,
+        Meta(description="The key of `client_cert` (PEM). Unset: it stands in the same file."),
+    ] = None
+    server_name: Annotated[
+        HostName | None,
+        Meta(description="Name that the certificate must have. Unset: the host of `base_url`."),
+    ] = None
+    verify: Annotated[
+        bool, Meta(description="`false` accepts any certificate, also one of an attacker.")
+    ] = True
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """How the endpoint is asked whether it is there, besides the requests it gets."""
+
+    path: Annotated[
+        Annotated[
+            str,
+            Meta(
+                pattern=r"^(/[!-~]*)?\Z",
+                extra={"words": "a path like `/models`, or an empty text"},
+            ),
+        ],
+        Meta(description="Path below `base_url` that is asked for; empty: it is not asked."),
+    ] = "/models"
+    interval_seconds: Annotated[
+        Annotated[float, Meta(ge=0.1, le=86_400)], Meta(description="From one time to the next.")
+    ] = 15.0
+    timeout_seconds: Annotated[
+        Patience, Meta(description="After so long without an answer it is taken to be down.")
+    ] = 5.0
+
+
+class EndpointModel(Struct, frozen=True, kw_only=True):
+    """What one model there can do, as `causerie probe --write` found it.
+
+    What is unset is not known, and requests that use it are let through.
+    """
+
+    id: Annotated[Text, Meta(description="Id of the model at the endpoint.")]
+    context_length: Annotated[
+        Count | None, Meta(description="Tokens that prompt and output may have.")
+    ] = None
+    supported_parameters: Annotated[
+        tuple[Text, ...] | None,
+        Meta(description="Parameters that it honours; a request with another goes elsewhere."),
+    ] = None
+    thinking: Annotated[
+        Literal["switch", "always", "never"] | None,
+        Meta(description="Whether it thinks, and whether that can be switched."),
+    ] = None
+    continues: Annotated[
+        bool | None, Meta(description="Whether it can go on with a reply that broke off.")
+    ] = None
+    probed: Annotated[
+        datetime.date | None,
+        Meta(description="When that was found out.", extra={"words": "a day like `2026-11-21`"}),
+    ] = None
+
+
+class Endpoint(Struct, frozen=True, kw_only=True):
+    """A chat endpoint that others run."""
+
+    name: Annotated[
+        DoorName, Meta(description="Lower-case name, for targets, headers and log lines.")
+    ]
+    base_url: Annotated[
+        WebAddress,
+        Meta(description="Base address, to which `/chat/completions` is added."),
+    ]
+    dialect: Annotated[
+        Text,
+        Meta(description="What kind of server it is; see [dialects](dialects.md)."),
+    ] = "generic"
+    key: Annotated[
+        KeyPlace | None,
+        Meta(description="Where the key is found that is sent there. Unset: none is sent."),
+    ] = None
+    max_concurrent: Annotated[
+        Count | None,
+        Meta(description="Most requests there at the same time. Unset: as many as come."),
+    ] = None
+    proxy: Annotated[
+        WebAddress | Secret | None,
+        Meta(
+            description="HTTP proxy to go through. One whose address holds a password is named "
+            f"by {PLACES}.",
+            extra={"words": "an address that begins with `http://` or `https://`, or where it is"},
+        ),
+    ] = None
+    timeouts: Annotated[Timeouts, Meta(description="How long it is waited for.")] = Timeouts()
+    tls: Annotated[Tls, Meta(description="Certificates.")] = Tls()
+    health: Annotated[Health, Meta(description="Active checks.")] = Health()
+    models: Annotated[
+        tuple[EndpointModel, ...], Meta(description="What is known of models there.")
+    ] = ()

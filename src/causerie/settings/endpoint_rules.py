@@ -1,0 +1,126 @@
+"""What must hold of endpoints and aliases: addresses, secrets, and targets that are there."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from pathlib import Path
+
+from causerie.protocol.parsing.rules import HINTS, HONOURED
+from causerie.settings.alias import Alias
+from causerie.settings.endpoint import Endpoint, EndpointModel
+from causerie.settings.lines import Path as KeyPath
+from causerie.settings.problems import Broken
+from causerie.settings.tree import Settings
+from causerie.settings.values import PLACES, Secret
+from causerie.transport.address import Address
+from causerie.upstreams.dialects import DIALECTS
+
+
+def endpoint_rules(settings: Settings) -> Iterator[Broken]:
+    """Everything that is wrong with endpoints and with what aliases make of them."""
+    taken: dict[str, KeyPath] = {}
+    for index, endpoint in enumerate(settings.endpoints):
+        at: KeyPath = ("endpoints", index)
+        other = taken.setdefault(endpoint.name, at)
+        if other is not at:
+            advice = f'"{endpoint.name}" is taken; names are unique'
+            yield Broken((*at, "name"), advice, (*other, "name"))
+        yield from _endpoint(at, endpoint)
+        for place, model in enumerate(settings.models):
+            if model.id.startswith(f"{endpoint.name}/"):
+                yield Broken(
+                    ("models", place, "id"),
+                    f'"{model.id}" could be taken for a model of endpoint "{endpoint.name}"; '
+                    "choose another id",
+                    (*at, "name"),
+                )
+    for index, alias in enumerate(settings.aliases):
+        yield from _alias(("aliases", index), alias, settings)
+
+
+def _endpoint(at: KeyPath, endpoint: Endpoint) -> Iterator[Broken]:
+    yield from _address((*at, "base_url"), endpoint.base_url, "name its key by `key`")
+    if isinstance(endpoint.proxy, str):
+        advice = f"write where the address is found: {PLACES}"
+        yield from _address((*at, "proxy"), endpoint.proxy, advice)
+    for name, secret in (("key", endpoint.key), ("proxy", endpoint.proxy)):
+        if isinstance(secret, Secret) and len(_set(secret)) != 1:
+            words = " and ".join(f"`{one}`" for one in _set(secret)) or "nothing"
+            yield Broken((*at, name), f"has {words}; it takes {PLACES}")
+    if endpoint.dialect not in DIALECTS:
+        near = difflib.get_close_matches(endpoint.dialect, DIALECTS, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(DIALECTS)}"
+        yield Broken((*at, "dialect"), f'there is no dialect "{endpoint.dialect}"; {hint}')
+    yield from _tls((*at, "tls"), endpoint)
+    seen: dict[str, int] = {}
+    for index, model in enumerate(endpoint.models):
+        place: KeyPath = (*at, "models", index)
+        first = seen.setdefault(model.id, index)
+        if first != index:
+            advice = f'"{model.id}" is there already'
+            yield Broken((*place, "id"), advice, (*at, "models", first, "id"))
+        yield from _parameters(place, model)
+
+
+def _set(secret: Secret) -> list[str]:
+    return [name for name in ("env", "file", "command") if getattr(secret, name) is not None]
+
+
+def _address(path: KeyPath, url: str, instead: str) -> Iterator[Broken]:
+    try:
+        address = Address.parse(url)
+    except ValueError as error:
+        yield Broken(path, f"cannot be used: {error}")
+        return
+    if address.authorization:
+        yield Broken(path, f"holds a user name or a password; take it out and {instead}")
+
+
+def _tls(path: KeyPath, endpoint: Endpoint) -> Iterator[Broken]:
+    tls = endpoint.tls
+    for name in ("ca_file", "client_cert", "client_key"):
+        file = getattr(tls, name)
+        if file is not None and not Path(file).is_file():
+            yield Broken((*path, name), f'there is no file "{file}"')
+    if tls.client_key is not None and tls.client_cert is None:
+        yield Broken((*path, "client_key"), "needs `client_cert`")
+    if tls.ca_file is not None and not tls.verify:
+        yield Broken((*path, "verify"), "is `false`, so `ca_file` means nothing; remove one")
+    if tls != type(tls)() and endpoint.base_url.startswith("http://"):
+        yield Broken(path, "means nothing to an address that begins with http://")
+
+
+def _parameters(at: KeyPath, model: EndpointModel) -> Iterator[Broken]:
+    known = HONOURED | HINTS
+    for name in model.supported_parameters or ():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean `{near[0]}`?" if near else ""
+            yield Broken(
+                (*at, "supported_parameters"), f'"{name}" is no parameter of a request{hint}'
+            )
+
+
+def _alias(at: KeyPath, alias: Alias, settings: Settings) -> Iterator[Broken]:
+    if not alias.targets:
+        yield Broken((*at, "targets"), "is empty; name at least one who answers")
+    endpoints = [endpoint.name for endpoint in settings.endpoints]
+    models = [model.id for model in settings.models]
+    seen: set[str] = set()
+    for index, target in enumerate(alias.targets):
+        place: KeyPath = (*at, "targets", index)
+        if target.name in seen:
+            yield Broken(place, f'"{target.name}" is in the list already')
+        seen.add(target.name)
+        if target.endpoint is not None and target.endpoint not in endpoints:
+            known = ", ".join(endpoints) or "none"
+            advice = f'no endpoint is named "{target.endpoint}"; known: {known}'
+            yield Broken((*place, "endpoint"), advice)
+        if target.endpoint is None and target.model not in models:
+            known = ", ".join(models) or "none"
+            yield Broken(
+                (*place, "model"),
+                f'no model of our own has the id "{target.model}"; known: {known}; '
+                "a model of an endpoint needs `endpoint`",
+            )

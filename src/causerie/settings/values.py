@@ -1,0 +1,95 @@
+"""What single settings take: names, sizes, addresses, times, and words for each.
+
+Nothing here knows which setting takes what.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+Text = Annotated[str, Meta(min_length=1)]
+Count = Annotated[int, Meta(ge=1)]
+Natural = Annotated[int, Meta(ge=0)]
+Seconds = Annotated[float, Meta(ge=0, le=86_400)]
+Patience = Annotated[float, Meta(gt=0, le=86_400)]
+Name = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._:/-]{0,127}\Z",
+        extra={"words": "a name of letters, digits and `._:/-`"},
+    ),
+]
+DoorName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z0-9][a-z0-9-]{0,62}\Z",
+        extra={"words": "a lower-case name of letters, digits and `-`"},
+    ),
+]
+HostName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z",
+        extra={"words": "a host name in lower case"},
+    ),
+]
+Prefix = Annotated[
+    str,
+    Meta(
+        pattern=r"^(/[a-zA-Z0-9._~-]+)+\Z",
+        extra={"words": "a path like `/gateway/v1`, without a slash at the end"},
+    ),
+]
+Digest = Annotated[
+    str,
+    Meta(
+        pattern=r"^(ck_[a-zA-Z0-9]{1,32}:)?[0-9a-f]{64}\Z",
+        extra={"words": "a digest as `causerie key` prints it"},
+    ),
+]
+Size = Annotated[
+    str,
+    Meta(
+        pattern=r"^[0-9]+(\.[0-9]+)? ?([kMGT]i?)?B\Z",
+        extra={"words": 'a size like `"6GiB"` or `"500MB"`'},
+    ),
+]
+WebAddress = Annotated[
+    str,
+    Meta(
+        pattern=r"^https?://[^\s/]+(/\S*)?\Z",
+        extra={"words": "an address that begins with `http://` or `https://`"},
+    ),
+]
+Keys = Literal["off"] | tuple[Digest, ...]
+
+
+VariableName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z",
+        extra={"words": "the name of an environment variable", "secret": True},
+    ),
+]
+
+
+class Secret(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a secret is found; one of the three is set."""
+
+    env: VariableName | None = None
+    file: Text | None = None
+    command: Annotated[tuple[Text, ...], Meta(min_length=1)] | None = None
+
+
+PLACES = '`{ env = "NAME" }`, `{ file = "PATH" }` or `{ command = ["PROGRAM", ...] }`'
+KeyPlace = Annotated[
+    Secret,
+    Meta(
+        extra={
+            "words": PLACES,
+            "inline": f"stands in the file itself; write where it is found: {PLACES}",
+        }
+    ),
+]
