@@ -23,7 +23,7 @@ def door_table(settings: Settings) -> Sequence[str]:
     default = default_way(settings)
     rows = [_TITLES]
     for way in ways(settings):
-        first = (way.door.name, way.door.kind, _keys(way))
+        first: tuple[str, str, str] = (way.door.name, way.door.kind, _keys(way))
         models = ", ".join(way.models)
         for address in _addresses(way, settings, default):
             rows.append((*first, address, models))
