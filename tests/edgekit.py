@@ -17,10 +17,9 @@ from causerie.edge.doors import Door, DoorTable
 from causerie.edge.openai import Limits
 from causerie.edge.server import Listen, serve
 from causerie.engines.base import EngineState, EngineStatus
-from causerie.errors import NotFound, ServiceError
+from causerie.errors import NotFound
 from causerie.metering.counters import Counters
-from causerie.protocol.completion import Chunk
-from causerie.protocol.events import Event, Finished, TextDelta, Usage
+from causerie.protocol.events import Batch, Event, Finished, TextDelta, Usage
 from causerie.protocol.request import ChatRequest
 
 KEY = "ck_abc_secret"
@@ -48,7 +47,8 @@ class Answer:
     """A reply that has begun."""
 
     headers: Mapping[str, str]
-    chunks: AsyncIterator[Sequence[Chunk]]
+    frame: fold.Frame
+    events: AsyncIterator[Batch]
 
 
 @dataclass
@@ -85,23 +85,17 @@ class ScriptedPipeline:
         try:
             for step in self.prefill:
                 await _pass(step)
-            yield Answer({"x-served-by": "script"}, self._chunks(request, identity))
+            frame = fold.Frame(identity, request.model, "script")
+            yield Answer({"x-served-by": "script"}, frame, self._events())
         finally:
             self.released.set()
 
-    async def _chunks(
-        self, request: ChatRequest, identity: fold.Identity
-    ) -> AsyncIterator[Sequence[Chunk]]:
-        folding = fold.Fold(fold.Frame(identity, request.model, "script"))
-        try:
-            for step in self.script:
-                if isinstance(step, asyncio.Event | Exception):
-                    await _pass(step)
-                    continue
-                wanted = request.include_usage or not request.stream
-                yield [chunk for chunk in folding.feed([step]) if chunk.choices or wanted]
-        except ServiceError as failure:
-            yield [folding.broken(failure)]
+    async def _events(self) -> AsyncIterator[Batch]:
+        for step in self.script:
+            if isinstance(step, asyncio.Event | Exception):
+                await _pass(step)
+            else:
+                yield [step]
 
 
 async def _pass(step: asyncio.Event | Exception) -> None:

@@ -1,15 +1,11 @@
 """Events into the contract: chunks of a stream, and the same chunks into a plain answer.
 
-There is one path. A plain answer is its own stream put together, so the two
-cannot say different things.
+A plain answer says what its stream would say, put together.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
-
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from causerie.errors import InternalError, ServiceError
 from causerie.protocol.completion import (
@@ -80,23 +76,26 @@ class Frame(Struct, frozen=True):
 class Fold:
     """Events into chunks, for one completion; the order of what it is fed is the order out.
 
-    Every choice begins with a chunk that carries the role.
+    Every choice begins with a chunk that carries the role. The usage is told
+    where ``usage`` says so. ``frame`` may be replaced before the first event.
     """
 
-    __slots__ = ("_begun", "_ended", "_frame")
+    __slots__ = ("_begun", "_ended", "_usage", "frame")
 
-    def __init__(self, frame: Frame) -> None:
-        self._frame = frame
+    def __init__(self, frame: Frame, *, usage: bool = True) -> None:
+        self.frame = frame
+        self._usage = usage
         self._begun: set[int] = set()
         self._ended: set[int] = set()
 
     def feed(self, batch: Batch) -> list[Chunk]:
         """The chunks of some events."""
-        frame, begun = self._frame, self._begun
+        frame, begun = self.frame, self._begun
         made: list[Chunk] = []
         for event in batch:
             if isinstance(event, Usage):
-                made.append(frame.last(event))
+                if self._usage:
+                    made.append(frame.last(event))
                 continue
             if event.choice not in begun:
                 begun.add(event.choice)
@@ -116,7 +115,7 @@ class Fold:
         """The chunk that ends a stream which cannot go on: the error, and an end of every choice
         that had none.
         """
-        chunk = self._frame.chunk(
+        chunk = self.frame.chunk(
             *(
                 ChunkChoice(index=index, delta=Delta(), finish_reason="error")
                 for index in sorted(self._begun - self._ended) or [0]
@@ -128,30 +127,43 @@ class Fold:
         return chunk
 
 
-async def completion(stream: AsyncIterator[Sequence[Chunk]]) -> Completion:
-    """The plain answer; raises the :class:`ServiceError` that a broken stream ended with."""
-    choices: dict[int, _Answer] = {}
-    head: Chunk | None = None
-    usage: UsageBody | None = None
-    async for chunks in stream:
-        for chunk in chunks:
-            head = head or chunk
-            if chunk.error is not UNSET:
-                raise ServiceError.from_body(chunk.error)
-            if chunk.usage is not UNSET:
-                usage = chunk.usage
-            for choice in chunk.choices:
-                choices.setdefault(choice.index, _Answer()).add(choice)
-    if head is None or usage is None:
-        raise InternalError("The answer ended before it was complete; please try again.")
-    return Completion(
-        id=head.id,
-        created=head.created,
-        model=head.model,
-        system_fingerprint=head.system_fingerprint,
-        choices=[answer.choice(index) for index, answer in sorted(choices.items())],
-        usage=usage,
-    )
+class Whole:
+    """Events into a plain answer; what a stream would say of them, put together."""
+
+    __slots__ = ("_choices", "_frame", "_usage")
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        self._choices: dict[int, _Answer] = {}
+        self._usage: Usage | None = None
+
+    def feed(self, batch: Batch) -> None:
+        """Some events."""
+        for event in batch:
+            if isinstance(event, Usage):
+                self._usage = event
+                continue
+            answer = self._choices.get(event.choice)
+            if answer is None:
+                answer = self._choices[event.choice] = _Answer()
+            answer.add(event)
+
+    def completion(self) -> Completion:
+        """The answer; raises :class:`InternalError` where the events had no end."""
+        if self._usage is None:
+            raise InternalError("The answer ended before it was complete; please try again.")
+        frame = self._frame
+        return Completion(
+            id=frame.identity.id,
+            created=frame.identity.created,
+            model=frame.model,
+            system_fingerprint=frame.fingerprint,
+            choices=[
+                answer.choice(index, frame.reasoning_visible)
+                for index, answer in sorted(self._choices.items())
+            ],
+            usage=usage_body(self._usage),
+        )
 
 
 def usage_body(usage: Usage) -> UsageBody:
@@ -203,46 +215,44 @@ def _logprob(token: TokenLogprob) -> TokenLogprobBody:
     )
 
 
-@dataclass(slots=True)
 class _Answer:
     """One choice of a plain answer, while it is put together."""
 
-    text: list[str] = field(default_factory=list)
-    reasoning: list[str] = field(default_factory=list)
-    calls: dict[int, ToolCallBody] = field(default_factory=dict)
-    logprobs: list[TokenLogprobBody] = field(default_factory=list)
-    finish: FinishReason = "stop"
+    __slots__ = ("_calls", "_finish", "_logprobs", "_reasoning", "_text")
 
-    def add(self, choice: ChunkChoice) -> None:
-        delta = choice.delta
-        if delta.content is not UNSET:
-            self.text.append(delta.content)
-        if delta.reasoning_content is not UNSET:
-            self.reasoning.append(delta.reasoning_content)
-        if delta.tool_calls is not UNSET:
-            for piece in delta.tool_calls:
-                self._add_call(piece)
-        if choice.logprobs is not UNSET:
-            self.logprobs += choice.logprobs.content
-        if choice.finish_reason is not None:
-            self.finish = choice.finish_reason
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: dict[int, ToolCallBody] = {}
+        self._logprobs: list[TokenLogprobBody] = []
+        self._finish: FinishReason = "stop"
 
-    def _add_call(self, piece: ToolCallPiece) -> None:
-        if piece.id is not UNSET and piece.function.name is not UNSET:
-            function = Function(name=piece.function.name, arguments="")
-            self.calls[piece.index] = ToolCallBody(id=piece.id, function=function)
-        self.calls[piece.index].function.arguments += piece.function.arguments
+    def add(self, event: ContentEvent | Finished) -> None:
+        match event:
+            case TextDelta():
+                self._text.append(event.text)
+                if event.logprobs:
+                    self._logprobs += map(_logprob, event.logprobs)
+            case ReasoningDelta():
+                self._reasoning.append(event.text)
+            case Finished():
+                self._finish = event.reason
+            case ToolCallStarted():
+                function = Function(name=event.name, arguments="")
+                self._calls[event.index] = ToolCallBody(id=event.id, function=function)
+            case ToolCallDelta():
+                self._calls[event.index].function.arguments += event.arguments
 
-    def choice(self, index: int) -> CompletionChoice:
-        text = "".join(self.text)
-        message = MessageBody(content=text if text or not self.calls else None)
-        if self.reasoning:
-            message.reasoning_content = "".join(self.reasoning)
-        if self.calls:
-            message.tool_calls = [call for _, call in sorted(self.calls.items())]
+    def choice(self, index: int, reasoning_visible: bool) -> CompletionChoice:
+        text = "".join(self._text)
+        message = MessageBody(content=text if text or not self._calls else None)
+        if self._reasoning and reasoning_visible:
+            message.reasoning_content = "".join(self._reasoning)
+        if self._calls:
+            message.tool_calls = [call for _, call in sorted(self._calls.items())]
         return CompletionChoice(
             index=index,
             message=message,
-            logprobs=Logprobs(content=self.logprobs) if self.logprobs else None,
-            finish_reason=self.finish,
+            logprobs=Logprobs(content=self._logprobs) if self._logprobs else None,
+            finish_reason=self._finish,
         )

@@ -1,7 +1,7 @@
 """THE REQUEST, top to bottom. Read this first.
 
     which door · who (401) · which model (404) · which target, may it start (429, 503)
-    · generate (400, 502, 503) · fold into the contract · meter
+    · generate (400, 502, 503) · meter
 
 The stages do not know each other; they meet here and nowhere else. Entering
 :meth:`Pipeline.open` raises while a status can still be sent, for streams too,
@@ -19,10 +19,9 @@ from typing import Any, Protocol
 
 from causerie.access.keys import Caller, Locked, StaticKeys
 from causerie.catalog.catalog import Catalog
-from causerie.errors import ServiceError
-from causerie.fold import Fold, Frame, Identity
+from causerie.fold import Frame, Identity
 from causerie.metering.meter import Meter, Record
-from causerie.protocol.completion import Chunk
+from causerie.protocol.events import Batch
 from causerie.protocol.request import ChatRequest
 from causerie.routing.journey import Journey
 from causerie.routing.router import Router
@@ -37,10 +36,14 @@ class Door(Locked, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer that has begun: headers for the response, and its chunks as they come."""
+    """An answer that has begun: headers for the response, its frame, and what it says.
+
+    A failure after the beginning is raised by ``events``.
+    """
 
     headers: Mapping[str, str]
-    chunks: AsyncIterator[Sequence[Chunk]]
+    frame: Frame
+    events: AsyncIterator[Batch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +77,8 @@ class Pipeline:
                     frame = Frame(
                         identity, request.model, journey.fingerprint, request.thinking.visible
                     )
-                    chunks = _chunks(journey, record, Fold(frame), request)
-                    async with aclosing(chunks):
-                        yield Reply(_headers(record, journey), chunks)
+                    async with aclosing(_noted(journey, record)) as events:
+                        yield Reply(_headers(record, journey), frame, events)
             finally:
                 _note(record, journey)
 
@@ -108,20 +110,9 @@ def _headers(record: Record, journey: Journey) -> dict[str, str]:
     return headers
 
 
-async def _chunks(
-    journey: Journey, record: Record, fold: Fold, request: ChatRequest
-) -> AsyncGenerator[Sequence[Chunk], None]:
-    """The chunks, as they come; without the usage chunk where a stream did not ask for it."""
-    wants_usage = request.include_usage or not request.stream
-    try:
-        async with aclosing(journey.events()) as events:
-            async for batch in events:
-                record.see(batch)
-                chunks = fold.feed(batch)
-                if not wants_usage:
-                    chunks = [chunk for chunk in chunks if chunk.choices]
-                if chunks:
-                    yield chunks
-    except ServiceError as failure:
-        record.failed(failure)
-        yield [fold.broken(failure)]
+async def _noted(journey: Journey, record: Record) -> AsyncGenerator[Batch, None]:
+    """The reply as it comes, noted down."""
+    async with aclosing(journey.events()) as events:
+        async for batch in events:
+            record.see(batch)
+            yield batch

@@ -18,6 +18,7 @@ from causerie.errors import InvalidRequest, NotFound
 
 Kind = Literal["endpoint", "gateway", "router", "hosted"]
 _BASE = "/v1"
+_MAX_FOUND = 4096  # answers that are kept; the others are found anew
 _HOST = re.compile(
     r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?\.?)(?::[0-9]{1,5})?",
     re.ASCII,
@@ -56,6 +57,7 @@ class DoorTable:
         self.doors = tuple(doors)
         by_name = {door.name: door for door in self.doors}
         self._default = by_name[default]
+        self._found: dict[tuple[str | None, str], tuple[Door, str]] = {}
         self._domains = ("localhost", *(domain.lower() for domain in domains))
         self._by_host = {host.lower(): door for door in self.doors for host in door.hosts}
         self._by_prefix = sorted(
@@ -70,7 +72,15 @@ class DoorTable:
         Raises :class:`NotFound` where no door is, and :class:`InvalidRequest`
         for a host header that names no host.
         """
-        name = host_name(host)
+        known = self._found.get((host, path))
+        if known is not None:
+            return known
+        found = self._find(host_name(host), path)
+        if len(self._found) < _MAX_FOUND:
+            self._found[host, path] = found
+        return found
+
+    def _find(self, name: str, path: str) -> tuple[Door, str]:
         named = self._by_host.get(name)
         if named is not None:
             rest = _below(_BASE, path)

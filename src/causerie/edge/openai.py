@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
 import msgspec
 import structlog
 
-from causerie import fold
 from causerie.access.keys import Caller
 from causerie.edge.body import BodyLimits, check_type, read_body
 from causerie.edge.doors import Door
 from causerie.edge.drain import Drain
 from causerie.edge.errors import internal
 from causerie.edge.exchange import ClientGone, Exchange
-from causerie.edge.ports import Pipeline
+from causerie.edge.ports import Pipeline, Reply
 from causerie.edge.stream import EventStream
 from causerie.errors import NotFound, ServiceError
-from causerie.fold import Identity
+from causerie.fold import Fold, Frame, Identity, Whole
 from causerie.logging import request_id
-from causerie.protocol.completion import Chunk, ChunkChoice, Delta
 from causerie.protocol.parsing import Rules, parse
 from causerie.protocol.request import ChatRequest
 
 log = structlog.get_logger(__name__)
-_encoder = msgspec.json.Encoder()
+_encode = msgspec.json.Encoder().encode
 _MAX_NAMED = 32
 
 
@@ -98,9 +96,10 @@ class OpenAI:
             self.drain.watched(exchange),
             self.pipeline.open(door, caller, request, identity) as reply,
         ):
-            completion = await fold.completion(reply.chunks)
-        headers = {**reply.headers, **ignored(request)}
-        exchange.respond(200, _encoder.encode(completion), headers=headers)
+            whole = Whole(reply.frame)
+            async for batch in reply.events:
+                whole.feed(batch)
+        exchange.respond(200, _encode(whole.completion()), headers=_headers(reply, request))
 
     async def _stream(
         self,
@@ -110,27 +109,26 @@ class OpenAI:
         request: ChatRequest,
         identity: Identity,
     ) -> None:
+        fold = Fold(Frame(identity, request.model, ""), usage=request.include_usage)
         with EventStream(exchange, ping_seconds=self.limits.ping_seconds) as events:
-            progress = _Progress()
             try:
                 async with (
                     self.drain.watched(exchange),
                     self.pipeline.open(door, caller, request, identity) as reply,
                 ):
-                    events.start({**reply.headers, **ignored(request)})
-                    async for chunks in reply.chunks:
-                        for chunk in chunks:
-                            progress.see(chunk)
-                            events.put(_encoder.encode(chunk))
-                        await events.room()
+                    fold.frame = reply.frame
+                    events.start(_headers(reply, request))
+                    async for batch in reply.events:
+                        for chunk in fold.feed(batch):
+                            events.put(_encode(chunk))
+                        if events.blocked:
+                            await events.room()
             except ClientGone:
                 raise
             except Exception as failure:
                 if not events.started:
                     raise
-                if not progress.broken:
-                    told = _told(failure, exchange)
-                    events.put(_encoder.encode(progress.end(told, request, identity)))
+                events.put(_encode(fold.broken(_told(failure, exchange))))
             events.finish()
 
     async def _catalog_caller(self, exchange: Exchange, door: Door) -> Caller | None:
@@ -155,37 +153,8 @@ def _told(failure: Exception, exchange: Exchange) -> ServiceError:
     return internal(exchange.request_id)
 
 
-class _Progress:
-    """How far a stream has come, so that it can be ended from here."""
-
-    def __init__(self) -> None:
-        self.broken = False
-        self._open: set[int] = set()
-        self._last: Chunk | None = None
-
-    def see(self, chunk: Chunk) -> None:
-        self._last = chunk
-        self.broken = self.broken or chunk.error is not msgspec.UNSET
-        for choice in chunk.choices:
-            if choice.finish_reason is None:
-                self._open.add(choice.index)
-            else:
-                self._open.discard(choice.index)
-
-    def end(self, failure: ServiceError, request: ChatRequest, identity: Identity) -> Chunk:
-        """The chunk that ends the stream with ``failure``."""
-        error = failure.body()["error"]
-        return Chunk(
-            id=identity.id,
-            created=identity.created,
-            model=request.model if self._last is None else self._last.model,
-            system_fingerprint="" if self._last is None else self._last.system_fingerprint,
-            choices=[
-                ChunkChoice(index=index, delta=Delta(), finish_reason="error")
-                for index in sorted(self._open) or [0]
-            ],
-            error=error if isinstance(error, dict) else {},
-        )
+def _headers(reply: Reply, request: ChatRequest) -> Mapping[str, str]:
+    return {**reply.headers, **ignored(request)} if request.unknown else reply.headers
 
 
 def credential(exchange: Exchange) -> str | None:

@@ -9,18 +9,20 @@ from typing import Any, Protocol
 from causerie.access.keys import Caller
 from causerie.edge.doors import Door
 from causerie.engines.base import EngineStatus
-from causerie.fold import Identity
-from causerie.protocol.completion import Chunk
+from causerie.fold import Frame, Identity
+from causerie.protocol.events import Batch
 from causerie.protocol.request import ChatRequest
 
 
 class Reply(Protocol):
-    """An answer that has begun: ``headers`` for the response, and its chunks as they come."""
+    """An answer that has begun: headers for the response, its frame, and what it says."""
 
     @property
     def headers(self) -> Mapping[str, str]: ...
     @property
-    def chunks(self) -> AsyncIterator[Sequence[Chunk]]: ...
+    def frame(self) -> Frame: ...
+    @property
+    def events(self) -> AsyncIterator[Batch]: ...
 
 
 class Pipeline(Protocol):

@@ -68,10 +68,14 @@ class EventStream:
             self._scheduled = True
             self._loop.call_soon(self._flush)
 
+    @property
+    def blocked(self) -> bool:
+        """Whether the client reads more slowly than we write."""
+        return self._exchange.blocked
+
     async def room(self) -> None:
-        """Return when the client has read enough; raises ``ClientGone`` when it left."""
-        if self._exchange.blocked:
-            await self._exchange.drained()
+        """Return when the client has read enough, or left."""
+        await self._exchange.drained()
 
     def finish(self) -> None:
         """End the stream with ``[DONE]``."""

@@ -13,6 +13,7 @@ from causerie.protocol.parsing.draw import (
     read_stop_token_ids,
     read_top_logprobs,
 )
+from causerie.protocol.parsing.everyday import read_everyday
 from causerie.protocol.parsing.fields import Fields, shown, unsupported
 from causerie.protocol.parsing.messages import read_messages
 from causerie.protocol.parsing.output import read_output
@@ -33,7 +34,12 @@ def parse(body: bytes, rules: Rules) -> ChatRequest:
 
     Raises :class:`InvalidRequest` that names the first field that is wrong.
     """
-    fields = Fields(decode(body, rules))
+    document = decode(body, rules)
+    return read_everyday(document, rules) or read_fields(Fields(document), rules)
+
+
+def read_fields(fields: Fields, rules: Rules) -> ChatRequest:
+    """The request, read field by field; raises :class:`InvalidRequest` for the first wrong one."""
     _refuse_known(fields)
     unknown = _unknown(fields)
     if unknown and rules.reject_unknown:

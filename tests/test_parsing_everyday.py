@@ -1,0 +1,70 @@
+"""The quick way to read a request gives what reading field by field gives."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from causerie.errors import InvalidRequest
+from causerie.protocol.parsing.body import read_fields
+from causerie.protocol.parsing.everyday import read_everyday
+from causerie.protocol.parsing.fields import Fields
+from causerie.protocol.parsing.rules import Rules
+
+SAID = st.fixed_dictionaries(
+    {"role": st.sampled_from(["system", "developer", "user", "assistant"]), "content": st.text()}
+)
+ODD = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=3)
+)
+BODIES = st.fixed_dictionaries(
+    {
+        "model": st.text(max_size=4) | ODD,
+        "messages": st.lists(SAID | st.dictionaries(st.text(), ODD), max_size=3) | ODD,
+    },
+    optional={
+        "stream": st.booleans() | ODD,
+        "stream_options": st.fixed_dictionaries({"include_usage": st.booleans()}) | ODD,
+        "max_tokens": st.integers(-2, 9) | ODD,
+        "max_completion_tokens": st.integers(-2, 9) | ODD,
+        "temperature": st.floats(-1, 3) | ODD,
+        "top_p": st.floats(-1, 2) | ODD,
+        "top_k": st.integers(0, 5),
+        "user": st.text(),
+    },
+)
+
+
+@given(BODIES)
+def test_both_ways_agree(body: dict[str, Any]) -> None:
+    document = json.loads(json.dumps(body))
+    quick = read_everyday(document, Rules())
+    if quick is None:
+        return
+    try:
+        careful = read_fields(Fields(document), Rules())
+    except InvalidRequest as refused:
+        raise AssertionError(f"read the quick way, refused the other: {refused}") from refused
+    assert quick == careful
+
+
+def test_an_ordinary_request_is_read_the_quick_way() -> None:
+    ordinary = {
+        "model": "m",
+        "messages": [{"role": "user", "content": "Hi"}],
+        "max_tokens": 5,
+        "temperature": 1,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    quick = read_everyday(ordinary, Rules())
+    assert quick is not None
+    assert quick == read_fields(Fields(ordinary), Rules())
+
+
+def test_too_many_messages_are_not_read_the_quick_way() -> None:
+    many = {"model": "m", "messages": [{"role": "user", "content": "Hi"}] * 3}
+    assert read_everyday(many, Rules(max_messages=2)) is None
