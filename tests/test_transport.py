@@ -306,6 +306,40 @@ async def test_no_more_connections_than_allowed() -> None:
         assert there.connections == 2
 
 
+@pytest.mark.parametrize("said", [b"", OK[:-1]], ids=["no head", "half a body"])
+async def test_an_answer_that_is_overdue_is_given_up(said: bytes) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(said)
+        await peer.request()
+
+    async with server(script) as there, client(there.url) as http:
+        due = asyncio.get_running_loop().time() + 0.05
+        with pytest.raises(TransportFailed) as failure:
+            response = await http.send("GET", "/", due=due)
+            await response.read(10)
+        assert failure.value.kind == "timeout"
+        await asyncio.wait_for(there.gone.wait(), 10)
+
+
+async def test_a_connection_is_not_waited_for_for_ever() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.request()
+
+    async with (
+        server(script) as there,
+        client(there.url, Reach(max_connections=1)) as http,
+        asyncio.TaskGroup() as group,
+    ):
+        first = group.create_task(http.send("GET", "/"))
+        await asyncio.sleep(0)
+        with pytest.raises(TransportFailed, match="became free") as failure:
+            await http.send("GET", "/", due=asyncio.get_running_loop().time() + 0.05)
+        assert (failure.value.kind, failure.value.sent) == ("timeout", False)
+        first.cancel()
+
+
 async def test_nobody_there() -> None:
     async with server(answers) as there:
         url = there.url

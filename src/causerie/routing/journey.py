@@ -8,7 +8,7 @@ before or after that event.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
 from msgspec import Struct
@@ -26,7 +26,7 @@ from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
 from causerie.routing.continuation import Passed, added
 from causerie.routing.seat import Seat
-from causerie.routing.target import Answering
+from causerie.routing.target import Answering, Lease
 
 
 class RetryBudget(Struct, frozen=True):
@@ -63,7 +63,8 @@ class Journey:
         self._clock = clock
         self._started = clock()
         self._hopeless = bool(seats) and seats[0].breaker.state() != "up"
-        self._held = AsyncExitStack()
+        self._entry: AbstractAsyncContextManager[Lease] | None = None
+        self._reply: AbstractAsyncContextManager[Answering] | None = None
         self._seat: Seat | None = None
         self._answer: Answering | None = None
         self._first: list[Batch] = []
@@ -187,15 +188,19 @@ class Journey:
         seat.in_flight += 1
         seat.breaker.begin()
         if seat.gate is not None:
-            lease = await self._held.enter_async_context(seat.gate.enter(self._request.n))
-            self.queued_seconds += lease.waited
+            entry = seat.gate.enter(self._request.n)
+            self.queued_seconds += (await entry.__aenter__()).waited
+            self._entry = entry
         started = self._clock()
         try:
-            answer = await self._held.enter_async_context(
-                seat.target.generate(self._request)
+            target = seat.target
+            reply = (
+                target.generate(self._request)
                 if partial is None
-                else seat.target.generate(self._request, partial)
+                else target.generate(self._request, partial)
             )
+            answer = await reply.__aenter__()
+            self._reply = reply
             first = []
             async for batch in answer.events:
                 first.append(batch)
@@ -210,10 +215,14 @@ class Journey:
     async def _leave(self) -> None:
         """Free whatever answers now."""
         seat, self._seat = self._seat, None
+        reply, self._reply = self._reply, None
+        entry, self._entry = self._entry, None
         try:
-            await self._held.aclose()
+            if reply is not None:
+                await reply.__aexit__(None, None, None)
         finally:
-            self._held = AsyncExitStack()
+            if entry is not None:
+                await entry.__aexit__(None, None, None)
             if seat is not None:
                 seat.in_flight -= 1
                 seat.breaker.left()

@@ -18,6 +18,8 @@ from causerie.transport.dialing import dial
 from causerie.transport.errors import TransportFailed
 from causerie.transport.response import HttpResponse
 
+_WATCH_SECONDS = 0.25
+
 
 @dataclass(frozen=True, slots=True)
 class Reach:
@@ -53,34 +55,46 @@ class HttpClient:
         self._idle: deque[Connection] = deque()
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._watching: asyncio.TimerHandle | None = None
         self._closed = False
         self._fixed = self._fixed_lines()
 
     async def send(
-        self, method: str, path: str, headers: Sequence[tuple[str, str]] = (), body: bytes = b""
+        self,
+        method: str,
+        path: str,
+        headers: Sequence[tuple[str, str]] = (),
+        body: bytes = b"",
+        *,
+        due: float = float("inf"),
     ) -> HttpResponse:
         """Send a request; returns when the head of the response is there.
 
-        ``path`` follows the path of the base address. Raises
+        ``path`` follows the path of the base address. ``due`` is when the
+        response must be complete, on the loop's clock and to a quarter of a
+        second; :meth:`HttpResponse.take_over` leaves it to the caller. Raises
         :class:`TransportFailed`. A kept connection that the server has closed
         meanwhile is replaced by a new one, once.
         """
         request = self._request(method, path, headers, body)
-        connection = await self._connection()
+        connection = await self._connection(due)
         kept = not connection.fresh
+        self._expect(connection, due)
         try:
             return await connection.exchange(request)
         except TransportFailed as failure:
             if not (kept and failure.kind in ("closed", "reset")):
                 raise
         connection = await self._dialled()
+        self._expect(connection, due)
         return await connection.exchange(request)
 
     async def close(self) -> None:
         """Close every connection; responses under way break."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._watching):
+            if timer is not None:
+                timer.cancel()
         for connection in tuple(self._open):
             connection.drop()
         self._idle.clear()
@@ -90,6 +104,21 @@ class HttpClient:
     def open_connections(self) -> int:
         """Connections that are open now, idle ones too."""
         return len(self._open)
+
+    def _expect(self, connection: Connection, due: float) -> None:
+        """One timer for all that is due: one a request would cost more than the request."""
+        connection.due = due
+        if self._watching is None and due != float("inf"):
+            self._watching = asyncio.get_running_loop().call_later(_WATCH_SECONDS, self._watch)
+
+    def _watch(self) -> None:
+        self._watching = None
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for connection in tuple(self._open):
+            connection.expire(now)
+        if any(connection.due != float("inf") for connection in self._open):
+            self._watching = loop.call_later(_WATCH_SECONDS, self._watch)
 
     # What connections call.
 
@@ -111,7 +140,7 @@ class HttpClient:
 
     # Steps.
 
-    async def _connection(self) -> Connection:
+    async def _connection(self, due: float) -> Connection:
         while True:
             while self._idle:
                 kept = self._idle.pop()
@@ -119,14 +148,22 @@ class HttpClient:
                     return kept
             if len(self._open) + self._dialing < self._reach.max_connections:
                 return await self._dialled()
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
-            try:
+            await self._turn(due)
+
+    async def _turn(self, due: float) -> None:
+        """Wait until a connection may be free."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            async with asyncio.timeout_at(None if due == float("inf") else due):
                 await turn
-            except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
-                    self._call_next()
-                raise
+        except TimeoutError:
+            words = f"no connection to {self.address.place} became free in time"
+            raise TransportFailed("timeout", words, sent=False) from None
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._call_next()
+            raise
 
     async def _dialled(self) -> Connection:
         if self._closed:

@@ -31,7 +31,10 @@ class Home(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """The protocol of one connection. ``fresh`` until its first response has begun."""
+    """The protocol of one connection. ``fresh`` until its first response has begun.
+
+    ``due`` is when the response must be complete, on the loop's clock.
+    """
 
     def __init__(self, home: Home, place: str) -> None:
         self._home = home
@@ -46,6 +49,7 @@ class Connection(asyncio.Protocol):
         self._reusable = True
         self.fresh = True
         self.idle_since = 0.0
+        self.due = float("inf")
 
     @property
     def closed(self) -> bool:
@@ -93,6 +97,12 @@ class Connection(asyncio.Protocol):
             with suppress(OSError):
                 handle.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         transport.abort()
+
+    def expire(self, now: float) -> None:
+        """Give up a response that is overdue."""
+        if now >= self.due:
+            self.due = float("inf")
+            self._break("timeout", "did not answer in time")
 
     def close(self) -> None:
         """Close an idle connection."""
@@ -165,6 +175,7 @@ class Connection(asyncio.Protocol):
         if self._interim:
             return
         response, self._response = self._response, None
+        self.due = float("inf")
         if response is None:
             return
         self._reusable = self._reusable and self._framed and self._parser.should_keep_alive()

@@ -10,6 +10,7 @@ Kind = Literal[
     "tls",
     "proxy",
     "connect_timeout",
+    "timeout",
     "reset",
     "closed",
     "protocol",

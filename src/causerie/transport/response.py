@@ -26,6 +26,8 @@ class Source(Protocol):
         """Close at once."""
         ...
 
+    due: float
+
 
 class HttpResponse:
     """``headers`` are by lower-case name; of one that came twice, the values are joined."""
@@ -82,6 +84,11 @@ class HttpResponse:
                 )
             pieces.append(piece)
         return b"".join(pieces)
+
+    def take_over(self) -> None:
+        """From here the caller says when the body has taken too long."""
+        if self._source is not None:
+            self._source.due = float("inf")
 
     def close(self) -> None:
         """Give up what has not come: a connection in the middle of a body is closed at once."""

@@ -29,6 +29,7 @@ _WORDS: Mapping[Kind, str] = {
     "tls": "has no valid certificate, or does not speak TLS as it should",
     "proxy": "cannot be reached through its proxy",
     "connect_timeout": "could not be connected to in time",
+    "timeout": "took too long",
     "reset": "broke the connection off",
     "closed": "closed the connection too early",
     "protocol": "does not speak HTTP as it should",
@@ -52,6 +53,8 @@ class Deadlines:
 
 def failed(failure: TransportFailed) -> UpstreamFailed:
     """Our error for a failed exchange; the address is in its cause, not in its words."""
+    if failure.kind == "timeout":
+        return too_late()
     late = failure.kind == "connect_timeout"
     return UpstreamFailed(
         f"The endpoint {_WORDS[failure.kind]}.",
@@ -109,9 +112,12 @@ class Endpoint:
         """The request that entered is over."""
         self.in_flight -= 1
 
-    async def post(self, body: bytes) -> HttpResponse:
-        """Send a chat request; returns with the head. Raises :class:`TransportFailed`."""
-        return await self._client.send("POST", "/chat/completions", self._sending, body)
+    async def post(self, body: bytes, due: float) -> HttpResponse:
+        """Send a chat request; returns with the head. Raises :class:`TransportFailed`.
+
+        ``due`` is when the response must be complete, on the loop's clock.
+        """
+        return await self._client.send("POST", "/chat/completions", self._sending, body, due=due)
 
     async def refused(self, response: HttpResponse) -> ServiceError:
         """The error that a response with a bad status stands for."""

@@ -114,17 +114,15 @@ class Reply:
         began = asyncio.get_running_loop().time()
         first = min(deadlines.first_token, deadlines.total) if streamed else deadlines.total
         try:
-            async with asyncio.timeout_at(began + first):
-                response = self._response = await self._endpoint.post(body)
-                if not 200 <= response.status < 300:
-                    raise await self._endpoint.refused(response)
-                if not _is_stream(response, streamed=streamed):
-                    self._whole(await response.read(_MAX_REPLY_BYTES))
-                    return
+            response = self._response = await self._endpoint.post(body, began + first)
+            if not 200 <= response.status < 300:
+                raise await self._endpoint.refused(response)
+            if not _is_stream(response, streamed=streamed):
+                self._whole(await response.read(_MAX_REPLY_BYTES))
+                return
         except TransportFailed as failure:
             raise failed(failure) from failure
-        except TimeoutError:
-            raise too_late() from None
+        response.take_over()
         self._patience = Patience(response, began + first, began + deadlines.total)
 
     def _whole(self, body: bytes) -> None:
