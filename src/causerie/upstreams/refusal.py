@@ -24,12 +24,13 @@ from causerie.errors import (
     ServiceError,
     UpstreamFailed,
 )
+from causerie.protocol.parsing.rules import HINTS, HONOURED
 from causerie.upstreams.dialect import Dialect
 from causerie.upstreams.overflow import Overflow, overflow
 from causerie.upstreams.phrase import phrase
 
 _PARAM = re.compile(r"[A-Za-z_][\w.\[\]]{0,63}", re.ASCII)
-_CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,47}", re.ASCII)
+_CODE = re.compile(r"[A-Za-z][A-Za-z_]{0,47}", re.ASCII)
 _ABOUT_REQUEST = frozenset({400, 413, 415, 422})
 _FULL = frozenset({429, 529})
 _LOADING = frozenset({"unavailable_error", "engine_loading", "model_loading"})
@@ -41,6 +42,7 @@ _CONFIGURED_WRONG: Mapping[int, str] = {
     405: "does not know the method",
 }
 _TIMED_OUT = frozenset({408, 504, 522, 524})
+_PARAMETERS = HONOURED | HINTS
 _MAX_WAIT = 3600
 _WAIT = 1
 
@@ -159,7 +161,7 @@ def _metadata(status: int, error: Mapping[str, object]) -> dict[str, object]:
     metadata: dict[str, object] = {"upstream_status": status}
     for name in ("code", "type"):
         value = error.get(name)
-        if isinstance(value, str) and _CODE.fullmatch(value):
+        if isinstance(value, str) and _CODE.fullmatch(value) and phrase(value) == value:
             metadata["upstream_code"] = value
             break
     return metadata
@@ -200,11 +202,12 @@ def _about_request(
 
 
 def _param(value: object, dialect: Dialect | None) -> str | None:
-    """The parameter by the name that our client gave it."""
+    """The parameter by the name that our client gave it, where it is one."""
     if not isinstance(value, str) or not _PARAM.fullmatch(value):
         return None
     renames = dialect.renames if dialect is not None else {}
-    return next((ours for ours, theirs in renames.items() if theirs == value), value)
+    value = next((ours for ours, theirs in renames.items() if theirs == value), value)
+    return value if re.split(r"[.\[]", value, maxsplit=1)[0] in _PARAMETERS else None
 
 
 def _is_full(headers: Mapping[str, str], error: Mapping[str, object]) -> bool:
