@@ -137,7 +137,7 @@ async def test_failures_are_one_sentence_with_a_code(tmp_path: Path) -> None:
     assert "No such file or directory; a JSON array of tool definitions is needed" in missing[2]
     assert silent == (2, "", "causerie: stdin held no question\n")
     assert gone[0] == 4
-    assert gone[2].startswith(f"causerie: {url} cannot be reached: Connect")
+    assert gone[2].startswith(f"causerie: {url} cannot be reached: 127.0.0.1:")
     assert gone[2].count("\n") == 1
     assert usage[0] == 2
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from contextlib import aclosing
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -17,14 +18,21 @@ import msgspec
 import typer
 from rich.console import Console
 
+from causerie.chat.separation import Separation
 from causerie.cli.conversation import Answer, Call, Conversation
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
 from causerie.cli.terminal import AnswerView, printable
+from causerie.errors import ServiceError
 from causerie.protocol.events import Usage
 from causerie.settings.environment import client_key
-from causerie.upstreams.client import ChatClient, EndpointError
+from causerie.transport.client import HttpClient, Reach
+from causerie.transport.errors import TransportFailed
+from causerie.upstreams.dialects import GENERIC
+from causerie.upstreams.endpoint import Deadlines, Endpoint
+from causerie.upstreams.remote import RemoteChat
 
 HERE = "http://127.0.0.1:8000/v1"
+_LONG = 24 * 3600.0  # a person ends what takes too long
 
 
 def chat(
@@ -61,26 +69,58 @@ def chat(
     `git diff | causerie chat --system "Write a commit message." -u http://gpu:8000/v1`
     """
     with reporting(), asyncio.Runner() as runner:
-        client = ChatClient(base_url, client_key())
-        runner.run(client.__aenter__())
+        endpoint = _endpoint(base_url)
         try:
             fields = _fields(thinking, tools)
-            fields["model"] = model or runner.run(_first_model(client))
-            talk = _Talk(runner, Conversation(client, fields, system))
+            name = model or runner.run(_first_model(endpoint, base_url))
+            chat = RemoteChat(endpoint, name, separators=Separation())
+            talk = _Talk(runner, Conversation(chat, fields, system), base_url)
             asked = _asked(question)
             if asked is not None:
                 talk.once(asked)
             else:
-                talk.at_length(f"{fields['model']} at {client.base_url}")
+                talk.at_length(f"{name} at {base_url}")
         finally:
-            runner.run(client.__aexit__(None, None, None))
+            runner.run(endpoint.close())
+
+
+def _endpoint(base_url: str) -> Endpoint:
+    try:
+        client = HttpClient(base_url, Reach(connect_seconds=10))
+    except ValueError as error:
+        raise CommandFailed(f"{base_url} is not an address: {error}", ExitCode.USAGE) from error
+    endpoint = Endpoint(
+        "endpoint",
+        client,
+        GENERIC,
+        credential=client_key(),
+        deadlines=Deadlines(first_token=_LONG, between_chunks=_LONG, total=_LONG),
+    )
+    endpoint.candid = True
+    return endpoint
+
+
+@contextmanager
+def _explained(base_url: str) -> Iterator[None]:
+    """Failures of the endpoint as a sentence for the person who named it."""
+    try:
+        yield
+    except ServiceError as error:
+        if isinstance(error.__cause__, TransportFailed):
+            raise CommandFailed(
+                f"{base_url} cannot be reached: {error.__cause__}", ExitCode.NETWORK
+            ) from error
+        status = error.metadata.get("upstream_status")
+        said = f" (status {status})" if status is not None else ""
+        raise CommandFailed(f"{error.message}{said}") from error
 
 
 class _Talk:
     """A person at the terminal, and the conversation."""
 
-    def __init__(self, runner: asyncio.Runner, conversation: Conversation) -> None:
+    def __init__(self, runner: asyncio.Runner, conversation: Conversation, base_url: str) -> None:
         self._runner = runner
+        self._base_url = base_url
         self._conversation = conversation
         self._out = Console(highlight=False)
         self._notes = Console(stderr=True, highlight=False)
@@ -118,7 +158,7 @@ class _Talk:
                 view.stopped()
                 self._conversation.keep_stopped(answer)
                 return
-            except EndpointError as error:
+            except CommandFailed as error:
                 view.end()
                 self._notes.print(f"causerie: {printable(str(error))}", markup=False)
                 self._conversation.rewind(mark)
@@ -142,13 +182,14 @@ class _Talk:
         began = time.monotonic()
         first: float | None = None
         usage: Usage | None = None
-        async with aclosing(self._conversation.answer(answer)) as events:
-            async for event in events:
-                if first is None:
-                    first = time.monotonic() - began
-                if isinstance(event, Usage):
-                    usage = event
-                view.show(event)
+        with _explained(self._base_url):
+            async with aclosing(self._conversation.answer(answer)) as events:
+                async for event in events:
+                    if first is None:
+                        first = time.monotonic() - began
+                    if isinstance(event, Usage):
+                        usage = event
+                    view.show(event)
         view.end()
         view.summary(usage, time.monotonic() - began, first)
 
@@ -183,10 +224,11 @@ def _tools(file: Path) -> list[object]:
         raise CommandFailed(f"{file}: {error}; {advice}", ExitCode.USAGE) from error
 
 
-async def _first_model(client: ChatClient) -> str:
-    found = await client.models()
+async def _first_model(endpoint: Endpoint, base_url: str) -> str:
+    with _explained(base_url):
+        found = await endpoint.models()
     if not found:
-        raise CommandFailed(f"{client.base_url} lists no models; name one with --model")
+        raise CommandFailed(f"{base_url} lists no models; name one with --model")
     return found[0]
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from causerie.protocol.events import (
     Event,
     ReasoningDelta,
@@ -16,7 +18,10 @@ from causerie.protocol.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from causerie.upstreams.client import ChatClient
+from causerie.protocol.parsing import Rules, parse
+from causerie.upstreams.remote import RemoteChat
+
+_RULES = Rules()
 
 
 @dataclass(slots=True)
@@ -71,9 +76,9 @@ class Conversation:
     """The messages so far, and the fields that every request carries."""
 
     def __init__(
-        self, client: ChatClient, fields: Mapping[str, object], system: str | None = None
+        self, chat: RemoteChat, fields: Mapping[str, object], system: str | None = None
     ) -> None:
-        self._client = client
+        self._chat = chat
         self._fields = fields
         self._system = system
         self.messages: list[dict[str, object]] = []
@@ -92,16 +97,23 @@ class Conversation:
         self.messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
 
     async def answer(self, into: Answer) -> AsyncGenerator[Event, None]:
-        """Ask for an answer; its pieces are kept in ``into``. Raises ``EndpointError``.
+        """Ask for an answer; its pieces are kept in ``into``. Raises ``ServiceError``.
 
         A complete answer joins the history. One that is stopped or breaks
         joins by :meth:`keep_stopped`, if the caller wants it to.
         """
-        body = {**self._fields, "messages": self.messages}
-        async with self._client.stream(body) as events:
-            async for event in events:
-                into.take(event)
-                yield event
+        body = {
+            **self._fields,
+            "model": self._chat.model,
+            "messages": self.messages,
+            "stream": True,
+        }
+        request = parse(msgspec.json.encode(body), _RULES)
+        async with self._chat.generate(request) as reply:
+            async for batch in reply.events:
+                for event in batch:
+                    into.take(event)
+                    yield event
         self.keep(into)
 
     def keep(self, answer: Answer) -> None:

@@ -20,7 +20,6 @@ from causerie.engines.weights.errors import BadReference, WeightsError
 from causerie.errors import ServiceError
 from causerie.settings import SettingsError
 from causerie.startup import CannotStart
-from causerie.upstreams.client import EndpointError, Unreachable
 
 
 class ExitCode(IntEnum):
@@ -53,9 +52,9 @@ def reporting() -> Iterator[None]:
         raise _ended(str(error), ExitCode.CONFIGURATION) from error
     except BadReference as error:
         raise _ended(str(error), ExitCode.USAGE) from error
-    except (WeightsError, Unreachable) as error:
+    except WeightsError as error:
         raise _ended(str(error), ExitCode.NETWORK) from error
-    except (EndpointError, ServiceError, CannotStart) as error:
+    except (ServiceError, CannotStart) as error:
         raise _ended(str(error), ExitCode.FAILURE) from error
     except KeyboardInterrupt as error:
         raise typer.Exit(ExitCode.INTERRUPTED) from error

@@ -19,7 +19,7 @@ from causerie.transport.client import HttpClient
 from causerie.transport.errors import Kind, TransportFailed
 from causerie.transport.response import HttpResponse
 from causerie.upstreams.dialect import Dialect
-from causerie.upstreams.refusal import refusal
+from causerie.upstreams.refusal import refusal, said
 
 MAX_ERROR_BYTES = 64 * 1024
 _MAX_LIST_BYTES = 16 * 1024 * 1024
@@ -73,7 +73,8 @@ class Endpoint:
     """``credential`` is sent as a bearer token; it shows in no text.
 
     At most ``max_concurrent`` requests are under way; one more is refused, so
-    that another endpoint gets it.
+    that another endpoint gets it. ``candid`` shows the server's words whatever
+    it refuses, for somebody who speaks to it for himself.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Endpoint:
         deadlines: Deadlines = Deadlines(),
         max_concurrent: int | None = None,
     ) -> None:
+        self.candid = False
         self.name = name
         self.dialect = dialect
         self.deadlines = deadlines
@@ -125,7 +127,10 @@ class Endpoint:
             body = await response.read(MAX_ERROR_BYTES)
         except TransportFailed:
             body = b""
-        return refusal(response.status, response.headers, body, self.dialect)
+        failure = refusal(response.status, response.headers, body, self.dialect)
+        if self.candid:
+            failure.message = said(body) or failure.message
+        return failure
 
     async def models(self, seconds: float = 10.0) -> list[str]:
         """Ids of the models, in the endpoint's order. Raises :class:`ServiceError`."""

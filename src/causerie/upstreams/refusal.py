@@ -100,6 +100,11 @@ def failure_in_reply(error: object, *, begun: bool) -> ServiceError:
     return UpstreamFailed(f"The endpoint {words}.", metadata=metadata)
 
 
+def said(body: bytes) -> str:
+    """What the server says in a body that refuses, made safe; nothing where it says nothing."""
+    return phrase(_error(body).get("message"))
+
+
 def retry_after(headers: Mapping[str, str]) -> int:
     """Seconds to wait by ``Retry-After`` (seconds or a date, RFC 9110, 10.2.3), at least 1.
 
@@ -192,9 +197,9 @@ def _about_request(
     status: int, error: Mapping[str, object], metadata: dict[str, object], dialect: Dialect | None
 ) -> InvalidRequest:
     words = phrase(error.get("message"))
-    said = f": {words}" if words else "."
+    end = f": {words}" if words else "."
     return InvalidRequest(
-        f"The endpoint refused the request{said}",
+        f"The endpoint refused the request{end}",
         param=_param(error.get("param"), dialect),
         status=status if status in (413, 415) else None,
         metadata=metadata,
