@@ -23,7 +23,9 @@ class BodyLimits:
 
 def check_type(headers: Headers) -> None:
     """Refuse a body that is not declared as JSON in UTF-8, as it stands."""
-    sent = headers.get("content-type", "")
+    sent = headers.get("content-type")
+    if sent == "application/json" and "content-encoding" not in headers:
+        return
     media, *parameters = [part.strip().lower() for part in sent.split(";")]
     if media != "application/json" and not (
         media.startswith("application/") and media.endswith("+json")

@@ -70,6 +70,7 @@ class Journey:
         self._first: list[Batch] = []
         self._before = Usage(0, 0)
         self._passed = Passed()
+        self._told: Usage | None = None
         self.tried: list[Attempt] = []
         self.continued = 0
         self.queued_seconds = 0.0
@@ -113,6 +114,8 @@ class Journey:
 
     def usage(self) -> Usage:
         """The tokens so far, of all targets."""
+        if self._told is not None:
+            return self._told
         if self._answer is None:
             return self._before
         now = self._answer.usage()
@@ -140,8 +143,11 @@ class Journey:
         """A batch as the client gets it: one reply, one usage."""
         if self._request.n == 1:
             self._passed.add(batch)
-        if self.continued and type(batch[-1]) is Usage:
-            return [*batch[:-1], added(self._before, batch[-1])]
+        last = batch[-1]
+        if type(last) is Usage:
+            self._told = added(self._before, last) if self.continued else last
+            if self.continued:
+                return [*batch[:-1], self._told]
         return batch
 
     async def _continue(self, failure: ServiceError, usage: Usage) -> None:

@@ -16,6 +16,7 @@ from causerie.protocol.request import ChatRequest
 from causerie.upstreams.wire import UsageBody
 
 _CHARACTERS = 4  # a token, about
+_NOTHING = UsageBody()
 
 
 class Sized(Protocol):
@@ -39,7 +40,9 @@ class Counts:
 
     def usage(self, answers: Iterable[Sized]) -> Usage:
         """The tokens so far."""
-        told = self.told or UsageBody()
+        told = self.told or _NOTHING
+        if (known := _known(told)) is not None:
+            return known
         sizes = [(answer.reasoned, answer.size) for answer in answers]
         reasoned, size = sum(one for one, _ in sizes), sum(one for _, one in sizes)
         completion = told.completion_tokens
@@ -64,6 +67,14 @@ class Counts:
             size += len(message.text) + len(message.reasoning_content or "")
             size += sum(len(call.arguments) for call in message.tool_calls)
         return -(-size // _CHARACTERS)
+
+
+def _known(told: UsageBody) -> Usage | None:
+    """The usage, where the server said all of it."""
+    prompt, completion, reasoning = told.prompt_tokens, told.completion_tokens, _reasoning(told)
+    if prompt is None or completion is None or reasoning is None:
+        return None
+    return Usage(prompt, completion, min(_cached(told), prompt), min(reasoning, completion))
 
 
 def _reasoning(told: UsageBody) -> int | None:
