@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import socket
 from collections.abc import Sequence
 from typing import Protocol
@@ -18,6 +19,7 @@ from causerie.edge.server import Listen, listening_socket, serve
 from causerie.engines.base import EngineFailed, EngineStatus, TextEngine
 
 _REFRESH_SECONDS = 0.1
+_ALLOCATIONS = 20_000  # between two looks at the youngest objects
 
 
 class Engines(Protocol):
@@ -87,6 +89,7 @@ async def run(
     reported and tried again by requests; when all of them fail, the service
     ends and :class:`CannotStart` is raised.
     """
+    _spare_the_collector()
     start = _Start(engines, preload, watcher)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(start.follow()), group.create_task(start.say_stop())]
@@ -98,6 +101,16 @@ async def run(
             watcher.stop()
     if start.failure is not None:
         raise start.failure
+
+
+def _spare_the_collector() -> None:
+    """What was made for the start stays, so the garbage collector need not look at it again.
+
+    Requests make few cycles: looking for them more rarely saves a tenth of a request's time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_ALLOCATIONS, 50, 50)
 
 
 class _Start:
