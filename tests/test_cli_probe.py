@@ -114,6 +114,21 @@ async def test_a_wrong_command_line(tmp_path: Path) -> None:
         assert result.exit_code == 2
         assert words in result.stderr
     assert (await run("ftp://x/v1")).exit_code == 2
+    unknown = await run("http://127.0.0.1:1/v1", "--dialect", "latin")
+    assert unknown.exit_code == 2
+    assert "known: generic" in unknown.stderr
+
+
+async def test_the_kind_of_server_is_guessed_or_told() -> None:
+    def llama(ask: Ask) -> Reply:
+        owned = document({"data": [{"id": "m", "owned_by": "llamacpp"}]})
+        return owned if ask.method == "GET" else refused("no", 500)
+
+    async with endpoint(llama) as (base_url, _):
+        guessed = await run(base_url)
+        told = await run(base_url, "--dialect", "vllm")
+    assert "is spoken to as llama.cpp's server" in guessed.stderr
+    assert "is spoken to as vLLM" in told.stderr
 
 
 async def test_an_endpoint_that_cannot_be_asked() -> None:

@@ -14,6 +14,7 @@ import msgspec
 import typer
 from rich.console import Console
 
+from causerie.cli.bent import BentAsks
 from causerie.cli.endpoint_file import Endpoint, write_entries
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
 from causerie.cli.matrix import Asking, show
@@ -28,8 +29,11 @@ from causerie.probe.reply import Reply, dig
 from causerie.probe.report import report
 from causerie.probe.subject import Subject
 from causerie.settings.environment import CLIENT_KEY, variables
+from causerie.upstreams.dialect import Dialect
+from causerie.upstreams.dialects import DIALECTS
 
 _FILE = Path("causerie.toml")
+_OWNERS = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama-server", "library": "ollama"}
 
 Seconds = Annotated[
     float, typer.Option("--seconds", min=1, max=3600, help="Time limit for one request.")
@@ -50,6 +54,10 @@ def probe(
         str | None, typer.Option("--key-env", metavar="NAME", help="Variable with the key.")
     ] = None,
     key_file: Annotated[Path | None, typer.Option("--key-file", help="File with the key.")] = None,
+    dialect: Annotated[
+        str | None,
+        typer.Option("--dialect", help="Kind of server; otherwise guessed from its models."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array, all evidence.")] = False,
     write: Annotated[
         bool, typer.Option("--write", "-w", help="Write the result into the configuration file.")
@@ -76,15 +84,18 @@ def probe(
     with reporting():
         found = _Key.chosen(key, key_env, key_file)
         address = base_url.rstrip("/")
-        plan = _Plan(address, tuple(models or ()), found, Bounds(seconds), total_seconds, yes)
+        kind = _named(dialect) if dialect is not None else None
+        plan = _Plan(address, tuple(models or ()), found, Bounds(seconds), total_seconds, yes, kind)
         notes = Console(stderr=True)
-        interviews = asyncio.run(_Run(plan, notes).interviews())
+        run = _Run(plan, notes)
+        interviews = asyncio.run(run.interviews())
         if as_json:
             typer.echo(msgspec.json.encode([one.report(address) for one in interviews]))
         for one in interviews if not as_json else ():
             show(Console(), one.entry, one.findings)
         if write:
-            _write(config, Endpoint(address, found.reference), interviews, notes)
+            name = run.dialect.name if run.dialect is not None else None
+            _write(config, Endpoint(address, found.reference, name), interviews, notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +147,7 @@ class _Plan:
     bounds: Bounds
     total_seconds: float
     yes: bool
+    dialect: Dialect | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +172,7 @@ class _Run:
     def __init__(self, plan: _Plan, notes: Console) -> None:
         self._plan = plan
         self._notes = notes
+        self.dialect = plan.dialect
 
     async def interviews(self) -> list[_Asked]:
         """Every model's, one after the other. Raises :class:`CommandFailed`."""
@@ -169,8 +182,10 @@ class _Run:
         except ValueError as error:
             raise CommandFailed(f"{plan.base_url}: {error}", ExitCode.USAGE) from error
         async with asker:
-            subjects = self._subjects(await asker.put(LIST))
-            self._agree(cost(QUESTIONS, subjects))
+            listed = await asker.put(LIST)
+            subjects = self._subjects(listed)
+            self.dialect = self.dialect or _guessed(listed, subjects[0].model)
+            self._agree(cost(QUESTIONS, subjects, bent=self.dialect is not None))
             return [await self._interview(asker, subject) for subject in subjects]
 
     def _subjects(self, listed: Reply) -> list[Subject]:
@@ -197,6 +212,8 @@ class _Run:
 
     def _agree(self, cost: Cost) -> None:
         """Say what it costs; where it is much, go on only when told to."""
+        if self.dialect is not None:
+            self._say(f"{self._plan.base_url} is spoken to as {self.dialect.server}")
         self._say(f"{self._plan.base_url}: {cost}")
         if not cost.large or self._plan.yes:
             return
@@ -208,7 +225,8 @@ class _Run:
     async def _interview(self, asker: Asker, subject: Subject) -> _Asked:
         with self._progress(subject) as begins:
             patience = Patience(total_seconds=self._plan.total_seconds)
-            interview = Interview(subject, asker, patience, begins)
+            bent = BentAsks(asker, self.dialect) if self.dialect is not None else None
+            interview = Interview(subject, asker, patience, begins, bent=bent)
             findings = [one async for one in interview.findings(QUESTIONS)]
         self._say(f"{interview.requests} requests, {interview.spent:,} tokens as it counts them")
         return _Asked(
@@ -225,6 +243,19 @@ class _Run:
 
     def _say(self, line: str) -> None:
         self._notes.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _named(dialect: str) -> Dialect:
+    if dialect not in DIALECTS:
+        known = ", ".join(DIALECTS)
+        raise CommandFailed(f"no dialect is named {dialect}; known: {known}", ExitCode.USAGE)
+    return DIALECTS[dialect]
+
+
+def _guessed(listed: Reply, model: str) -> Dialect | None:
+    """By whom the server says its models are owned."""
+    owner = dig(entry_of(listed, model), "owned_by") or dig(entries(listed), 0, "owned_by")
+    return DIALECTS.get(_OWNERS.get(str(owner), ""))
 
 
 def _write(file: Path, endpoint: Endpoint, interviews: Sequence[_Asked], notes: Console) -> None:

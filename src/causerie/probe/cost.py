@@ -39,8 +39,10 @@ class Cost:
         )
 
 
-def cost(questions: Sequence[Question], subjects: Sequence[Subject]) -> Cost:
-    """What asking all of these subjects costs at most."""
+def cost(questions: Sequence[Question], subjects: Sequence[Subject], *, bent: bool = False) -> Cost:
+    """What asking all of these subjects costs at most; ``bent``: parameters twice."""
+    if bent:
+        questions = [*questions, *(question for question in questions if question.decides)]
     completions = sum(question.asks for question in questions if question.tokens)
     lengths = (subject.context_length or LONGEST_ASKED for subject in subjects)
     return Cost(

@@ -18,7 +18,7 @@ from causerie.probe.evidence import Exchange, exchange
 from causerie.probe.question import Learned, Question, step
 from causerie.probe.reply import Reply, dig
 from causerie.probe.subject import Subject
-from causerie.probe.verdict import Verdict, unclear
+from causerie.probe.verdict import Verdict, partly, unclear
 
 _BUSY = (429, 503)
 _MAX_SILENT = 3
@@ -52,7 +52,11 @@ class Finding:
 
 
 class Interview:
-    """One model's interview. ``subject`` grows on the way; ``spent`` is in tokens, as told."""
+    """One model's interview. ``subject`` grows on the way; ``spent`` is in tokens, as told.
+
+    With ``bent``, which sends requests as this kind of server wants them, a
+    parameter that does nothing by our name is asked for once more that way.
+    """
 
     def __init__(
         self,
@@ -60,14 +64,18 @@ class Interview:
         asks: Asks,
         patience: Patience = Patience(),
         asking: Callable[[Question], None] = lambda question: None,
+        *,
+        bent: Asks | None = None,
     ) -> None:
         self.subject = subject
+        self._bent = bent
         self.spent = 0
         self.requests = 0
         self._asks = asks
         self._patience = patience
         self._asking = asking
         self._kept: dict[Ask, Reply] = {}
+        self._kept_bent: dict[Ask, Reply] = {}
         self._silent = 0
         self._ended = ""
         self._answers = True
@@ -101,23 +109,35 @@ class Interview:
         return ""
 
     async def _finding(self, question: Question) -> Finding:
+        found, seen = await self._driven(question, self._asks)
+        if isinstance(found, Learned):
+            self.subject = found.subject
+            found = found.verdict
+        if self._bent is None or not question.decides or found.good or self._ended:
+            return Finding(question, found, seen)
+        other, more = await self._driven(question, self._bent)
+        other = other.verdict if isinstance(other, Learned) else other
+        if other.good:
+            found = partly(f"in the server's own terms{': ' * bool(other.how)}{other.how}")
+        return Finding(question, found, (*seen, *more))
+
+    async def _driven(
+        self, question: Question, asks: Asks
+    ) -> tuple[Verdict | Learned, tuple[Exchange, ...]]:
+        """What the question ends in, and what was said on the way."""
         script = question.script(self.subject)
         seen: list[Exchange] = []
         reply: Reply | None = None
         try:
             while isinstance(found := step(script, reply), Ask):
                 if not self._left:
-                    found = self._out_of_time()
-                    break
-                reply = await self._reply(found)
+                    return self._out_of_time(), tuple(seen)
+                reply = await self._reply(found, asks)
                 seen.append(exchange(found, reply))
                 self._note_silence(reply)
         finally:
             script.close()
-        if isinstance(found, Learned):
-            self.subject = found.subject
-            found = found.verdict
-        return Finding(question, found, tuple(seen))
+        return found, tuple(seen)
 
     @property
     def _left(self) -> float:
@@ -133,22 +153,23 @@ class Interview:
         if self._silent >= _MAX_SILENT:
             self._ended = f"the server went silent ({reply.trouble})"
 
-    async def _reply(self, ask: Ask) -> Reply:
-        if ask.reuse and ask in self._kept:
-            return self._kept[ask]
-        reply = await self._sent(ask)
+    async def _reply(self, ask: Ask, asks: Asks) -> Reply:
+        kept = self._kept if asks is self._asks else self._kept_bent
+        if ask.reuse and ask in kept:
+            return kept[ask]
+        reply = await self._sent(ask, asks)
         for _ in range(self._patience.busy_tries):
             if reply.status not in _BUSY:
                 break
             await asyncio.sleep(min(self._pause(reply), self._left))
-            reply = await self._sent(ask)
+            reply = await self._sent(ask, asks)
         if ask.reuse:
-            self._kept[ask] = reply
+            kept[ask] = reply
         return reply
 
-    async def _sent(self, ask: Ask) -> Reply:
+    async def _sent(self, ask: Ask, asks: Asks) -> Reply:
         self.requests += 1
-        reply = await self._asks.put(ask, max(self._left, 0.1))
+        reply = await asks.put(ask, max(self._left, 0.1))
         self.spent += _tokens(reply)
         return reply
 

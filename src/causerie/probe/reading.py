@@ -5,7 +5,9 @@ A reply that is none settles the question that asked for it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import msgspec
 
 from causerie.probe.reply import Reply, dig
 from causerie.probe.verdict import Settled, Verdict, no, unclear
@@ -176,6 +178,39 @@ def joined(stream: Stream) -> Answer:
         completion=_count(dig(stream.usage, "completion_tokens")),
         document=None,
     )
+
+
+def plain(reply: Reply) -> Reply:
+    """A stream as the plain reply that it stands for; any other reply as it is."""
+    if reply.content_type != "text/event-stream" or trouble(reply) is not None:
+        return reply
+    try:
+        stream = streamed(reply)
+    except Settled:
+        return reply
+    answer = joined(stream)
+    calls = [
+        {
+            "id": call.id,
+            "type": call.type,
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
+        for call in answer.calls
+    ]
+    message = {"role": "assistant", "content": answer.text, "reasoning": answer.reasoning}
+    logprobs = [
+        token
+        for chunk in stream.chunks
+        for token in _list(dig(chunk, "choices", 0, "logprobs", "content"))
+    ]
+    choice = {
+        "index": 0,
+        "message": message | ({"tool_calls": calls} if calls else {}),
+        "finish_reason": answer.finish,
+        "logprobs": {"content": logprobs},
+    }
+    body = msgspec.json.encode({"choices": [choice], "usage": stream.usage})
+    return replace(reply, headers={"content-type": "application/json"}, body=body)
 
 
 def _joined_calls(deltas: list[dict[str, object]]) -> list[Call]:
