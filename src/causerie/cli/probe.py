@@ -43,28 +43,35 @@ Total = Annotated[
 ]
 
 
+Models = Annotated[
+    list[str] | None,
+    typer.Option("--model", "-m", help="Model id, several times for several models."),
+]
+KeyText = Annotated[str | None, typer.Option("--key", help="The key; others may see it.")]
+KeyName = Annotated[
+    str | None, typer.Option("--key-env", metavar="NAME", help="Variable with the key.")
+]
+KeyFile = Annotated[Path | None, typer.Option("--key-file", help="File with the key.")]
+Kind = Annotated[
+    str | None,
+    typer.Option("--dialect", help="Kind of server; otherwise guessed from its models."),
+]
+Write = Annotated[
+    bool, typer.Option("--write", "-w", help="Write the result into the configuration file.")
+]
+File = Annotated[Path, typer.Option("--config", "-c", help="The file that `--write` writes into.")]
+
+
 def probe(
     base_url: Annotated[str, typer.Argument(help="Base address of the endpoint, with its /v1.")],
-    models: Annotated[
-        list[str] | None,
-        typer.Option("--model", "-m", help="Model id, several times for several models."),
-    ] = None,
-    key: Annotated[str | None, typer.Option("--key", help="The key; others may see it.")] = None,
-    key_env: Annotated[
-        str | None, typer.Option("--key-env", metavar="NAME", help="Variable with the key.")
-    ] = None,
-    key_file: Annotated[Path | None, typer.Option("--key-file", help="File with the key.")] = None,
-    dialect: Annotated[
-        str | None,
-        typer.Option("--dialect", help="Kind of server; otherwise guessed from its models."),
-    ] = None,
+    models: Models = None,
+    key: KeyText = None,
+    key_env: KeyName = None,
+    key_file: KeyFile = None,
+    dialect: Kind = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array, all evidence.")] = False,
-    write: Annotated[
-        bool, typer.Option("--write", "-w", help="Write the result into the configuration file.")
-    ] = False,
-    config: Annotated[
-        Path, typer.Option("--config", "-c", help="The file that `--write` writes into.")
-    ] = _FILE,
+    write: Write = False,
+    config: File = _FILE,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask about the cost.")] = False,
     seconds: Seconds = 60.0,
     total_seconds: Total = 1800.0,
