@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ("storekit", "accountkit")
+
 
 @pytest.fixture(scope="session")
 def gguf() -> Path:

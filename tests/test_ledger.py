@@ -25,8 +25,6 @@ from causerie.store.schema import upgrade
 from causerie.store.tables import usage_records
 from causerie.store.usage import SqlUsage
 
-pytest_plugins = ("storekit",)
-
 
 class Memory:
     """A store that can be away, slow, or picky."""

@@ -14,8 +14,6 @@ from causerie.store.database import Database, WrongAddress
 from causerie.store.schema import NewerSchema, differences, downgrade, revision, upgrade
 from causerie.store.tables import METADATA
 
-pytest_plugins = ("storekit",)
-
 
 async def names(database: Database) -> set[str]:
     async with database.reading() as connection:

@@ -20,6 +20,7 @@ api_keys = Table(
     Column("created_at", Moment, nullable=False),
     Column("expires_at", Moment),
     Column("disabled_at", Moment),
+    Column("disabled_by", Text),
     Column("deleted_at", Moment),
     Index(None, "project_id", "created_at"),
 )

@@ -35,6 +35,7 @@ def _keys() -> None:
         sa.Column("created_at", sa.BigInteger, nullable=False),
         sa.Column("expires_at", sa.BigInteger),
         sa.Column("disabled_at", sa.BigInteger),
+        sa.Column("disabled_by", sa.Text),
         sa.Column("deleted_at", sa.BigInteger),
         sa.PrimaryKeyConstraint("id", name="pk_api_keys"),
         sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name="fk_api_keys_project_id"),

@@ -1,0 +1,137 @@
+"""What a key or a project may use: limits by the minute, and budgets by the day or longer.
+
+Both hold for all models, or for one. What is unset is unbounded; of several
+that apply, each has to be kept, so the strictest wins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+
+from causerie.errors import InvalidRequest
+
+_FOREVER = datetime(1970, 1, 1, tzinfo=UTC)
+_MOST = Decimal(9_000_000_000)
+
+
+class Period(StrEnum):
+    """When a budget begins anew: at midnight UTC, Mondays, on the first, or not at all."""
+
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+    NEVER = "never"
+
+    def start(self, at: datetime) -> datetime:
+        """The beginning of the period that ``at`` lies in."""
+        midnight = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        match self:
+            case Period.DAY:
+                return midnight
+            case Period.WEEK:
+                return midnight - timedelta(days=midnight.weekday())
+            case Period.MONTH:
+                return midnight.replace(day=1)
+            case Period.NEVER:
+                return _FOREVER
+
+    def end(self, at: datetime) -> datetime | None:
+        """When the next period begins."""
+        start = self.start(at)
+        match self:
+            case Period.DAY:
+                return start + timedelta(days=1)
+            case Period.WEEK:
+                return start + timedelta(days=7)
+            case Period.MONTH:
+                return (start + timedelta(days=32)).replace(day=1)
+            case Period.NEVER:
+                return None
+
+
+class Unit(StrEnum):
+    """What a budget counts."""
+
+    MONEY = "money"
+    TOKENS = "tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """So much, within a period. ``model`` empty: over all models."""
+
+    amount: Decimal
+    period: Period = Period.MONTH
+    unit: Unit = Unit.MONEY
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """By the minute, and at the same time. ``model`` empty: over all models."""
+
+    model: str = ""
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    input_tokens_per_minute: int | None = None
+    output_tokens_per_minute: int | None = None
+    concurrent: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """All limits and budgets of one key or project."""
+
+    limits: tuple[Limit, ...] = ()
+    budgets: tuple[Budget, ...] = ()
+
+    def words(self) -> str:
+        """All of it in a line, for the audit log."""
+        budgets = [
+            f"{each.amount} {each.unit} a {each.period}{_for(each.model)}" for each in self.budgets
+        ]
+        limits = [
+            f"{getattr(each, part.name)} {part.name}{_for(each.model)}"
+            for each in self.limits
+            for part in fields(each)
+            if part.name != "model" and getattr(each, part.name) is not None
+        ]
+        return "; ".join([*limits, *budgets]) or "none"
+
+    def check(self) -> None:
+        """Raises :class:`InvalidRequest` for what makes no sense."""
+        for index, budget in enumerate(self.budgets):
+            if not budget.amount.is_finite() or not 0 <= budget.amount <= _MOST:
+                raise InvalidRequest(
+                    f"A budget is from 0 to {_MOST:,}.", param=f"budgets[{index}].amount"
+                )
+            if budget.unit is Unit.TOKENS and budget.amount != int(budget.amount):
+                raise InvalidRequest("Tokens are whole.", param=f"budgets[{index}].amount")
+        for index, limit in enumerate(self.limits):
+            for each in fields(limit):
+                value = getattr(limit, each.name)
+                if isinstance(value, int) and not 0 <= value < 2**53:
+                    raise InvalidRequest(
+                        "A limit is a whole number from 0.", param=f"limits[{index}].{each.name}"
+                    )
+        _once([(each.model,) for each in self.limits], "limits", "model")
+        _once(
+            [(each.model, each.unit, each.period) for each in self.budgets],
+            "budgets",
+            "model, unit and period",
+        )
+
+
+UNBOUNDED = Bounds()
+
+
+def _for(model: str) -> str:
+    return f" for {model}" if model else ""
+
+
+def _once(places: list[tuple[str, ...]], param: str, what: str) -> None:
+    if len(set(places)) != len(places):
+        raise InvalidRequest(f"There is one entry for each {what}; join them.", param=param)

@@ -1,0 +1,232 @@
+"""Making keys and changing them. What it does works in every process within a second."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from msgspec import UNSET, UnsetType
+
+from causerie.accounts.audit import entry
+from causerie.accounts.bounds import UNBOUNDED, Bounds
+from causerie.accounts.guard import Clock, no_such, require, visible_project
+from causerie.accounts.keys import ApiKey, KeySecret, Purpose, new_key_id, new_secret
+from causerie.accounts.names import digest, tidy_name
+from causerie.accounts.people import Actor
+from causerie.accounts.ports import Books, Store
+from causerie.accounts.rights import Action, Extent
+from causerie.errors import Forbidden, InvalidRequest
+
+BY_OPERATOR = "operator"
+GRACE = timedelta(hours=24)
+_LONGEST_GRACE = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A key to be made."""
+
+    name: str
+    purpose: Purpose = Purpose.INFERENCE
+    expires_at: datetime | None = None
+    doors: frozenset[str] | None = None
+    models: frozenset[str] | None = None
+    bounds: Bounds = UNBOUNDED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """What changes of a key; what is unset stays as it is."""
+
+    name: str | UnsetType = UNSET
+    expires_at: datetime | UnsetType | None = UNSET
+    doors: frozenset[str] | UnsetType | None = UNSET
+    models: frozenset[str] | UnsetType | None = UNSET
+    bounds: Bounds | UnsetType = UNSET
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key with its secret, which is shown once."""
+
+    key: ApiKey
+    credential: str = field(repr=False)
+
+
+class Keys:
+    """The keys of projects."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def create(self, actor: Actor, project_id: str, draft: Draft) -> NewKey:
+        """A new key; raises :class:`InvalidRequest` for an end that is past."""
+        now = self._clock()
+        draft.bounds.check()
+        _check_end(draft.expires_at, now)
+        key = ApiKey(
+            id=new_key_id(),
+            project_id=project_id,
+            created_by=actor.id,
+            name=tidy_name(draft.name),
+            purpose=draft.purpose,
+            doors=draft.doors,
+            models=draft.models,
+            created_at=now,
+            expires_at=draft.expires_at,
+            bounds=draft.bounds,
+        )
+        credential = new_secret(key.id)
+        async with self._store.writing() as books:
+            project = await visible_project(books, actor, project_id, Action.KEYS_CREATE)
+            await self._management_only(books, actor, key)
+            if project.archived_at is not None:
+                raise InvalidRequest("The project is archived.", code="archived", status=409)
+            await books.keys.add(key, KeySecret(digest(credential), key.id))
+            await books.keys.set_bounds(f"key:{key.id}", key.bounds)
+            await self._note(books, actor, "key.create", key, name=key.name, purpose=key.purpose)
+        return NewKey(key, credential)
+
+    async def of(self, actor: Actor, project_id: str) -> Sequence[ApiKey]:
+        """The keys of a project, newest first; deleted ones are gone."""
+        async with self._store.reading() as books:
+            await visible_project(books, actor, project_id, Action.KEYS_SEE)
+            return await books.keys.of(project_id)
+
+    async def see(self, actor: Actor, key_id: str) -> ApiKey:
+        """One key; raises :class:`NotFound`."""
+        async with self._store.reading() as books:
+            return await self._key(books, actor, key_id, Action.KEYS_SEE)
+
+    async def edit(self, actor: Actor, key_id: str, edit: Edit) -> ApiKey:
+        """Change a key; raises :class:`InvalidRequest`."""
+        now = self._clock()
+        async with self._store.writing() as books:
+            key = await self._key(books, actor, key_id, Action.KEYS_EDIT)
+            changed = _edited(key, edit, now)
+            await books.keys.change(changed)
+            if edit.bounds is not UNSET:
+                await books.keys.set_bounds(f"key:{key.id}", changed.bounds)
+            await self._changed(books, actor, "key.edit", changed, **_differences(key, changed))
+        return changed
+
+    async def disable(self, actor: Actor, key_id: str) -> ApiKey:
+        """Stop a key."""
+        async with self._store.writing() as books:
+            key = await self._key(books, actor, key_id, Action.KEYS_DISABLE)
+            by = BY_OPERATOR if actor.operator else actor.id
+            changed = replace(key, disabled_at=self._clock(), disabled_by=by)
+            await books.keys.change(changed)
+            await self._changed(books, actor, "key.disable", changed)
+        return changed
+
+    async def enable(self, actor: Actor, key_id: str) -> ApiKey:
+        """Let a key work again.
+
+        What an operator has stopped, an operator enables; with rights over one's
+        own keys only, one enables what one has stopped oneself.
+        """
+        async with self._store.writing() as books:
+            key = await self._key(books, actor, key_id, Action.KEYS_DISABLE)
+            reach = await require(
+                books, actor, Action.KEYS_DISABLE, key.project_id, made_by=key.created_by
+            )
+            others = reach is Extent.OWN and key.disabled_by not in (None, actor.id)
+            if others or (key.disabled_by == BY_OPERATOR and not actor.operator):
+                raise Forbidden(
+                    "Somebody with more rights has disabled this key; ask them to enable it.",
+                    code="scope_not_allowed",
+                )
+            changed = replace(key, disabled_at=None, disabled_by=None)
+            await books.keys.change(changed)
+            await self._changed(books, actor, "key.enable", changed)
+        return changed
+
+    async def rotate(self, actor: Actor, key_id: str, grace: timedelta = GRACE) -> NewKey:
+        """A new secret for the same key; older ones work for ``grace`` longer, at most 30 days."""
+        if not timedelta(0) <= grace <= _LONGEST_GRACE:
+            raise InvalidRequest("The old secret may go on for 0 to 30 days.", param="grace")
+        async with self._store.writing() as books:
+            key = await self._key(books, actor, key_id, Action.KEYS_ROTATE)
+            credential = new_secret(key.id)
+            await books.keys.rotate(KeySecret(digest(credential), key.id), self._clock() + grace)
+            await self._changed(
+                books, actor, "key.rotate", key, grace_seconds=str(int(grace.total_seconds()))
+            )
+        return NewKey(key, credential)
+
+    async def delete(self, actor: Actor, key_id: str) -> None:
+        """End a key for good; its usage and its name in the log stay."""
+        async with self._store.writing() as books:
+            key = await self._key(books, actor, key_id, Action.KEYS_DELETE)
+            changed = replace(key, deleted_at=self._clock())
+            await books.keys.change(changed)
+            await books.keys.set_bounds(f"key:{key.id}", UNBOUNDED)
+            await self._changed(books, actor, "key.delete", changed)
+
+    async def _key(self, books: Books, actor: Actor, key_id: str, action: Action) -> ApiKey:
+        """The key, where it is there and this may be done with it; else as if it were not."""
+        key = await books.keys.find(key_id)
+        if key is None or key.deleted_at is not None:
+            raise no_such("key")
+        await require(books, actor, action, key.project_id, made_by=key.created_by)
+        if action is not Action.KEYS_SEE:
+            await self._management_only(books, actor, key)
+        return key
+
+    async def _management_only(self, books: Books, actor: Actor, key: ApiKey) -> None:
+        if key.purpose is Purpose.MANAGEMENT:
+            await require(books, actor, Action.MANAGEMENT_KEYS, key.project_id)
+
+    async def _changed(
+        self, books: Books, actor: Actor, what: str, key: ApiKey, **details: str
+    ) -> None:
+        await books.keys.announce(f"key:{key.id}", self._clock())
+        await self._note(books, actor, what, key, **details)
+
+    async def _note(
+        self, books: Books, actor: Actor, what: str, key: ApiKey, **details: str
+    ) -> None:
+        await books.audit.add(entry(self._clock(), actor, what, key.id, key.project_id, **details))
+
+
+def _check_end(end: datetime | None, now: datetime) -> None:
+    if end is not None and end.tzinfo is None:
+        raise InvalidRequest("The end needs a time zone.", param="expires_at")
+    if end is not None and end <= now:
+        raise InvalidRequest("The end has to be in the future.", param="expires_at")
+
+
+def _edited(key: ApiKey, edit: Edit, now: datetime) -> ApiKey:
+    changed = key
+    if edit.name is not UNSET:
+        changed = replace(changed, name=tidy_name(edit.name))
+    if edit.expires_at is not UNSET:
+        _check_end(edit.expires_at, now)
+        changed = replace(changed, expires_at=edit.expires_at)
+    if edit.doors is not UNSET:
+        changed = replace(changed, doors=edit.doors)
+    if edit.models is not UNSET:
+        changed = replace(changed, models=edit.models)
+    if edit.bounds is not UNSET:
+        edit.bounds.check()
+        changed = replace(changed, bounds=edit.bounds)
+    return changed
+
+
+def _differences(before: ApiKey, after: ApiKey) -> dict[str, str]:
+    """What changed, in words for the audit log."""
+    words = {
+        "name": (before.name, after.name),
+        "expires_at": (str(before.expires_at), str(after.expires_at)),
+        "doors": (_set(before.doors), _set(after.doors)),
+        "models": (_set(before.models), _set(after.models)),
+        "bounds": (before.bounds.words(), after.bounds.words()),
+    }
+    return {name: f"{old} -> {new}" for name, (old, new) in words.items() if old != new}
+
+
+def _set(names: frozenset[str] | None) -> str:
+    return "inherited" if names is None else ", ".join(sorted(names)) or "none"

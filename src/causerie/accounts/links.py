@@ -1,0 +1,108 @@
+"""One-time links: a secret that lets its bearer in once, to make an account or a new password.
+
+Only a digest is kept. Whoever holds the link may use it: it is sent to one
+person, ends soon, and works once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from causerie.accounts.names import digest, new_id, new_token
+from causerie.accounts.people import Role
+from causerie.errors import NotFound
+
+INVITATION_LIFE = timedelta(days=7)
+OWNER_LIFE = timedelta(days=1)
+RESET_LIFE = timedelta(hours=2)
+
+
+class LinkKind(StrEnum):
+    """What a link is for."""
+
+    OWNER = "owner"
+    INVITATION = "invitation"
+    RESET = "reset"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link without its secret.
+
+    ``email`` binds an invitation to an address. ``project_id`` and ``role`` are
+    what it makes its bearer a member of; ``user_id`` whose password it resets.
+    """
+
+    id: str
+    kind: LinkKind
+    digest: bytes = field(repr=False)
+    email: str | None
+    project_id: str | None
+    role: Role | None
+    operator: bool
+    user_id: str | None
+    created_by: str
+    created_at: datetime
+    expires_at: datetime
+    used_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewLink:
+    """A link that was just made; ``token`` is shown once."""
+
+    link: Link
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a link gives to whoever uses it; the fields are those of :class:`Link`."""
+
+    email: str | None = None
+    project_id: str | None = None
+    role: Role | None = None
+    operator: bool = False
+    user_id: str | None = None
+
+
+def new_link(kind: LinkKind, now: datetime, created_by: str, offer: Offer) -> NewLink:
+    """Make one, with the life of its kind."""
+    token = new_token()
+    life = {
+        LinkKind.OWNER: OWNER_LIFE,
+        LinkKind.INVITATION: INVITATION_LIFE,
+        LinkKind.RESET: RESET_LIFE,
+    }[kind]
+    link = Link(
+        id=new_id("lnk"),
+        kind=kind,
+        digest=digest(token),
+        email=offer.email,
+        project_id=offer.project_id,
+        role=offer.role,
+        operator=offer.operator,
+        user_id=offer.user_id,
+        created_by=created_by,
+        created_at=now,
+        expires_at=now + life,
+    )
+    return NewLink(link, token)
+
+
+def still_good(link: Link | None, now: datetime) -> Link:
+    """The link, if it works; one answer for unknown, used and ended ones: :class:`NotFound`."""
+    if link is None or link.used_at is not None or link.expires_at <= now:
+        raise no_such_link()
+    return link
+
+
+def no_such_link() -> NotFound:
+    """What is said of every link that does not work."""
+    return NotFound(
+        "This link does not work any more: it was used, withdrawn, or is too old. "
+        "Ask for a new one.",
+        code="link_spent",
+    )

@@ -1,0 +1,94 @@
+"""Who there is: users, projects, and who belongs to which as what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+
+class Role(StrEnum):
+    """What a user is in a project."""
+
+    OWNER = "owner"
+    ADMIN = "admin"
+    MEMBER = "member"
+    VIEWER = "viewer"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A person. ``password`` is its hash; without one they sign in elsewhere."""
+
+    id: str
+    email: str
+    name: str
+    password: str | None = field(repr=False)
+    operator: bool
+    created_at: datetime
+    disabled_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A user as an OpenID provider knows them."""
+
+    issuer: str
+    subject: str
+    user_id: str
+    linked_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """What keys, usage and members belong to. In an archived one no key works."""
+
+    id: str
+    name: str
+    created_at: datetime
+    archived_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A user's part in a project."""
+
+    project_id: str
+    user_id: str
+    role: Role
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A membership, with the person it is of."""
+
+    user: User
+    role: Role
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who does something. ``project`` is a management key's own; ``system`` is the machine's owner
+    at the command line."""
+
+    kind: Literal["user", "key", "system"]
+    id: str
+    name: str
+    operator: bool = False
+    project: str | None = None
+
+    @property
+    def label(self) -> str:
+        """As the audit log names it."""
+        return f"{self.kind}:{self.id}"
+
+
+SYSTEM = Actor("system", "cli", "command line", operator=True)
+
+
+def actor_of(user: User) -> Actor:
+    """The user, as somebody who does something."""
+    return Actor("user", user.id, user.name, operator=user.operator)

@@ -1,0 +1,119 @@
+"""What people do to their own account: name, password, second factor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from causerie.accounts import totp
+from causerie.accounts.audit import entry
+from causerie.accounts.guard import Clock
+from causerie.accounts.links import LinkKind, no_such_link, still_good
+from causerie.accounts.names import digest, tidy_name
+from causerie.accounts.passwords import Passwords
+from causerie.accounts.people import User, actor_of
+from causerie.accounts.ports import Store
+from causerie.accounts.sign_in import good_code
+from causerie.errors import InvalidRequest, Unauthenticated
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolment:
+    """A second factor that waits for its first code. Shown once."""
+
+    secret: str = field(repr=False)
+    address: str = field(repr=False)
+
+
+class Profile:
+    """One's own account."""
+
+    def __init__(self, store: Store, passwords: Passwords, clock: Clock) -> None:
+        self._store = store
+        self._passwords = passwords
+        self._clock = clock
+
+    async def rename(self, user: User, name: str) -> User:
+        """Change the name that others see."""
+        changed = replace(user, name=tidy_name(name))
+        async with self._store.writing() as books:
+            await books.people.change(changed)
+        return changed
+
+    async def change_password(
+        self, user: User, old: str, new: str, *, session_id: str | None = None
+    ) -> User:
+        """A new password; every session but this one ends. Raises :class:`Unauthenticated`."""
+        await self._prove(user, old)
+        hashed = await self._passwords.hash_new(new, (user.email, user.name))
+        return await self._set(user, hashed, but=session_id)
+
+    async def reset_password(self, token: str, new: str) -> User:
+        """A new password by a link; every session ends. The second factor stays as it is."""
+        now = self._clock()
+        async with self._store.reading() as books:
+            link = still_good(await books.links.by_digest(digest(token)), now)
+            user = await books.people.find(link.user_id or "")
+        if link.kind is not LinkKind.RESET or user is None:
+            raise no_such_link()
+        hashed = await self._passwords.hash_new(new, (user.email, user.name))
+        async with self._store.writing() as books:
+            if not await books.links.use(link.id, now):
+                raise no_such_link()
+        return await self._set(user, hashed, but=None)
+
+    async def enrol(self, user: User, issuer: str) -> Enrolment:
+        """Begin with a second factor; it is in force once :meth:`confirm` has seen a code."""
+        async with self._store.writing() as books:
+            factor = await books.factors.find(user.id)
+            if factor is not None and factor.confirmed_at is not None:
+                raise InvalidRequest(
+                    "There is a second factor already; remove it first.", code="taken", status=409
+                )
+            secret = totp.new_secret()
+            await books.factors.put(totp.Authenticator(user.id, secret))
+        return Enrolment(secret, totp.address(secret, user.email, issuer))
+
+    async def confirm(self, user: User, code: str) -> Sequence[str]:
+        """Put the second factor in force; gives the recovery codes, which are shown once."""
+        now = self._clock()
+        async with self._store.writing() as books:
+            factor = await books.factors.find(user.id)
+            step = totp.step_of(factor.secret, code, now) if factor is not None else None
+            if factor is None or factor.confirmed_at is not None or step is None:
+                raise InvalidRequest(
+                    "The code does not fit; is the clock of the device right?", param="code"
+                )
+            await books.factors.put(replace(factor, confirmed_at=now, last_step=step))
+            codes = totp.new_recovery_codes()
+            await books.factors.put_recovery(user.id, [digest(each) for each in codes])
+            await books.audit.add(entry(now, actor_of(user), "user.second_factor_on", user.id))
+        return codes
+
+    async def remove_factor(self, user: User, password: str, code: str) -> None:
+        """Do without the second factor; needs it once more. Raises :class:`Unauthenticated`."""
+        await self._prove(user, password)
+        now = self._clock()
+        async with self._store.writing() as books:
+            if not await good_code(books, user.id, code, now):
+                raise Unauthenticated("The code is wrong or was used before.", code="wrong_code")
+            await books.factors.remove(user.id)
+            await books.audit.add(entry(now, actor_of(user), "user.second_factor_off", user.id))
+
+    async def has_factor(self, user: User) -> bool:
+        """Whether signing in needs a code."""
+        async with self._store.reading() as books:
+            factor = await books.factors.find(user.id)
+        return factor is not None and factor.confirmed_at is not None
+
+    async def _prove(self, user: User, password: str) -> None:
+        if not await self._passwords.matches(user.password, password):
+            raise Unauthenticated("The password is wrong.", code="wrong_credentials")
+
+    async def _set(self, user: User, hashed: str, *, but: str | None) -> User:
+        changed = replace(user, password=hashed)
+        async with self._store.writing() as books:
+            await books.people.change(changed)
+            await books.sessions.end_all(user.id, but=but)
+            await books.audit.add(entry(self._clock(), actor_of(user), "user.password", user.id))
+        return changed

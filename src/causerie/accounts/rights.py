@@ -1,0 +1,163 @@
+"""Who may do what: ONE table. ``docs/rights.md`` is written from it, the tests walk all of it.
+
+A person has the rights of their role in the project, and an operator those of
+operators besides. ``OWN`` is what they made themselves. Whoever may not even see
+a project is told that it does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum, StrEnum
+
+from causerie.accounts.people import Role
+
+
+class Extent(IntEnum):
+    """How far a right reaches."""
+
+    NO = 0
+    OWN = 1
+    ALL = 2
+
+
+class Part(StrEnum):
+    """A column of the table: a role in the project, or a part that has none."""
+
+    OPERATOR = "operator"
+    OWNER = Role.OWNER
+    ADMIN = Role.ADMIN
+    MEMBER = Role.MEMBER
+    VIEWER = Role.VIEWER
+    MANAGEMENT_KEY = "management key"
+    OUTSIDER = "outsider"
+
+
+class Action(StrEnum):
+    """A row of the table."""
+
+    PROJECT_SEE = "project.see"
+    PROJECT_RENAME = "project.rename"
+    PROJECT_ARCHIVE = "project.archive"
+    MEMBERS_SEE = "members.see"
+    MEMBERS_INVITE = "members.invite"
+    MEMBERS_CHANGE = "members.change"
+    MEMBERS_REMOVE = "members.remove"
+    OWNERS_CHANGE = "owners.change"
+    KEYS_SEE = "keys.see"
+    KEYS_CREATE = "keys.create"
+    KEYS_EDIT = "keys.edit"
+    KEYS_DISABLE = "keys.disable"
+    KEYS_ROTATE = "keys.rotate"
+    KEYS_DELETE = "keys.delete"
+    MANAGEMENT_KEYS = "management_keys.change"
+    BOUNDS_SET = "bounds.set"
+    USAGE_SEE = "usage.see"
+    ACTIVITY_SEE = "activity.see"
+    AUDIT_SEE = "audit.see"
+    USERS_SEE = "users.see"
+    USERS_INVITE = "users.invite"
+    USERS_CHANGE = "users.change"
+    PROJECTS_CREATE = "projects.create"
+    SERVICE_SEE = "service.see"
+
+
+WORDS = {
+    Action.PROJECT_SEE: "see the project, its limits and budgets",
+    Action.PROJECT_RENAME: "rename the project",
+    Action.PROJECT_ARCHIVE: "archive the project and bring it back",
+    Action.MEMBERS_SEE: "see members and open invitations",
+    Action.MEMBERS_INVITE: "invite people, withdraw invitations",
+    Action.MEMBERS_CHANGE: "change the role of a member",
+    Action.MEMBERS_REMOVE: "remove a member (own: leave)",
+    Action.OWNERS_CHANGE: "invite, make, unmake or remove an owner",
+    Action.KEYS_SEE: "see keys (never their secrets)",
+    Action.KEYS_CREATE: "make a key",
+    Action.KEYS_EDIT: "change a key: name, end, doors, models, limits, budgets",
+    Action.KEYS_DISABLE: "disable and enable a key",
+    Action.KEYS_ROTATE: "give a key a new secret",
+    Action.KEYS_DELETE: "delete a key",
+    Action.MANAGEMENT_KEYS: "do any of this with management keys",
+    Action.BOUNDS_SET: "set the project's limits and budgets",
+    Action.USAGE_SEE: "see usage and cost",
+    Action.ACTIVITY_SEE: "see single requests (never their contents)",
+    Action.AUDIT_SEE: "see who did what in the project",
+    Action.USERS_SEE: "see all users and projects",
+    Action.USERS_INVITE: "invite people to the service, make links for new passwords",
+    Action.USERS_CHANGE: "disable and enable users, make operators",
+    Action.PROJECTS_CREATE: "make a project",
+    Action.SERVICE_SEE: "see usage, requests and audit log of the whole service",
+}
+
+_ = Extent.NO
+o = Extent.OWN
+X = Extent.ALL
+
+# Columns: operator, owner, admin, member, viewer, management key, outsider.
+_ROWS: dict[Action, tuple[Extent, ...]] = {
+    Action.PROJECT_SEE: (X, X, X, X, X, X, _),
+    Action.PROJECT_RENAME: (X, X, X, _, _, _, _),
+    Action.PROJECT_ARCHIVE: (X, X, _, _, _, _, _),
+    Action.MEMBERS_SEE: (X, X, X, X, X, _, _),
+    Action.MEMBERS_INVITE: (X, X, X, _, _, _, _),
+    Action.MEMBERS_CHANGE: (X, X, X, _, _, _, _),
+    Action.MEMBERS_REMOVE: (X, X, X, o, o, _, _),
+    Action.OWNERS_CHANGE: (X, X, _, _, _, _, _),
+    Action.KEYS_SEE: (X, X, X, X, X, X, _),
+    Action.KEYS_CREATE: (_, X, X, X, _, X, _),
+    Action.KEYS_EDIT: (_, X, X, o, _, X, _),
+    Action.KEYS_DISABLE: (X, X, X, o, _, X, _),
+    Action.KEYS_ROTATE: (_, X, X, o, _, X, _),
+    Action.KEYS_DELETE: (X, X, X, o, _, X, _),
+    Action.MANAGEMENT_KEYS: (X, X, X, _, _, _, _),
+    Action.BOUNDS_SET: (X, _, _, _, _, _, _),
+    Action.USAGE_SEE: (X, X, X, X, X, X, _),
+    Action.ACTIVITY_SEE: (X, X, X, X, X, X, _),
+    Action.AUDIT_SEE: (X, X, X, _, _, _, _),
+    Action.USERS_SEE: (X, _, _, _, _, _, _),
+    Action.USERS_INVITE: (X, _, _, _, _, _, _),
+    Action.USERS_CHANGE: (X, _, _, _, _, _, _),
+    Action.PROJECTS_CREATE: (X, _, _, _, _, _, _),
+    Action.SERVICE_SEE: (X, _, _, _, _, _, _),
+}
+
+RIGHTS: dict[Action, dict[Part, Extent]] = {
+    action: dict(zip(Part, row, strict=True)) for action, row in _ROWS.items()
+}
+
+
+def extent(action: Action, parts: Iterable[Part]) -> Extent:
+    """How far somebody with these parts may do this."""
+    return max((RIGHTS[action][part] for part in parts), default=Extent.NO)
+
+
+def page() -> str:
+    """``docs/rights.md``."""
+    marks = {Extent.ALL: "yes", Extent.OWN: "own", Extent.NO: ""}
+    lines = [
+        "# Rights",
+        "",
+        "Written from `causerie/accounts/rights.py`, which is what the service asks "
+        "(`make docs`); the tests walk every field.",
+        "",
+        "A person has the rights of their role in a project. An operator of the whole service has "
+        "those of operators besides, in every project. *own* means what one made oneself. Whoever "
+        "may not see a project is told that it does not exist. Nobody sees a secret again: of "
+        "passwords, keys, links and sessions only digests are kept.",
+        "",
+        "A management key acts in its own project and cannot infer; an inference key can do "
+        "nothing of this.",
+        "",
+        f"| action | | {' | '.join(Part)} |",
+        f"|---|---|{'---|' * len(Part)}",
+    ]
+    for action, row in RIGHTS.items():
+        cells = " | ".join(marks[row[part]] for part in Part)
+        lines.append(f"| `{action}` | {WORDS[action]} | {cells} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(page())

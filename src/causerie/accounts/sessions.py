@@ -1,0 +1,92 @@
+"""Sessions: who a browser is, kept by the service; the browser has only a token.
+
+A session ends by itself some time after it was last seen, and at the latest
+some time after it began. What a form has to send back (against forged
+requests) comes from the token, so it is nowhere kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from causerie.accounts.names import digest, new_id, new_token
+
+LIFE = timedelta(days=30)
+IDLE = timedelta(days=7)
+SECOND_FACTOR_LIFE = timedelta(minutes=5)
+SEEN_EVERY = timedelta(minutes=1)
+_AGENT_LENGTH = 300
+
+
+class Stage(StrEnum):
+    """How far somebody has come in signing in."""
+
+    OPEN = "open"
+    SECOND_FACTOR = "second_factor"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session without its token. ``address`` and ``agent`` are shown to its user only."""
+
+    id: str
+    digest: bytes = field(repr=False)
+    user_id: str
+    stage: Stage
+    created_at: datetime
+    seen_at: datetime
+    expires_at: datetime
+    address: str
+    agent: str
+
+    def good(self, now: datetime) -> bool:
+        """Whether it has not ended."""
+        return now < self.expires_at and now - self.seen_at < IDLE
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Where a request comes from: address and program."""
+
+    address: str = ""
+    agent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """A session that has just begun; ``token`` goes to the browser."""
+
+    session: Session
+    token: str = field(repr=False)
+
+
+def new_session(user_id: str, stage: Stage, now: datetime, client: Client) -> NewSession:
+    """Begin one, with a token that nobody could have set before."""
+    token = new_token()
+    life = LIFE if stage is Stage.OPEN else SECOND_FACTOR_LIFE
+    session = Session(
+        id=new_id("ses"),
+        digest=digest(token),
+        user_id=user_id,
+        stage=stage,
+        created_at=now,
+        seen_at=now,
+        expires_at=now + life,
+        address=client.address,
+        agent=client.agent[:_AGENT_LENGTH],
+    )
+    return NewSession(session, token)
+
+
+def form_token(token: str) -> str:
+    """What forms of this session carry."""
+    return hmac.digest(token.encode(), b"form", hashlib.sha256).hex()
+
+
+def form_token_fits(token: str, given: str) -> bool:
+    """Whether a form belongs to this session."""
+    return hmac.compare_digest(form_token(token).encode(), given.encode("utf-8", "replace"))

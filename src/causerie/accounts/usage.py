@@ -1,0 +1,188 @@
+"""What was used: sums over time for pages and bills, single requests for questions.
+
+Sums come from what the ledger rolled up, so that they cost the same whether a
+thousand or ten million requests stand behind them. Their times are whole hours
+or days in UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import Protocol
+
+from causerie.accounts.guard import require, visible_project
+from causerie.accounts.people import Actor
+from causerie.accounts.ports import Store
+from causerie.accounts.rights import Action
+from causerie.errors import InvalidRequest
+from causerie.metering.ledger import UsageRecord
+
+_MOST_RECORDS = 1000
+
+
+class Step(StrEnum):
+    """How long the intervals are that sums are given for."""
+
+    HOUR = "hour"
+    DAY = "day"
+    ALL = "all"
+
+
+class By(StrEnum):
+    """What sums are told apart by."""
+
+    PROJECT = "project"
+    KEY = "key"
+    USER = "user"
+    MODEL = "model"
+    DOOR = "door"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Which usage: from ``since`` up to ``until``, of all that is not narrowed down."""
+
+    since: datetime
+    until: datetime
+    step: Step = Step.DAY
+    by: tuple[By, ...] = ()
+    project: str | None = None
+    key: str | None = None
+    user: str | None = None
+    model: str | None = None
+    door: str | None = None
+
+    def check(self) -> None:
+        """Raises :class:`InvalidRequest`."""
+        for name in ("since", "until"):
+            if getattr(self, name).tzinfo is None:
+                raise InvalidRequest("A time needs a time zone.", param=name)
+        if self.until <= self.since:
+            raise InvalidRequest("`until` has to be after `since`.", param="until")
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSum:
+    """What the requests of one interval and group add up to; times are means, in seconds.
+
+    ``refused`` ended with a status from 400, ``failed`` from 500, and the
+    client left ``aborted`` ones. ``start`` is ``None`` for :attr:`Step.ALL`.
+    """
+
+    start: datetime | None
+    group: Mapping[By, str]
+    requests: int
+    refused: int
+    failed: int
+    aborted: int
+    prompt: int
+    cached: int
+    completion: int
+    reasoning: int
+    cost: Decimal
+    first_token_seconds: float | None
+    duration_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFilter:
+    """Which single requests; ``before`` is time and id that the last page ended with."""
+
+    since: datetime
+    until: datetime
+    project: str | None = None
+    key: str | None = None
+    user: str | None = None
+    model: str | None = None
+    door: str | None = None
+    status: int | None = None
+    request_id: str | None = None
+    failures_only: bool = False
+    before: tuple[int, str] | None = None
+    limit: int = 100
+
+    @property
+    def count(self) -> int:
+        """How many at most."""
+        return min(max(self.limit, 1), _MOST_RECORDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What was used of a budget's owner since the budget's period began."""
+
+    cost: Decimal = field(default=Decimal(0))
+    tokens: int = 0
+
+
+class UsageReader(Protocol):
+    """What is needed of a store to answer."""
+
+    async def sums(self, question: Question) -> Sequence[UsageSum]:
+        """By start, then by group."""
+        ...
+
+    async def first_token_percentiles(
+        self, question: Question, shares: Sequence[float]
+    ) -> Mapping[str, Sequence[float]]:
+        """Seconds to the first token by model; of the question only project, model and times."""
+        ...
+
+    async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
+        """Newest first."""
+        ...
+
+    async def spent(self, owner: str, model: str, since: datetime) -> Spent:
+        """By ``key:ID`` or ``project:ID``, with one model or (empty) all, since a midnight UTC."""
+        ...
+
+
+class Usage:
+    """Usage, for those who may see it."""
+
+    def __init__(self, store: Store, reader: UsageReader) -> None:
+        self._store = store
+        self._reader = reader
+
+    async def of_project(
+        self, actor: Actor, project_id: str, question: Question
+    ) -> Sequence[UsageSum]:
+        """Sums of one project."""
+        await self._may(actor, project_id, Action.USAGE_SEE)
+        question.check()
+        return await self._reader.sums(replace(question, project=project_id))
+
+    async def of_all(self, actor: Actor, question: Question) -> Sequence[UsageSum]:
+        """Sums of the whole service."""
+        await self._may(actor, None, Action.SERVICE_SEE)
+        question.check()
+        return await self._reader.sums(question)
+
+    async def first_tokens(
+        self, actor: Actor, project_id: str | None, question: Question
+    ) -> Mapping[str, Sequence[float]]:
+        """The median, 90th and 99th percentile of the time to the first token, by model."""
+        action = Action.SERVICE_SEE if project_id is None else Action.USAGE_SEE
+        await self._may(actor, project_id, action)
+        question.check()
+        narrowed = replace(question, project=project_id or question.project)
+        return await self._reader.first_token_percentiles(narrowed, (0.5, 0.9, 0.99))
+
+    async def requests(
+        self, actor: Actor, project_id: str | None, filter: RecordFilter
+    ) -> Sequence[UsageRecord]:
+        """Single requests of a project, or with ``None`` of the whole service; newest first."""
+        action = Action.SERVICE_SEE if project_id is None else Action.ACTIVITY_SEE
+        await self._may(actor, project_id, action)
+        return await self._reader.records(replace(filter, project=project_id or filter.project))
+
+    async def _may(self, actor: Actor, project_id: str | None, action: Action) -> None:
+        async with self._store.reading() as books:
+            if project_id is None:
+                await require(books, actor, action)
+            else:
+                await visible_project(books, actor, project_id, action)

@@ -1,0 +1,237 @@
+"""Users: how accounts come to be, and what becomes of them.
+
+The first account is made by a link that only the machine's owner sees. Later
+ones come by invitation, or by open sign-up where the service offers that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from causerie.accounts.audit import entry
+from causerie.accounts.guard import Clock, no_such, require
+from causerie.accounts.links import (
+    Link,
+    LinkKind,
+    NewLink,
+    Offer,
+    new_link,
+    no_such_link,
+    still_good,
+)
+from causerie.accounts.names import digest, new_id, tidy_email, tidy_name
+from causerie.accounts.passwords import Passwords
+from causerie.accounts.people import SYSTEM, Actor, Identity, Membership, User, actor_of
+from causerie.accounts.ports import Books, Store, Taken
+from causerie.accounts.rights import Action
+from causerie.errors import InvalidRequest
+
+
+class Users:
+    """Accounts of people."""
+
+    def __init__(self, store: Store, passwords: Passwords, clock: Clock) -> None:
+        self._store = store
+        self._passwords = passwords
+        self._clock = clock
+
+    async def first_link(self) -> NewLink | None:
+        """The link that makes the first operator; ``None`` where there is one already."""
+        async with self._store.writing() as books:
+            if await books.people.operators():
+                return None
+            made = new_link(LinkKind.OWNER, self._clock(), SYSTEM.label, Offer(operator=True))
+            await books.links.add(made.link)
+            return made
+
+    async def invite(
+        self, actor: Actor, *, email: str | None = None, operator: bool = False
+    ) -> NewLink:
+        """A link that makes an account; with ``email``, only for that address."""
+        address = tidy_email(email) if email else None
+        async with self._store.writing() as books:
+            await require(books, actor, Action.USERS_INVITE)
+            if operator:
+                await require(books, actor, Action.USERS_CHANGE)
+            made = new_link(
+                LinkKind.INVITATION,
+                self._clock(),
+                actor.label,
+                Offer(email=address, operator=operator),
+            )
+            await books.links.add(made.link)
+            await books.audit.add(
+                entry(self._clock(), actor, "user.invite", made.link.id, email=address or "anybody")
+            )
+            return made
+
+    async def link(self, token: str) -> Link:
+        """What a link is for; raises :class:`NotFound` where it does not work any more."""
+        async with self._store.reading() as books:
+            return still_good(await books.links.by_digest(digest(token)), self._clock())
+
+    async def accept(self, token: str, *, email: str, name: str, password: str | None) -> User:
+        """Use up a link and make the account that it is for.
+
+        Without a password the account is entered by an identity of another
+        provider, which the caller has seen. Raises :class:`NotFound` for a spent
+        link, and :class:`InvalidRequest`.
+        """
+        email, name = tidy_email(email), tidy_name(name)
+        hashed = None
+        await self.link(token)  # before the hash, which costs
+        if password is not None:
+            hashed = await self._passwords.hash_new(password, (email, name))
+        async with self._store.writing() as books:
+            link = await self._use(books, token, LinkKind.INVITATION, LinkKind.OWNER)
+            if link.email is not None and link.email != email:
+                raise InvalidRequest("The invitation is for another address.", param="email")
+            user = self._new(email, name, hashed, operator=link.operator)
+            await self._add(books, user, actor_of(user), by=link.created_by)
+            await self._join(books, link, user)
+            return user
+
+    async def join(self, token: str, user: User) -> None:
+        """Use up a project's invitation for somebody who has an account already."""
+        async with self._store.writing() as books:
+            link = await self._use(books, token, LinkKind.INVITATION)
+            if link.email is not None and link.email != user.email:
+                raise InvalidRequest("The invitation is for another address.", param="email")
+            if link.operator and not user.operator:
+                await books.people.change(replace(user, operator=True))
+            await self._join(books, link, user)
+
+    async def create(
+        self, actor: Actor, *, email: str, name: str, password: str | None, operator: bool = False
+    ) -> User:
+        """Make an account directly, as an operator or at the command line."""
+        email, name = tidy_email(email), tidy_name(name)
+        async with self._store.reading() as books:
+            await require(books, actor, Action.USERS_CHANGE)
+        hashed = (
+            None if password is None else await self._passwords.hash_new(password, (email, name))
+        )
+        async with self._store.writing() as books:
+            await require(books, actor, Action.USERS_CHANGE)
+            user = self._new(email, name, hashed, operator=operator)
+            await self._add(books, user, actor, by=actor.label)
+            return user
+
+    async def sign_up(self, *, email: str, name: str, password: str) -> User:
+        """Make an account without an invitation: only for services that are open to all."""
+        email, name = tidy_email(email), tidy_name(name)
+        hashed = await self._passwords.hash_new(password, (email, name))
+        async with self._store.writing() as books:
+            user = self._new(email, name, hashed, operator=False)
+            await self._add(books, user, actor_of(user), by="sign-up")
+            return user
+
+    async def link_identity(self, user: User, issuer: str, subject: str) -> None:
+        """Let an identity of another provider enter this account."""
+        now = self._clock()
+        async with self._store.writing() as books:
+            try:
+                await books.people.link(Identity(issuer, subject, user.id, now))
+            except Taken as failure:
+                raise InvalidRequest(
+                    "This identity belongs to an account already.", code="taken", status=409
+                ) from failure
+            await books.audit.add(
+                entry(now, actor_of(user), "user.link_identity", user.id, issuer=issuer)
+            )
+
+    async def every(self, actor: Actor) -> Sequence[User]:
+        """All users, by address."""
+        async with self._store.reading() as books:
+            await require(books, actor, Action.USERS_SEE)
+            return await books.people.every()
+
+    async def disable(self, actor: Actor, user_id: str, *, disabled: bool = True) -> User:
+        """Shut somebody out, or let them in again; their sessions end, keys of projects stay."""
+        async with self._store.writing() as books:
+            user = await self._changeable(books, actor, user_id)
+            changed = replace(user, disabled_at=self._clock() if disabled else None)
+            await self._keep_an_operator(books, user, changed)
+            await books.people.change(changed)
+            if disabled:
+                await books.sessions.end_all(user.id)
+            verb = "user.disable" if disabled else "user.enable"
+            await books.audit.add(entry(self._clock(), actor, verb, user.id))
+            return changed
+
+    async def make_operator(self, actor: Actor, user_id: str, *, operator: bool = True) -> User:
+        """Let somebody see to the whole service, or not any more."""
+        async with self._store.writing() as books:
+            user = await self._changeable(books, actor, user_id)
+            changed = replace(user, operator=operator)
+            await self._keep_an_operator(books, user, changed)
+            await books.people.change(changed)
+            await books.audit.add(
+                entry(self._clock(), actor, "user.operator", user.id, operator=str(operator))
+            )
+            return changed
+
+    async def reset_link(self, actor: Actor, user_id: str) -> NewLink:
+        """A link by which somebody chooses a new password."""
+        async with self._store.writing() as books:
+            await require(books, actor, Action.USERS_INVITE)
+            if await books.people.find(user_id) is None:
+                raise no_such("user")
+            made = new_link(LinkKind.RESET, self._clock(), actor.label, Offer(user_id=user_id))
+            await books.links.add(made.link)
+            await books.audit.add(entry(self._clock(), actor, "user.reset_link", user_id))
+            return made
+
+    def _new(self, email: str, name: str, hashed: str | None, *, operator: bool) -> User:
+        return User(new_id("usr"), email, name, hashed, operator, self._clock())
+
+    async def _add(self, books: Books, user: User, actor: Actor, *, by: str) -> None:
+        try:
+            await books.people.add(user)
+        except Taken as failure:
+            raise InvalidRequest(
+                "This address has an account already; sign in with it.",
+                param="email",
+                code="taken",
+                status=409,
+            ) from failure
+        await books.audit.add(
+            entry(self._clock(), actor, "user.create", user.id, email=user.email, by=by)
+        )
+
+    async def _use(self, books: Books, token: str, *kinds: LinkKind) -> Link:
+        now = self._clock()
+        link = still_good(await books.links.by_digest(digest(token)), now)
+        if link.kind not in kinds or not await books.links.use(link.id, now):
+            raise no_such_link()
+        return link
+
+    async def _join(self, books: Books, link: Link, user: User) -> None:
+        if link.project_id is None or link.role is None:
+            return
+        now = self._clock()
+        before = await books.projects.membership(link.project_id, user.id)
+        if before is not None:
+            raise InvalidRequest("You are in this project already.", code="taken", status=409)
+        await books.projects.join(Membership(link.project_id, user.id, link.role, now))
+        await books.audit.add(
+            entry(now, actor_of(user), "member.join", user.id, link.project_id, role=link.role)
+        )
+
+    async def _changeable(self, books: Books, actor: Actor, user_id: str) -> User:
+        await require(books, actor, Action.USERS_CHANGE)
+        user = await books.people.find(user_id)
+        if user is None:
+            raise no_such("user")
+        return user
+
+    async def _keep_an_operator(self, books: Books, before: User, after: User) -> None:
+        was = before.operator and before.disabled_at is None
+        still = after.operator and after.disabled_at is None
+        if was and not still and await books.people.operators() == 1:
+            raise InvalidRequest(
+                "This is the last operator; make somebody else one first.",
+                code="last_operator",
+                status=409,
+            )

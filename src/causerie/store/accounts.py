@@ -1,0 +1,62 @@
+"""The store that ``accounts`` asks for: all books over one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from causerie.store.books.audit import SqlAudit
+from causerie.store.books.keys import SqlKeys
+from causerie.store.books.people import SqlPeople, SqlProjects
+from causerie.store.books.proof import SqlAttempts, SqlFactors, SqlLinks, SqlSessions
+from causerie.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class SqlBooks:
+    """All books of one transaction."""
+
+    people: SqlPeople
+    projects: SqlProjects
+    links: SqlLinks
+    sessions: SqlSessions
+    factors: SqlFactors
+    attempts: SqlAttempts
+    keys: SqlKeys
+    audit: SqlAudit
+
+    @staticmethod
+    def over(connection: AsyncConnection) -> SqlBooks:
+        """The books as this connection sees them."""
+        return SqlBooks(
+            SqlPeople(connection),
+            SqlProjects(connection),
+            SqlLinks(connection),
+            SqlSessions(connection),
+            SqlFactors(connection),
+            SqlAttempts(connection),
+            SqlKeys(connection),
+            SqlAudit(connection),
+        )
+
+
+class SqlStore:
+    """The books of one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[SqlBooks]:
+        """See :class:`causerie.accounts.ports.Store`."""
+        async with self._database.reading() as connection:
+            yield SqlBooks.over(connection)
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[SqlBooks]:
+        """See :class:`causerie.accounts.ports.Store`."""
+        async with self._database.writing() as connection:
+            yield SqlBooks.over(connection)

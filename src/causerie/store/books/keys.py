@@ -1,0 +1,175 @@
+"""API keys, their secrets and bounds, and the numbered list of what has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from sqlalchemy import RowMapping, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
+from causerie.accounts.keys import ApiKey, Grant, KeySecret, Purpose
+from causerie.store.books.rows import insert, part_of, update
+from causerie.store.columns import amount_of, billionths
+from causerie.store.tables import (
+    api_keys,
+    budgets,
+    change_counter,
+    changes,
+    key_secrets,
+    limits,
+    projects,
+)
+
+_CHANGES_KEPT = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class SqlKeys:
+    """API keys."""
+
+    connection: AsyncConnection
+
+    async def add(self, key: ApiKey, secret: KeySecret) -> None:
+        """A new one, without its bounds."""
+        await insert(self.connection, api_keys, key)
+        await insert(self.connection, key_secrets, secret)
+
+    async def change(self, key: ApiKey) -> None:
+        """Everything but the id and the bounds."""
+        await update(self.connection, api_keys, api_keys.c.id == key.id, key)
+
+    async def find(self, id: str) -> ApiKey | None:
+        """By its public id; deleted ones too."""
+        found = await self.connection.execute(select(api_keys).where(api_keys.c.id == id))
+        row = found.mappings().first()
+        return replace(_key(row), bounds=await self.bounds(f"key:{id}")) if row else None
+
+    async def of(self, project_id: str) -> Sequence[ApiKey]:
+        """Those of a project that are not deleted, newest first."""
+        query = (
+            select(api_keys)
+            .where(api_keys.c.project_id == project_id, api_keys.c.deleted_at.is_(None))
+            .order_by(api_keys.c.created_at.desc(), api_keys.c.id)
+        )
+        found = [_key(row) for row in (await self.connection.execute(query)).mappings()]
+        bounds = await self._bounds([f"key:{key.id}" for key in found])
+        return [replace(key, bounds=bounds[f"key:{key.id}"]) for key in found]
+
+    async def rotate(self, secret: KeySecret, old_until: datetime) -> None:
+        """A new secret; the others end then, or earlier where they already did."""
+        later = or_(key_secrets.c.expires_at.is_(None), key_secrets.c.expires_at > old_until)
+        await self.connection.execute(
+            key_secrets.update()
+            .where(key_secrets.c.key_id == secret.key_id, later)
+            .values(expires_at=old_until)
+        )
+        await insert(self.connection, key_secrets, secret)
+
+    async def set_bounds(self, owner: str, bounds: Bounds) -> None:
+        """Of ``key:ID`` or ``project:ID``: these, instead of those there are."""
+        for table in (limits, budgets):
+            await self.connection.execute(table.delete().where(table.c.owner == owner))
+        if bounds.limits:
+            await self.connection.execute(
+                limits.insert(), [{"owner": owner, **asdict(each)} for each in bounds.limits]
+            )
+        if bounds.budgets:
+            await self.connection.execute(
+                budgets.insert(),
+                [
+                    {"owner": owner, **asdict(each), "amount": _stored(each)}
+                    for each in bounds.budgets
+                ],
+            )
+
+    async def bounds(self, owner: str) -> Bounds:
+        """Of ``key:ID`` or ``project:ID``."""
+        return (await self._bounds([owner]))[owner]
+
+    async def announce(self, subject: str, at: datetime) -> None:
+        """Number a change, and forget those of long ago."""
+        number = await self.connection.scalar(
+            change_counter.update()
+            .values(number=change_counter.c.number + 1)
+            .returning(change_counter.c.number)
+        )
+        await self.connection.execute(
+            changes.insert().values(number=number, subject=subject, at=at)
+        )
+        await self.connection.execute(changes.delete().where(changes.c.at < at - _CHANGES_KEPT))
+
+    async def changes(self, after: int) -> tuple[int, Sequence[str] | None]:
+        """The latest number, and whose changes came after; ``None`` where some are forgotten."""
+        latest = await self.connection.scalar(select(change_counter.c.number)) or 0
+        if latest == after:
+            return latest, ()
+        query = select(changes.c.subject).where(
+            changes.c.number > after, changes.c.number <= latest
+        )
+        found = list((await self.connection.execute(query)).scalars())
+        return latest, found if len(found) == latest - after else None
+
+    async def grant(self, digest: bytes) -> Grant | None:
+        """What the bearer of this secret may do."""
+        query = (
+            select(
+                api_keys,
+                key_secrets.c.expires_at.label("secret_until"),
+                projects.c.archived_at.label("archived_at"),
+            )
+            .join(key_secrets, key_secrets.c.key_id == api_keys.c.id)
+            .join(projects, projects.c.id == api_keys.c.project_id)
+            .where(key_secrets.c.digest == digest)
+        )
+        row = (await self.connection.execute(query)).mappings().first()
+        if row is None:
+            return None
+        key = _key(part_of(api_keys, row))
+        owners = [f"key:{key.id}", f"project:{key.project_id}"]
+        bounds = await self._bounds(owners)
+        stopped = (key.disabled_at, key.deleted_at, row["archived_at"])
+        ends = [end for end in (row["secret_until"], key.expires_at) if end is not None]
+        return Grant(
+            key=replace(key, bounds=bounds[owners[0]]),
+            works=all(each is None for each in stopped),
+            until=min(ends, default=None),
+            project_bounds=bounds[owners[1]],
+        )
+
+    async def _bounds(self, owners: Sequence[str]) -> dict[str, Bounds]:
+        found_limits: dict[str, list[Limit]] = {owner: [] for owner in owners}
+        found_budgets: dict[str, list[Budget]] = {owner: [] for owner in owners}
+        query = select(limits).where(limits.c.owner.in_(owners)).order_by(limits.c.model)
+        for row in (await self.connection.execute(query)).mappings():
+            values = dict(row)
+            found_limits[values.pop("owner")].append(Limit(**values))
+        query = (
+            select(budgets)
+            .where(budgets.c.owner.in_(owners))
+            .order_by(budgets.c.model, budgets.c.unit, budgets.c.period)
+        )
+        for row in (await self.connection.execute(query)).mappings():
+            found_budgets[row["owner"]].append(_budget(row))
+        return {
+            owner: Bounds(tuple(found_limits[owner]), tuple(found_budgets[owner]))
+            for owner in owners
+        }
+
+
+def _key(row: RowMapping | dict[str, object]) -> ApiKey:
+    values: dict[str, object] = {**row}
+    return ApiKey(**{**values, "purpose": Purpose(str(values["purpose"]))})  # type: ignore[arg-type]
+
+
+def _stored(budget: Budget) -> int:
+    return billionths(budget.amount) if budget.unit is Unit.MONEY else int(budget.amount)
+
+
+def _budget(row: RowMapping) -> Budget:
+    unit = Unit(row["unit"])
+    amount = amount_of(row["amount"]) if unit is Unit.MONEY else Decimal(row["amount"])
+    return Budget(amount, Period(row["period"]), unit, row["model"])

@@ -1,0 +1,146 @@
+"""Users and projects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from causerie.accounts.people import Identity, Member, Membership, Project, Role, User
+from causerie.store.books.rows import insert, part_of, row_of, update, upsert
+from causerie.store.tables import identities, memberships, projects, users
+
+
+@dataclass(frozen=True, slots=True)
+class SqlPeople:
+    """Users and their identities."""
+
+    connection: AsyncConnection
+
+    async def add(self, user: User) -> None:
+        """Raises ``Taken`` where the address has an account."""
+        await insert(self.connection, users, user)
+
+    async def change(self, user: User) -> None:
+        """Everything but the id."""
+        await update(self.connection, users, users.c.id == user.id, user)
+
+    async def find(self, id: str) -> User | None:
+        """By id."""
+        found = await self.connection.execute(select(users).where(users.c.id == id))
+        row = found.mappings().first()
+        return User(**row) if row else None
+
+    async def by_email(self, email: str) -> User | None:
+        """By address, as it is kept."""
+        found = await self.connection.execute(select(users).where(users.c.email == email))
+        row = found.mappings().first()
+        return User(**row) if row else None
+
+    async def every(self) -> Sequence[User]:
+        """All, by address."""
+        found = await self.connection.execute(select(users).order_by(users.c.email))
+        return [User(**row) for row in found.mappings()]
+
+    async def operators(self) -> int:
+        """How many see to the service now; locked, so that the last one stays."""
+        query = select(users.c.id).where(users.c.operator, users.c.disabled_at.is_(None))
+        return len((await self.connection.execute(query.with_for_update())).all())
+
+    async def link(self, identity: Identity) -> None:
+        """Raises ``Taken``."""
+        await insert(self.connection, identities, identity)
+
+    async def by_identity(self, issuer: str, subject: str) -> User | None:
+        """Whose identity it is."""
+        query = (
+            select(users)
+            .join(identities, identities.c.user_id == users.c.id)
+            .where(identities.c.issuer == issuer, identities.c.subject == subject)
+        )
+        row = (await self.connection.execute(query)).mappings().first()
+        return User(**row) if row else None
+
+
+@dataclass(frozen=True, slots=True)
+class SqlProjects:
+    """Projects and memberships."""
+
+    connection: AsyncConnection
+
+    async def add(self, project: Project) -> None:
+        """A new one."""
+        await insert(self.connection, projects, project)
+
+    async def change(self, project: Project) -> None:
+        """Everything but the id."""
+        await update(self.connection, projects, projects.c.id == project.id, project)
+
+    async def find(self, id: str) -> Project | None:
+        """By id."""
+        found = await self.connection.execute(select(projects).where(projects.c.id == id))
+        row = found.mappings().first()
+        return Project(**row) if row else None
+
+    async def every(self) -> Sequence[Project]:
+        """All, by name."""
+        query = select(projects).order_by(func.lower(projects.c.name), projects.c.id)
+        return [Project(**row) for row in (await self.connection.execute(query)).mappings()]
+
+    async def of(self, user_id: str) -> Sequence[tuple[Project, Membership]]:
+        """Those that somebody is in, by name."""
+        query = (
+            select(projects, memberships.c.role, memberships.c.since)
+            .join(memberships, memberships.c.project_id == projects.c.id)
+            .where(memberships.c.user_id == user_id)
+            .order_by(func.lower(projects.c.name), projects.c.id)
+        )
+        found = []
+        for row in (await self.connection.execute(query)).mappings():
+            project = Project(**part_of(projects, row))
+            membership = Membership(project.id, user_id, Role(row["role"]), row["since"])
+            found.append((project, membership))
+        return found
+
+    async def membership(self, project_id: str, user_id: str) -> Membership | None:
+        """Somebody's part in a project."""
+        query = select(memberships).where(
+            memberships.c.project_id == project_id, memberships.c.user_id == user_id
+        )
+        row = (await self.connection.execute(query)).mappings().first()
+        return Membership(**{**row, "role": Role(row["role"])}) if row else None
+
+    async def members(self, project_id: str) -> Sequence[Member]:
+        """Who is in it, by name."""
+        query = (
+            select(users, memberships.c.role, memberships.c.since)
+            .join(memberships, memberships.c.user_id == users.c.id)
+            .where(memberships.c.project_id == project_id)
+            .order_by(func.lower(users.c.name), users.c.id)
+        )
+        return [
+            Member(User(**part_of(users, row)), Role(row["role"]), row["since"])
+            for row in (await self.connection.execute(query)).mappings()
+        ]
+
+    async def join(self, membership: Membership) -> None:
+        """Add it, or change its role."""
+        values = row_of(memberships, membership)
+        await upsert(self.connection, memberships, values, {"role": membership.role})
+
+    async def leave(self, project_id: str, user_id: str) -> None:
+        """Remove it."""
+        await self.connection.execute(
+            memberships.delete().where(
+                memberships.c.project_id == project_id, memberships.c.user_id == user_id
+            )
+        )
+
+    async def owners(self, project_id: str) -> int:
+        """How many there are; locked, so that the last one stays."""
+        query = select(memberships.c.user_id).where(
+            memberships.c.project_id == project_id, memberships.c.role == Role.OWNER
+        )
+        return len((await self.connection.execute(query.with_for_update())).all())

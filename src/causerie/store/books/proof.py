@@ -1,0 +1,216 @@
+"""Links, sessions, second factors, and failed attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, RowMapping, case, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from causerie.accounts.links import Link, LinkKind
+from causerie.accounts.people import Role
+from causerie.accounts.sessions import Session, Stage
+from causerie.accounts.throttle import Failures
+from causerie.accounts.totp import Authenticator
+from causerie.store.books.rows import insert, upsert
+from causerie.store.tables import attempts, one_time_links, recovery_codes, sessions, totp
+
+
+@dataclass(frozen=True, slots=True)
+class SqlLinks:
+    """One-time links."""
+
+    connection: AsyncConnection
+
+    async def add(self, link: Link) -> None:
+        """A new one."""
+        await insert(self.connection, one_time_links, link)
+
+    async def by_digest(self, digest: bytes) -> Link | None:
+        """By the digest of its secret."""
+        return await self._one(one_time_links.c.digest == digest)
+
+    async def find(self, id: str) -> Link | None:
+        """By id."""
+        return await self._one(one_time_links.c.id == id)
+
+    async def use(self, id: str, at: datetime) -> bool:
+        """Mark it as used; false where it was used already."""
+        done = await self.connection.execute(
+            one_time_links.update()
+            .where(one_time_links.c.id == id, one_time_links.c.used_at.is_(None))
+            .values(used_at=at)
+        )
+        return done.rowcount == 1
+
+    async def withdraw(self, id: str) -> None:
+        """Remove it."""
+        await self.connection.execute(one_time_links.delete().where(one_time_links.c.id == id))
+
+    async def open(self, project_id: str | None, now: datetime) -> Sequence[Link]:
+        """Those that still work, oldest first."""
+        query = (
+            select(one_time_links)
+            .where(
+                one_time_links.c.project_id == project_id,
+                one_time_links.c.used_at.is_(None),
+                one_time_links.c.expires_at > now,
+            )
+            .order_by(one_time_links.c.created_at)
+        )
+        return [_link(row) for row in (await self.connection.execute(query)).mappings()]
+
+    async def _one(self, where: ColumnElement[bool]) -> Link | None:
+        found = await self.connection.execute(select(one_time_links).where(where))
+        row = found.mappings().first()
+        return _link(row) if row else None
+
+
+@dataclass(frozen=True, slots=True)
+class SqlSessions:
+    """Sessions."""
+
+    connection: AsyncConnection
+
+    async def add(self, session: Session) -> None:
+        """A new one."""
+        await insert(self.connection, sessions, session)
+
+    async def by_digest(self, digest: bytes) -> Session | None:
+        """By the digest of its token."""
+        found = await self.connection.execute(select(sessions).where(sessions.c.digest == digest))
+        row = found.mappings().first()
+        return _session(row) if row else None
+
+    async def seen(self, id: str, at: datetime) -> None:
+        """It was used."""
+        await self.connection.execute(
+            sessions.update().where(sessions.c.id == id).values(seen_at=at)
+        )
+
+    async def of(self, user_id: str, now: datetime) -> Sequence[Session]:
+        """Those of a user that have not reached their end, the latest first."""
+        query = (
+            select(sessions)
+            .where(sessions.c.user_id == user_id, sessions.c.expires_at > now)
+            .order_by(sessions.c.seen_at.desc(), sessions.c.id)
+        )
+        return [_session(row) for row in (await self.connection.execute(query)).mappings()]
+
+    async def end(self, user_id: str, id: str) -> bool:
+        """Remove one of this user's; false where there is none."""
+        done = await self.connection.execute(
+            sessions.delete().where(sessions.c.user_id == user_id, sessions.c.id == id)
+        )
+        return done.rowcount == 1
+
+    async def end_all(self, user_id: str, *, but: str | None = None) -> None:
+        """Remove all of this user's, except one."""
+        statement = sessions.delete().where(sessions.c.user_id == user_id)
+        if but is not None:
+            statement = statement.where(sessions.c.id != but)
+        await self.connection.execute(statement)
+
+    async def forget(self, before: datetime) -> None:
+        """Remove those that ended before."""
+        await self.connection.execute(sessions.delete().where(sessions.c.expires_at < before))
+
+
+@dataclass(frozen=True, slots=True)
+class SqlFactors:
+    """Second factors."""
+
+    connection: AsyncConnection
+
+    async def find(self, user_id: str) -> Authenticator | None:
+        """Of a user."""
+        found = await self.connection.execute(select(totp).where(totp.c.user_id == user_id))
+        row = found.mappings().first()
+        return Authenticator(**row) if row else None
+
+    async def put(self, authenticator: Authenticator) -> None:
+        """Add or change it."""
+        await upsert(self.connection, totp, asdict(authenticator))
+
+    async def step(self, user_id: str, step: int) -> bool:
+        """Use a step up; false where it was."""
+        done = await self.connection.execute(
+            totp.update()
+            .where(totp.c.user_id == user_id, totp.c.last_step < step)
+            .values(last_step=step)
+        )
+        return done.rowcount == 1
+
+    async def remove(self, user_id: str) -> None:
+        """With its recovery codes."""
+        await self.put_recovery(user_id, [])
+        await self.connection.execute(totp.delete().where(totp.c.user_id == user_id))
+
+    async def put_recovery(self, user_id: str, digests: Sequence[bytes]) -> None:
+        """These, instead of those there are."""
+        await self.connection.execute(
+            recovery_codes.delete().where(recovery_codes.c.user_id == user_id)
+        )
+        if digests:
+            await self.connection.execute(
+                recovery_codes.insert(),
+                [{"user_id": user_id, "digest": digest} for digest in digests],
+            )
+
+    async def use_recovery(self, user_id: str, digest: bytes) -> bool:
+        """Use a code up; false where there is none such."""
+        done = await self.connection.execute(
+            recovery_codes.delete().where(
+                recovery_codes.c.user_id == user_id, recovery_codes.c.digest == digest
+            )
+        )
+        return done.rowcount == 1
+
+
+@dataclass(frozen=True, slots=True)
+class SqlAttempts:
+    """Failed attempts to sign in."""
+
+    connection: AsyncConnection
+
+    async def find(self, scopes: Sequence[str]) -> Sequence[Failures]:
+        """Of these scopes."""
+        query = select(attempts).where(attempts.c.scope.in_(scopes))
+        return [Failures(**row) for row in (await self.connection.execute(query)).mappings()]
+
+    async def failed(self, scope: str, at: datetime, forget_before: datetime) -> None:
+        """One more, or the first where the last is long ago."""
+        count = case((attempts.c.last_at < forget_before, 1), else_=attempts.c.failures + 1)
+        await upsert(
+            self.connection,
+            attempts,
+            {"scope": scope, "failures": 1, "last_at": at},
+            {"failures": count, "last_at": at},
+        )
+
+    async def forgive(self, scope: str) -> None:
+        """One less."""
+        await self.connection.execute(
+            attempts.update()
+            .where(attempts.c.scope == scope, attempts.c.failures > 0)
+            .values(failures=attempts.c.failures - 1)
+        )
+
+    async def clear(self, scope: str) -> None:
+        """None any more."""
+        await self.connection.execute(attempts.delete().where(attempts.c.scope == scope))
+
+    async def forget(self, before: datetime) -> None:
+        """Remove what was last before."""
+        await self.connection.execute(attempts.delete().where(attempts.c.last_at < before))
+
+
+def _link(row: RowMapping) -> Link:
+    role = row["role"]
+    return Link(**{**row, "kind": LinkKind(row["kind"]), "role": Role(role) if role else None})
+
+
+def _session(row: RowMapping) -> Session:
+    return Session(**{**row, "stage": Stage(row["stage"])})

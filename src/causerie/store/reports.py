@@ -1,0 +1,161 @@
+"""Questions about usage, answered from what was rolled up; single requests by index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, RowMapping, Select, Table, func, select, tuple_
+
+from causerie.accounts.usage import By, Question, RecordFilter, Spent, Step, UsageSum
+from causerie.metering.ledger import UsageRecord
+from causerie.store.columns import amount_of, microseconds, moment_of
+from causerie.store.database import Database
+from causerie.store.latency import percentile
+from causerie.store.tables import usage_daily, usage_first_token, usage_hourly, usage_records
+from causerie.store.usage import DAY, HOUR
+
+_SUMMED = (
+    *("requests", "refused", "failed", "aborted"),
+    *("prompt", "cached", "completion", "reasoning"),
+    *("cost", "first_token_us", "first_tokens", "duration_us"),
+)
+_COLUMN = {By.PROJECT: "project_id", By.KEY: "key_id", By.USER: "user_id"}
+_SECOND = 1_000_000
+
+
+class SqlUsageReader:
+    """Answers from one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def sums(self, question: Question) -> Sequence[UsageSum]:
+        """By start, then by group."""
+        async with self._database.reading() as connection:
+            found = await connection.execute(sums_query(question))
+        return [_sum(row, question) for row in found.mappings()]
+
+    async def first_token_percentiles(
+        self, question: Question, shares: Sequence[float]
+    ) -> Mapping[str, Sequence[float]]:
+        """Seconds, by model."""
+        async with self._database.reading() as connection:
+            found = (await connection.execute(first_token_query(question))).all()
+        counts: dict[str, dict[int, int]] = {}
+        for model, bucket, requests in found:
+            counts.setdefault(model, {})[bucket] = int(requests)
+        return {
+            model: [(percentile(each, share) or 0.0) / _SECOND for share in shares]
+            for model, each in counts.items()
+        }
+
+    async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
+        """Newest first."""
+        async with self._database.reading() as connection:
+            found = await connection.execute(records_query(filter))
+        return [_record(row) for row in found.mappings()]
+
+    async def spent(self, owner: str, model: str, since: datetime) -> Spent:
+        """Since a midnight UTC."""
+        async with self._database.reading() as connection:
+            row = (await connection.execute(spent_query(owner, model, since))).one()
+        return Spent(amount_of(int(row[0] or 0)), int(row[1] or 0))
+
+
+def sums_query(question: Question) -> Select[Any]:
+    """From the days where whole days are asked for, else from the hours."""
+    days = question.step is Step.DAY or (_midnight(question.since) and _midnight(question.until))
+    table = usage_daily if days and question.step is not Step.HOUR else usage_hourly
+    groups = [table.c[_name(by)] for by in question.by]
+    places = groups if question.step is Step.ALL else [table.c.start, *groups]
+    sums = [func.sum(table.c[name]).label(name) for name in _SUMMED]
+    query = select(*places, *sums).where(*_between(table, question), *_narrowed(table, question))
+    return query.group_by(*places).order_by(*places)
+
+
+def first_token_query(question: Question) -> Select[Any]:
+    """The histogram, by model."""
+    table = usage_first_token
+    query = select(table.c.model, table.c.bucket, func.sum(table.c.requests))
+    query = query.where(*_between(table, question))
+    if question.project is not None:
+        query = query.where(table.c.project_id == question.project)
+    if question.model is not None:
+        query = query.where(table.c.model == question.model)
+    return query.group_by(table.c.model, table.c.bucket)
+
+
+def records_query(filter: RecordFilter) -> Select[Any]:
+    """By time, newest first, from where the last page ended."""
+    table = usage_records
+    query = select(table).where(
+        table.c.at >= microseconds(filter.since), table.c.at < microseconds(filter.until)
+    )
+    query = query.where(*_narrowed(table, filter))
+    if filter.status is not None:
+        query = query.where(table.c.status == filter.status)
+    if filter.failures_only:
+        query = query.where(table.c.status >= 400)
+    if filter.request_id is not None:
+        query = query.where(table.c.request_id == filter.request_id)
+    if filter.before is not None:
+        at, id = filter.before
+        query = query.where(table.c.at <= at, tuple_(table.c.at, table.c.id) < (at, id))
+    return query.order_by(table.c.at.desc(), table.c.id.desc()).limit(filter.count)
+
+
+def spent_query(owner: str, model: str, since: datetime) -> Select[Any]:
+    """Cost and tokens of a key or a project."""
+    kind, _, id = owner.partition(":")
+    table = usage_daily
+    column = table.c.key_id if kind == "key" else table.c.project_id
+    query = select(
+        func.sum(table.c.cost, type_=table.c.requests.type),
+        func.sum(table.c.prompt + table.c.completion),
+    ).where(column == id, table.c.start >= microseconds(since))
+    return query.where(table.c.model == model) if model else query
+
+
+def _name(by: By) -> str:
+    return _COLUMN.get(by, by.value)
+
+
+def _between(table: Table, question: Question) -> list[ColumnElement[bool]]:
+    since, span = microseconds(question.since), DAY if table is usage_daily else HOUR
+    return [table.c.start >= since - since % span, table.c.start < microseconds(question.until)]
+
+
+def _narrowed(table: Table, which: Question | RecordFilter) -> list[ColumnElement[bool]]:
+    return [
+        table.c[_name(by)] == getattr(which, by.value)
+        for by in By
+        if getattr(which, by.value) is not None
+    ]
+
+
+def _midnight(moment: datetime) -> bool:
+    utc = moment.astimezone(UTC)
+    return (utc.hour, utc.minute, utc.second, utc.microsecond) == (0, 0, 0, 0)
+
+
+def _sum(row: RowMapping, question: Question) -> UsageSum:
+    requests, first_tokens = int(row["requests"]), int(row["first_tokens"])
+    counted = ("refused", "failed", "aborted", "prompt", "cached", "completion", "reasoning")
+    return UsageSum(
+        start=None if question.step is Step.ALL else moment_of(row["start"]),
+        group={by: row[_name(by)] for by in question.by},
+        requests=requests,
+        cost=row["cost"],
+        first_token_seconds=(
+            int(row["first_token_us"]) / first_tokens / _SECOND if first_tokens else None
+        ),
+        duration_seconds=int(row["duration_us"]) / requests / _SECOND,
+        **{name: int(row[name]) for name in counted},
+    )
+
+
+def _record(row: RowMapping) -> UsageRecord:
+    names = {"project_id": "project", "key_id": "key", "user_id": "user"}
+    return UsageRecord(**{names.get(name, name): value for name, value in row.items()})

@@ -1,0 +1,91 @@
+"""A service's accounts on a test database, with a clock that stands still and quick hashes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from argon2 import PasswordHasher
+
+from causerie.accounts.audit import AuditFilter
+from causerie.accounts.issuing import Draft, Keys, NewKey
+from causerie.accounts.passwords import Passwords
+from causerie.accounts.people import SYSTEM, Actor, Membership, Project, Role, User, actor_of
+from causerie.accounts.profile import Profile
+from causerie.accounts.projects import Projects
+from causerie.accounts.sign_in import SignIn
+from causerie.accounts.usage import Usage
+from causerie.accounts.users import Users
+from causerie.store.accounts import SqlStore
+from causerie.store.database import Database
+from causerie.store.reports import SqlUsageReader
+
+PASSWORD = "seven green kettles sing"
+
+
+@dataclass
+class World:
+    """Everything, over one database."""
+
+    database: Database
+    now: datetime = datetime(2026, 11, 21, 12, tzinfo=UTC)
+    passwords: Passwords = field(
+        default_factory=lambda: Passwords(
+            PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
+        )
+    )
+    number: int = 0
+
+    def __post_init__(self) -> None:
+        self.store = SqlStore(self.database)
+        self.users = Users(self.store, self.passwords, self.clock)
+        self.profile = Profile(self.store, self.passwords, self.clock)
+        self.sign_in = SignIn(self.store, self.passwords, self.clock)
+        self.projects = Projects(self.store, self.clock)
+        self.keys = Keys(self.store, self.clock)
+        self.usage = Usage(self.store, SqlUsageReader(self.database))
+
+    def clock(self) -> datetime:
+        return self.now
+
+    def later(self, **amount: float) -> None:
+        self.now += timedelta(**amount)
+
+    async def person(
+        self, name: str | None = None, *, operator: bool = False, password: str | None = None
+    ) -> User:
+        """A new user."""
+        self.number += 1
+        name = name or f"person{self.number}"
+        return await self.users.create(
+            SYSTEM, email=f"{name}@example.org", name=name, password=password, operator=operator
+        )
+
+    async def project(self, **members: User) -> Project:
+        """A project with these members, by role."""
+        project = await self.projects.create(SYSTEM, "Project")
+        for role, user in members.items():
+            await self.join(project, user, Role(role))
+        return project
+
+    async def join(self, project: Project, user: User, role: Role) -> None:
+        """Make somebody a member, without an invitation."""
+        async with self.store.writing() as books:
+            await books.projects.join(Membership(project.id, user.id, role, self.now))
+
+    async def key(self, project: Project, user: User | None = None, **draft: object) -> NewKey:
+        """A key of a project, made by this user or by the machine's owner."""
+        actor: Actor = actor_of(user) if user else SYSTEM
+        return await self.keys.create(actor, project.id, Draft(**{"name": "key", **draft}))
+
+    async def actions(self) -> list[str]:
+        """What the audit log says, oldest first."""
+        found = await self.projects.audit_of_all(SYSTEM, AuditFilter(limit=500))
+        return [each.action for each in reversed(found)]
+
+
+@pytest.fixture
+async def world(database: Database) -> World:
+    """An empty service, on each kind of database."""
+    return World(database)

@@ -1,0 +1,232 @@
+"""Users and projects: how they come to be, who belongs, and what cannot be undone by mistake."""
+
+from __future__ import annotations
+
+import asyncio
+from decimal import Decimal
+
+import pytest
+from accountkit import PASSWORD, World
+
+from causerie.accounts.audit import AuditFilter
+from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
+from causerie.accounts.people import SYSTEM, Role, User, actor_of
+from causerie.errors import InvalidRequest, NotFound, StoreUnavailable
+from causerie.store.accounts import SqlStore
+from causerie.store.database import Database
+
+
+async def first(world: World) -> User:
+    link = await world.users.first_link()
+    assert link is not None
+    return await world.users.accept(
+        link.token, email="Ada@Example.org", name=" Ada  Lovelace ", password=PASSWORD
+    )
+
+
+async def test_the_first_link_makes_the_operator_and_works_once(world: World) -> None:
+    link = await world.users.first_link()
+    assert link is not None
+    made = await world.users.accept(
+        link.token, email="Ada@Example.org", name=" Ada  Lovelace ", password=PASSWORD
+    )
+    assert (made.email, made.name, made.operator) == ("ada@example.org", "Ada Lovelace", True)
+    with pytest.raises(NotFound, match="does not work any more"):
+        await world.users.accept(link.token, email="b@example.org", name="B", password=PASSWORD)
+    assert await world.users.first_link() is None
+
+
+async def test_a_link_that_two_use_at_once_makes_one_account(world: World) -> None:
+    link = await world.users.first_link()
+    assert link is not None
+    done = await asyncio.gather(
+        *(
+            world.users.accept(link.token, email=f"{n}@example.org", name="N", password=PASSWORD)
+            for n in range(4)
+        ),
+        return_exceptions=True,
+    )
+    assert sorted(type(each).__name__ for each in done) == [*["NotFound"] * 3, "User"]
+
+
+async def test_links_end(world: World) -> None:
+    link = await world.users.first_link()
+    assert link is not None
+    world.later(days=2)
+    with pytest.raises(NotFound):
+        await world.users.link(link.token)
+
+
+async def test_no_secret_is_kept_or_shown(world: World) -> None:
+    link = await world.users.first_link()
+    assert link is not None
+    user = await first(world)
+    project = await world.project(owner=user)
+    key = await world.key(project, user)
+    for shown in (link, key, user):
+        for secret in (link.token, key.credential, user.password or "$argon2"):
+            assert secret not in repr(shown)
+
+
+async def test_an_address_has_one_account(world: World) -> None:
+    await world.person("ada")
+    with pytest.raises(InvalidRequest, match="has an account already") as caught:
+        await world.users.create(SYSTEM, email="ADA@example.org", name="Ada", password=None)
+    assert caught.value.status == 409
+
+
+async def test_invited_people_join_with_their_role(world: World) -> None:
+    owner = await world.person()
+    project = await world.project(owner=owner)
+    link = await world.projects.invite(
+        actor_of(owner), project.id, Role.VIEWER, email="new@example.org"
+    )
+    assert [each.id for each in await world.projects.invitations(actor_of(owner), project.id)] == [
+        link.link.id
+    ]
+    with pytest.raises(InvalidRequest, match="another address"):
+        await world.users.accept(link.token, email="other@example.org", name="O", password=PASSWORD)
+    user = await world.users.accept(
+        link.token, email="new@example.org", name="New", password=PASSWORD
+    )
+    members = await world.projects.members(actor_of(owner), project.id)
+    assert {(each.user.id, each.role) for each in members} == {
+        (owner.id, Role.OWNER),
+        (user.id, Role.VIEWER),
+    }
+    assert await world.projects.invitations(actor_of(owner), project.id) == []
+    assert [(each.id, part.role) for each, part in await world.projects.of(user)] == [
+        (project.id, Role.VIEWER)
+    ]
+
+
+async def test_who_has_an_account_joins_with_it(world: World) -> None:
+    owner, guest = await world.person(), await world.person()
+    project = await world.project(owner=owner)
+    link = await world.projects.invite(actor_of(owner), project.id, Role.MEMBER)
+    await world.users.join(link.token, guest)
+    with pytest.raises(NotFound):
+        await world.users.join(link.token, guest)
+    again = await world.projects.invite(actor_of(owner), project.id, Role.OWNER)
+    with pytest.raises(InvalidRequest, match="already"):
+        await world.users.join(again.token, guest)
+
+
+async def test_an_invitation_can_be_withdrawn(world: World) -> None:
+    owner = await world.person()
+    project, other = await world.project(owner=owner), await world.project(owner=owner)
+    link = await world.projects.invite(actor_of(owner), project.id, Role.MEMBER)
+    with pytest.raises(NotFound):
+        await world.projects.withdraw(actor_of(owner), other.id, link.link.id)
+    await world.projects.withdraw(actor_of(owner), project.id, link.link.id)
+    with pytest.raises(NotFound):
+        await world.users.link(link.token)
+
+
+async def test_the_last_owner_and_the_last_operator_stay(world: World) -> None:
+    owner = await world.person(operator=True)
+    project = await world.project(owner=owner)
+    actor = actor_of(owner)
+    for attempt in (
+        world.projects.remove(actor, project.id, owner.id),
+        world.projects.change_role(actor, project.id, owner.id, Role.VIEWER),
+        world.users.disable(actor, owner.id),
+        world.users.make_operator(actor, owner.id, operator=False),
+    ):
+        with pytest.raises(InvalidRequest) as caught:
+            await attempt
+        assert caught.value.status == 409
+
+
+async def test_two_owners_cannot_both_leave_at_once(world: World) -> None:
+    one, two = await world.person(), await world.person()
+    project = await world.project(owner=one)
+    await world.join(project, two, Role.OWNER)
+    done = await asyncio.gather(
+        world.projects.remove(actor_of(one), project.id, one.id),
+        world.projects.remove(actor_of(two), project.id, two.id),
+        return_exceptions=True,
+    )
+    assert sorted(type(each).__name__ for each in done) == ["InvalidRequest", "NoneType"]
+
+
+async def test_the_keys_of_who_is_removed_stop(world: World) -> None:
+    owner, member = await world.person(), await world.person()
+    project = await world.project(owner=owner, member=member)
+    theirs, other = await world.key(project, member), await world.key(project, owner)
+    await world.projects.remove(actor_of(owner), project.id, member.id)
+    keys = {each.id: each for each in await world.keys.of(actor_of(owner), project.id)}
+    assert keys[theirs.key.id].disabled_at is not None
+    assert keys[other.key.id].disabled_at is None
+
+
+async def test_bounds_come_back_as_they_were_set(world: World) -> None:
+    project = await world.project()
+    bounds = Bounds(
+        (Limit(requests_per_minute=60), Limit("small", tokens_per_minute=1000, concurrent=2)),
+        (
+            Budget(Decimal("12.345678901"), Period.DAY),
+            Budget(Decimal(1_000_000), Period.NEVER, Unit.TOKENS, "small"),
+        ),
+    )
+    await world.projects.set_bounds(SYSTEM, project.id, bounds)
+    assert (await world.projects.see(SYSTEM, project.id)).bounds == bounds
+
+
+async def test_every_change_is_in_the_audit_log(world: World) -> None:
+    owner = await world.person("ada")
+    project = await world.project(owner=owner)
+    actor = actor_of(owner)
+    await world.projects.rename(actor, project.id, "Other")
+    link = await world.projects.invite(actor, project.id, Role.MEMBER)
+    await world.projects.withdraw(actor, project.id, link.link.id)
+    key = await world.key(project, owner)
+    await world.keys.rotate(actor, key.key.id)
+    await world.keys.disable(actor, key.key.id)
+    await world.keys.enable(actor, key.key.id)
+    await world.keys.delete(actor, key.key.id)
+    assert await world.actions() == [
+        "user.create",
+        "project.create",
+        "project.rename",
+        "member.invite",
+        "member.withdraw",
+        "key.create",
+        "key.rotate",
+        "key.disable",
+        "key.enable",
+        "key.delete",
+    ]
+    latest = (await world.projects.audit(actor, project.id, AuditFilter(limit=2)))[1]
+    assert (latest.actor_name, latest.subject) == ("ada", key.key.id)
+    older = await world.projects.audit(actor, project.id, AuditFilter(before=latest.id))
+    assert older[0].action == "key.disable"
+
+
+@pytest.mark.parametrize("name", ["", "  ", "x" * 101, "a\0b", "a\x1bb"])
+async def test_names_that_are_none(world: World, name: str) -> None:
+    with pytest.raises(InvalidRequest):
+        await world.projects.create(SYSTEM, name)
+
+
+@pytest.mark.parametrize("email", ["", "ada", "ada@", "@example.org", "a da@example.org", "a@b"])
+async def test_addresses_that_are_none(world: World, email: str) -> None:
+    with pytest.raises(InvalidRequest):
+        await world.users.create(SYSTEM, email=email, name="Ada", password=None)
+
+
+async def test_what_people_write_is_data(world: World) -> None:
+    """Quotes and statements in a text are that text."""
+    nasty = "Robert'); DROP TABLE users; --"
+    project = await world.projects.create(SYSTEM, nasty)
+    assert (await world.projects.see(SYSTEM, project.id)).project.name == nasty
+    with pytest.raises(NotFound):
+        await world.projects.see(SYSTEM, "' OR '1'='1")
+
+
+async def test_a_database_that_is_away_is_503() -> None:
+    database = Database("postgresql://causerie@/causerie?host=/nowhere")
+    with pytest.raises(StoreUnavailable):
+        async with SqlStore(database).reading() as books:
+            await books.people.every()
+    await database.close()
