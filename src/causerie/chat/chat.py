@@ -12,14 +12,17 @@ from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from causerie.chat import thinking
+from causerie.chat.continuation import knows, resumed
 from causerie.chat.formats.format import Format
 from causerie.chat.formats.registry import by_name, detect
 from causerie.chat.generation import Generation
 from causerie.chat.plan import LoadedModel, Plan, make_plan
 from causerie.chat.prompt import PromptEncoder
+from causerie.chat.rewriting import can_write, is_spaced_alike
 from causerie.chat.template import ChatTemplate
 from causerie.chat.validation import validate
-from causerie.engines.base import EngineFailed, ModelFacts, PromptTooLong, TextEngine
+from causerie.engines.base import EngineFailed, ModelFacts, NotAdmitted, PromptTooLong, TextEngine
 from causerie.errors import (
     ContextLengthExceeded,
     InternalError,
@@ -87,23 +90,41 @@ class TextChat:
         with _engine_failures(started=False):
             model = await self._load()
             _check_images(request, model.facts)
-            plan = await make_plan(request, model, self._engine)
-            for grammar in (plan.grammar, plan.answer_grammar):
-                if grammar is not None:
-                    await self._grammars.check(
-                        grammar, vocabulary=model.facts.vocabulary, param=_constrained_by(request)
-                    )
-        choices = [Generation(self._engine, request, plan, index) for index in range(request.n)]
+            plan, choices = await self._begin(request, model, partial)
+        said = partial.text if partial is not None else ""
 
         def usage() -> Usage:
             return _usage(plan, choices)
 
-        async with aclosing(_events(request, choices, usage)) as events:
-            yield Answering(events, model.facts.fingerprint, usage, lambda: None)
+        def trail() -> Trail | None:
+            known = model.facts.words and len(choices) == 1
+            return Trail(model.facts.words, choices[0].tokens) if known else None
+
+        async with aclosing(_events(request, choices, usage, said)) as events:
+            yield Answering(events, model.facts.fingerprint, usage, trail)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
-        """Not yet: a reply is begun here or not at all."""
-        return False
+        """Whether the model can go on there; what it cannot know before it is loaded it may."""
+        if request.n != 1:
+            return False
+        if self._loaded is None or knows(self._loaded.facts, partial.trail):
+            return True
+        return can_write(thinking.plan(self._loaded.form, request.thinking).form, partial)
+
+    async def _begin(
+        self, request: ChatRequest, model: LoadedModel, partial: Partial | None
+    ) -> tuple[Plan, list[Generation]]:
+        """What to do, and the choices ready to run."""
+        any_space = partial is not None and not is_spaced_alike(partial)
+        plan = await make_plan(request, model, self._engine, any_space=any_space)
+        for grammar in (plan.grammar, plan.answer_grammar):
+            if grammar is not None:
+                await self._grammars.check(
+                    grammar, vocabulary=model.facts.vocabulary, param=_constrained_by(request)
+                )
+        if partial is not None:
+            return plan, [await resumed(self._engine, request, model, plan, partial)]
+        return plan, [Generation(self._engine, request, plan, n) for n in range(request.n)]
 
     async def _load(self) -> LoadedModel:
         facts = await self._engine.facts()
@@ -113,10 +134,10 @@ class TextChat:
 
 
 async def _events(
-    request: ChatRequest, choices: Sequence[Generation], usage: Callable[[], Usage]
+    request: ChatRequest, choices: Sequence[Generation], usage: Callable[[], Usage], said: str
 ) -> AsyncGenerator[Batch, None]:
     source = choices[0].events() if len(choices) == 1 else _merged(choices)
-    answers: dict[int, list[str]] = {}
+    answers: dict[int, list[str]] = {0: [said]}
     with _engine_failures(started=True):
         async with aclosing(source):
             async for batch in source:
@@ -130,7 +151,7 @@ def _usage(plan: Plan, choices: Sequence[Generation]) -> Usage:
     return Usage(
         prompt=len(plan.prompt),
         completion=sum(choice.counts.completion for choice in choices),
-        cached=choices[0].counts.cached,
+        cached=min(choices[0].counts.cached, len(plan.prompt)),
         reasoning=sum(choice.counts.reasoning for choice in choices),
     )
 
@@ -214,6 +235,10 @@ def _engine_failures(*, started: bool) -> Iterator[None]:
     except PromptTooLong as long:
         raise ContextLengthExceeded(
             prompt_tokens=long.tokens, max_tokens=None, context_length=long.context_length
+        ) from None
+    except NotAdmitted:
+        raise UpstreamFailed(
+            "The reply broke off in a form that the constraint here does not admit."
         ) from None
     except EngineFailed as failure:
         raise _in_words(failure, started) from failure

@@ -59,12 +59,25 @@ class AnswerPlan:
     rules: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a grammar is written.
+
+    ``end_tokens`` are all that end a text, of which an engine knows only one by
+    itself; ``any_space`` admits any white space between the parts of JSON.
+    """
+
+    end_tokens: Sequence[int] = ()
+    any_space: bool = False
+
+
 @dataclass(slots=True)
 class _Text:
     """The grammar being written (a :class:`causerie.chat.segments.base.Scope`)."""
 
     control_tokens: Mapping[str, int]
     marks: Sequence[str] = ()
+    any_space: bool = False
     _rules: list[str] = field(default_factory=list)
     _splitter: re.Pattern[str] | None = None
     _marked: str = ""
@@ -132,7 +145,7 @@ class _Text:
         return before + self.until(marker)
 
     def json(self, schema: Schema) -> str:
-        return self.rule("%json " + prepare(schema, param="tools"))
+        return self.rule("%json " + prepare(schema, param="tools", any_space=self.any_space))
 
     def _any(self) -> str:
         if "ANY: " + _ANY not in self._rules:
@@ -150,21 +163,24 @@ def compose(
     reasoning: str,
     calls: CallPlan | None,
     answer: AnswerPlan | None,
+    manner: Manner = Manner(),
 ) -> str | None:
     """The grammar of a reply, or ``None`` when nothing has to be enforced.
 
     ``reasoning`` is ``"open"`` when the prompt ended inside the reasoning,
-    ``"possible"`` when the model may begin one, ``"none"`` otherwise. Raises
+    ``"possible"`` when the model may begin one, ``"none"`` otherwise.
+    Raises
     ``InvalidRequest`` (``unsupported_schema``) from the schemas of the tools.
     """
     if calls is None and answer is None:
         return None
-    text = _Text(control_tokens, _marks(form))
+    text = _Text(control_tokens, _marks(form), manner.any_space)
     body = _body(form, text, calls, answer)
     at_start = form.calls is not None and form.calls.at_start
     free = answer is None and not (calls and (calls.required or at_start))
     before = _reasoning(form, text, reasoning, free=free)
-    return text.finish(f"{before} {body}".strip(), answer.rules if answer else "")
+    ended = f"(<[{','.join(map(str, manner.end_tokens))}]>)?" if manner.end_tokens else ""
+    return text.finish(f"{before} {body} {ended}".strip(), answer.rules if answer else "")
 
 
 def _marks(form: Format) -> tuple[str, ...]:

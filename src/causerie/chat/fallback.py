@@ -125,11 +125,12 @@ def _parts_of(call: Mapping[str, object]) -> tuple[str, ...]:
 def _written(calls: Calls, call: Sequence[str]) -> Traced:
     name, arguments, *rest = call
     return joined(
-        _segment(segment, name, arguments, rest[0] if rest else "ID") for segment in calls.call
+        segment_text(segment, name, arguments, rest[0] if rest else "ID") for segment in calls.call
     )
 
 
-def _segment(segment: Segment, name: str, arguments: str, call_id: str) -> str:
+def segment_text(segment: Segment, name: str, arguments: str, call_id: str) -> str:
+    """One segment of a call as the model writes it; ``arguments`` are JSON."""
     match segment:
         case Literal(text):
             return authored(text)

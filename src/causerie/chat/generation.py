@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
+from causerie.chat.begun import Begun, Diverged, Given
 from causerie.chat.formats.format import CallId
 from causerie.chat.parser import Mode, Parser
 from causerie.chat.plan import Plan
@@ -48,14 +49,18 @@ class CallIds:
     """Ids of calls: the model's own where they are new, else made here.
 
     ``taken`` are all ids of the conversation; nine letters and digits where
-    the format writes such ids, for its template accepts no others.
+    the format writes such ids, for its template accepts no others. ``begun``
+    are those of calls that have gone out.
     """
 
     taken: set[str]
     short: bool
+    begun: list[str] = field(default_factory=list)
 
     def __call__(self, name: str, given: str) -> str:
         del name
+        if self.begun:
+            return self.begun.pop(0)
         if given and given not in self.taken:
             self.taken.add(given)
             return given
@@ -70,25 +75,32 @@ class CallIds:
                 return made
 
 
-def call_ids(request: ChatRequest, plan: Plan) -> CallIds:
+def call_ids(request: ChatRequest, plan: Plan, begun: Begun | None = None) -> CallIds:
     """The ids for one choice of a request."""
+    known = [call.id for call in begun.partial.calls] if begun else []
     taken = {call.id for message in request.messages for call in message.tool_calls}
     segments = plan.form.calls.call if plan.form.calls else ()
     short = any(
         isinstance(segment, CallId) and segment.pattern == CallId().pattern for segment in segments
     )
-    return CallIds(taken, short)
+    return CallIds(taken.union(known), short, known)
 
 
 @dataclass(slots=True)
 class Generation:
-    """One choice being generated. ``counts`` are right at any time, also when it is cut off."""
+    """One choice being generated. ``counts`` are right at any time, also when it is cut off.
+
+    With ``begun`` it goes on with a reply and counts only what is new; raises
+    :class:`Diverged` where that, read by the model's parser, is another reply.
+    """
 
     engine: TextEngine
     request: ChatRequest
     plan: Plan
     choice: int
+    begun: Begun | None = None
     counts: Counts = field(default_factory=Counts)
+    said: int = field(init=False, default=0)  # tokens begun with that said what has gone out
     _parser: Parser = field(init=False)
     _stops: StopStrings | None = field(init=False)
     _logprobs: list[TokenLogprob] = field(init=False, default_factory=list)
@@ -97,30 +109,78 @@ class Generation:
     _cut: bool = field(init=False, default=False)
     _forgot: bool = field(init=False, default=False)
     _first_run: bool = field(init=False, default=True)
+    _since: int = field(init=False, default=0)  # of the generated: where the grammar began
+    _unsaid: list[ContentEvent] = field(init=False, default_factory=list)
+    _limit: int = field(init=False)
+    _made_before: int = field(init=False, default=0)
+    _thought_before: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         self._parser = Parser(
             self.plan.form,
             tools=self.plan.tools,
             reasoning_open=self.plan.reasoning_open,
-            call_id=call_ids(self.request, self.plan),
+            call_id=call_ids(self.request, self.plan, self.begun),
             leading=self.plan.leading,
         )
         self._stops = StopStrings(self.request.stop) if self.request.stop else None
+        self._limit = self.plan.limit
+        if self.begun is not None:
+            self._begin_with(self.begun)
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """All tokens of the reply so far, those begun with too."""
+        return tuple(self._generated)
 
     async def events(self) -> AsyncGenerator[Batch, None]:
         """All events of the choice as they come, ending in ``Finished``."""
         grammar = self.plan.grammar
+        if self._unsaid:
+            yield self._unsaid
         while self._ended is None:
-            async with aclosing(self._run(grammar)) as run:
-                async for batch in run:
-                    yield batch
-            self._first_run = False
             if self._out_of_thought():
                 grammar = self.plan.answer_grammar
                 if events := await self._close_reasoning():
                     yield events
+                self._since = len(self._generated)
+                continue
+            async with aclosing(self._run(grammar)) as run:
+                async for batch in run:
+                    yield batch
+            self._first_run = False
         yield [*self._finish(), Finished(self._reason(), choice=self.choice)]
+
+    def _begin_with(self, begun: Begun) -> None:
+        """Read what there is; what of it has not gone out comes first."""
+        given = Given(begun.partial)
+        for text in begun.texts:
+            self.said += not given.all_seen
+            self._unsaid += given.new(self._placed(self._parser.feed(text)))
+        if not given.all_seen and not self._parser.under_way:
+            # What looks like the beginning of a marker was none, for it has gone out.
+            self._unsaid += given.new(self._placed(self._parser.finish()))
+        if not given.all_seen:
+            raise Diverged
+        self._generated = list(begun.tokens)
+        self._made_before = begun.made
+        self._thought_before = begun.partial.reasoning_tokens
+        self._limit = min(self._limit, begun.made + self.plan.room - len(begun.tokens))
+        last = self._generated[-1] if self._generated else None
+        if (self._stops is not None and self._stops.met) or last in self.request.stop_token_ids:
+            self._ended = "stop"
+        elif last in self.plan.end_tokens and not self.request.ignore_eos:
+            self._end_of_text()
+        elif self._made >= self._limit:
+            self._ended = "length"
+
+    @property
+    def _made(self) -> int:
+        return self._made_before + self.counts.completion
+
+    @property
+    def _thought(self) -> int:
+        return self._thought_before + self.counts.reasoning
 
     async def _run(self, grammar: str | None) -> AsyncGenerator[Sequence[ContentEvent], None]:
         """One run of the engine, to its end or to where it has to be done differently."""
@@ -146,9 +206,9 @@ class Generation:
                     return
 
     def _text_request(self, grammar: str | None) -> TextRequest:
-        made = self.counts.completion
+        made = self._made
         short = made < self.request.min_tokens
-        upto = self.request.min_tokens if short else self.plan.limit
+        upto = min(self.request.min_tokens, self._limit) if short else self._limit
         return TextRequest(
             prompt=(*self.plan.prompt, *self._generated) if self._generated else self.plan.prompt,
             max_tokens=upto - made,
@@ -157,6 +217,7 @@ class Generation:
             logprobs=self.request.top_logprobs,
             visible=self.plan.visible,
             ignore_eos=self.request.ignore_eos or short,
+            accepted=tuple(self._generated[self._since :]) if grammar is not None else (),
         )
 
     def _sampling(self) -> Sampling:
@@ -170,7 +231,7 @@ class Generation:
         self._note_cached(stopped.cached_tokens)
         if stopped.reason == "stop":
             self._end_of_text()
-        elif self.counts.completion >= self.plan.limit:
+        elif self._made >= self._limit:
             self._ended = "length"
 
     def _note_cached(self, tokens: int) -> None:
@@ -221,7 +282,7 @@ class Generation:
         return (
             self._ended is None
             and self._parser.mode is Mode.REASONING
-            and (self._forgot or self.counts.reasoning >= self.plan.budget)
+            and (self._forgot or self._thought >= self.plan.budget)
         )
 
     async def _close_reasoning(self) -> list[ContentEvent]:
@@ -230,7 +291,7 @@ class Generation:
         assert marks is not None
         text = marks.before_close + marks.close + marks.after_close
         tokens = await self.engine.tokenize([text], special=True)
-        room = self.plan.limit - self.counts.completion
+        room = self._limit - self._made
         if len(tokens) >= room:
             self._ended = "length"
             return []

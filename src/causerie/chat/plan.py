@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 
 from msgspec import structs
 
 from causerie.chat import thinking
-from causerie.chat.constraint import AnswerPlan, CallPlan, closed_schema, compose
+from causerie.chat.constraint import AnswerPlan, CallPlan, Manner, closed_schema, compose
 from causerie.chat.formats.format import Format
 from causerie.chat.lark import embed
 from causerie.chat.prompt import PromptEncoder, render_aside
@@ -39,13 +40,15 @@ class Plan:
     """What to generate and how to read it.
 
     ``grammar`` holds from the first token; ``answer_grammar`` holds once the
-    reasoning has been ended by the budget. ``limit`` and ``budget`` are in
-    tokens.
+    reasoning has been ended by the budget. ``limit``, ``budget`` and ``room``
+    (what the context holds behind the prompt) are in tokens.
     """
 
     form: Format
+    rendered: Rendered
     prompt: tuple[int, ...]
     limit: int
+    room: int
     budget: int
     reasoning_open: bool
     leading: str  # white space that the model still writes before its reasoning
@@ -68,8 +71,13 @@ class LoadedModel:
     max_output_tokens: int | None = None
 
 
-async def make_plan(request: ChatRequest, model: LoadedModel, engine: TextEngine) -> Plan:
-    """Decide everything; raises ``InvalidRequest`` for whatever the model cannot do."""
+async def make_plan(
+    request: ChatRequest, model: LoadedModel, engine: TextEngine, *, any_space: bool = False
+) -> Plan:
+    """Decide everything; raises ``InvalidRequest`` for whatever the model cannot do.
+
+    With ``any_space`` JSON may have white space as other servers write it.
+    """
     thought = thinking.plan(model.form, request.thinking)
     form = thought.form
     tools = _callable_tools(request)
@@ -89,17 +97,20 @@ async def make_plan(request: ChatRequest, model: LoadedModel, engine: TextEngine
     may_think = form.thinking is not None and thought.on is not False
     state = "open" if reasoning_open else "possible" if may_think else "none"
     calls = _call_plan(request, tools)
-    answer = _answer(request.output) if request.output else None
+    answer = _answer(request.output, any_space) if request.output else None
+    composed = partial(_compose, model, form, calls=calls, answer=answer, any_space=any_space)
     return Plan(
         form=form,
+        rendered=rendered,
         prompt=tuple(prompt),
         limit=limit,
+        room=model.facts.context_length - len(prompt),
         budget=thinking.budget(request.thinking, limit),
         reasoning_open=reasoning_open,
         leading=_leading(rendered, form) if reasoning_open else "",
         tools=tools or None,
-        grammar=_compose(model, form, state, calls, answer),
-        answer_grammar=_compose(model, form, "none", calls, answer),
+        grammar=composed(state),
+        answer_grammar=composed("none"),
         sampling=_sampling(request.draw),
         visible=_visible(form, model.facts.control_tokens),
         end_tokens=model.facts.end_tokens,
@@ -114,7 +125,13 @@ def _call_plan(request: ChatRequest, tools: Mapping[str, Schema]) -> CallPlan:
 
 
 def _compose(
-    model: LoadedModel, form: Format, state: str, calls: CallPlan, answer: AnswerPlan | None
+    model: LoadedModel,
+    form: Format,
+    state: str,
+    *,
+    calls: CallPlan,
+    answer: AnswerPlan | None,
+    any_space: bool,
 ) -> str | None:
     return compose(
         form,
@@ -122,6 +139,7 @@ def _compose(
         reasoning=state,
         calls=calls if calls.tools else None,
         answer=answer,
+        manner=Manner(model.facts.end_tokens, any_space),
     )
 
 
@@ -140,12 +158,13 @@ def _callable_tools(request: ChatRequest) -> dict[str, Schema]:
     return tools
 
 
-def _answer(output: OutputFormat) -> AnswerPlan:
+def _answer(output: OutputFormat, any_space: bool) -> AnswerPlan:
     match output:
         case JsonObject():
-            return AnswerPlan("answer", f"answer: %json {json_object()}")
+            return AnswerPlan("answer", f"answer: %json {json_object(any_space=any_space)}")
         case JsonSchema(schema, _, param):
-            return AnswerPlan("answer", f"answer: %json {prepare(schema, param=param)}")
+            text = prepare(schema, param=param, any_space=any_space)
+            return AnswerPlan("answer", f"answer: %json {text}")
         case Regex(pattern):
             return AnswerPlan(regex(pattern, param="structured_outputs.regex"))
         case Choice(options):

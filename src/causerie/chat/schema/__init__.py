@@ -19,25 +19,28 @@ __all__ = ["choice", "json_object", "prepare", "regex"]
 # white space anywhere sometimes adds it for ever, and the engine's own bound on it
 # does not hold in every version. Separators are literal texts to older versions.
 _FORM = {"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": False}
+_ANY_SPACE = {"whitespace_flexible": True}
 _MAX_BYTES = 500_000
 
 
-def prepare(schema: Mapping[str, object] | bool, *, param: str) -> str:
+def prepare(schema: Mapping[str, object] | bool, *, param: str, any_space: bool = False) -> str:
     """The text to stand behind ``%json`` so that the answer follows ``schema``.
 
-    Raises ``InvalidRequest`` (``unsupported_schema``) with the JSON Pointer of
+    ``any_space`` admits white space as others write it. Raises
+    ``InvalidRequest`` (``unsupported_schema``) with the JSON Pointer of
     whatever would not be enforced as written; ``param`` names the field.
     """
-    return _write(Rewriter(schema, param, close=True).rewrite(), param)
+    return _write(Rewriter(schema, param, close=True).rewrite(), param, any_space)
 
 
-def json_object() -> str:
+def json_object(*, any_space: bool = False) -> str:
     """The text to stand behind ``%json`` for any JSON object."""
-    return _write({"type": "object"}, "response_format")
+    return _write({"type": "object"}, "response_format", any_space)
 
 
-def _write(schema: Mapping[str, object], param: str) -> str:
-    text = json.dumps({"x-guidance": _FORM, **schema}, ensure_ascii=False, separators=(",", ":"))
+def _write(schema: Mapping[str, object], param: str, any_space: bool) -> str:
+    form = _ANY_SPACE if any_space else _FORM
+    text = json.dumps({"x-guidance": form, **schema}, ensure_ascii=False, separators=(",", ":"))
     try:
         size = len(text.encode())
     except UnicodeEncodeError:

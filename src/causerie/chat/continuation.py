@@ -1,0 +1,99 @@
+"""Going on with a reply that broke off elsewhere.
+
+Its exact tokens are used where the vocabulary is the same; else it is written
+anew in the model's own format. Either way the model's parser reads it first,
+and only where that says what has gone out is there a way to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+from causerie.chat.begun import Begun, Diverged
+from causerie.chat.generation import Generation
+from causerie.chat.plan import LoadedModel, Plan
+from causerie.chat.rewriting import writings
+from causerie.chat.taint import Traced, joined, user_spans
+from causerie.chat.template import Rendered
+from causerie.engines.base import ModelFacts, TextEngine
+from causerie.errors import UpstreamFailed
+from causerie.protocol.partial import Partial, Trail
+from causerie.protocol.request import ChatRequest
+
+
+def knows(facts: ModelFacts, trail: Trail | None) -> bool:
+    """Whether the tokens of a trail mean the same to this model."""
+    return trail is not None and bool(facts.words) and trail.vocabulary == facts.words
+
+
+async def resumed(
+    engine: TextEngine, request: ChatRequest, model: LoadedModel, plan: Plan, partial: Partial
+) -> Generation:
+    """The generation of what is still to come; raises ``UpstreamFailed`` where there is no way."""
+    async for begun in _ways(engine, request, model, plan, partial):
+        try:
+            generation = Generation(engine, request, plan, 0, begun)
+            left = len(begun.texts) - generation.said
+            if request.top_logprobs is None or not left:
+                return generation
+            # What has not gone out is said again, for nobody knows its log-probabilities.
+            return Generation(engine, request, plan, 0, _without_last(begun, left))
+        except Diverged:
+            continue
+    raise UpstreamFailed("The reply broke off where this model cannot go on with it.")
+
+
+async def _ways(
+    engine: TextEngine, request: ChatRequest, model: LoadedModel, plan: Plan, partial: Partial
+) -> AsyncIterator[Begun]:
+    """What there may be to go on from, the surest first."""
+    if partial.trail is not None and knows(model.facts, partial.trail):
+        tokens = partial.trail.tokens
+        texts = tuple(await engine.texts(tokens, visible=plan.visible))
+        begun = Begun(tokens, texts, partial, partial.completion)
+        yield _without_last(begun, _unfinished(begun, model.facts))
+    if plan.form.reasoning is None and (partial.text or partial.calls):
+        partial = replace(partial, reasoning="")  # the model has no place for it
+    for text in writings(
+        plan.form,
+        partial,
+        reasoning_open=plan.reasoning_open,
+        leading=plan.leading,
+        earlier=sum(len(message.tool_calls) for message in request.messages),
+    ):
+        tokens = await _tokens(engine, model, plan, text)
+        yield Begun(tokens, (str.__str__(text),), partial, partial.completion)
+
+
+def _unfinished(begun: Begun, facts: ModelFacts) -> int:
+    """Tokens at the end that are only the beginning of a character."""
+    control = set(facts.control_tokens.values())
+    count = 0
+    for token, text in zip(reversed(begun.tokens), reversed(begun.texts), strict=True):
+        if text or token in control:
+            break
+        count += 1
+    return count
+
+
+def _without_last(begun: Begun, count: int) -> Begun:
+    kept = len(begun.tokens) - count
+    return Begun(begun.tokens[:kept], begun.texts[:kept], begun.partial, max(begun.made - count, 0))
+
+
+async def _tokens(
+    engine: TextEngine, model: LoadedModel, plan: Plan, text: Traced
+) -> tuple[int, ...]:
+    """The text tokenised as it stands behind the prompt, where that leaves the prompt as it is."""
+    prompt = plan.rendered
+    shifted = tuple(
+        (start + len(prompt.text), stop + len(prompt.text)) for start, stop in user_spans(text)
+    )
+    both = Rendered(str.__str__(joined((prompt.text, text))), prompt.user + shifted)
+    ids = await model.encoder.encode(both, engine)
+    size = len(plan.prompt)
+    if tuple(ids[:size]) == plan.prompt:
+        return tuple(ids[size:])
+    alone = Rendered(str.__str__(text), user_spans(text))
+    return tuple(await model.encoder.encode(alone, engine))

@@ -1,0 +1,121 @@
+"""A reply that broke off, written once more as the model would have written it.
+
+Used where its exact tokens are unknown, or are another model's. The texts are
+proposals: whoever reads one with the model's parser finds out whether it says
+what the reply said. Knows formats; knows nothing of engines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+from causerie.chat.fallback import segment_text
+from causerie.chat.formats.format import CallId, Calls, Format, JsonArguments, Literal, Name
+from causerie.chat.taint import Traced, authored, joined
+from causerie.protocol.partial import Partial, PartialCall
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*("|$)', re.DOTALL)
+_OUR_SPACE = re.compile(r"(?:[^\s,:]|[,:](?: (?=\S|$)|$))*")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+def can_write(form: Format, partial: Partial) -> bool:
+    """Whether there is a text for a reply that broke off there."""
+    if partial.reasoning and form.reasoning is None and not (partial.text or partial.calls):
+        return False
+    if not partial.calls:
+        return True
+    calls = form.calls
+    if calls is None or (len(partial.calls) > 1 and not calls.parallel):
+        return False
+    whole = all(_is_whole(call.arguments) for call in partial.calls[:-1])
+    return whole and (_as_json(calls) or _is_whole(partial.calls[-1].arguments))
+
+
+def is_spaced_alike(partial: Partial) -> bool:
+    """Whether JSON in the reply, as far as it goes, has white space only where ours has it."""
+    texts = [partial.text, *(call.arguments for call in partial.calls)]
+    return all(_OUR_SPACE.fullmatch(_STRING.sub("0", text)) for text in texts)
+
+
+def writings(
+    form: Format, partial: Partial, *, reasoning_open: bool, leading: str, earlier: int
+) -> Iterator[Traced]:
+    """Texts of the reply so far, the likeliest first; ``earlier`` calls are in the history."""
+    if not can_write(form, partial):
+        return
+    thought = _thought(form, partial, reasoning_open, leading)
+    said = joined((authored(form.answer_open), partial.text)) if partial.text else Traced("")
+    if not partial.calls or form.calls is None:
+        yield joined((thought, said))
+        return
+    between = authored(form.answer_close + "\n") if partial.text else authored(form.calls.lead)
+    for section in _sections(form.calls, partial.calls, earlier):
+        yield joined((thought, said, between, section))
+
+
+def _thought(form: Format, partial: Partial, is_open: bool, leading: str) -> Traced:
+    marks = form.reasoning
+    if marks is None:
+        return Traced("")
+    ended = bool(partial.text or partial.calls)
+    opened = leading if is_open else marks.open + marks.after_open
+    if partial.reasoning:
+        closed = marks.before_close + marks.close + marks.after_close if ended else ""
+        return joined((authored(opened), partial.reasoning, authored(closed)))
+    return authored(marks.close + marks.after_close if is_open and ended else "")
+
+
+def _sections(calls: Calls, made: Sequence[PartialCall], earlier: int) -> Iterator[Traced]:
+    """The calls, the last of them up to the end of its arguments, or written to its end."""
+    offset = earlier if any(isinstance(s, CallId) and s.continues for s in calls.call) else 0
+    before = [_call(calls, call, offset + at, whole=True) for at, call in enumerate(made[:-1])]
+    for whole in (False,) if _as_json(calls) else (False, True):
+        last = _call(calls, made[-1], offset + len(before), whole=whole)
+        yield joined((authored(calls.begin), authored(calls.separator).join([*before, last])))
+
+
+def _call(calls: Calls, call: PartialCall, index: int, *, whole: bool) -> Traced:
+    """A call; one that is not ``whole`` ends where its arguments do."""
+    parts: list[str] = []
+    for segment in calls.call:
+        match segment:
+            case CallId():
+                parts.append(authored(_id(segment, call, index)))
+            case JsonArguments():
+                parts.append(call.arguments)
+            case _:
+                parts.append(segment_text(segment, call.name, call.arguments or "{}", call.id))
+        if not whole and not isinstance(segment, Literal | Name | CallId):
+            break
+    return joined(parts)
+
+
+def _id(segment: CallId, call: PartialCall, index: int) -> str:
+    """The call's id, or one that stands for it where the format has another kind."""
+    pattern = segment.pattern.replace("{index}", "[0-9]+").replace("{name}", re.escape(call.name))
+    if segment.kept and re.fullmatch(pattern, call.id):
+        return call.id
+    if "[" not in segment.pattern:
+        return (
+            segment.pattern.replace("\\", "")
+            .replace("{index}", str(index))
+            .replace("{name}", call.name)
+        )
+    digest = hashlib.sha256(call.id.encode("utf-8", "surrogatepass")).digest()
+    size = int(segment.pattern.rpartition("{")[2].rstrip("}"))
+    return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:size])
+
+
+def _as_json(calls: Calls) -> bool:
+    return any(isinstance(segment, JsonArguments) for segment in calls.call)
+
+
+def _is_whole(arguments: str) -> bool:
+    try:
+        return isinstance(json.loads(arguments), dict)
+    except (ValueError, RecursionError):
+        return False

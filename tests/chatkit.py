@@ -1,0 +1,105 @@
+"""Replies of a chat target put together, and cut where they may break off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from causerie.chat.chat import TextChat
+from causerie.protocol.events import (
+    Batch,
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    TokenLogprob,
+    ToolCallDelta,
+    ToolCallStarted,
+    Usage,
+)
+from causerie.protocol.partial import Partial, PartialCall, Trail
+from causerie.protocol.request import ChatRequest
+
+
+class Unchecked:
+    """Takes every grammar, for engines that are asked only what compiles."""
+
+    async def check(self, grammar: str, *, vocabulary: str | None, param: str) -> None:
+        del grammar, vocabulary, param
+
+
+@dataclass(slots=True)
+class Reply:
+    """What events come to."""
+
+    reasoning: str = ""
+    text: str = ""
+    calls: list[PartialCall] = field(default_factory=list)
+    finish: str | None = None
+    usage: Usage | None = None
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+
+    @property
+    def said(self) -> tuple[str, str, list[tuple[str, str]], str | None]:
+        """All of it but what differs from one generation to the next."""
+        calls = [(call.name, call.arguments) for call in self.calls]
+        return self.reasoning, self.text, calls, self.finish
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A reply that broke off: what went out before, and what its target knew of it."""
+
+    before: tuple[Batch, ...]
+    partial: Partial
+
+
+def together(batches: Sequence[Batch]) -> Reply:
+    reply = Reply()
+    for event in (event for batch in batches for event in batch):
+        match event:
+            case ReasoningDelta(text):
+                assert not reply.text
+                assert not reply.calls
+                reply.reasoning += text
+            case TextDelta(text, logprobs):
+                reply.text += text
+                reply.logprobs += logprobs
+            case ToolCallStarted(index, id, name):
+                assert index == len(reply.calls)
+                reply.calls.append(PartialCall(index, id, name, ""))
+            case ToolCallDelta(index, arguments):
+                old = reply.calls[index]
+                reply.calls[index] = PartialCall(index, old.id, old.name, old.arguments + arguments)
+            case Finished(reason):
+                assert reply.finish is None
+                reply.finish = reason
+            case Usage():
+                reply.usage = event
+    return reply
+
+
+async def whole_and_cuts(chat: TextChat, request: ChatRequest) -> tuple[Reply, list[Cut]]:
+    """A reply to its end, and all the ways in which it might have broken off."""
+    batches: list[Batch] = []
+    cuts: list[Cut] = []
+    async with chat.generate(request) as answer:
+        async for batch in answer.events:
+            batches.append(batch)
+            reply, usage, trail = together(batches), answer.usage(), answer.trail()
+            if reply.finish is None:
+                cuts.append(Cut(tuple(batches), partial_of(reply, usage, trail)))
+    return together(batches), cuts
+
+
+def partial_of(reply: Reply, usage: Usage, trail: Trail | None) -> Partial:
+    return Partial(
+        reply.reasoning, reply.text, tuple(reply.calls), usage.completion, usage.reasoning, trail
+    )
+
+
+async def continued(chat: TextChat, request: ChatRequest, cut: Cut) -> Reply:
+    """The whole reply as a client has it; its usage is of what was new."""
+    assert chat.continues(request, cut.partial)
+    async with chat.generate(request, cut.partial) as answer:
+        rest = [batch async for batch in answer.events]
+    return together([*cut.before, *rest])

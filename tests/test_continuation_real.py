@@ -1,0 +1,83 @@
+"""Replies of a real model that broke off, continued by another process with the same weights."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from chatkit import Unchecked, continued, whole_and_cuts
+from enginekit import THREADS
+from formatkit import WEATHER
+
+from causerie.chat.chat import TextChat
+from causerie.engines.llamacpp.engine import LlamaCppEngine
+from causerie.engines.llamacpp.options import LlamaCppOptions
+from causerie.protocol.request import (
+    ChatRequest,
+    Draw,
+    JsonSchema,
+    Message,
+    Thinking,
+    Tool,
+    ToolChoice,
+)
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.timeout(180),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string", "maxLength": 20},
+        "kind": {"enum": ["town", "city"]},
+    },
+    "required": ["city", "kind"],
+    "additionalProperties": False,
+}
+CASES: dict[str, dict[str, Any]] = {
+    "text": {},
+    "thinking": {"thinking": Thinking(enabled=True, budget=10)},
+    "schema": {"output": JsonSchema(SCHEMA)},
+    "thinking under a schema": {
+        "thinking": Thinking(enabled=True, budget=6),
+        "output": JsonSchema(SCHEMA),
+    },
+    "call": {"tools": (Tool("get_weather", WEATHER),), "tool_choice": ToolChoice("required")},
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def chats(gguf: Path) -> AsyncIterator[tuple[TextChat, TextChat]]:
+    options = LlamaCppOptions(context=1024, parallel=1, threads=THREADS)
+    one, other = (LlamaCppEngine("m", gguf, options) for _ in range(2))
+    try:
+        await one.start()
+        await other.start()
+        yield TextChat(one, Unchecked()), TextChat(other, Unchecked())
+    finally:
+        await one.stop()
+        await other.stop()
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_greedy_replies_are_the_same_wherever_they_break_off(
+    chats: tuple[TextChat, TextChat], case: str
+) -> None:
+    one, other = chats
+    messages = (Message("user", "Tell me about Paris in two sentences."),)
+    request = ChatRequest("m", messages, max_tokens=26, draw=Draw(temperature=0), **CASES[case])
+    whole, cuts = await whole_and_cuts(one, request)
+    assert len(cuts) > 5
+    assert whole.usage is not None
+    for cut in cuts:
+        merged = await continued(other, request, cut)
+        assert merged.said == whole.said
+        assert merged.usage is not None
+        assert merged.usage.completion + cut.partial.completion == whole.usage.completion
+        assert merged.usage.reasoning + cut.partial.reasoning_tokens == whole.usage.reasoning
