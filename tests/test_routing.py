@@ -27,6 +27,7 @@ from causerie.protocol.events import (
 from causerie.protocol.partial import Partial, Trail
 from causerie.protocol.request import ChatRequest, Message
 from causerie.routing.breaker import LONGEST_WAIT_SECONDS, THRESHOLD, Breaker
+from causerie.routing.health import Check, Health, examine
 from causerie.routing.journey import RetryBudget
 from causerie.routing.order import order
 from causerie.routing.router import Router
@@ -85,6 +86,7 @@ class Scripted:
     able: bool = True
     open: int = 0
     asked: list[Partial | None] = field(default_factory=list)
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
 
     def generate(
         self, request: ChatRequest, partial: Partial | None = None
@@ -97,6 +99,7 @@ class Scripted:
     @asynccontextmanager
     async def _answer(self, partial: Partial | None) -> AsyncIterator[Answer]:
         self.asked.append(partial)
+        self.begun.set()
         self.open += 1
         try:
             if self.script and isinstance(self.script[0], ServiceError):
@@ -428,3 +431,129 @@ async def test_calls_keep_their_names_in_what_is_continued() -> None:
     assert partial is not None
     [call] = partial.calls
     assert (call.id, call.name, call.arguments) == ("call_1", "look", '{"at":')
+
+
+# Slow targets.
+
+
+@dataclass
+class Slow(Scripted):
+    """Says nothing before ``gate``."""
+
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def _events(self, start: int, counts: list[int]) -> AsyncIterator[Batch]:
+        await self.gate.wait()
+        async for batch in super()._events(start, counts):
+            yield batch
+
+
+async def hedged(way: Router, count: int) -> tuple[list[Event], str]:
+    async with (
+        way.generate(in_turn(count), ASK, 0.0) as journey,
+        aclosing(journey.events()) as events,
+    ):
+        return [event async for batch in events for event in batch], journey.served_by
+
+
+async def test_where_the_first_is_slow_a_second_is_asked_and_the_first_is_left() -> None:
+    slow, quick = Slow(REPLY), Scripted(REPLY)
+    way = router(slow, quick)
+    said, served_by = await hedged(way, 2)
+    assert said == [*REPLY, Usage(PROMPT, 7)]
+    assert served_by == "t1"
+    assert (slow.open, quick.open) == (0, 0)
+    assert [status.in_flight for status in way.status()] == [0, 0]
+    assert way.status()[0].state == "up"
+
+
+async def test_if_the_second_fails_the_first_is_waited_for() -> None:
+    slow, bad = Slow(REPLY), Scripted([BROKEN])
+    way = router(slow, bad)
+    async with asyncio.TaskGroup() as group:
+        asking = group.create_task(hedged(way, 2))
+        await bad.begun.wait()
+        slow.gate.set()
+    assert asking.result()[1] == "t0"
+
+
+async def test_second_requests_are_a_bounded_share() -> None:
+    quick = Scripted(REPLY)
+    slow = Slow(REPLY)
+    way = router(slow, quick)
+    served = []
+    for _ in range(2):
+        served.append((await hedged(way, 2))[1])
+    assert served == ["t1", "t1"]
+    async with asyncio.TaskGroup() as group:
+        asking = group.create_task(hedged(way, 2))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not asking.done()  # the share is used up: the first is waited for
+        slow.gate.set()
+    assert asking.result()[1] == "t0"
+
+
+async def test_leaving_while_two_are_asked_frees_both() -> None:
+    slow, other = Slow(REPLY), Slow(REPLY)
+    way = router(slow, other)
+    async with asyncio.TaskGroup() as group:
+        asking = group.create_task(hedged(way, 2))
+        await other.begun.wait()
+        asking.cancel()
+    assert (slow.open, other.open) == (0, 0)
+    assert [status.in_flight for status in way.status()] == [0, 0]
+
+
+# Checks.
+
+
+async def test_checks_find_what_is_gone_and_what_is_back() -> None:
+    clock = Clock()
+    way = router(Scripted(REPLY), Scripted(REPLY), clock=clock)
+    there = [True]
+
+    async def ask() -> None:
+        if not there[0]:
+            raise UpstreamFailed("Gone.")
+
+    check = Check(ask, 1.0, ["t0"])
+    seat = way.seat("t0")
+    assert seat is not None
+    there[0] = False
+    for _ in range(THRESHOLD):
+        await examine(check, [seat])
+    assert [status.state for status in way.status()] == ["down", "up"]
+    there[0] = True
+    await examine(check, [seat])
+    assert way.status()[0].state == "up"  # one request may find out
+    assert way.status()[0].failures == THRESHOLD
+
+
+async def test_checks_run_by_themselves_and_end_with_their_block() -> None:
+    way = router(Scripted(REPLY))
+    asked = asyncio.Event()
+
+    async def ask() -> None:
+        asked.set()
+
+    way.seat("t0")
+    async with Health(way.seat, [Check(ask, 0.001, ["t0"])]):
+        async with asyncio.timeout(10):
+            await asked.wait()
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_where_requests_are_answered_nothing_is_asked() -> None:
+    way = router(Scripted(REPLY))
+    asked = 0
+
+    async def ask() -> None:
+        nonlocal asked
+        asked += 1
+
+    async with Health(way.seat, [Check(ask, 0.002, ["t0"])]):
+        for _ in range(10):
+            await told(way, 1)
+            await asyncio.sleep(0.002)
+    assert asked <= 2

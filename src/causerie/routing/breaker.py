@@ -84,6 +84,11 @@ class Breaker:
             self._down_until = self._full_until = self._trial_until = 0.0
             self.reason = ""
 
+    def back(self) -> None:
+        """It is there again, though it has not answered a request yet: one may try now."""
+        if self._failures >= THRESHOLD:
+            self._down_until = 0.0
+
     def failed(self, reason: str) -> None:
         """It could not be reached, did not answer in time, or failed."""
         self._failures += 1

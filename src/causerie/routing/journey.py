@@ -8,25 +8,19 @@ before or after that event.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 
 from msgspec import Struct
 
 from causerie.errors import Overloaded, RateLimited, ServiceError, UpstreamFailed
-from causerie.protocol.events import (
-    Batch,
-    Finished,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallStarted,
-    Usage,
-)
+from causerie.protocol.events import Batch, Usage
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
 from causerie.routing.continuation import Passed, added
+from causerie.routing.hedge import Hedges, race
 from causerie.routing.seat import Seat
-from causerie.routing.target import Answering, Lease
+from causerie.routing.target import Answering
+from causerie.routing.visit import Visit
 
 
 class RetryBudget(Struct, frozen=True):
@@ -34,6 +28,13 @@ class RetryBudget(Struct, frozen=True):
 
     attempts: int = 4
     seconds: float = 60.0
+
+
+class Hedging(Struct, frozen=True):
+    """A second target is asked after ``seconds``, as often as ``hedges`` allow."""
+
+    seconds: float
+    hedges: Hedges
 
 
 class Attempt(Struct, frozen=True):
@@ -47,7 +48,8 @@ class Journey:
     """Use as an async context manager; entered, the first content-bearing event is there.
 
     ``tried`` lists every attempt, the last one is who serves; ``continued``
-    counts how often another target went on with the reply.
+    counts how often another target went on with the reply, ``hedged`` says that
+    a second one was asked because the first was slow.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Journey:
         request: ChatRequest,
         budget: RetryBudget,
         clock: Callable[[], float],
+        hedging: Hedging | None = None,
     ) -> None:
         self._seats = seats
         self._request = request
@@ -63,16 +66,14 @@ class Journey:
         self._clock = clock
         self._started = clock()
         self._hopeless = bool(seats) and seats[0].breaker.state() != "up"
-        self._entry: AbstractAsyncContextManager[Lease] | None = None
-        self._reply: AbstractAsyncContextManager[Answering] | None = None
-        self._seat: Seat | None = None
-        self._answer: Answering | None = None
-        self._first: list[Batch] = []
+        self._hedging = hedging
+        self._visit: Visit | None = None
         self._before = Usage(0, 0)
         self._passed = Passed()
         self._told: Usage | None = None
         self.tried: list[Attempt] = []
         self.continued = 0
+        self.hedged = False
         self.queued_seconds = 0.0
         self.upstream_seconds = 0.0
 
@@ -103,6 +104,10 @@ class Journey:
         return len(self.tried)
 
     @property
+    def _answer(self) -> Answering | None:
+        return self._visit.answer if self._visit is not None else None
+
+    @property
     def fingerprint(self) -> str:
         """Of who began the answer."""
         return self._answer.fingerprint if self._answer is not None else ""
@@ -116,20 +121,22 @@ class Journey:
         """The tokens so far, of all targets."""
         if self._told is not None:
             return self._told
-        if self._answer is None:
+        answer = self._answer
+        if answer is None:
             return self._before
-        now = self._answer.usage()
+        now = answer.usage()
         return added(self._before, now) if self.continued else now
 
     async def events(self) -> AsyncGenerator[Batch, None]:
         """The reply, unbroken where it can be; raises the failure that could not be mended."""
         while True:
             try:
-                for batch in self._first:
+                visit = self._visit
+                assert visit is not None
+                assert visit.answer is not None
+                for batch in visit.first:
                     yield self._through(batch)
-                self._first = []
-                assert self._answer is not None
-                async for batch in self._answer.events:
+                async for batch in visit.answer.events:
                     yield self._through(batch)
                 return
             except (UpstreamFailed, Overloaded) as failure:
@@ -152,13 +159,14 @@ class Journey:
 
     async def _continue(self, failure: ServiceError, usage: Usage) -> None:
         """Go on after what went out, or raise ``failure``."""
-        assert self._answer is not None
-        assert self._seat is not None
-        broken = self._seat
-        trail = self._answer.trail()
-        self._note_failure(broken, failure)
+        broken = self._visit
+        assert broken is not None
+        assert broken.answer is not None
+        trail = broken.answer.trail()
+        broken.seat.failed(failure)
+        self.tried[-1] = Attempt(broken.seat.name, failure.code)
         await self._leave()
-        self._answer, self._before = None, usage
+        self._before = usage
         if self._request.n > 1:
             raise failure
         partial = self._passed.partial(usage, trail)
@@ -173,71 +181,48 @@ class Journey:
     async def _begin(self, seats: Sequence[Seat], partial: Partial | None) -> None:
         """Find a seat whose first content-bearing event comes."""
         failure: ServiceError | None = None
-        for seat in seats:
+        for number, seat in enumerate(seats):
             if self._spent():
                 break
+            others = seats[number + 1 :] if number == 0 else ()
             try:
-                await self._ask(seat, partial)
+                visit = self._visit = await self._visited(seat, others, partial)
             except ServiceError as failed:
-                self._note_failure(seat, failed)
-                await self._leave()
+                self.tried.append(Attempt(seat.name, failed.code))
                 if not _elsewhere(failed):
                     raise
                 failure = failed
             else:
-                self.tried.append(Attempt(seat.name))
+                self.tried.append(Attempt(visit.seat.name))
+                self.queued_seconds += visit.queued_seconds
+                self.upstream_seconds += visit.upstream_seconds
                 return
         raise self._exhausted(failure)
 
-    async def _ask(self, seat: Seat, partial: Partial | None) -> None:
-        self._seat = seat
-        seat.in_flight += 1
-        seat.breaker.begin()
-        if seat.gate is not None:
-            entry = seat.gate.enter(self._request.n)
-            self.queued_seconds += (await entry.__aenter__()).waited
-            self._entry = entry
-        started = self._clock()
+    async def _visited(self, seat: Seat, others: Sequence[Seat], partial: Partial | None) -> Visit:
+        """A seat that answers: this one, or another where this one is slow and that is allowed."""
+        visit = Visit(seat, self._request, partial, self._clock)
+        if self._hedging is not None and others and self._request.n == 1:
+            return await race(visit, lambda: self._second(others, partial), self._hedging.seconds)
         try:
-            target = seat.target
-            reply = (
-                target.generate(self._request)
-                if partial is None
-                else target.generate(self._request, partial)
-            )
-            answer = await reply.__aenter__()
-            self._reply = reply
-            first = []
-            async for batch in answer.events:
-                first.append(batch)
-                if _bears_content(batch):
-                    break
-        finally:
-            self.upstream_seconds += self._clock() - started
-        self._answer = answer
-        self._first = first
-        seat.breaker.succeeded()
+            await visit.begin()
+        except BaseException:
+            await visit.leave()
+            raise
+        return visit
+
+    def _second(self, others: Sequence[Seat], partial: Partial | None) -> Visit | None:
+        able = [seat for seat in others if seat.breaker.state() == "up"]
+        if not able or self._hedging is None or not self._hedging.hedges.spend():
+            return None
+        self.hedged = True
+        return Visit(able[0], self._request, partial, self._clock)
 
     async def _leave(self) -> None:
         """Free whatever answers now."""
-        seat, self._seat = self._seat, None
-        reply, self._reply = self._reply, None
-        entry, self._entry = self._entry, None
-        try:
-            if reply is not None:
-                await reply.__aexit__(None, None, None)
-        finally:
-            if entry is not None:
-                await entry.__aexit__(None, None, None)
-            if seat is not None:
-                seat.in_flight -= 1
-                seat.breaker.left()
-
-    def _note_failure(self, seat: Seat, failure: ServiceError) -> None:
-        seat.failed(failure)
-        if self.tried and self.tried[-1].target == seat.name and not self.tried[-1].failure:
-            self.tried.pop()  # it had begun
-        self.tried.append(Attempt(seat.name, failure.code))
+        visit, self._visit = self._visit, None
+        if visit is not None:
+            await visit.leave()
 
     def _exhausted(self, failure: ServiceError | None) -> ServiceError:
         """What the client is told when nobody answers."""
@@ -257,17 +242,6 @@ class Journey:
             self.attempts >= self._budget.attempts
             or self._clock() - self._started > self._budget.seconds
         )
-
-
-def _bears_content(batch: Batch) -> bool:
-    for event in batch:
-        match event:
-            case TextDelta() | ReasoningDelta():
-                if event.text:
-                    return True
-            case ToolCallStarted() | Finished():
-                return True
-    return False
 
 
 def _elsewhere(failure: ServiceError) -> bool:

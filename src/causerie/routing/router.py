@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.request import ChatRequest
 from causerie.routing.breaker import Breaker
-from causerie.routing.journey import Journey, RetryBudget
+from causerie.routing.hedge import Hedges
+from causerie.routing.journey import Hedging, Journey, RetryBudget
 from causerie.routing.order import order
 from causerie.routing.seat import Seat, SeatStatus
 from causerie.routing.target import Gate, Target
@@ -32,6 +33,7 @@ class Router:
         self._budget = budget
         self._clock = clock
         self._chance = chance or random.Random().random
+        self._hedges = Hedges()
         self._seats: dict[str, Seat] = {}
         self.replace(targets, gates or {})
 
@@ -46,14 +48,28 @@ class Router:
             seats[name] = seat
         self._seats = seats
 
-    def generate(self, candidates: Sequence[Candidate], request: ChatRequest) -> Journey:
+    def generate(
+        self,
+        candidates: Sequence[Candidate],
+        request: ChatRequest,
+        hedge_seconds: float | None = None,
+    ) -> Journey:
         """The way of one request over the candidates.
 
         Entering it raises the failure of the last one, or at once a failure
-        that no other could do better at.
+        that no other could do better at. After ``hedge_seconds`` without an
+        answer a second target is asked too, for a small share of all requests.
         """
         seats = order(candidates, self._seats, request, self._chance)
-        return Journey(seats, request, self._budget, self._clock)
+        if hedge_seconds is None:
+            return Journey(seats, request, self._budget, self._clock)
+        self._hedges.earn()
+        hedging = Hedging(hedge_seconds, self._hedges)
+        return Journey(seats, request, self._budget, self._clock, hedging)
+
+    def seat(self, name: str) -> Seat | None:
+        """The target of that name."""
+        return self._seats.get(name)
 
     def status(self) -> list[SeatStatus]:
         """How every target stands."""

@@ -25,7 +25,7 @@ class SeatStatus(Struct, frozen=True):
 class Seat:
     """One target, by its name; ``gate`` bounds what it does at the same time."""
 
-    __slots__ = ("breaker", "gate", "in_flight", "name", "target")
+    __slots__ = ("answered", "breaker", "gate", "in_flight", "name", "target")
 
     def __init__(self, name: str, target: Target, gate: Gate | None, breaker: Breaker) -> None:
         self.name = name
@@ -33,6 +33,7 @@ class Seat:
         self.gate = gate
         self.breaker = breaker
         self.in_flight = 0
+        self.answered = 0  # requests that it began to answer, ever
 
     def failed(self, failure: ServiceError) -> None:
         """Draw the conclusion from a failure."""

@@ -1,0 +1,102 @@
+"""One target being asked: a place there, its reply, and what is learnt of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+from causerie.errors import ServiceError
+from causerie.protocol.events import (
+    Batch,
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallStarted,
+)
+from causerie.protocol.partial import Partial
+from causerie.protocol.request import ChatRequest
+from causerie.routing.seat import Seat
+from causerie.routing.target import Answering, Lease
+
+
+class Visit:
+    """``begin`` and, whatever came of it, ``leave``. Times are in seconds."""
+
+    __slots__ = (
+        "_clock", "_entry", "_partial", "_reply", "_request", "answer", "first", "queued_seconds",
+        "seat", "upstream_seconds",
+    )  # fmt: skip
+
+    def __init__(
+        self, seat: Seat, request: ChatRequest, partial: Partial | None, clock: Callable[[], float]
+    ) -> None:
+        self.seat = seat
+        self.answer: Answering | None = None
+        self.first: list[Batch] = []
+        self.queued_seconds = 0.0
+        self.upstream_seconds = 0.0
+        self._request = request
+        self._partial = partial
+        self._clock = clock
+        self._entry: AbstractAsyncContextManager[Lease] | None = None
+        self._reply: AbstractAsyncContextManager[Answering] | None = None
+        seat.in_flight += 1
+
+    async def begin(self) -> None:
+        """Wait for the first content-bearing event; raises ``ServiceError`` where none comes."""
+        seat = self.seat
+        seat.breaker.begin()
+        try:
+            if seat.gate is not None:
+                entry = seat.gate.enter(self._request.n)
+                self.queued_seconds = (await entry.__aenter__()).waited
+                self._entry = entry
+            await self._open()
+        except ServiceError as failure:
+            seat.failed(failure)
+            raise
+        seat.breaker.succeeded()
+        seat.answered += 1
+
+    async def _open(self) -> None:
+        started = self._clock()
+        target = self.seat.target
+        try:
+            reply = (
+                target.generate(self._request)
+                if self._partial is None
+                else target.generate(self._request, self._partial)
+            )
+            answer = await reply.__aenter__()
+            self._reply = reply
+            async for batch in answer.events:
+                self.first.append(batch)
+                if _bears_content(batch):
+                    break
+        finally:
+            self.upstream_seconds = self._clock() - started
+        self.answer = answer
+
+    async def leave(self) -> None:
+        """Free the target."""
+        reply, self._reply = self._reply, None
+        entry, self._entry = self._entry, None
+        try:
+            if reply is not None:
+                await reply.__aexit__(None, None, None)
+        finally:
+            if entry is not None:
+                await entry.__aexit__(None, None, None)
+            self.seat.in_flight -= 1
+            self.seat.breaker.left()
+
+
+def _bears_content(batch: Batch) -> bool:
+    for event in batch:
+        match event:
+            case TextDelta() | ReasoningDelta():
+                if event.text:
+                    return True
+            case ToolCallStarted() | Finished():
+                return True
+    return False
