@@ -7,17 +7,25 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import Result
 from probekit import document, refused, says_yes
 from typer.testing import CliRunner
 
+from causerie.cli import endpoint_file
+from causerie.cli.endpoint_file import endpoint_name
+from causerie.cli.exits import CommandFailed
 from causerie.cli.root import app
 from causerie.probe.ask import Ask
+from causerie.probe.entry import Entry
 from causerie.probe.questions import QUESTIONS
 from causerie.probe.reply import Reply
+from causerie.settings import load
+from causerie.settings.values import Secret
 
 
 @asynccontextmanager
@@ -106,9 +114,9 @@ async def test_a_wrong_command_line(tmp_path: Path) -> None:
     (tmp_path / "two").write_text("one\ntwo")
     for options, words in (
         (["--key", "a", "--key-env", "B"], "one of --key"),
-        (["--key-env", "NOT_SET_HERE"], "NOT_SET_HERE holds no key"),
+        (["--key-env", "NOT_SET_HERE"], "NOT_SET_HERE is not set"),
         (["--key-file", str(tmp_path / "none")], "cannot be read"),
-        (["--key-file", str(tmp_path / "two")], "more than one line"),
+        (["--key-file", str(tmp_path / "two")], "more than one word"),
     ):
         result = await run("http://127.0.0.1:1/v1", *options)
         assert result.exit_code == 2
@@ -127,8 +135,10 @@ async def test_the_kind_of_server_is_guessed_or_told() -> None:
     async with endpoint(llama) as (base_url, _):
         guessed = await run(base_url)
         told = await run(base_url, "--dialect", "vllm")
+        doubted = await run(base_url, "--dialect", "generic")
     assert "is spoken to as llama.cpp's server" in guessed.stderr
     assert "is spoken to as vLLM" in told.stderr
+    assert '`dialect = "llama-server"` would fit' in doubted.stderr
 
 
 async def test_an_endpoint_that_cannot_be_asked() -> None:
@@ -170,3 +180,102 @@ async def test_nothing_is_written_where_not_all_could_be_asked(tmp_path: Path) -
     assert result.exit_code == 1
     assert "stays as it is" in result.stderr
     assert file.read_text() == "# mine\n"
+
+
+CONFIG = """\
+# mine
+[[endpoints]]
+name = "gpu"          # the big one
+base_url = "{base_url}"
+key = {{ env = "GPU_KEY" }}
+
+# who may ask
+[[aliases]]
+id = "m"
+targets = [{{ endpoint = "gpu", model = "m" }}]
+"""
+
+
+async def test_the_entry_is_written_below_its_endpoint(tmp_path: Path) -> None:
+    file = tmp_path / "causerie.toml"
+    async with endpoint() as (base_url, heads):
+        before = CONFIG.format(base_url=base_url)
+        file.write_text(before)
+        file.chmod(0o600)
+        ended = await run(base_url, "--write", "--config", str(file), GPU_KEY="ck_abc")
+    assert ended.exit_code == 0, ended.output
+    assert "authorization: Bearer ck_abc" in heads[0]
+    after = file.read_text()
+    assert [line for line in before.splitlines() if line not in after.splitlines()] == []
+    assert after.index("[[endpoints.models]]") < after.index("# who may ask")
+    (model,) = load(file=file, environ={}).settings.endpoints[0].models
+    assert model.id == "m"
+    assert model.supported_parameters == ("modalities", "stream", "stream_options")
+    assert (model.thinking, model.continues) == ("never", False)
+    assert model.probed is not None
+    assert "not honoured: " in after.split("probed = ")[1].splitlines()[0]
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [one.name for one in tmp_path.iterdir()] == ["causerie.toml"]
+    assert "ck_abc" not in after
+
+
+async def test_an_endpoint_that_is_not_there_is_added(tmp_path: Path) -> None:
+    file = tmp_path / "causerie.toml"
+    file.write_bytes(b"\xef\xbb\xbf# mine\r\n[server]\r\nport = 9\r\n")
+    options = ["--write", "--config", str(file), "--dialect", "vllm", "--key-env", "MY_KEY"]
+    async with endpoint() as (base_url, _):
+        ended = await run(base_url, *options, MY_KEY="ck_abc")
+        assert ended.exit_code == 0, ended.output
+        once = file.read_bytes()
+        again = await run(base_url, *options, MY_KEY="ck_abc")
+    assert again.exit_code == 0
+    assert file.read_bytes() == once
+    assert once.startswith(b"\xef\xbb\xbf# mine\r\n[server]\r\nport = 9\r\n\r\n[[endpoints]]\r\n")
+    assert b"\n" not in once.replace(b"\r\n", b"")
+    (added,) = load(file=file, environ={}).settings.endpoints
+    assert added.name == base_url.removeprefix("http://").removesuffix("/v1").translate(
+        str.maketrans(".:", "--")
+    )
+    assert (added.dialect, added.key) == ("vllm", Secret(env="MY_KEY"))
+
+
+async def test_a_file_that_would_not_hold_stays(tmp_path: Path) -> None:
+    """Its endpoint could not be named anew: the name is taken by another address."""
+    file = tmp_path / "causerie.toml"
+    async with endpoint() as (base_url, _):
+        name = endpoint_name(base_url)
+        text = f'[[endpoints]]\nname = "{name}"\nbase_url = "http://other/v1"\n'
+        file.write_text(text)
+        ended = await run(base_url, "--write", "--config", str(file))
+    assert ended.exit_code == 3
+    assert "stays as it is" in ended.stderr
+    assert f"{file}:" in ended.stderr
+    assert file.read_text() == text
+    assert [one.name for one in tmp_path.iterdir()] == ["causerie.toml"]
+
+
+async def test_what_is_written_inline_is_shown_for_the_hand(tmp_path: Path) -> None:
+    file = tmp_path / "causerie.toml"
+    async with endpoint() as (base_url, _):
+        text = f'endpoints = [{{ name = "gpu", base_url = "{base_url}" }}]\n'
+        file.write_text(text)
+        ended = await run(base_url, "--write", "--config", str(file))
+    assert ended.exit_code == 1
+    assert '[[endpoints.models]]\nid = "m"' in ended.stderr
+    assert file.read_text() == text
+
+
+def test_a_file_that_changed_meanwhile_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "causerie.toml"
+    file.write_text("")
+
+    def load_slowly(*, file: Path) -> None:
+        (tmp_path / "causerie.toml").write_text("# somebody else\n")
+
+    monkeypatch.setattr(endpoint_file, "load", load_slowly)
+    found = Entry("m", None, (), None, None, date(2026, 11, 21), "")
+    with pytest.raises(CommandFailed, match="changed meanwhile"):
+        endpoint_file.write_entries(file, endpoint_file.NewEndpoint("http://a/v1"), [found])
+    assert file.read_text() == "# somebody else\n"

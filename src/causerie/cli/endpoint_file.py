@@ -6,27 +6,43 @@ import os
 import re
 import tempfile
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+
+import msgspec
 
 from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.probe.entry import Entry
 from causerie.settings import SettingsError, load
 from causerie.settings.edit import CannotEdit, by_hand, with_table
+from causerie.settings.values import Secret
+from causerie.upstreams.dialect import Dialect
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
-    """The endpoint that the entries belong to. ``key`` says where its key is found."""
+class NewEndpoint:
+    """What an endpoint is that the file does not have yet; ``key`` is where its key is found."""
 
     base_url: str
-    key: Mapping[str, str] | None = None
-    dialect: str | None = None
+    key: Secret | None = None
+    dialect: Dialect | None = None
+
+    def values(self) -> dict[str, object]:
+        """As the configuration has it."""
+        key = msgspec.to_builtins(self.key) if self.key is not None else {}
+        place = {name: value for name, value in key.items() if value is not None}
+        known = {
+            "name": endpoint_name(self.base_url),
+            "base_url": self.base_url,
+            "dialect": self.dialect.name if self.dialect is not None else None,
+            "key": place or None,
+        }
+        return {name: value for name, value in known.items() if value is not None}
 
 
-def write_entries(file: Path, endpoint: Endpoint, entries: Sequence[Entry]) -> None:
+def write_entries(file: Path, endpoint: NewEndpoint, entries: Sequence[Entry]) -> None:
     """Put the entries into ``file``; comments and order of the rest stay.
 
     An endpoint that the file does not have is added. The new text is loaded as
@@ -53,7 +69,7 @@ def write_entries(file: Path, endpoint: Endpoint, entries: Sequence[Entry]) -> N
         fresh.unlink(missing_ok=True)
 
 
-def _edited(file: Path, before: bytes, endpoint: Endpoint, entries: Sequence[Entry]) -> bytes:
+def _edited(file: Path, before: bytes, endpoint: NewEndpoint, entries: Sequence[Entry]) -> bytes:
     try:
         text = before.decode("utf-8-sig")
         unix = text.replace("\r\n", "\n")
@@ -71,17 +87,10 @@ def _edited(file: Path, before: bytes, endpoint: Endpoint, entries: Sequence[Ent
     return mark + edited.encode()
 
 
-def _with_entries(text: str, endpoint: Endpoint, entries: Sequence[Entry]) -> str:
+def _with_entries(text: str, endpoint: NewEndpoint, entries: Sequence[Entry]) -> str:
     index = endpoint_index(text, endpoint.base_url)
     if index is None:
-        known = {
-            "name": endpoint_name(endpoint.base_url),
-            "base_url": endpoint.base_url,
-            "dialect": endpoint.dialect,
-            "key": endpoint.key,
-        }
-        values = {name: value for name, value in known.items() if value is not None}
-        text = with_table(text, ("endpoints",), values, key="base_url")
+        text = with_table(text, ("endpoints",), endpoint.values(), key="base_url")
         index = endpoint_index(text, endpoint.base_url)
     if index is None:
         raise CannotEdit("the endpoint could not be added")

@@ -14,10 +14,12 @@ import msgspec
 import typer
 from rich.console import Console
 
+from causerie.cli.access import Access, KeyOptions, access
 from causerie.cli.bent import BentAsks
-from causerie.cli.endpoint_file import Endpoint, write_entries
+from causerie.cli.endpoint_file import NewEndpoint, write_entries
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
 from causerie.cli.matrix import Asking, show
+from causerie.cli.options import Config, settings_in_force
 from causerie.probe.asker import Asker, Bounds
 from causerie.probe.cost import Cost, cost
 from causerie.probe.entry import Entry, entry
@@ -28,11 +30,10 @@ from causerie.probe.reading import message_of
 from causerie.probe.reply import Reply, dig
 from causerie.probe.report import report
 from causerie.probe.subject import Subject
-from causerie.settings.environment import CLIENT_KEY, variables
+from causerie.settings.load import FILE_NAME
 from causerie.upstreams.dialect import Dialect
-from causerie.upstreams.dialects import DIALECTS
+from causerie.upstreams.dialects import DIALECTS, GENERIC
 
-_FILE = Path("causerie.toml")
 _OWNERS = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama-server", "library": "ollama"}
 
 Seconds = Annotated[
@@ -59,7 +60,6 @@ Kind = Annotated[
 Write = Annotated[
     bool, typer.Option("--write", "-w", help="Write the result into the configuration file.")
 ]
-File = Annotated[Path, typer.Option("--config", "-c", help="The file that `--write` writes into.")]
 
 
 def probe(
@@ -71,7 +71,7 @@ def probe(
     dialect: Kind = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array, all evidence.")] = False,
     write: Write = False,
-    config: File = _FILE,
+    config: Config = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask about the cost.")] = False,
     seconds: Seconds = 60.0,
     total_seconds: Total = 1800.0,
@@ -80,7 +80,8 @@ def probe(
 
     One question for each rule of the interface and each parameter; an effect counts, not that
     a request was accepted. Without `--model`, the first model that the endpoint lists is asked.
-    Without one of the options for a key, the variable CAUSERIE_API_KEY is read.
+    Without one of the options for a key, the key is that of the endpoint with this address in
+    the configuration, else the variable CAUSERIE_API_KEY is read.
 
     **Examples**
 
@@ -89,10 +90,10 @@ def probe(
     `causerie probe https://api.example.org/v1 --key-env EXAMPLE_KEY --model large --write`
     """
     with reporting():
-        found = _Key.chosen(key, key_env, key_file)
+        loaded = settings_in_force(config, None)
         address = base_url.rstrip("/")
-        kind = _named(dialect) if dialect is not None else None
-        plan = _Plan(address, tuple(models or ()), found, Bounds(seconds), total_seconds, yes, kind)
+        way = access(address, loaded, KeyOptions(key, key_env, key_file), dialect)
+        plan = _Plan(address, tuple(models or ()), way, Bounds(seconds), total_seconds, yes)
         notes = Console(stderr=True)
         run = _Run(plan, notes)
         interviews = asyncio.run(run.interviews())
@@ -101,47 +102,8 @@ def probe(
         for one in interviews if not as_json else ():
             show(Console(), one.entry, one.findings)
         if write:
-            name = run.dialect.name if run.dialect is not None else None
-            _write(config, Endpoint(address, found.reference, name), interviews, notes)
-
-
-@dataclass(frozen=True, slots=True)
-class _Key:
-    """The key, and where the configuration can say that it is found."""
-
-    value: str | None
-    reference: dict[str, str] | None
-
-    def __repr__(self) -> str:
-        return f"_Key(reference={self.reference!r})"
-
-    @staticmethod
-    def chosen(key: str | None, env: str | None, file: Path | None) -> _Key:
-        """From the one option that was given; raises :class:`CommandFailed`."""
-        if sum(option is not None for option in (key, env, file)) > 1:
-            raise CommandFailed("give one of --key, --key-env and --key-file", ExitCode.USAGE)
-        if file is not None:
-            try:
-                text = file.read_text(encoding="utf-8").strip()
-            except (OSError, UnicodeDecodeError) as error:
-                raise CommandFailed(f"{file} cannot be read as text", ExitCode.USAGE) from error
-            return _Key(_usable(text, str(file)), {"file": str(file.resolve())})
-        if env is not None:
-            value = variables().get(env, "")
-            return _Key(_usable(value, f"the variable {env}"), {"env": env})
-        if key is not None:
-            return _Key(_usable(key, "--key"), None)
-        value = variables().get(CLIENT_KEY, "")
-        return _Key(value, {"env": CLIENT_KEY}) if value else _Key(None, None)
-
-
-def _usable(key: str, where: str) -> str:
-    """A key that fits into a header, or a sentence that does not show it."""
-    if not key:
-        raise CommandFailed(f"{where} holds no key", ExitCode.USAGE)
-    if not key.isascii() or not key.isprintable():
-        raise CommandFailed(f"{where} holds more than one line of plain characters", ExitCode.USAGE)
-    return key
+            file = loaded.file or Path(FILE_NAME)
+            _write(file, NewEndpoint(address, way.place, run.dialect), interviews, notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +112,10 @@ class _Plan:
 
     base_url: str
     models: tuple[str, ...]
-    key: _Key
+    access: Access
     bounds: Bounds
     total_seconds: float
     yes: bool
-    dialect: Dialect | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,21 +140,27 @@ class _Run:
     def __init__(self, plan: _Plan, notes: Console) -> None:
         self._plan = plan
         self._notes = notes
-        self.dialect = plan.dialect
+        self.dialect = plan.access.dialect
 
     async def interviews(self) -> list[_Asked]:
         """Every model's, one after the other. Raises :class:`CommandFailed`."""
         plan = self._plan
         try:
-            asker = Asker(plan.base_url, plan.key.value, bounds=plan.bounds)
+            asker = Asker(plan.base_url, plan.access.key, bounds=plan.bounds)
         except ValueError as error:
             raise CommandFailed(f"{plan.base_url}: {error}", ExitCode.USAGE) from error
         async with asker:
             listed = await asker.put(LIST)
             subjects = self._subjects(listed)
-            self.dialect = self.dialect or _guessed(listed, subjects[0].model)
+            self._learn_dialect(_guessed(listed, subjects[0].model))
             self._agree(cost(QUESTIONS, subjects, bent=self.dialect is not None))
             return [await self._interview(asker, subject) for subject in subjects]
+
+    def _learn_dialect(self, guessed: Dialect | None) -> None:
+        if self.dialect is None:
+            self.dialect = guessed
+        elif guessed is not None and guessed is not self.dialect and self.dialect is GENERIC:
+            self._say(f'it looks like {guessed.server}; `dialect = "{guessed.name}"` would fit')
 
     def _subjects(self, listed: Reply) -> list[Subject]:
         """The models to ask, with what their entries tell."""
@@ -202,7 +169,7 @@ class _Run:
             raise CommandFailed(listed.trouble, ExitCode.NETWORK)
         if listed.status in (401, 403):
             raise CommandFailed(
-                f"{plan.base_url} wants {'another' if plan.key.value else 'a'} key: "
+                f"{plan.base_url} wants {'another' if plan.access.key else 'a'} key: "
                 f"status {listed.status}; give one with --key-env, --key-file or --key"
             )
         names = plan.models or tuple(str(dig(one, "id")) for one in entries(listed)[:1])
@@ -211,7 +178,7 @@ class _Run:
                 f"{plan.base_url}/models lists no models ({listed.status}: "
                 f"{message_of(listed)}); name one with --model"
             )
-        bare = Subject(plan.base_url, "", keyed=plan.key.value is not None)
+        bare = Subject(plan.base_url, "", keyed=plan.access.key is not None)
         return [
             replace(bare, model=name, context_length=listed_length(entry_of(listed, name)))
             for name in names
@@ -252,20 +219,13 @@ class _Run:
         self._notes.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _named(dialect: str) -> Dialect:
-    if dialect not in DIALECTS:
-        known = ", ".join(DIALECTS)
-        raise CommandFailed(f"no dialect is named {dialect}; known: {known}", ExitCode.USAGE)
-    return DIALECTS[dialect]
-
-
 def _guessed(listed: Reply, model: str) -> Dialect | None:
     """By whom the server says its models are owned."""
     owner = dig(entry_of(listed, model), "owned_by") or dig(entries(listed), 0, "owned_by")
     return DIALECTS.get(_OWNERS.get(str(owner), ""))
 
 
-def _write(file: Path, endpoint: Endpoint, interviews: Sequence[_Asked], notes: Console) -> None:
+def _write(file: Path, endpoint: NewEndpoint, interviews: Sequence[_Asked], notes: Console) -> None:
     """Only complete interviews are worth keeping."""
     for one in interviews:
         if not one.complete:

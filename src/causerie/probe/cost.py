@@ -10,7 +10,7 @@ from causerie.probe.questions.context import LONGEST_ASKED, longest_prompt
 from causerie.probe.questions.thinking import ROOM
 from causerie.probe.subject import Subject
 
-LARGE = 60_000
+LARGE = 80_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,80 @@
+"""How a probe gets at an endpoint: its key, its dialect, by options or by the configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from causerie.cli.exits import CommandFailed, ExitCode
+from causerie.settings import Loaded
+from causerie.settings.credentials import secret_value
+from causerie.settings.endpoint import Endpoint
+from causerie.settings.environment import CLIENT_KEY, variables
+from causerie.settings.values import Secret
+from causerie.upstreams.dialect import Dialect
+from causerie.upstreams.dialects import DIALECTS
+
+
+@dataclass(frozen=True, slots=True)
+class KeyOptions:
+    """The options for a key, of which one may be given."""
+
+    text: str | None = field(default=None, repr=False)
+    env: str | None = None
+    file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """``place`` is where the configuration can say that the key is found; ``dialect`` is unset
+    where nobody has named one."""
+
+    key: str | None = field(default=None, repr=False)
+    place: Secret | None = None
+    dialect: Dialect | None = None
+
+
+def access(
+    base_url: str, loaded: Loaded, options: KeyOptions, dialect: str | None = None
+) -> Access:
+    """From the options, else from the endpoint of that address in the configuration, else from
+    the variable that ``causerie chat`` reads. Raises :class:`CommandFailed`."""
+    known = configured(loaded, base_url)
+    if dialect is not None and dialect not in DIALECTS:
+        names = ", ".join(DIALECTS)
+        raise CommandFailed(f"no dialect is named {dialect}; known: {names}", ExitCode.USAGE)
+    kind = dialect or (known.dialect if known is not None else None)
+    key, place = _key(options, known)
+    return Access(key, place, DIALECTS[kind] if kind is not None else None)
+
+
+def configured(loaded: Loaded, base_url: str) -> Endpoint | None:
+    """The endpoint of that address."""
+    wanted = base_url.rstrip("/")
+    endpoints = loaded.settings.endpoints
+    return next((one for one in endpoints if one.base_url.rstrip("/") == wanted), None)
+
+
+def _key(options: KeyOptions, known: Endpoint | None) -> tuple[str | None, Secret | None]:
+    given = [option for option in (options.text, options.env, options.file) if option is not None]
+    if len(given) > 1:
+        raise CommandFailed("give one of --key, --key-env and --key-file", ExitCode.USAGE)
+    if options.text is not None:
+        if not options.text.isascii() or not options.text.isprintable() or not options.text:
+            raise CommandFailed("--key takes one word in ASCII", ExitCode.USAGE)
+        return options.text, None
+    environ = variables()
+    if options.env is not None:
+        place = Secret(env=options.env)
+    elif options.file is not None:
+        place = Secret(file=str(options.file.resolve()))
+    elif known is not None and known.key is not None:
+        place = known.key
+    elif environ.get(CLIENT_KEY):
+        place = Secret(env=CLIENT_KEY)
+    else:
+        return None, None
+    try:
+        return secret_value(place, environ), place
+    except ValueError as error:
+        raise CommandFailed(f"no key: {error}", ExitCode.USAGE) from error
