@@ -1,0 +1,217 @@
+"""The gateway's speed: ours and others', one core each, before an upstream that costs nothing.
+
+The contestant has one core; the mock upstream and the load share another.
+Contestants take turns in each round, medians of the rounds are printed, and
+whether ours meets its bars. Everything runs on loopback.
+
+    make bench BENCH=bench/gateway.py
+    make bench BENCH=bench/gateway.py ARGS="--peers all"
+    make bench BENCH=bench/gateway.py ARGS="--full"       # memory after 200,000 requests
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from time import monotonic
+
+from gateway import bars
+from gateway.contestant import Contestant, process
+from gateway.foreign import busy_seconds, own_seconds
+from gateway.measure import Load, LoadFailed, Result
+from gateway.ours import ours
+from gateway.peers import PEERS
+from service import free_port
+
+PACED = "stream-40-20000-1"  # a token every 20 ms
+FAST = "stream-2000-0-4"
+FAST_THINKING = "think-2000-0-4"
+SHORT = "stream-20-0-4"
+MODELS = ["plain", PACED, FAST, FAST_THINKING, SHORT]
+
+
+def loads(seconds: float) -> dict[str, Load]:
+    """What is measured, by name."""
+    return {
+        "latency": Load("plain", 1, seconds),
+        "rate 16": Load("plain", 16, seconds),
+        "rate 64": Load("plain", 64, seconds),
+        "rate 256": Load("plain", 256, seconds),
+        "first": Load(PACED, 64, max(seconds, 2.5), spread=0.8),
+        "passed": Load(FAST, 16, seconds),
+        "rewritten": Load(FAST_THINKING, 16, seconds),
+    }
+
+
+@dataclass
+class Figures:
+    """All results of one contestant."""
+
+    results: dict[str, list[Result]] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def of(self, load: str, what: str) -> float:
+        """The median of one figure; not a number where there is none."""
+        found = self.results.get(load)
+        return median(getattr(result, what) for result in found) if found else float("nan")
+
+
+def measured(
+    contestants: Sequence[Contestant], rounds: int, seconds: float, core: int
+) -> dict[str, Figures]:
+    """Everybody's figures, taken in turns."""
+    figures = {each.name: Figures() for each in contestants}
+    for number in range(rounds):
+        for what, load in loads(seconds).items():
+            for each in contestants:
+                kept = figures[each.name]
+                if what in kept.failures or (what == "rewritten" and not each.rewrites):
+                    continue
+                try:
+                    kept.results.setdefault(what, []).append(load.run(each, core))
+                except (LoadFailed, subprocess.TimeoutExpired) as failure:
+                    kept.failures[what] = str(failure)
+                    print(f"  failed: {failure}", flush=True)
+        print(f"round {number + 1} of {rounds} done", flush=True)
+    return figures
+
+
+def compare(figures: dict[str, Figures]) -> None:
+    """One table of all."""
+    direct = figures["direct"]
+    heads = [
+        "", "req/s 16", "req/s 64", "req/s 256", "CPU µs", "= req/s", "+p50 ms", "+p99 ms",
+        "first +p50", "first +p99", "chunks/s", "= chunks/s",
+    ]  # fmt: skip
+    rows = []
+    for name, own in figures.items():
+        rates = [f"{own.of(f'rate {count}', 'rate'):,.0f}" for count in (16, 64, 256)]
+        added = [
+            f"{own.of(load, what) - direct.of(load, what):.3f}"
+            for load, what in (
+                ("latency", "p50"),
+                ("latency", "p99"),
+                ("first", "first_p50"),
+                ("first", "first_p99"),
+            )
+        ]
+        costs = own.of("rate 16", "cpu"), own.of("passed", "cpu")
+        shown = [f"{costs[0]:.1f}", f"{per_core(costs[0]):,.0f}", *added]
+        chunks = [f"{own.of('passed', 'chunks'):,.0f}", f"{per_core(costs[1]):,.0f}"]
+        if own is direct:
+            shown, chunks[1] = [""] * 6, ""
+        rows.append([name, *rates, *shown, *chunks])
+    print()
+    bars.table(heads, [[cell.replace("nan", "–") for cell in row] for row in rows], print)
+
+
+def per_core(microseconds: float) -> float:
+    """How many a second one core would do that nobody else uses."""
+    return 1e6 / microseconds if microseconds else float("nan")
+
+
+def judged(own: Figures, direct: Figures, memory: float) -> list[tuple[bars.Bar, float]]:
+    """Our figures beside their bars."""
+
+    def added(load: str, what: str) -> float:
+        return own.of(load, what) - direct.of(load, what)
+
+    return [
+        *((bar, own.of(f"rate {count}", "rate")) for count, bar in bars.RATE.items()),
+        (bars.LATENCY_P50, added("latency", "p50")),
+        (bars.LATENCY_P99, added("latency", "p99")),
+        (bars.FIRST_P50, added("first", "first_p50")),
+        (bars.FIRST_P99, added("first", "first_p99")),
+        (bars.PASSED, own.of("passed", "chunks")),
+        (bars.REWRITTEN, own.of("rewritten", "chunks")),
+        (bars.MEMORY, memory),
+    ]
+
+
+def endurance(contestant: Contestant, requests: int, streams: int, core: int) -> float:
+    """Memory after that many, in MB; prints how it grew."""
+    steps = 4
+    print(f"\nmemory of {contestant.name}: {contestant.megabytes():.1f} MB after the above")
+    for number in range(1, steps + 1):
+        Load("plain", 64, 600, count=requests // steps).run(contestant, core)
+        Load(SHORT, 64, 600, count=streams // steps).run(contestant, core)
+        done = f"{requests * number // steps:,} requests, {streams * number // steps:,} streams"
+        print(f"  {done}: {contestant.megabytes():.1f} MB", flush=True)
+    return contestant.megabytes()
+
+
+def started(
+    stack: ExitStack, options: argparse.Namespace, folder: Path, cores: tuple[int, int]
+) -> list[Contestant]:
+    """The mock, ours and the peers that can be started."""
+    port = free_port()
+    mock = f"http://127.0.0.1:{port}"
+    here = str(Path(__file__).parent)
+    command = [sys.executable, "-m", "gateway.mock", str(port), str(cores[1])]
+    environ = {"PYTHONPATH": here}
+    ready = f"{mock}/v1/models"
+    upstream = process(command, folder / "mock.log", core=cores[1], ready=ready, environ=environ)
+    found = [Contestant("direct", mock, pid=stack.enter_context(upstream))]
+    if not options.without_ours:
+        found.append(stack.enter_context(ours(mock, MODELS, folder, cores[0])))
+        print(f"memory of {found[-1].name}, idle: {found[-1].megabytes():.1f} MB", flush=True)
+    for name in options.peers:
+        try:
+            found.append(stack.enter_context(PEERS[name](mock, folder, cores[0])))
+        except (RuntimeError, OSError, subprocess.SubprocessError) as failure:
+            print(f"without {name}: {failure}", flush=True)
+    return found
+
+
+def main() -> None:
+    """Start, measure, print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--peers", nargs="+", default=[], choices=["all", *PEERS], help="installed where missing"
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
+    parser.add_argument("--requests", type=int, default=20_000, help="before memory is read")
+    parser.add_argument("--streams", type=int, default=1_000)
+    parser.add_argument("--full", action="store_true", help="200,000 requests and 10,000 streams")
+    parser.add_argument("--without-ours", action="store_true", help="only the peers")
+    options = parser.parse_args()
+    if "all" in options.peers:
+        options.peers = list(PEERS)
+    if options.full:
+        options.requests, options.streams = 200_000, 10_000
+    available = sorted(os.sched_getaffinity(0))
+    cores = (available[0], available[-1])
+    if len(available) < 2:
+        print("One core for everything: the figures are not those of the gateway alone.")
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        contestants = started(stack, options, folder, cores)
+        used = [each.cpu_seconds for each in contestants]
+        busy, mine, begun = busy_seconds(cores), own_seconds(used), monotonic()
+        figures = measured(contestants, options.rounds, options.seconds, cores[1])
+        others = busy_seconds(cores) - busy - (own_seconds(used) - mine)
+        compare(figures)
+        share = others / (monotonic() - begun) / len(set(cores))
+        print(f"\nOther processes used {share:.0%} of the two cores meanwhile.")
+        if options.without_ours:
+            return
+        own = contestants[1]
+        memory = endurance(own, options.requests, options.streams, cores[1])
+        print()
+        for bar, figure in judged(figures[own.name], figures["direct"], memory):
+            print(bar.line(figure))
+
+
+if __name__ == "__main__":
+    main()

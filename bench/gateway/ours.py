@@ -1,0 +1,65 @@
+"""Our service as a gateway: a key is checked, limits are counted, every request is metered."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from service import free_port
+
+from gateway.contestant import Contestant, process
+
+# `m` stands for the mock's models; what it sends is ours already under `plain` and `stream-…`,
+# and has to be rewritten under `think-…`.
+CONFIG = """
+[server]
+keys = ["{digest}"]
+
+[[doors]]
+name = "gateway"
+kind = "gateway"
+
+[[endpoints]]
+name = "mock"
+base_url = "{mock}/v1"
+dialect = "{dialect}"
+"""
+ALIAS = """
+[[aliases]]
+id = "{model}"
+targets = [{{ endpoint = "mock", model = "{model}" }}]
+[aliases.limits]
+requests_per_minute = 1000000000
+tokens_per_minute = 1000000000000
+concurrent = 1000000
+"""
+
+
+def new_key() -> tuple[str, str]:
+    """A key and its digest."""
+    command = [sys.executable, "-m", "causerie", "key"]
+    words = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    return words[1], words[3].strip('"')
+
+
+@contextmanager
+def ours(mock: str, models: list[str], folder: Path, core: int) -> Iterator[Contestant]:
+    """The service with an alias for each model."""
+    port = free_port()
+    key, digest = new_key()
+    config = folder / "causerie.toml"
+    aliases = "".join(ALIAS.format(model=model) for model in models)
+    config.write_text(CONFIG.format(digest=digest, mock=mock, dialect="vllm") + aliases)
+    command = [sys.executable, "-m", "causerie", "serve", "--port", str(port)]
+    root = f"http://127.0.0.1:{port}"
+    with process(
+        [*command, "--config", str(config)],
+        folder / "ours.log",
+        core=core,
+        ready=f"{root}/health/live",
+        environ={"NO_COLOR": "1"},
+    ) as pid:
+        yield Contestant("causerie", root, pid, "/gateway/v1", key, rewrites=True)
