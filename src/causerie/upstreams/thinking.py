@@ -183,7 +183,7 @@ def _refuse_template_arguments(draft: Draft) -> None:
             name == "reasoning_effort" and value == draft.request.thinking.effort
         )
         if not means and value is not None and not (name == "reasoning_effort" and value == "none"):
-            raise draft.unsupported(f"{_KWARGS}.{name}")
+            raise draft.unsupported(f"{_KWARGS}.{name[:64]}")
 
 
 def _said(draft: Draft, *names: str) -> str:
