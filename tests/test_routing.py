@@ -163,6 +163,17 @@ async def test_a_wrong_request_is_not_tried_elsewhere(failure: ServiceError) -> 
     assert second.asked == []
 
 
+async def test_what_one_target_cannot_do_another_may() -> None:
+    unable = InvalidRequest("No.", code="unsupported_parameter", param="top_k")
+    assert await told(router(Scripted([unable]), Scripted(REPLY)), 2)
+    with pytest.raises(InvalidRequest) as refused:
+        await told(router(Scripted([unable]), Scripted([unable])), 2)
+    assert refused.value.param == "top_k"
+    for one in ([[BROKEN], [unable]], [[unable], [BROKEN]]):
+        with pytest.raises(UpstreamFailed):  # it may be back soon, and can do it
+            await told(router(*map(Scripted, one)), 2)
+
+
 async def test_when_all_fail_the_last_failure_is_told_with_the_number_of_attempts() -> None:
     with pytest.raises(UpstreamFailed) as failure:
         await told(router(Scripted([BROKEN]), Scripted([UpstreamFailed("Too.")])), 2)

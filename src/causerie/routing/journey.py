@@ -191,7 +191,8 @@ class Journey:
                 self.tried.append(Attempt(seat.name, failed.code))
                 if not _elsewhere(failed):
                     raise
-                failure = failed
+                if failure is None or not _unable(failed):
+                    failure = failed
             else:
                 self.tried.append(Attempt(visit.seat.name))
                 self.queued_seconds += visit.queued_seconds
@@ -246,4 +247,9 @@ class Journey:
 
 def _elsewhere(failure: ServiceError) -> bool:
     """Whether another target may do better: not where the request itself is wrong."""
-    return isinstance(failure, (Overloaded, RateLimited, UpstreamFailed))
+    return isinstance(failure, (Overloaded, RateLimited, UpstreamFailed)) or _unable(failure)
+
+
+def _unable(failure: ServiceError) -> bool:
+    """Whether a target only lacks a parameter, which another one may have."""
+    return failure.code == "unsupported_parameter"
