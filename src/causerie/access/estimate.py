@@ -1,0 +1,64 @@
+"""How many tokens a request may need, guessed from its size.
+
+No tokenizer: which one would be right is known only once a target is chosen,
+and a limit must be asked before. The guess holds a reservation for the time of
+the request and is settled by the truth, so it may be rough:
+
+- a token for each four characters of ASCII text, for each three bytes of UTF-8
+  of any other (a Chinese character is three bytes and about one token);
+- four more a message, for the template's markers;
+- 1,024 an image (128 to 1,600 are common, by its size);
+- tools, schemas and documents by the size of their JSON;
+- the output that was allowed, for each choice; 1,024 where no limit is named.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from causerie.access.quota import Tokens
+from causerie.protocol.request import ChatRequest, ImagePart, JsonSchema, Message
+
+UNNAMED_OUTPUT = 1024
+_IMAGE = 1024
+_MESSAGE = 4
+
+
+def estimate(request: ChatRequest, unnamed_output: int = UNNAMED_OUTPUT) -> Tokens:
+    """The prompt's tokens by its size, and the output limit (or what to expect without one)."""
+    input = 0
+    for message in request.messages:
+        input += _MESSAGE + _message(message)
+    for tool in request.tools:
+        input += _text(tool.name) + _text(tool.description) + _json(tool.parameters)
+    for document in request.documents:
+        input += _json(document)
+    if isinstance(request.output, JsonSchema):
+        input += _json(request.output.schema)
+    output = request.max_tokens if request.max_tokens is not None else unnamed_output
+    return Tokens(input, output * request.n)
+
+
+def _message(message: Message) -> int:
+    content = message.content
+    tokens = 0
+    if isinstance(content, str):
+        tokens = _text(content)
+    elif content:
+        for part in content:
+            tokens += _IMAGE if isinstance(part, ImagePart) else _text(part.text)
+    for call in message.tool_calls:
+        tokens += _text(call.name) + _text(call.arguments)
+    return tokens + _text(message.reasoning_content)
+
+
+def _json(value: object) -> int:
+    return -(-len(msgspec.json.encode(value)) // 4)
+
+
+def _text(text: str | None) -> int:
+    if not text:
+        return 0
+    if text.isascii():
+        return -(-len(text) // 4)
+    return -(-len(text.encode("utf-8", "surrogatepass")) // 3)

@@ -1,0 +1,202 @@
+"""May this caller have this much now: limits on scopes, held as a lease.
+
+A request is in several scopes (its key, the model, the door). It is let in
+where all of them have room, and then takes from all of them: one place, one
+request, and the tokens that are foreseen. The lease gives the place back and
+settles the tokens by the truth however the request ends. Where one scope has no
+room, nothing is taken anywhere, and the refusal says which limit, whose and when.
+
+What counts, and where, is behind :class:`Counters`: memory here, a shared store
+where replicas share their limits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Protocol
+
+from causerie.access.quota import Refusal, Refused, Scope, Standings, Tokens
+from causerie.errors import InvalidRequest, RateLimited, ServiceError
+
+_CODES = {"requests": "requests", "concurrent": "concurrency"}  # all others: tokens
+_WORDS = {
+    "requests": "{limit} requests a minute",
+    "tokens": "{limit} tokens a minute",
+    "input_tokens": "{limit} input tokens a minute",
+    "output_tokens": "{limit} output tokens a minute",
+    "concurrent": "{limit} requests at the same time",
+}
+
+
+class Hold(Protocol):
+    """What one request has taken from all its scopes."""
+
+    def release(self, used: Tokens) -> None:
+        """Give the places back and count these tokens instead of the foreseen ones.
+
+        Called once, also while the request is being cancelled, so it neither
+        waits nor fails; a shared store is told in the background. There a hold
+        ends by itself when its process is gone.
+        """
+        ...
+
+    def standings(self) -> Standings:
+        """How the strictest limits of its scopes stand, as far as is known here."""
+        ...
+
+
+class Counters(Protocol):
+    """Where is counted what scopes have used."""
+
+    async def take(self, scopes: Sequence[Scope], need: Tokens) -> Hold | Refused:
+        """Take from all scopes, which differ, at once, or from none.
+
+        Output is reserved up to what fits into an empty window. Cancelled while
+        it waits, it holds nothing.
+        """
+        ...
+
+
+class Used(Protocol):
+    """The tokens that a request has used; ``completion`` includes reasoning."""
+
+    @property
+    def prompt(self) -> int: ...
+    @property
+    def completion(self) -> int: ...
+
+
+class Limits:
+    """Lets requests in."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+
+    def admit(self, scopes: Sequence[Scope], estimate: Callable[[], Tokens]) -> Lease:
+        """A lease on all scopes while the block runs.
+
+        ``estimate`` is asked only where tokens are limited. Entering raises
+        :class:`RateLimited`, and :class:`InvalidRequest` where the prompt alone
+        is more than a scope may have in a minute.
+        """
+        return Lease(self._counters, scopes, estimate)
+
+
+class Lease:
+    """What one request may have. Failures that leave its block get :attr:`headers` too."""
+
+    __slots__ = ("_counters", "_estimate", "_hold", "_scopes", "_used")
+
+    def __init__(
+        self, counters: Counters, scopes: Sequence[Scope], estimate: Callable[[], Tokens]
+    ) -> None:
+        self._counters = counters
+        self._scopes = scopes
+        self._estimate = estimate
+        self._hold: Hold | None = None
+        self._used = _NOTHING
+
+    async def __aenter__(self) -> Lease:
+        if self._scopes:
+            taken = await self._counters.take(self._scopes, self._need())
+            if isinstance(taken, Refused):
+                raise _limited(taken)
+            self._hold = taken
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        hold = self._hold
+        if hold is not None:
+            self._hold = None
+            if isinstance(error, ServiceError):
+                error.headers = {**_headers(hold.standings()), **error.headers}
+            hold.release(self._used)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """``x-ratelimit-…``: the strictest limit of requests and of tokens, as they stand now."""
+        return _headers(self._hold.standings()) if self._hold is not None else {}
+
+    def settle(self, used: Used) -> None:
+        """This is what was used until now; nothing where it is never said."""
+        self._used = Tokens(used.prompt, used.completion)
+
+    def _need(self) -> Tokens:
+        need: Tokens | None = None
+        for scope in self._scopes:
+            if scope.counts_tokens:
+                if need is None:
+                    need = self._estimate()
+                most = min(scope.input, scope.tokens)
+                if need.input > most:
+                    raise _too_large(scope, need.input, most)
+        return need or _NOTHING
+
+
+_NOTHING = Tokens()
+
+
+def _limited(refused: Refused) -> RateLimited:
+    """The refusal that lasts longest, in words; after its time no other stands in the way."""
+    refusal = max(refused.refusals, key=lambda each: each.wait)
+    wait = max(math.ceil(refusal.wait), 1)
+    return RateLimited(
+        f"{_may(refusal.scope)} {_WORDS[refusal.measure].format(limit=refusal.limit)}; "
+        f"{_standing(refusal)}. Try again in {wait} s.",
+        code=_CODES.get(refusal.measure, "tokens"),
+        metadata={
+            "limit": refusal.measure,
+            "scope": {"kind": refusal.scope.kind, "name": refusal.scope.name},
+            "allowed": refusal.limit,
+            "used": refusal.used,
+            "needed": refusal.needed,
+        },
+        headers={"Retry-After": str(wait), **_headers(refused.standings)},
+    )
+
+
+def _may(scope: Scope) -> str:
+    return f"The {scope.kind} {scope.name} may have"
+
+
+def _standing(refusal: Refusal) -> str:
+    if refusal.measure == "concurrent":
+        return f"{refusal.used} are under way"
+    if refusal.measure == "requests":
+        return "all were made"
+    return f"{refusal.used} are used or reserved, and this request may need {refusal.needed}"
+
+
+def _too_large(scope: Scope, needed: int, most: int) -> InvalidRequest:
+    return InvalidRequest(
+        f"{_may(scope)} {most} tokens of input a minute; the messages are estimated at {needed}, "
+        "so this request can never be let in. Shorten it, or have the limit raised.",
+        param="messages",
+        metadata={
+            "limit": "input_tokens" if scope.input == most else "tokens",
+            "scope": {"kind": scope.kind, "name": scope.name},
+            "allowed": most,
+            "needed": needed,
+        },
+    )
+
+
+def _headers(standings: Standings) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    requests, tokens = standings.requests, standings.tokens
+    if requests is not None:
+        headers["x-ratelimit-limit-requests"] = str(requests.limit)
+        headers["x-ratelimit-remaining-requests"] = str(requests.remaining)
+        headers["x-ratelimit-reset-requests"] = f"{requests.reset:.1f}s"
+    if tokens is not None:
+        headers["x-ratelimit-limit-tokens"] = str(tokens.limit)
+        headers["x-ratelimit-remaining-tokens"] = str(tokens.remaining)
+        headers["x-ratelimit-reset-tokens"] = f"{tokens.reset:.1f}s"
+    return headers

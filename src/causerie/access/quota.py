@@ -1,0 +1,104 @@
+"""The words of limits: whose they are, how high, what a request needs, how much is left.
+
+Numbers only. Nothing here counts, and nothing knows of requests or responses.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Literal
+
+from msgspec import Struct
+
+UNLIMITED = sys.maxsize
+
+ScopeKind = Literal["key", "project", "model", "door"]
+Measure = Literal["requests", "tokens", "input_tokens", "output_tokens", "concurrent"]
+
+
+class Rates(Struct, frozen=True, kw_only=True):
+    """Limits as they are configured; ``None`` is no limit."""
+
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    input_tokens_per_minute: int | None = None
+    output_tokens_per_minute: int | None = None
+    concurrent: int | None = None
+
+
+class Scope:
+    """Somebody or something with limits; made once, not for every request.
+
+    Its counts belong to ``id``: another scope of the same kind and name goes on
+    with them, so limits may change while requests are under way.
+    """
+
+    __slots__ = (
+        "concurrent",
+        "counts_tokens",
+        "id",
+        "input",
+        "kind",
+        "name",
+        "output",
+        "requests",
+        "tokens",
+    )
+
+    def __init__(self, kind: ScopeKind, name: str, rates: Rates) -> None:
+        """Raises :class:`ValueError` for a limit below 1."""
+        self.kind, self.name, self.id = kind, name, f"{kind}:{name}"
+        self.requests = _limit(rates.requests_per_minute)
+        self.tokens = _limit(rates.tokens_per_minute)
+        self.input = _limit(rates.input_tokens_per_minute)
+        self.output = _limit(rates.output_tokens_per_minute)
+        self.concurrent = _limit(rates.concurrent)
+        self.counts_tokens = min(self.tokens, self.input, self.output) < UNLIMITED
+
+
+class Tokens(Struct, frozen=True):
+    """Tokens of a request: foreseen, or used."""
+
+    input: int = 0
+    output: int = 0
+
+
+class Standing(Struct, frozen=True):
+    """How one limit stands now. ``reset`` is the seconds until more is left."""
+
+    limit: int
+    remaining: int
+    reset: float
+
+
+class Standings(Struct, frozen=True):
+    """The limits of which least is left, of all scopes of a request; ``None`` where none is set."""
+
+    requests: Standing | None = None
+    tokens: Standing | None = None
+
+
+class Refusal(Struct, frozen=True):
+    """A limit that a request does not fit into now; it would after ``wait`` seconds."""
+
+    scope: Scope
+    measure: Measure
+    limit: int
+    used: int
+    needed: int
+    wait: float
+
+
+class Refused(Struct, frozen=True):
+    """Nothing was taken: the limits that forbid it, and how the strictest stand."""
+
+    refusals: tuple[Refusal, ...]
+    standings: Standings
+
+
+def _limit(given: int | None) -> int:
+    if given is None:
+        return UNLIMITED
+    if given < 1:
+        raise ValueError(f"a limit is at least 1, not {given}")
+    return given

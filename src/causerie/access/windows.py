@@ -1,0 +1,281 @@
+"""Counts of the last minute, in the memory of this process.
+
+A sliding window, exact to a tenth of a second: for every tick in which
+something was taken the sums are kept until the tick's last moment is a minute
+ago. A bucket that refills (token bucket; GCRA, of which ITU-T I.371, annex A,
+says the same in another form) costs one number instead of at most 601 small
+records, but is wrong in one direction or the other: full, it lets nearly twice
+the limit through within one minute; made small, it refuses while headroom is
+left. The window does neither, and its memory is bounded by the ticks, not by
+the requests.
+
+What was foreseen counts from the moment it was taken. Once the truth is known,
+what was not used is given back at that moment of the past, and what was not
+foreseen counts from now on.
+
+Nothing here waits, so all limits of a request are looked at and taken in one
+step of the event loop.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+from causerie.access.quota import (
+    UNLIMITED,
+    Measure,
+    Refusal,
+    Refused,
+    Scope,
+    Standing,
+    Standings,
+    Tokens,
+)
+
+_TICK = 100_000_000  # nanoseconds
+_MINUTE = 600  # ticks
+_SOON = 1.0  # seconds until a place is tried again: nobody knows when a request ends
+_FIRST_SWEEP = 1024
+
+
+class _Tick:
+    """What was taken within one tenth of a second."""
+
+    __slots__ = ("at", "gone", "input", "output", "requests")
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self.requests = self.input = self.output = 0
+        self.gone = False
+
+
+class _Window:
+    """The last minute of one scope: its ticks, their sums, and what runs now."""
+
+    __slots__ = ("input", "output", "requests", "running", "ticks")
+
+    def __init__(self) -> None:
+        self.ticks: deque[_Tick] = deque()
+        self.requests = self.input = self.output = self.running = 0
+
+    def forget(self, now: int) -> None:
+        """Leave out the ticks all of which are a minute ago."""
+        ticks = self.ticks
+        while ticks and now - ticks[0].at > _MINUTE:
+            tick = ticks.popleft()
+            tick.gone = True
+            self.requests -= tick.requests
+            self.input -= tick.input
+            self.output -= tick.output
+
+    def tick(self, now: int) -> _Tick:
+        """The tick for what is taken now."""
+        ticks = self.ticks
+        if ticks and ticks[-1].at >= now:
+            return ticks[-1]
+        tick = _Tick(now)
+        ticks.append(tick)
+        return tick
+
+    def add(self, tick: _Tick, input: int, output: int) -> None:
+        """Count tokens in a tick, or give back with negative numbers."""
+        if not tick.gone:
+            tick.input += input
+            tick.output += output
+            self.input += input
+            self.output += output
+
+
+class MemoryHold:
+    """What one request has taken from its windows."""
+
+    __slots__ = ("_clock", "_input", "_parts")
+
+    def __init__(self, clock: Callable[[], int], input: int) -> None:
+        self._clock = clock
+        self._input = input
+        self._parts: list[tuple[Scope, _Window, _Tick, int]] = []
+
+    def put(self, scope: Scope, window: _Window, now: int, output: int) -> None:
+        """Take from one window."""
+        tick = window.tick(now)
+        tick.requests += 1
+        window.requests += 1
+        window.running += 1
+        if scope.counts_tokens:
+            window.add(tick, self._input, output)
+        self._parts.append((scope, window, tick, output))
+
+    def release(self, used: Tokens) -> None:
+        """The request has ended and has used this."""
+        for scope, window, tick, output in self._parts:
+            window.running -= 1
+            if scope.counts_tokens:
+                self._settle(window, tick, used.input - self._input, used.output - output)
+        self._parts = []
+
+    def _settle(self, window: _Window, tick: _Tick, input: int, output: int) -> None:
+        if input <= 0 and output <= 0:
+            window.add(tick, input, output)
+            return
+        window.add(tick, min(input, 0), min(output, 0))
+        window.add(window.tick(self._clock() // _TICK), max(input, 0), max(output, 0))
+
+    def standings(self) -> Standings:
+        """How the strictest limits stand now."""
+        return _strictest([part[:2] for part in self._parts], self._clock())
+
+
+class MemoryCounters:
+    """The windows of all scopes. ``clock`` gives nanoseconds and never goes back."""
+
+    def __init__(self, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        self._clock = clock
+        self._windows: dict[str, _Window] = {}
+        self._sweep_at = _FIRST_SWEEP
+
+    def __len__(self) -> int:
+        """Scopes that are remembered."""
+        return len(self._windows)
+
+    async def take(self, scopes: Sequence[Scope], need: Tokens) -> MemoryHold | Refused:
+        """Take from all scopes, which differ, or from none; never waits.
+
+        The input must fit into an empty window; output that would not is cut
+        down to what does.
+        """
+        now = self._clock() // _TICK
+        if len(self._windows) >= self._sweep_at:
+            self._sweep(now)
+        found = []
+        fits = True
+        for scope in scopes:
+            window = self._windows.get(scope.id)
+            if window is None:
+                window = self._windows[scope.id] = _Window()
+            window.forget(now)
+            output = min(need.output, scope.output, scope.tokens - need.input)
+            found.append((scope, window, output))
+            fits = fits and _fits(scope, window, need.input, output)
+        if not fits:
+            return _refused(found, need.input, self._clock())
+        hold = MemoryHold(self._clock, need.input)
+        for scope, window, output in found:
+            hold.put(scope, window, now, output)
+        return hold
+
+    def _sweep(self, now: int) -> None:
+        """Forget who has done nothing for a minute, each time twice as many are remembered."""
+        for id, window in list(self._windows.items()):
+            window.forget(now)
+            if not window.ticks and not window.running:
+                del self._windows[id]
+        self._sweep_at = max(_FIRST_SWEEP, 2 * len(self._windows))
+
+
+def _fits(scope: Scope, window: _Window, input: int, output: int) -> bool:
+    if window.requests >= scope.requests or window.running >= scope.concurrent:
+        return False
+    if not scope.counts_tokens:
+        return True
+    return (
+        window.input + input <= scope.input
+        and window.output + output <= scope.output
+        and window.input + window.output + input + output <= scope.tokens
+    )
+
+
+def _requests(counts: _Window | _Tick) -> int:
+    return counts.requests
+
+
+def _tokens(counts: _Window | _Tick) -> int:
+    return counts.input + counts.output
+
+
+def _input(counts: _Window | _Tick) -> int:
+    return counts.input
+
+
+def _output(counts: _Window | _Tick) -> int:
+    return counts.output
+
+
+_Read = Callable[[_Window | _Tick], int]
+_READS: tuple[tuple[Measure, _Read], ...] = (
+    ("requests", _requests),
+    ("tokens", _tokens),
+    ("input_tokens", _input),
+    ("output_tokens", _output),
+)
+
+
+def _refused(found: Sequence[tuple[Scope, _Window, int]], input: int, now: int) -> Refused:
+    refusals: list[Refusal] = []
+    for scope, window, output in found:
+        refusals.extend(_refusals(scope, window, Tokens(input, output), now))
+    return Refused(tuple(refusals), _strictest([part[:2] for part in found], now))
+
+
+def _refusals(scope: Scope, window: _Window, need: Tokens, now: int) -> Iterator[Refusal]:
+    limits = (scope.requests, scope.tokens, scope.input, scope.output)
+    needs = (1, need.input + need.output, need.input, need.output)
+    for (measure, read), limit, needed in zip(_READS, limits, needs, strict=True):
+        used = read(window)
+        if limit < UNLIMITED and used + needed > limit:
+            wait = _until(window, read, used + needed - limit, now)
+            yield Refusal(scope, measure, limit, used, needed, wait)
+    if window.running >= scope.concurrent:
+        yield Refusal(scope, "concurrent", scope.concurrent, window.running, 1, _SOON)
+
+
+def _strictest(scopes: Sequence[tuple[Scope, _Window]], now: int) -> Standings:
+    requests = tokens = None
+    for scope, window in scopes:
+        window.forget(now // _TICK)
+        left = scope.requests - window.requests
+        if scope.requests < UNLIMITED and (requests is None or left < requests[0]):
+            requests = (left, scope.requests, window, _requests)
+        if scope.counts_tokens:
+            least = _least_tokens(scope, window)
+            if tokens is None or least[0] < tokens[0]:
+                tokens = least
+    return Standings(
+        None if requests is None else _standing(*requests, now),
+        None if tokens is None else _standing(*tokens, now),
+    )
+
+
+def _least_tokens(scope: Scope, window: _Window) -> tuple[int, int, _Window, _Read]:
+    """Of the scope's limits on tokens the one of which least is left; how much, and which."""
+    input, output = window.input, window.output
+    least: tuple[int, int, _Window, _Read] = (
+        scope.tokens - input - output,
+        scope.tokens,
+        window,
+        _tokens,
+    )
+    if scope.input - input < least[0]:
+        least = (scope.input - input, scope.input, window, _input)
+    if scope.output - output < least[0]:
+        least = (scope.output - output, scope.output, window, _output)
+    return least
+
+
+def _standing(left: int, limit: int, window: _Window, read: _Read, now: int) -> Standing:
+    return Standing(limit, max(left, 0), _until(window, read, 1, now))
+
+
+def _until(window: _Window, read: _Read, amount: int, now: int) -> float:
+    """Seconds until this much more is free; 0 where nothing is taken."""
+    freed = last = 0
+    for tick in window.ticks:
+        part = read(tick)
+        if part:
+            freed += part
+            last = tick.at
+            if freed >= amount:
+                break
+    return ((last + _MINUTE + 1) * _TICK - now) / 1e9 if freed else 0.0

@@ -1,0 +1,226 @@
+"""Who is let in, who is not and what they are told; a lease gives back however it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from limitkit import House, Used, key, model
+
+from causerie.access.limits import Limits
+from causerie.access.quota import Rates, Refused, Scope, Tokens
+from causerie.access.windows import MemoryCounters, MemoryHold
+from causerie.errors import InvalidRequest, RateLimited, UpstreamFailed
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+async def test_so_many_requests_a_minute_and_no_more(house: House) -> None:
+    scope = key(requests_per_minute=3)
+    for _ in range(3):
+        await house.pass_through(scope)
+        house.clock.pass_seconds(1)
+    with pytest.raises(RateLimited) as refused:
+        await house.pass_through(scope)
+    failure = refused.value
+    assert (failure.status, failure.code) == (429, "requests")
+    assert failure.message.startswith("The key ck_a may have 3 requests a minute; all were made.")
+    assert failure.metadata["scope"] == {"kind": "key", "name": "ck_a"}
+    assert failure.metadata["limit"] == "requests"
+    assert failure.headers["x-ratelimit-limit-requests"] == "3"
+    assert failure.headers["x-ratelimit-remaining-requests"] == "0"
+    wait = int(failure.headers["Retry-After"])
+    assert 57 <= wait <= 58
+    house.clock.pass_seconds(wait)
+    await house.pass_through(scope)
+
+
+async def test_nothing_is_taken_anywhere_where_one_scope_is_full(house: House) -> None:
+    wide, narrow = key(requests_per_minute=2), model(requests_per_minute=1)
+    await house.pass_through(narrow)
+    for _ in range(5):
+        with pytest.raises(RateLimited, match="The model m may have 1 requests a minute"):
+            await house.pass_through(wide, narrow)
+    await house.pass_through(wide)
+    await house.pass_through(wide)
+
+
+async def test_tokens_are_reserved_then_settled_by_the_truth(house: House) -> None:
+    scope = key(tokens_per_minute=1000)
+    async with house.admit(scope, input=300, output=600) as first:
+        assert first.headers["x-ratelimit-remaining-tokens"] == "100"
+        with pytest.raises(RateLimited) as refused:
+            await house.pass_through(scope, input=101)
+        assert refused.value.code == "tokens"
+        assert "900 are used or reserved, and this request may need 101" in refused.value.message
+        first.settle(Used(250, 50))
+    async with house.admit(scope, input=700) as second:
+        assert second.headers["x-ratelimit-remaining-tokens"] == "0"
+        second.settle(Used(700, 0))
+
+
+async def test_more_than_foreseen_is_charged_when_it_is_known(house: House) -> None:
+    scope = key(tokens_per_minute=1000)
+    async with house.admit(scope, input=100, output=100) as lease:
+        house.clock.pass_seconds(90)  # the reservation has left the window meanwhile
+        lease.settle(Used(900, 300))
+    with pytest.raises(RateLimited) as refused:
+        await house.pass_through(scope, input=1)
+    assert refused.value.metadata["used"] == 1000  # 800 and 200 more than foreseen
+    house.clock.pass_seconds(61)
+    await house.pass_through(scope, input=1000)
+
+
+async def test_input_and_output_have_limits_of_their_own(house: House) -> None:
+    scope = key(input_tokens_per_minute=100, output_tokens_per_minute=50)
+    await house.pass_through(scope, input=90, output=10)
+    with pytest.raises(RateLimited, match="100 input tokens a minute"):
+        await house.pass_through(scope, input=11)
+    with pytest.raises(RateLimited, match="50 output tokens a minute"):
+        await house.pass_through(scope, output=41)
+    await house.pass_through(scope, input=10, output=40)
+
+
+async def test_output_is_reserved_up_to_the_whole_limit(house: House) -> None:
+    scope = key(tokens_per_minute=1000)
+    async with house.admit(scope, input=200, output=1_000_000) as lease:
+        assert lease.headers["x-ratelimit-remaining-tokens"] == "0"
+        lease.settle(Used(200, 5))
+    await house.pass_through(scope, input=795)
+
+
+async def test_a_prompt_that_can_never_fit_is_refused_for_good(house: House) -> None:
+    with pytest.raises(InvalidRequest, match="may have 50 tokens of input a minute") as refused:
+        await house.pass_through(key(tokens_per_minute=80, input_tokens_per_minute=50), input=51)
+    assert (refused.value.status, refused.value.param) == (400, "messages")
+    assert "Retry-After" not in refused.value.headers
+
+
+async def test_so_many_at_the_same_time(house: House) -> None:
+    scope = key(concurrent=2)
+    async with house.admit(scope), house.admit(scope):
+        with pytest.raises(RateLimited, match="2 requests at the same time; 2 are") as refused:
+            await house.pass_through(scope)
+        assert (refused.value.code, refused.value.headers["Retry-After"]) == ("concurrency", "1")
+    await house.pass_through(scope)
+
+
+@pytest.mark.parametrize("failure", [UpstreamFailed("gone"), ZeroDivisionError(), KeyError("k")])
+async def test_a_failure_gives_places_and_tokens_back(house: House, failure: Exception) -> None:
+    scope = key(tokens_per_minute=100, concurrent=1)
+    with pytest.raises(type(failure)):
+        async with house.admit(scope, input=100):
+            raise failure
+    await house.pass_through(scope, input=100)
+
+
+async def test_what_was_used_before_a_failure_counts(house: House) -> None:
+    scope = key(tokens_per_minute=100)
+    with pytest.raises(UpstreamFailed) as failure:
+        async with house.admit(scope, input=50, output=50) as lease:
+            lease.settle(Used(50, 10))
+            raise UpstreamFailed("broken off", headers={"Retry-After": "3"})
+    assert failure.value.headers["x-ratelimit-limit-tokens"] == "100"
+    assert failure.value.headers["Retry-After"] == "3"
+    await house.pass_through(scope, input=40)
+    with pytest.raises(RateLimited):
+        await house.pass_through(scope, input=1)
+
+
+async def test_a_cancelled_request_gives_back(house: House) -> None:
+    scope = key(tokens_per_minute=100, concurrent=1)
+    inside = asyncio.Event()
+
+    async def stay() -> None:
+        async with house.admit(scope, input=100):
+            inside.set()
+            await asyncio.Event().wait()
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(stay())
+        await inside.wait()
+        task.cancel()
+    await house.pass_through(scope, input=100)
+
+
+async def test_the_longest_wait_is_told(house: House) -> None:
+    scope = key(requests_per_minute=1, concurrent=1)
+    async with house.admit(scope):
+        house.clock.pass_seconds(30)
+        with pytest.raises(RateLimited) as refused:
+            await house.pass_through(scope)
+    assert refused.value.code == "requests"
+    assert refused.value.headers["Retry-After"] == "31"
+
+
+async def test_headers_tell_of_the_strictest_scope(house: House) -> None:
+    scopes = (
+        key(requests_per_minute=10, tokens_per_minute=50),
+        model(requests_per_minute=4, output_tokens_per_minute=1000),
+    )
+    async with house.admit(*scopes, input=20, output=10) as lease:
+        house.clock.pass_seconds(20)
+        assert lease.headers == {
+            "x-ratelimit-limit-requests": "4",
+            "x-ratelimit-remaining-requests": "3",
+            "x-ratelimit-reset-requests": "40.1s",
+            "x-ratelimit-limit-tokens": "50",
+            "x-ratelimit-remaining-tokens": "20",
+            "x-ratelimit-reset-tokens": "40.1s",
+        }
+
+
+async def test_limits_that_are_not_set_are_not_told_nor_estimated() -> None:
+    def never() -> Tokens:
+        raise AssertionError
+
+    limits = Limits(MemoryCounters())
+    async with limits.admit((), never) as lease:
+        assert lease.headers == {}
+    async with limits.admit((key(requests_per_minute=1),), never) as lease:
+        assert all(name.endswith("requests") for name in lease.headers)
+
+
+async def test_changed_limits_go_on_with_the_same_counts(house: House) -> None:
+    for _ in range(3):
+        await house.pass_through(key(requests_per_minute=3))
+    await house.pass_through(key(requests_per_minute=4))
+    with pytest.raises(RateLimited):
+        await house.pass_through(key(requests_per_minute=2))
+
+
+async def test_who_does_nothing_is_forgotten(house: House) -> None:
+    busy = key("busy", concurrent=1)
+    async with house.admit(busy):
+        for round in range(5):
+            for number in range(1000):
+                await house.pass_through(key(f"{round}-{number}", requests_per_minute=1))
+            house.clock.pass_seconds(61)
+        assert len(house.counters) <= 2048
+        with pytest.raises(RateLimited):
+            await house.pass_through(busy)
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_of_nothing_is_no_limit_but_a_mistake(limit: int) -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        Scope("key", "ck_a", Rates(tokens_per_minute=limit))
+
+
+async def test_a_store_that_is_asked_elsewhere_fits_the_same_seam(house: House) -> None:
+    class Distant:
+        """Counters that answer only after a while, as a shared store does."""
+
+        async def take(self, scopes: Sequence[Scope], need: Tokens) -> MemoryHold | Refused:
+            await asyncio.sleep(0)
+            return await house.counters.take(scopes, need)
+
+    limits = Limits(Distant())
+    async with limits.admit((key(concurrent=1),), Tokens):
+        with pytest.raises(RateLimited):
+            async with limits.admit((key(concurrent=1),), Tokens):
+                pass

@@ -1,0 +1,57 @@
+"""Tokens guessed from sizes: near enough for a reservation, and never nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from causerie.access.estimate import UNNAMED_OUTPUT, estimate
+from causerie.access.quota import Tokens
+from causerie.protocol.request import (
+    ChatRequest,
+    ImagePart,
+    JsonSchema,
+    Message,
+    TextPart,
+    Tool,
+    ToolCall,
+)
+
+
+def request(*messages: Message, **rest: object) -> ChatRequest:
+    return ChatRequest(model="m", messages=messages, **rest)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("你好", 2), ("é", 1), ("\ud800", 1)],
+)
+def test_text_by_its_size(text: str, tokens: int) -> None:
+    assert estimate(request(Message("user", text))).input == tokens + 4
+
+
+def test_parts_calls_and_reasoning_count() -> None:
+    parts = (TextPart("x" * 40), ImagePart("data:image/png;base64," + "A" * 100_000))
+    call = ToolCall("c", "look", '{"a":1}!')
+    messages = (
+        Message("user", parts),
+        Message("assistant", None, reasoning_content="y" * 8, tool_calls=(call,)),
+    )
+    assert estimate(request(*messages)).input == (4 + 10 + 1024) + (4 + 2 + 1 + 2)
+
+
+def test_tools_documents_and_schemas_count() -> None:
+    schema = {"type": "object"}
+    asked = request(
+        Message("user", "hi"),
+        tools=(Tool("look", schema, "Looks."),),
+        documents=({"text": "z" * 400},),
+        output=JsonSchema(schema),
+    )
+    assert estimate(asked).input == 5 + (1 + 2 + 5) + 103 + 5
+
+
+def test_output_by_its_limit_for_each_choice() -> None:
+    message = Message("user", "hi")
+    assert estimate(request(message, max_tokens=50, n=3)) == Tokens(5, 150)
+    assert estimate(request(message)) == Tokens(5, UNNAMED_OUTPUT)
+    assert estimate(request(message), unnamed_output=7) == Tokens(5, 7)

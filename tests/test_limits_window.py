@@ -1,0 +1,181 @@
+"""For any order of events: never more than the limit in a minute, nobody blocked without need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from limitkit import House, Used, key, model
+
+from causerie.access.quota import Scope, Tokens
+from causerie.errors import RateLimited
+
+MINUTE = 60_000  # milliseconds
+TENTH = 100
+
+Part = Callable[[Tokens], int]
+PARTS: dict[str, Part] = {
+    "requests": lambda _: 1,
+    "tokens": lambda tokens: tokens.input + tokens.output,
+    "input": lambda tokens: tokens.input,
+    "output": lambda tokens: tokens.output,
+}
+KEY = key(requests_per_minute=5, tokens_per_minute=100, concurrent=3)
+MODEL = model(requests_per_minute=8, input_tokens_per_minute=60, output_tokens_per_minute=70)
+SCOPES = (KEY, MODEL)
+
+
+@dataclass
+class Seen:
+    """A request that was let in: when (in ms), what it counts as, and whether it runs."""
+
+    at: int
+    scopes: tuple[Scope, ...]
+    reserved: Tokens
+    counts: list[tuple[int, Tokens]] = field(default_factory=list)
+    running: bool = True
+
+
+@dataclass
+class Book:
+    """All that was let in, kept the slow and obvious way."""
+
+    seen: list[Seen] = field(default_factory=list)
+
+    def used(self, scope: Scope, part: str, now: int, back: int) -> int:
+        """In the last ``back`` milliseconds, this one included."""
+        if part == "requests":
+            return sum(now - each.at < back for each in self.seen if scope in each.scopes)
+        return sum(
+            PARTS[part](tokens)
+            for each in self.seen
+            if scope in each.scopes
+            for at, tokens in each.counts
+            if now - at < back
+        )
+
+    def running(self, scope: Scope) -> int:
+        return sum(each.running for each in self.seen if scope in each.scopes)
+
+    def fits(self, scopes: tuple[Scope, ...], need: Tokens, now: int, back: int) -> bool:
+        return all(
+            self.running(scope) < scope.concurrent
+            and all(
+                self.used(scope, part, now, back) + PARTS[part](need) <= getattr(scope, part)
+                for part in PARTS
+            )
+            for scope in scopes
+        )
+
+
+pauses = st.one_of(st.integers(0, 300), st.integers(0, 30_000), st.sampled_from([60_000, 60_100]))
+needs = st.builds(Tokens, st.integers(0, 60), st.integers(0, 40))
+truths = st.builds(Tokens, st.integers(0, 60), st.integers(0, 40))
+groups = st.sampled_from([(KEY,), (MODEL,), SCOPES])
+steps = st.lists(st.tuples(pauses, groups, needs, st.integers(0, 3), truths), max_size=60)
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps, st.booleans())
+async def test_never_more_than_the_limit_and_nobody_blocked_while_there_is_room(
+    steps: list[tuple[int, tuple[Scope, ...], Tokens, int, Tokens]], foreseen: bool
+) -> None:
+    house, book, now = House(), Book(), 0
+    open_leases: list[tuple[AsyncExitStack, Seen, Tokens]] = []
+    for pause, scopes, need, ends, truth in steps:
+        house.clock.pass_ms(pause)
+        now += pause
+        for _ in range(min(ends, len(open_leases))):
+            stack, seen, used = open_leases.pop(0)
+            await stack.aclose()
+            _settle(seen, used, now)
+        stack = AsyncExitStack()
+        try:
+            lease = await stack.enter_async_context(
+                house.admit(*scopes, input=need.input, output=need.output)
+            )
+        except RateLimited:
+            assert not book.fits(scopes, need, now, MINUTE + TENTH), "blocked while there is room"
+            continue
+        assert book.fits(scopes, need, now, MINUTE), "let in although it was full"
+        used = _at_most(truth, need) if foreseen else truth
+        lease.settle(Used(used.input, used.output))
+        seen = Seen(now, scopes, need, [(now, need)])
+        book.seen.append(seen)
+        open_leases.append((stack, seen, used))
+        if foreseen:
+            for scope in SCOPES:
+                for part in PARTS:
+                    assert book.used(scope, part, now, MINUTE) <= getattr(scope, part)
+    for stack, _, _ in open_leases:
+        await stack.aclose()
+
+
+def _at_most(truth: Tokens, need: Tokens) -> Tokens:
+    return Tokens(min(truth.input, need.input), min(truth.output, need.output))
+
+
+def _settle(seen: Seen, used: Tokens, now: int) -> None:
+    """What was foreseen counts when it was let in, the rest when it became known."""
+    within = _at_most(used, seen.reserved)
+    more = Tokens(used.input - within.input, used.output - within.output)
+    seen.counts = [(seen.at, within), (now, more)]
+    seen.running = False
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(pauses, needs), max_size=40), needs)
+async def test_who_waits_as_long_as_told_is_let_in(
+    past: list[tuple[int, Tokens]], need: Tokens
+) -> None:
+    house = House()
+    for pause, each in past:
+        house.clock.pass_ms(pause)
+        try:
+            await house.pass_through(*SCOPES, input=each.input, output=each.output)
+        except RateLimited:
+            continue
+    try:
+        await house.pass_through(*SCOPES, input=need.input, output=need.output)
+    except RateLimited as refused:
+        wait = int(refused.headers["Retry-After"])
+        assert 1 <= wait <= 61
+        house.clock.pass_seconds(wait)
+        await house.pass_through(*SCOPES, input=need.input, output=need.output)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(pauses, max_size=200), st.integers(1, 20))
+async def test_no_minute_has_more_requests_than_the_limit(pauses: list[int], limit: int) -> None:
+    house, now = House(), 0
+    scope = key(requests_per_minute=limit)
+    let_in: list[int] = []
+    for pause in pauses:
+        house.clock.pass_ms(pause)
+        now += pause
+        try:
+            await house.pass_through(scope)
+        except RateLimited:
+            continue
+        let_in.append(now)
+    for start in let_in:
+        assert sum(start <= each < start + MINUTE for each in let_in) <= limit
+
+
+@pytest.mark.parametrize("step_ms", [7, 99, 100, 101])
+async def test_a_steady_caller_gets_the_whole_limit(step_ms: int) -> None:
+    house = House()
+    scope = key(requests_per_minute=10)
+    let_in = 0
+    for _ in range(5 * MINUTE // step_ms):
+        house.clock.pass_ms(step_ms)
+        try:
+            await house.pass_through(scope)
+        except RateLimited:
+            continue
+        let_in += 1
+    assert 49 <= let_in <= 51  # ten in each of five minutes; a tenth of a second is lost in each
