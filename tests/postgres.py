@@ -50,6 +50,7 @@ def server(bin: Path) -> Iterator[str]:
                 [
                     *(bin / "postgres", "-D", data, "-k", folder),
                     *("-c", "listen_addresses=", "-c", "max_connections=100"),
+                    *("-c", "fsync=off"),  # nothing here has to outlive a power cut
                 ],
                 user=user,
                 cwd=folder,
@@ -60,7 +61,7 @@ def server(bin: Path) -> Iterator[str]:
             _await(bin, folder, process)
             yield str(folder)
         finally:
-            process.send_signal(signal.SIGINT)  # ends sessions and stops
+            process.send_signal(signal.SIGQUIT)  # at once: the folder goes too
             process.wait(_SECONDS)
     finally:
         shutil.rmtree(folder)

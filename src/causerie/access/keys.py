@@ -54,11 +54,18 @@ class Locked(Protocol):
 
 
 class Caller(Struct, frozen=True):
-    """Who was let in: the key's public name (empty where keys are off), and through which door."""
+    """Who was let in: the key's public name (empty where keys are off), and through which door.
+
+    ``project`` and ``user`` are whom the use is charged to, empty for keys of the
+    configuration; ``models`` narrows the door's own, where it is not ``None``.
+    """
 
     key: str
     name: str
     door: str
+    project: str = ""
+    user: str = ""
+    models: frozenset[str] | None = None
 
 
 class StaticKeys:

@@ -1,0 +1,365 @@
+"""Keys: made, limited, rotated and revoked; and on the request path, known and not known."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from accountkit import World
+
+from causerie.access.keys import Caller, KeyDigest
+from causerie.accounts.bounds import Bounds, Budget, Limit
+from causerie.accounts.issuing import Edit
+from causerie.accounts.keys import KeyState, Purpose, new_secret, public_id
+from causerie.accounts.people import SYSTEM
+from causerie.accounts.ports import Books
+from causerie.accounts.ring import KeyRing, RingOptions
+from causerie.errors import (
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    ServiceError,
+    StoreUnavailable,
+    Unauthenticated,
+)
+from causerie.store.accounts import SqlStore
+from causerie.store.database import Database
+
+QUICK = RingOptions(poll_seconds=0.01)
+
+
+@dataclass(frozen=True)
+class Door:
+    name: str = "hosted"
+    keys: tuple[KeyDigest, ...] | None = ()
+
+
+HOSTED, OTHER, OPEN = Door(), Door("other"), Door("open", None)
+
+
+class Flaky:
+    """A store that can be away, or stop in the middle of a look-up; counts look-ups."""
+
+    def __init__(self, store: SqlStore) -> None:
+        self.store = store
+        self.away = False
+        self.reads = 0
+        self.hold: asyncio.Event | None = None
+        self.held = asyncio.Event()
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[Books]:
+        if self.away:
+            raise StoreUnavailable()
+        self.reads += 1
+        async with self.store.reading() as books:
+            yield books
+        if self.hold is not None and asyncio.current_task() is not self.poller:
+            self.held.set()
+            await self.hold.wait()
+
+    poller: asyncio.Task[None] | None = None
+
+    def writing(self) -> object:
+        return self.store.writing()
+
+
+@asynccontextmanager
+async def ring(world: World, options: RingOptions = QUICK) -> AsyncIterator[KeyRing]:
+    async with KeyRing(world.store, options, now=lambda: nanoseconds(world.now)) as made:
+        yield made
+
+
+def nanoseconds(moment: datetime) -> int:
+    return int(moment.timestamp() * 10**9)
+
+
+async def refusal(ring: KeyRing, credential: str | None, door: Door = HOSTED) -> ServiceError:
+    with pytest.raises(ServiceError) as caught:
+        await ring.authenticate(door, credential)
+    return caught.value
+
+
+async def outcome(keys: KeyRing, credential: str) -> object:
+    try:
+        return await keys.authenticate(HOSTED, credential)
+    except ServiceError as failure:
+        return failure
+
+
+async def until(keys: KeyRing, credential: str, wanted: type[object]) -> None:
+    """Return once the answer is of this kind; it may take a few polls."""
+    async with asyncio.timeout(20):
+        while not isinstance(await outcome(keys, credential), wanted):  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+async def test_a_key_says_who_calls(world: World) -> None:
+    user = await world.person()
+    project = await world.project(member=user)
+    made = await world.key(project, user, name="laptop", models=frozenset({"small"}))
+    async with ring(world) as keys:
+        caller = await keys.authenticate(HOSTED, made.credential)
+        assert await keys.authenticate(HOSTED, made.credential) is caller
+    assert (caller.key, caller.name, caller.door) == (made.key.id, "laptop", "hosted")
+    assert (caller.project, caller.user) == (project.id, user.id)
+    assert caller.models == frozenset({"small"})
+    assert public_id(made.credential) == made.key.id
+
+
+async def test_every_key_that_does_not_work_gets_one_answer(world: World) -> None:
+    project, archived = await world.project(), await world.project()
+    expired = await world.key(project, expires_at=world.now + timedelta(days=1))
+    disabled, deleted = await world.key(project), await world.key(project)
+    dead = await world.key(archived)
+    rotated = await world.key(project)
+    await world.keys.disable(SYSTEM, disabled.key.id)
+    await world.keys.delete(SYSTEM, deleted.key.id)
+    await world.keys.rotate(SYSTEM, rotated.key.id, timedelta(0))
+    await world.projects.archive(SYSTEM, archived.id)
+    world.later(days=1)
+    none = new_secret("ck_none")
+    async with ring(world) as keys:
+        answers = []
+        for each in (expired, disabled, deleted, dead, rotated):
+            answers += [await refusal(keys, each.credential) for _ in range(2)]
+        answers += [await refusal(keys, each) for each in (none, none, "", "ck_x", "\udcff")]
+    assert {type(each) for each in answers} == {Unauthenticated}
+    assert len({str(each.body()) for each in answers}) == 1
+
+
+async def test_no_key_at_all(world: World) -> None:
+    async with ring(world) as keys:
+        assert (await refusal(keys, None)).code == "missing_api_key"
+        assert (await keys.authenticate(OPEN, None)).name == "anonymous"
+        assert (await keys.authenticate(OPEN, "anything")).key == ""
+
+
+async def test_keys_of_the_configuration_go_on(world: World) -> None:
+    door = Door("hosted", (KeyDigest.of("ck_config", "a key from the file"),))
+    async with ring(world) as keys:
+        assert (await keys.authenticate(door, "a key from the file")).key == "ck_config"
+        assert isinstance(await refusal(keys, "another", door), Unauthenticated)
+
+
+async def test_a_key_is_for_its_doors_and_its_purpose(world: World) -> None:
+    project = await world.project()
+    narrow = await world.key(project, doors=frozenset({"hosted"}))
+    none = await world.key(project, doors=frozenset())
+    manages = await world.key(project, purpose=Purpose.MANAGEMENT)
+    async with ring(world) as keys:
+        await keys.authenticate(HOSTED, narrow.credential)
+        for door, key in ((OTHER, narrow), (HOSTED, none), (HOSTED, manages)):
+            failure = await refusal(keys, key.credential, door)
+            assert (type(failure), failure.code) == (Forbidden, "scope_not_allowed")
+        actor = await keys.manager(manages.credential)
+        assert (actor.id, actor.project) == (manages.key.id, project.id)
+        with pytest.raises(Forbidden):
+            await keys.manager(narrow.credential)
+        for nothing in (None, new_secret("ck_none")):
+            with pytest.raises(Unauthenticated):
+                await keys.manager(nothing)
+
+
+async def test_none_and_all_are_kept_apart(world: World) -> None:
+    project = await world.project()
+    every, none = await world.key(project), await world.key(project, models=frozenset())
+    found = {key.id: key.models for key in await world.keys.of(SYSTEM, project.id)}
+    assert found == {every.key.id: None, none.key.id: frozenset()}
+
+
+async def test_both_secrets_work_while_a_key_is_rotated(world: World) -> None:
+    project = await world.project()
+    old = await world.key(project)
+    new = await world.keys.rotate(SYSTEM, old.key.id, timedelta(hours=1))
+    assert new.key.id == old.key.id
+    async with ring(world) as keys:
+        for each in (old, new):
+            assert (await keys.authenticate(HOSTED, each.credential)).key == old.key.id
+        world.later(hours=1)
+        assert isinstance(await refusal(keys, old.credential), Unauthenticated)
+        await keys.authenticate(HOSTED, new.credential)
+
+
+async def test_rotating_again_does_not_lengthen_the_life_of_the_first_secret(world: World) -> None:
+    first = await world.key(await world.project())
+    await world.keys.rotate(SYSTEM, first.key.id, timedelta(hours=1))
+    await world.keys.rotate(SYSTEM, first.key.id, timedelta(days=7))
+    world.later(hours=2)
+    async with ring(world) as keys:
+        assert isinstance(await refusal(keys, first.credential), Unauthenticated)
+
+
+@pytest.mark.parametrize("how", ["disable", "delete", "archive", "rotate"])
+async def test_a_revoked_key_stops_in_every_process(world: World, store_url: str, how: str) -> None:
+    project = await world.project()
+    made = await world.key(project)
+    other = Database(store_url)
+    remote = KeyRing(SqlStore(other), QUICK, now=lambda: nanoseconds(world.now))
+    async with ring(world) as here, remote as there:
+        for each in (here, there):
+            await each.authenticate(HOSTED, made.credential)
+        if how == "disable":
+            await world.keys.disable(SYSTEM, made.key.id)
+        elif how == "delete":
+            await world.keys.delete(SYSTEM, made.key.id)
+        elif how == "archive":
+            await world.projects.archive(SYSTEM, project.id)
+        else:
+            await world.keys.rotate(SYSTEM, made.key.id, timedelta(0))
+        for each in (here, there):
+            await until(each, made.credential, Unauthenticated)
+        if how == "disable":
+            await world.keys.enable(SYSTEM, made.key.id)
+            for each in (here, there):
+                await until(each, made.credential, Caller)
+    await other.close()
+
+
+async def test_an_edit_is_heard_of(world: World) -> None:
+    project = await world.project()
+    made = await world.key(project)
+    bounds = Bounds((Limit(requests_per_minute=3),), (Budget(Decimal(5)),))
+    async with ring(world) as keys:
+        await keys.authenticate(HOSTED, made.credential)
+        await world.keys.edit(SYSTEM, made.key.id, Edit(bounds=bounds, doors=frozenset({"other"})))
+        await world.projects.set_bounds(SYSTEM, project.id, bounds)
+        await until(keys, made.credential, Forbidden)
+        grant = keys.grant(made.key.id)
+    assert grant is not None
+    assert grant.key.bounds == grant.project_bounds == bounds
+
+
+@pytest.mark.parametrize("offline", [0, 600])
+async def test_the_database_being_away_is_never_401(world: World, offline: int) -> None:
+    project = await world.project()
+    known, unknown = await world.key(project), await world.key(project)
+    store = Flaky(world.store)
+    options = RingOptions(poll_seconds=0.01, offline_seconds=offline)
+    async with KeyRing(store, options, now=lambda: nanoseconds(world.now)) as keys:
+        await keys.authenticate(HOSTED, known.credential)
+        store.away = True
+        if offline:
+            await keys.authenticate(HOSTED, known.credential)
+        else:
+            await until(keys, known.credential, StoreUnavailable)
+        assert isinstance(await refusal(keys, unknown.credential), StoreUnavailable)
+        store.away = False
+        await until(keys, known.credential, Caller)
+        await keys.authenticate(HOSTED, unknown.credential)
+
+
+async def test_a_database_that_hangs_is_503_in_time(world: World) -> None:
+    made = await world.key(await world.project())
+    store = Flaky(world.store)
+    options = RingOptions(poll_seconds=60, answer_seconds=0.05)
+    async with KeyRing(store, options) as keys:
+        store.hold = asyncio.Event()
+        assert isinstance(await refusal(keys, made.credential), StoreUnavailable)
+        store.hold = None
+        await until(keys, made.credential, Caller)
+
+
+async def test_a_key_that_is_revoked_while_it_is_looked_up_does_not_stay(world: World) -> None:
+    """What was read before the change must not be kept after the change was heard of."""
+    made = await world.key(await world.project())
+    store = Flaky(world.store)
+    async with KeyRing(store, QUICK, now=lambda: nanoseconds(world.now)) as keys:
+        store.poller = keys._polling
+        store.hold = asyncio.Event()
+        asking = asyncio.ensure_future(outcome(keys, made.credential))
+        await store.held.wait()  # it has read that the key works
+        await world.keys.disable(SYSTEM, made.key.id)
+        before = keys._seen
+        async with asyncio.timeout(20):
+            while keys._seen == before:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        hold, store.hold = store.hold, None
+        hold.set()
+        assert isinstance(await asking, Unauthenticated)
+        assert isinstance(await refusal(keys, made.credential), Unauthenticated)
+
+
+async def test_many_that_ask_for_the_same_key_ask_once(world: World) -> None:
+    made = await world.key(await world.project())
+    store = Flaky(world.store)
+    async with KeyRing(store, RingOptions(poll_seconds=60)) as keys:
+        before = store.reads
+        await asyncio.gather(*(keys.authenticate(HOSTED, made.credential) for _ in range(50)))
+        nothing = new_secret("ck_none")
+        await asyncio.gather(*(outcome(keys, nothing) for _ in range(50)))
+        await outcome(keys, nothing)
+        assert store.reads == before + 2
+
+
+async def test_what_is_remembered_is_bounded(world: World) -> None:
+    project = await world.project()
+    many = [await world.key(project) for _ in range(4)]
+    options = RingOptions(poll_seconds=60, capacity=2)
+    async with KeyRing(world.store, options) as keys:
+        for _ in range(2):
+            for each in many:
+                await keys.authenticate(HOSTED, each.credential)
+        assert len(keys._known) == 2
+        assert sum(keys.grant(each.key.id) is not None for each in many) == 2
+
+
+async def test_changes_of_long_ago_drop_everything(world: World) -> None:
+    project = await world.project()
+    made = await world.key(project)
+    async with ring(world, RingOptions(poll_seconds=60)) as keys:
+        await keys.authenticate(HOSTED, made.credential)
+        await world.keys.disable(SYSTEM, made.key.id)
+        world.later(hours=2)
+        await world.projects.archive(SYSTEM, (await world.project()).id)
+        number, subjects = await keys._changes()
+        assert subjects is None
+        keys._apply(number, subjects)
+        assert isinstance(await refusal(keys, made.credential), Unauthenticated)
+
+
+async def test_states_are_told_to_owners(world: World) -> None:
+    project = await world.project()
+    made = await world.key(project, expires_at=world.now + timedelta(days=1))
+    assert made.key.state(world.now) is KeyState.ACTIVE
+    stopped = await world.keys.disable(SYSTEM, made.key.id)
+    assert stopped.state(world.now) is KeyState.DISABLED
+    world.later(days=1)
+    assert (await world.keys.enable(SYSTEM, made.key.id)).state(world.now) is KeyState.EXPIRED
+    longer = await world.keys.edit(SYSTEM, made.key.id, Edit(expires_at=None))
+    assert longer.state(world.now) is KeyState.ACTIVE
+
+
+async def test_a_deleted_key_is_gone_and_its_name_stays(world: World) -> None:
+    project = await world.project()
+    made = await world.key(project)
+    await world.keys.delete(SYSTEM, made.key.id)
+    assert await world.keys.of(SYSTEM, project.id) == []
+    with pytest.raises(NotFound):
+        await world.keys.see(SYSTEM, made.key.id)
+    async with world.store.reading() as books:
+        assert (await books.keys.find(made.key.id)) is not None
+
+
+@pytest.mark.parametrize(
+    "draft",
+    [
+        {"expires_at": datetime(2026, 1, 1, tzinfo=UTC)},
+        {"expires_at": datetime(2027, 1, 1)},
+        {"name": ""},
+        {"bounds": Bounds(budgets=(Budget(Decimal(-1)),))},
+        {"bounds": Bounds(budgets=(Budget(Decimal("NaN")),))},
+        {"bounds": Bounds(budgets=(Budget(Decimal(1)), Budget(Decimal(2))))},
+        {"bounds": Bounds(limits=(Limit(requests_per_minute=-1),))},
+    ],
+)
+async def test_drafts_that_make_no_sense(world: World, draft: dict[str, object]) -> None:
+    project = await world.project()
+    with pytest.raises(InvalidRequest):
+        await world.key(project, **draft)
+    assert await world.keys.of(SYSTEM, project.id) == []
