@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 from time import monotonic
 
-from gateway import bars
+from gateway import bars, plot
 from gateway.contestant import Contestant, process
 from gateway.foreign import busy_seconds, own_seconds
 from gateway.measure import Load, LoadFailed, Result
@@ -89,7 +89,7 @@ def compare(figures: dict[str, Figures]) -> None:
     direct = figures["direct"]
     heads = [
         "", "req/s 16", "req/s 64", "req/s 256", "CPU µs", "= req/s", "+p50 ms", "+p99 ms",
-        "first +p50", "first +p99", "chunks/s", "= chunks/s",
+        "first +p50", "first +p99", "µs a token", "chunks/s", "= chunks/s",
     ]  # fmt: skip
     rows = []
     for name, own in figures.items():
@@ -105,9 +105,10 @@ def compare(figures: dict[str, Figures]) -> None:
         ]
         costs = own.of("rate 16", "cpu"), own.of("passed", "cpu")
         shown = [f"{costs[0]:.1f}", f"{per_core(costs[0]):,.0f}", *added]
+        shown.append(f"{own.of('first', 'cpu'):.1f}")
         chunks = [f"{own.of('passed', 'chunks'):,.0f}", f"{per_core(costs[1]):,.0f}"]
         if own is direct:
-            shown, chunks[1] = [""] * 6, ""
+            shown, chunks[1] = [""] * 7, ""
         rows.append([name, *rates, *shown, *chunks])
     print()
     bars.table(heads, [[cell.replace("nan", "–") for cell in row] for row in rows], print)
@@ -118,21 +119,24 @@ def per_core(microseconds: float) -> float:
     return 1e6 / microseconds if microseconds else float("nan")
 
 
-def judged(own: Figures, direct: Figures, memory: float) -> list[tuple[bars.Bar, float]]:
-    """Our figures beside their bars."""
+def judged(own: Figures, direct: Figures, memory: float) -> list[str]:
+    """Our figures beside their bars; those by processor time too, where there are such."""
 
-    def added(load: str, what: str) -> float:
-        return own.of(load, what) - direct.of(load, what)
+    def added(bar: bars.Bar, load: str, what: str) -> str:
+        return bar.line(own.of(load, what) - direct.of(load, what))
+
+    def rate(bar: bars.Bar, load: str, what: str) -> str:
+        return bar.line(own.of(load, what), per_core(own.of(load, "cpu")))
 
     return [
-        *((bar, own.of(f"rate {count}", "rate")) for count, bar in bars.RATE.items()),
-        (bars.LATENCY_P50, added("latency", "p50")),
-        (bars.LATENCY_P99, added("latency", "p99")),
-        (bars.FIRST_P50, added("first", "first_p50")),
-        (bars.FIRST_P99, added("first", "first_p99")),
-        (bars.PASSED, own.of("passed", "chunks")),
-        (bars.REWRITTEN, own.of("rewritten", "chunks")),
-        (bars.MEMORY, memory),
+        *(rate(bar, f"rate {count}", "rate") for count, bar in bars.RATE.items()),
+        added(bars.LATENCY_P50, "latency", "p50"),
+        added(bars.LATENCY_P99, "latency", "p99"),
+        added(bars.FIRST_P50, "first", "first_p50"),
+        added(bars.FIRST_P99, "first", "first_p99"),
+        rate(bars.PASSED, "passed", "chunks"),
+        rate(bars.REWRITTEN, "rewritten", "chunks"),
+        bars.MEMORY.line(memory),
     ]
 
 
@@ -185,6 +189,7 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=1_000)
     parser.add_argument("--full", action="store_true", help="200,000 requests and 10,000 streams")
     parser.add_argument("--without-ours", action="store_true", help="only the peers")
+    parser.add_argument("--plot", type=Path, help="an SVG file to write")
     options = parser.parse_args()
     if "all" in options.peers:
         options.peers = list(PEERS)
@@ -209,8 +214,12 @@ def main() -> None:
         own = contestants[1]
         memory = endurance(own, options.requests, options.streams, cores[1])
         print()
-        for bar, figure in judged(figures[own.name], figures["direct"], memory):
-            print(bar.line(figure))
+        print(bars.HEAD, *judged(figures[own.name], figures["direct"], memory), sep="\n")
+        if options.plot is not None:
+            costs = {each.name: figures[each.name].of("rate 16", "cpu") for each in contestants[1:]}
+            shown = {name: per_core(cost) for name, cost in costs.items() if cost > 0}
+            title = "Requests a second and core, at 16 connections"
+            options.plot.write_text(plot.bars_svg(title, shown, own.name, 12_000))
 
 
 if __name__ == "__main__":

@@ -20,14 +20,18 @@ class Bar:
         """Whether the figure is on the right side."""
         return figure >= self.bound if self.least else figure <= self.bound
 
-    def line(self, figure: float) -> str:
-        """For people."""
+    def line(self, figure: float, on_free_core: float | None = None) -> str:
+        """For people; the second figure is what processor time says of a core of its own."""
         sign = "≥" if self.least else "≤"
         word = "met" if self.met(figure) else "MISSED"
         bound = f"{sign} {self.bound:,g} {self.unit}".rstrip()
-        return f"{self.what:44} {figure:>12{self.form}} {bound:>16}  {word}"
+        free = ""
+        if on_free_core is not None:
+            free = f"{on_free_core:,.0f} {'met' if self.met(on_free_core) else 'MISSED'}"
+        return f"{self.what:44} {bound:>12} {figure:>12{self.form}} {word:7} {free:>15}".rstrip()
 
 
+HEAD = f"{'':44} {'bar':>12} {'by the clock':>12} {'':7} {'on a free core':>15}"
 RATE = {
     connections: Bar(f"requests/s, {connections} connections", 12_000, True, "")
     for connections in (16, 64, 256)
