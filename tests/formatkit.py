@@ -70,10 +70,15 @@ def read(
     cuts: Sequence[int] = (),
     reasoning_open: bool = False,
     tools: Mapping[str, Mapping[str, object]] | None = TOOLS,
+    whole_reasoning: bool = False,
 ) -> Told:
     """The reply, fed in pieces of ``size`` characters, or cut at ``cuts``, or whole."""
     parser = Parser(
-        form, tools=tools, reasoning_open=reasoning_open, call_id=lambda name, given: given or name
+        form,
+        tools=tools,
+        reasoning_open=reasoning_open,
+        call_id=lambda name, given: given or name,
+        whole_reasoning=whole_reasoning,
     )
     told = Told()
     texts: list[str] = []

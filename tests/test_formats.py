@@ -503,3 +503,17 @@ def _attempt(form: Format, text: str, cuts: list[int] | range) -> object:
     except ValueError:  # the arguments were no JSON: they are given out as the model wrote them
         return "no JSON"
     return told
+
+
+@pytest.mark.parametrize("size", [0, 1, 3])
+def test_reasoning_that_is_held_to_its_end_may_speak_of_calls(size: int) -> None:
+    """A call in there was never held to a schema, so it is no call."""
+    form = by_name("qwen-3")
+    spoken = 'I write <tool_call>\n{"name": "Hello", "arguments": {"a": 1}}\n</tool_call> then.'
+    call = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Bonn"}}\n</tool_call>'
+    told = read(
+        form, f"{spoken}</think>\n\n{call}", size=size, reasoning_open=True, whole_reasoning=True
+    )
+    assert told.reasoning == spoken
+    assert told.calls == [("get_weather", {"city": "Bonn"})]
+    assert told.answer == ""

@@ -92,7 +92,7 @@ async def test_a_real_model_on_our_own_engine(gguf: Path, tmp_path: Path) -> Non
     assert set(graded(found, Grade.NO)) <= {"reasoning", "documents"}
     unseen = {"models.open", "session_id", "key.none", "key.wrong", "parallel_tool_calls"}
     assert set(graded(found, Grade.UNCLEAR)) <= unseen
-    assert set(graded(found, Grade.PARTLY)) <= {"tool_choice.required.thinking"}
+    assert graded(found, Grade.PARTLY) == {}
     measured = set(supported(found.values())) | {"parallel_tool_calls"}
     assert HONOURED - measured == {"model", "messages", "session_id", "reasoning", "documents"}
     assert interview.subject.thinking == "switch"

@@ -176,11 +176,16 @@ def compose(
         return None
     text = _Text(control_tokens, _marks(form), manner.any_space)
     body = _body(form, text, calls, answer)
-    at_start = form.calls is not None and form.calls.at_start
-    free = answer is None and not (calls and (calls.required or at_start))
-    before = _reasoning(form, text, reasoning, free=free)
+    before = _reasoning(form, text, reasoning, free=leaves_free(form, calls, answer))
     ended = f"(<[{','.join(map(str, manner.end_tokens))}]>)?" if manner.end_tokens else ""
     return text.finish(f"{before} {body} {ended}".strip(), answer.rules if answer else "")
+
+
+def leaves_free(form: Format, calls: CallPlan | None, answer: AnswerPlan | None) -> bool:
+    """Whether the reply may be anything, calls at most offered; its reasoning is free text then,
+    which a call ends. Otherwise reasoning ends at its closing marker, and nowhere else."""
+    at_start = form.calls is not None and form.calls.at_start
+    return answer is None and not (calls and (calls.required or at_start))
 
 
 def _marks(form: Format) -> tuple[str, ...]:

@@ -122,6 +122,7 @@ class Generation:
             reasoning_open=self.plan.reasoning_open,
             call_id=call_ids(self.request, self.plan, self.begun),
             leading=self.plan.leading,
+            whole_reasoning=self.plan.whole_reasoning,
         )
         self._stops = StopStrings(self.request.stop) if self.request.stop else None
         self._limit = self.plan.limit

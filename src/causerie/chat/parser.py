@@ -46,7 +46,9 @@ class Parser:
     white space that the format declares is taken off the reasoning and the
     answer behind it, so that both, sent back, give the same prompt again.
     ``tools`` are the schemas by name of the functions that may be called; with
-    none, nothing is read as a call.
+    none, nothing is read as a call. With ``whole_reasoning`` the reasoning ends
+    at its closing marker only, as where a grammar admits anything until then:
+    a call that it speaks of was never held to a schema.
     """
 
     def __init__(
@@ -57,12 +59,13 @@ class Parser:
         reasoning_open: bool,
         call_id: Callable[[str, str], str],
         leading: str = "",
+        whole_reasoning: bool = False,
     ) -> None:
         self._form = form
         self._tools = tools or {}
         self._calls_form: Calls | None = form.calls if tools else None
         self._call_id = call_id
-        self._marks = _Marks(form, self._calls_form)
+        self._marks = _Marks(form, self._calls_form, whole_reasoning)
         self._section: SectionReader | None = None
         self._mark = ""  # the marker that it began with
         self._lead = ""  # white space before that marker
@@ -264,7 +267,7 @@ class Parser:
 class _Marks:
     """The markers of a format that mean something, by mode, as compiled searches."""
 
-    def __init__(self, form: Format, calls: Calls | None) -> None:
+    def __init__(self, form: Format, calls: Calls | None, whole_reasoning: bool) -> None:
         ways = (calls, *calls.also) if calls else ()
         self.triggers = {mark: way for way in reversed(ways) for mark in call_triggers(way)}
         self.lead_ins = {mark: way for way in reversed(ways) for mark in way.lead_ins}
@@ -277,7 +280,9 @@ class _Marks:
         anywhere = [mark for mark, way in self.triggers.items() if not way.at_start]
         answering = _Search((*opens, *closes, *answer, *anywhere))
         self._searches = {
-            (Mode.REASONING, False): _Search((*closes, *answer, *anywhere)),
+            (Mode.REASONING, False): _Search(
+                closes if whole_reasoning else (*closes, *answer, *anywhere)
+            ),
             (Mode.ANSWER, False): answering,
             (Mode.ANSWER, True): _Search((*answering.marks, *self.triggers)),
         }

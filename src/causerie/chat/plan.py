@@ -14,7 +14,14 @@ from functools import partial
 from msgspec import structs
 
 from causerie.chat import thinking
-from causerie.chat.constraint import AnswerPlan, CallPlan, Manner, closed_schema, compose
+from causerie.chat.constraint import (
+    AnswerPlan,
+    CallPlan,
+    Manner,
+    closed_schema,
+    compose,
+    leaves_free,
+)
 from causerie.chat.formats.format import Format
 from causerie.chat.lark import embed
 from causerie.chat.prompt import PromptEncoder, render_aside
@@ -51,6 +58,7 @@ class Plan:
     room: int
     budget: int
     reasoning_open: bool
+    whole_reasoning: bool  # it ends at its closing marker only
     leading: str  # white space that the model still writes before its reasoning
     tools: Mapping[str, Schema] | None
     grammar: str | None
@@ -107,6 +115,7 @@ async def make_plan(
         room=model.facts.context_length - len(prompt),
         budget=thinking.budget(request.thinking, limit),
         reasoning_open=reasoning_open,
+        whole_reasoning=not leaves_free(form, calls if tools else None, answer),
         leading=_leading(rendered, form) if reasoning_open else "",
         tools=tools or None,
         grammar=composed(state),
