@@ -53,6 +53,11 @@ class HttpResponse:
         self._failure: TransportFailed | None = None
         self._waiting: asyncio.Future[None] | None = None
 
+    @property
+    def waits(self) -> bool:
+        """Whether nothing is there: the next piece must be waited for."""
+        return not self._pieces and not self._ended and self._failure is None
+
     async def piece(self) -> bytes:
         """Whatever has arrived together; ``b""`` at the end. Raises :class:`TransportFailed`."""
         while not self._pieces:

@@ -29,13 +29,17 @@ class Patience:
         self._due = min(due, end)
         self._seconds = self._due - self._loop.time()
         self._waiting = False
-        self._timer: asyncio.TimerHandle | None = self._loop.call_at(self._due, self._ring)
+        self._timer: asyncio.TimerHandle | None = None
         self.passed = False
 
     async def piece(self) -> bytes:
         """The next piece of the body, ``b""`` at its end; raises :class:`TransportFailed`."""
-        if self._timer is None:  # it rang while nobody waited
-            self._due = min(self._loop.time() + self._seconds, self._end)
+        if not self._response.waits:
+            return await self._response.piece()
+        now = self._loop.time()
+        if self._due <= now:  # whoever reads was slow, not the server
+            self._due = min(now + self._seconds, self._end)
+        if self._timer is None or self._due < self._timer.when():
             self._set()
         self._waiting = True
         try:
@@ -44,11 +48,11 @@ class Patience:
             self._waiting = False
 
     def until(self, seconds: float) -> None:
-        """The next piece must come within ``seconds``."""
+        """The next piece must come within ``seconds``; sets ``passed`` where it is all too late."""
+        now = self._loop.time()
         self._seconds = seconds
-        self._due = min(self._loop.time() + seconds, self._end)
-        if self._timer is not None and self._due < self._timer.when():
-            self._set()
+        self._due = min(now + seconds, self._end)
+        self.passed = now >= self._end
 
     def stop(self) -> None:
         """Nothing is waited for any more."""
@@ -62,10 +66,11 @@ class Patience:
 
     def _ring(self) -> None:
         self._timer = None
-        now = self._loop.time()
-        if now < self._due:
+        if not self._waiting:
+            return
+        if self._loop.time() < self._due:
             self._set()
-        elif self._waiting:
-            self.passed = True
-            self._response.close()
-            self._response.fail(TransportFailed("closed", "nothing came for too long", sent=True))
+            return
+        self.passed = True
+        self._response.close()
+        self._response.fail(TransportFailed("closed", "nothing came for too long", sent=True))

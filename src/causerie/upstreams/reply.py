@@ -148,6 +148,8 @@ class Reply:
         if events:
             tail = self._incoming.complete
             self._patience.until(_TAIL_SECONDS if tail else self._endpoint.deadlines.between_chunks)
+            if self._patience.passed and self._failure is None and not tail:
+                self._failure = too_late()
         return events
 
     def _take(self, piece: bytes) -> list[Event]:
