@@ -1,0 +1,173 @@
+"""A gateway in front of upstreams, in this process: the real edge, pipeline, router and client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+from edgekit import Statuses, serving
+
+from causerie.access.keys import StaticKeys
+from causerie.catalog.catalog import Catalog, Model
+from causerie.edge.application import Edge
+from causerie.edge.doors import Door, DoorTable
+from causerie.metering.counters import Counters
+from causerie.metering.meter import Meter, Record
+from causerie.pipeline import Pipeline
+from causerie.protocol.candidate import Candidate
+from causerie.protocol.parsing.rules import HONOURED
+from causerie.routing.router import Router
+from causerie.transport.client import HttpClient, Reach
+from causerie.upstreams.dialects import DIALECTS
+from causerie.upstreams.endpoint import Deadlines, Endpoint
+from causerie.upstreams.remote import RemoteChat
+
+QUICK = Deadlines(first_token=0.4, between_chunks=0.4, total=2.0)
+ASK = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 500}
+
+
+@dataclass
+class Records:
+    """A sink that keeps what it gets."""
+
+    kept: list[Record] = field(default_factory=list)
+
+    def write(self, record: Record) -> None:
+        self.kept.append(record)
+
+
+@dataclass
+class Answer:
+    """What a client got: of a stream its parts put together."""
+
+    status: int
+    headers: Mapping[str, str]
+    error: Mapping[str, Any] | None = None
+    text: str = ""
+    reasoning: str = ""
+    calls: dict[int, dict[str, str]] = field(default_factory=dict)
+    finish: list[str] = field(default_factory=list)
+    usage: Mapping[str, Any] | None = None
+    ids: set[str] = field(default_factory=set)
+    done: int = 0
+
+
+@dataclass
+class Gateway:
+    """``root`` is the base address; ``records`` one for each request that ended."""
+
+    root: str
+    router: Router
+    records: list[Record]
+    session: aiohttp.ClientSession
+
+    async def plain(self, **more: Any) -> Answer:
+        """One request, answered whole."""
+        async with self.session.post(f"{self.root}/chat/completions", json=ASK | more) as response:
+            document = await response.json()
+        answer = Answer(response.status, response.headers)
+        if response.status != 200:
+            answer.error = document["error"]
+            return answer
+        [choice] = document["choices"]
+        message = choice["message"]
+        answer.text = message["content"] or ""
+        answer.reasoning = message.get("reasoning_content", "")
+        for index, call in enumerate(message.get("tool_calls", ())):
+            answer.calls[index] = {"id": call["id"], **call["function"]}
+        answer.finish = [choice["finish_reason"]]
+        answer.usage = document["usage"]
+        answer.ids = {document["id"]}
+        answer.done = 1
+        return answer
+
+    async def stream(self, **more: Any) -> Answer:
+        """One request, streamed."""
+        body = ASK | {"stream": True, "stream_options": {"include_usage": True}} | more
+        async with self.session.post(f"{self.root}/chat/completions", json=body) as response:
+            answer = Answer(response.status, response.headers)
+            if response.status != 200:
+                answer.error = (await response.json())["error"]
+                return answer
+            async for line in response.content:
+                if line.startswith(b"data: "):
+                    _read(answer, line.removeprefix(b"data: ").strip())
+        return answer
+
+
+def _read(answer: Answer, data: bytes) -> None:
+    if data == b"[DONE]":
+        answer.done += 1
+        return
+    assert not answer.done, "something after [DONE]"
+    chunk = json.loads(data)
+    answer.ids.add(chunk["id"])
+    answer.error = chunk.get("error") or answer.error
+    answer.usage = chunk.get("usage") or answer.usage
+    for choice in chunk["choices"]:
+        delta = choice["delta"]
+        answer.text += delta.get("content") or ""
+        answer.reasoning += delta.get("reasoning_content") or ""
+        for piece in delta.get("tool_calls", ()):
+            call = answer.calls.setdefault(piece["index"], {"arguments": ""})
+            if "id" in piece:
+                call |= {"id": piece["id"], "name": piece["function"]["name"]}
+            call["arguments"] += piece["function"]["arguments"]
+        if choice["finish_reason"]:
+            answer.finish.append(choice["finish_reason"])
+
+
+@asynccontextmanager
+async def gateway(
+    *base_urls: str,
+    dialect: str = "vllm",
+    deadlines: Deadlines = QUICK,
+    connect_seconds: float = 0.4,
+) -> AsyncIterator[Gateway]:
+    """A gateway whose one model ``m`` is answered by these, in their order."""
+    records = Records()
+    async with AsyncExitStack() as held:
+        targets = {}
+        for number, base_url in enumerate(base_urls):
+            client = HttpClient(base_url, Reach(connect_seconds=connect_seconds))
+            held.push_async_callback(client.close)
+            endpoint = Endpoint(f"e{number}", client, DIALECTS[dialect], deadlines=deadlines)
+            targets[f"e{number}"] = RemoteChat(endpoint, "m")
+        router = Router(targets)
+        edge = _edge(router, list(targets), records)
+        port = await held.enter_async_context(serving(edge))
+        connector = aiohttp.TCPConnector(limit=0)
+        session = await held.enter_async_context(aiohttp.ClientSession(connector=connector))
+        yield Gateway(f"http://127.0.0.1:{port}/v1", router, records.kept, session)
+
+
+def _edge(router: Router, targets: Sequence[str], records: Records) -> Edge:
+    model = Model(
+        id="m",
+        name="m",
+        description="",
+        created=1,
+        targets=tuple(Candidate(name, priority) for priority, name in enumerate(targets)),
+        parameters=HONOURED,
+    )
+    counters = Counters(lambda: [])
+    pipeline = Pipeline(
+        keys=StaticKeys(),
+        catalog=Catalog([model]),
+        router=router,
+        meter=Meter([counters, records]),
+    )
+    door = Door("gateway", "/gateway/v1", kind="gateway")
+    return Edge(DoorTable([door], default="gateway"), pipeline, Statuses(), counters)
+
+
+async def settled(condition: Any, seconds: float = 5.0) -> None:
+    """Wait until ``condition()`` holds: for what other tasks do on their own."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - the library has no event for it
+            await asyncio.sleep(0.005)
