@@ -91,8 +91,9 @@ async def one(fault: Fault, streamed: bool, *, helped: bool) -> str:
 
 @pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.name.lower())
 async def test_alone(fault: Fault) -> None:
-    found = await asyncio.gather(one(fault, False, helped=False), one(fault, True, helped=False))
-    plain, stream = found
+    plain, stream = await asyncio.gather(
+        one(fault, False, helped=False), one(fault, True, helped=False)
+    )
     assert (plain, stream) == ALONE[fault]
 
 
