@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import contextvars
 import io
 import json
 import logging
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Literal
 
+import msgspec
 import pytest
 import structlog
 
@@ -106,18 +109,30 @@ def test_a_request_is_one_line_of_numbers_and_names() -> None:
     assert (failed["level"], failed["code"]) == ("warning", "bad_gateway")
 
 
+class Number(msgspec.Struct):
+    number: int
+
+
+class Nothing(msgspec.Struct):
+    pass
+
+
 async def test_lines_that_come_by_the_thousand_are_written_together() -> None:
     stream = io.StringIO()
     configure("warning", "json", stream)
     journal = Journal()
-    journal.write("info", "not wanted", {})
-    journal.write("warning", "wanted", {"number": 1})
+    journal.write("info", "not wanted", Number(0))
+    journal.write("warning", "wanted", Number(1))
     assert stream.getvalue() == ""
     journal.flush()
     [line] = lines(stream)
     assert list(line) == ["time", "level", "event", "number"]
+    datetime.fromisoformat(str(line["time"]))
+    journal.write("warning", "no facts", Nothing())
+    journal.flush()
+    assert list(lines(stream)[1]) == ["time", "level", "event"]
     configure("info", "console", stream)
-    journal.write("info", "for people", {"number": 2})
+    journal.write("info", "for people", Number(2))
     journal.flush()
     assert "for people" in stream.getvalue()
     assert "number=2" in stream.getvalue()
@@ -131,3 +146,16 @@ def test_lines_follow_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert '"event":"there"' in elsewhere.getvalue()
     assert '"event":"here"' in capsys.readouterr().err
     assert '"event":"here"' not in elsewhere.getvalue()
+
+
+async def test_lines_do_not_wait_for_others() -> None:
+    class Written(io.StringIO):
+        def flush(self) -> None:
+            written.set()
+
+    written = asyncio.Event()
+    stream = Written()
+    configure("info", "json", stream)
+    Journal().write("info", "alone", Number(1))
+    await asyncio.wait_for(written.wait(), 5)
+    assert [line["event"] for line in lines(stream)] == ["alone"]

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
 import structlog
+from msgspec.structs import asdict
 
 from causerie.logging import json_stream, wanted
 
 _SECONDS = 0.25
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
-Line = tuple[int, Literal["info", "warning"], str, Mapping[str, object]]
+Line = tuple[int, Literal["info", "warning"], str, msgspec.Struct]
 
 
 class Journal:
@@ -30,10 +31,8 @@ class Journal:
         self._waiting: list[Line] = []
         self._timer: asyncio.TimerHandle | None = None
 
-    def write(
-        self, level: Literal["info", "warning"], event: str, facts: Mapping[str, object]
-    ) -> None:
-        """Keep a line, unless lines of its level are not wanted."""
+    def write(self, level: Literal["info", "warning"], event: str, facts: msgspec.Struct) -> None:
+        """Keep a line, unless lines of its level are not wanted. The facts must not change."""
         if not wanted(level):
             return
         self._waiting.append((time.time_ns(), level, event, facts))
@@ -51,20 +50,32 @@ class Journal:
             self._timer.cancel()
             self._timer = None
         lines, self._waiting = self._waiting, []
+        if not lines:
+            return
         out = json_stream()
         if out is None:
             for when, level, event, facts in lines:
-                getattr(structlog.get_logger(), level)(event, time=_iso(when), **facts)
+                getattr(structlog.get_logger(), level)(event, time=_iso(when), **asdict(facts))
             return
-        encoded = [
-            _encoder.encode({"time": _iso(when), "level": level, "event": event, **facts})
-            for when, level, event, facts in lines
-        ]
-        if encoded:
-            out.write(b"\n".join([*encoded, b""]).decode())
-            out.flush()
+        out.write("".join([_json(line) for line in lines]))
+        out.flush()
+
+
+def _json(line: Line) -> str:
+    """One line, ended; its head is put in front of the facts, which are encoded as they are."""
+    when, level, event, facts = line
+    named = _encoder.encode(event).decode()
+    head = f'{{"time":"{_iso(when)}","level":"{level}","event":{named}'
+    rest = _encoder.encode(facts).decode()[1:]
+    return f"{head}{',' if len(rest) > 1 else ''}{rest}\n"
 
 
 def _iso(when: int) -> str:
     """``when`` is in nanoseconds since 1970."""
-    return datetime.fromtimestamp(when / 1e9, UTC).isoformat().replace("+00:00", "Z")
+    seconds, nanoseconds = divmod(when, 1_000_000_000)
+    return f"{_second(seconds)}.{nanoseconds // 1000:06d}Z"
+
+
+@lru_cache(maxsize=4)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")

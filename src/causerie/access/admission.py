@@ -29,8 +29,13 @@ class Entry:
         self.waited = 0.0
 
     async def __aenter__(self) -> Entry:
-        self.waited = await self._gate.take(self._places)
+        if self._gate.take_now(self._places):
+            self._started = time.monotonic()
+            return self
+        arrived = time.monotonic()
+        await self._gate.take(self._places)
         self._started = time.monotonic()
+        self.waited = self._started - arrived
         return self
 
     async def __aexit__(
@@ -79,26 +84,28 @@ class Gate:
         """
         return Entry(self, places)
 
-    async def take(self, places: int) -> float:
-        """Take places; how long it waited for them, in seconds."""
-        if not self._queue and self._fits(places):
-            self._taken += places
-            return 0.0
-        arrived = time.monotonic()
-        await self._take(places)
-        return time.monotonic() - arrived
+    def take_now(self, places: int) -> bool:
+        """Take places that are free, unless others wait for them; whether there were."""
+        if self._queue or self._taken + places > (self.slots() or 1):
+            return False
+        self._taken += places
+        return True
 
     def give_back(self, places: int, held_seconds: float) -> None:
         """Places are free again."""
         self._recent += 0.2 * (held_seconds - self._recent)
         self._release(places)
 
-    async def _take(self, places: int) -> None:
+    async def take(self, places: int) -> None:
+        """Queue for places; raises as :meth:`enter` does."""
         if places > max(self.slots(), 1):
             raise InvalidRequest(
                 f"`n` is {places}, but this model answers {self.slots()} at the same time.",
                 param="n",
             )
+        self._admit()  # there may be more slots than when the others queued
+        if self.take_now(places):
+            return
         if len(self._queue) >= self.max_waiting:
             raise self._full(f"{len(self._queue)} requests are waiting already")
         entry = _Waiting(places, asyncio.get_running_loop().create_future())

@@ -29,17 +29,17 @@ _PER_TOKEN = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
 _WHOLE = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600)
 _OVERHEAD = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
 
-
 _TIMES = {
-    "first_token": ("Until the first token.", _FIRST_TOKEN),
-    "token": ("For each token after the first.", _PER_TOKEN),
-    "request": ("For a whole request.", _WHOLE),
-    "queue": ("In the queue.", _FIRST_TOKEN),
-    "overhead": ("Spent by the service itself.", _OVERHEAD),
+    "first_token": "Until the first token.",
+    "token": "For each token after the first.",
+    "request": "For a whole request.",
+    "queue": "In the queue.",
+    "overhead": "Spent by the service itself.",
 }
-_KINDS = ("prompt", "completion", "cached", "reasoning")
 _PLACE = ("door", "model")
 _ENDED = ("door", "model", "status", "code", "finish", "stream")
+
+_End = tuple[int, str | None, str | None, bool]  # status, code, finish, stream
 
 
 class Counted(Protocol):
@@ -141,32 +141,64 @@ class _Times:
 class _Place:
     """The numbers of one model behind one door."""
 
-    __slots__ = ("requests", "times", "tokens")
+    __slots__ = (
+        "cached",
+        "completion",
+        "first_token",
+        "overhead",
+        "prompt",
+        "queue",
+        "reasoning",
+        "request",
+        "requests",
+        "token",
+    )
 
     def __init__(self) -> None:
-        self.requests: dict[tuple[str, str, str, str], int] = {}
-        self.tokens = [0, 0, 0, 0]
-        self.times = {name: _Times(bounds) for name, (_, bounds) in _TIMES.items()}
+        self.requests: dict[_End, int] = {}
+        self.prompt = self.completion = self.cached = self.reasoning = 0
+        self.first_token = _Times(_FIRST_TOKEN)
+        self.token = _Times(_PER_TOKEN)
+        self.request = _Times(_WHOLE)
+        self.queue = _Times(_FIRST_TOKEN)
+        self.overhead = _Times(_OVERHEAD)
 
     def add(self, record: Counted) -> None:
-        stream = "true" if record.stream else "false"
-        key = (str(record.status), record.code or "", record.finish or "", stream)
-        self.requests[key] = self.requests.get(key, 0) + 1
-        tokens, times = self.tokens, self.times
-        tokens[0] += record.prompt
-        tokens[1] += record.completion
-        tokens[2] += record.cached
-        tokens[3] += record.reasoning
-        times["request"].add(record.duration_seconds)
-        times["queue"].add(record.queue_seconds)
-        times["overhead"].add(record.overhead_seconds)
+        end = (record.status, record.code, record.finish, record.stream)
+        self.requests[end] = self.requests.get(end, 0) + 1
+        completion, duration = record.completion, record.duration_seconds
+        self.prompt += record.prompt
+        self.completion += completion
+        self.cached += record.cached
+        self.reasoning += record.reasoning
+        self.request.add(duration)
+        self.queue.add(record.queue_seconds)
+        self.overhead.add(record.overhead_seconds)
         first = record.first_token_seconds
         if first is None:
             return
-        times["first_token"].add(first)
-        if record.completion > 1:
-            rest = max(record.duration_seconds - first, 0.0)
-            times["token"].add(rest / (record.completion - 1))
+        self.first_token.add(first)
+        if completion > 1:
+            self.token.add((duration - first) / (completion - 1) if duration > first else 0.0)
+
+    def tokens(self) -> dict[str, int]:
+        """The tokens, by kind."""
+        return {
+            "prompt": self.prompt,
+            "completion": self.completion,
+            "cached": self.cached,
+            "reasoning": self.reasoning,
+        }
+
+    def times(self) -> dict[str, _Times]:
+        """The times, by the names of their metrics."""
+        return {
+            "first_token": self.first_token,
+            "token": self.token,
+            "request": self.request,
+            "queue": self.queue,
+            "overhead": self.overhead,
+        }
 
 
 class _Past(Collector):
@@ -185,9 +217,9 @@ class _Past(Collector):
         requests = _counter("requests", "Requests that ended.", *_ENDED)
         tokens = _counter("tokens", "Tokens, by kind.", *_PLACE, "kind")
         for place, numbers in self._places.items():
-            for ended, count in numbers.requests.items():
-                requests.add_metric([*place, *ended], count)
-            for kind, count in zip(_KINDS, numbers.tokens, strict=True):
+            for end, count in numbers.requests.items():
+                requests.add_metric([*place, *_labels(end)], count)
+            for kind, count in numbers.tokens().items():
                 tokens.add_metric([*place, kind], count)
         yield requests
         yield tokens
@@ -196,10 +228,10 @@ class _Past(Collector):
         for labels, count in self._refused.items():
             refused.add_metric(labels, count)
         yield refused
-        for name, (words, _) in _TIMES.items():
+        for name, words in _TIMES.items():
             family = HistogramMetricFamily(f"causerie_{name}_seconds", words, labels=_PLACE)
             for place, numbers in self._places.items():
-                times = numbers.times[name]
+                times = numbers.times()[name]
                 if any(times.counts):
                     family.add_metric(place, times.buckets(), times.sum)
             yield family
@@ -235,6 +267,11 @@ class _Present(Collector):
             for model, value in values:
                 gauge.add_metric([model], value)
             yield gauge
+
+
+def _labels(end: _End) -> tuple[str, str, str, str]:
+    status, code, finish, stream = end
+    return str(status), code or "", finish or "", "true" if stream else "false"
 
 
 def _counter(name: str, words: str, *labels: str) -> CounterMetricFamily:

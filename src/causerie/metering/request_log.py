@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal, Protocol
+
+from msgspec import Struct
 
 from causerie.metering.meter import Record
 
@@ -11,9 +12,30 @@ from causerie.metering.meter import Record
 class Journal(Protocol):
     """Where lines go; writing one costs the request next to nothing."""
 
-    def write(
-        self, level: Literal["info", "warning"], event: str, facts: Mapping[str, object]
-    ) -> None: ...
+    def write(self, level: Literal["info", "warning"], event: str, facts: Struct) -> None: ...
+
+
+class RequestLine(Struct, frozen=True):
+    """The facts of the line, in their order."""
+
+    request_id: str
+    door: str
+    key: str
+    model: str
+    served_by: str
+    attempts: int
+    continued: int
+    stream: bool
+    status: int
+    code: str | None
+    finish: str | None
+    prompt: int
+    completion: int
+    cached: int
+    reasoning: int
+    queue_ms: float
+    first_token_ms: float | None
+    duration_ms: float
 
 
 class RequestLog:
@@ -25,31 +47,24 @@ class RequestLog:
     def write(self, record: Record) -> None:
         """Log the record; a failure of ours is a warning, everything else is news."""
         first = record.first_token_seconds
-        self._journal.write(
-            "warning" if record.status >= 500 else "info",
-            "request",
-            {
-                "request_id": record.request_id,
-                "door": record.door,
-                "key": record.key,
-                "model": record.model,
-                "served_by": record.served_by,
-                "attempts": record.attempts,
-                "continued": record.continued,
-                "stream": record.stream,
-                "status": record.status,
-                "code": record.code,
-                "finish": record.finish,
-                "prompt": record.prompt,
-                "completion": record.completion,
-                "cached": record.cached,
-                "reasoning": record.reasoning,
-                "queue_ms": _ms(record.queue_seconds),
-                "first_token_ms": _ms(first) if first is not None else None,
-                "duration_ms": _ms(record.duration_seconds),
-            },
+        line = RequestLine(
+            record.request_id,
+            record.door,
+            record.key,
+            record.model,
+            record.served_by,
+            record.attempts,
+            record.continued,
+            record.stream,
+            record.status,
+            record.code,
+            record.finish,
+            record.prompt,
+            record.completion,
+            record.cached,
+            record.reasoning,
+            round(record.queue_seconds * 1000, 1),
+            round(first * 1000, 1) if first is not None else None,
+            round(record.duration_seconds * 1000, 1),
         )
-
-
-def _ms(seconds: float) -> float:
-    return round(seconds * 1000, 1)
+        self._journal.write("warning" if record.status >= 500 else "info", "request", line)

@@ -1,0 +1,146 @@
+"""Admission to one model: places, the queue in its order, and who is sent away."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from causerie.access.admission import Gate
+from causerie.errors import InvalidRequest, Overloaded
+
+
+class Model:
+    """As many places as the test says, and who is inside."""
+
+    def __init__(self, slots: int, *, max_waiting: int = 10, max_wait_seconds: float = 30) -> None:
+        self.slots = slots
+        self.gate = Gate("m", lambda: self.slots, max_waiting, max_wait_seconds)
+        self.inside: list[str] = []
+        self.leave: dict[str, asyncio.Event] = {}
+
+    async def visit(self, name: str, places: int = 1) -> float:
+        leave = self.leave[name] = asyncio.Event()
+        async with self.gate.enter(places) as entry:
+            self.inside.append(name)
+            try:
+                await leave.wait()
+            finally:
+                self.inside.remove(name)
+        return entry.waited
+
+
+async def turn() -> None:
+    """Let every task go as far as it can."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_places_then_a_queue_in_order() -> None:
+    model = Model(2)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(model.visit(name)) for name in "abcd"]
+        await turn()
+        assert (model.inside, model.gate.waiting) == (["a", "b"], 2)
+        model.leave["b"].set()
+        await turn()
+        assert (model.inside, model.gate.waiting) == (["a", "c"], 1)
+        for name in "acd":
+            model.leave[name].set()
+    assert [task.result() > 0 for task in tasks] == [False, False, True, True]
+
+
+async def test_nobody_overtakes_whoever_needs_more_places() -> None:
+    model = Model(2)
+    async with asyncio.TaskGroup() as group:
+        for name, places in (("a", 1), ("wide", 2), ("c", 1)):
+            group.create_task(model.visit(name, places))
+        await turn()
+        assert model.inside == ["a"]
+        model.leave["a"].set()
+        await turn()
+        assert model.inside == ["wide"]
+        model.leave["wide"].set()
+        await turn()
+        assert model.inside == ["c"]
+        model.leave["c"].set()
+
+
+async def test_a_full_queue_is_said_at_once() -> None:
+    model = Model(1, max_waiting=1)
+    async with asyncio.TaskGroup() as group:
+        for name in "ab":
+            group.create_task(model.visit(name))
+        await turn()
+        with pytest.raises(Overloaded, match="1 requests are waiting already") as refused:
+            await model.visit("c")
+        assert refused.value.code == "queue_full"
+        assert int(refused.value.headers["Retry-After"]) >= 1
+        for name in "ab":
+            model.leave[name].set()
+
+
+async def test_who_waits_too_long_is_sent_away_and_leaves_no_trace() -> None:
+    model = Model(1, max_wait_seconds=0.01)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(model.visit("a"))
+        await turn()
+        with pytest.raises(Overloaded, match=r"no place became free in 0\.01 s"):
+            await model.visit("b")
+        assert model.gate.waiting == 0
+        model.leave["a"].set()
+    async with model.gate.enter():
+        pass
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_who_gives_up_passes_the_place_on(turns: int) -> None:
+    model = Model(1)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(model.visit("a"))
+        await turn()
+        waiting = group.create_task(model.visit("b"))
+        group.create_task(model.visit("c"))
+        await turn()
+        model.leave["a"].set()
+        for _ in range(turns):  # until just before, while and after the place is handed over
+            await asyncio.sleep(0)
+        waiting.cancel()
+        await turn()
+        assert model.inside == ["c"]
+        model.leave["c"].set()
+    async with model.gate.enter():
+        pass
+
+
+async def test_more_than_there_are_is_the_requests_mistake() -> None:
+    with pytest.raises(InvalidRequest, match="`n` is 3, but this model answers 2"):
+        await Model(2).visit("a", 3)
+
+
+async def test_a_failure_inside_gives_the_place_back() -> None:
+    gate = Model(1).gate
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            async with gate.enter():
+                raise ZeroDivisionError
+
+
+async def test_slots_that_come_later_are_given_to_those_who_wait() -> None:
+    model = Model(1)
+    async with asyncio.TaskGroup() as group:
+        for name in "abc":
+            group.create_task(model.visit(name))
+        await turn()
+        model.slots = 4
+        group.create_task(model.visit("d"))
+        await turn()
+        assert sorted(model.inside) == ["a", "b", "c", "d"]
+        for name in "abcd":
+            model.leave[name].set()
+
+
+async def test_a_model_without_slots_yet_takes_one() -> None:
+    model = Model(0)
+    async with model.gate.enter():
+        assert not model.gate.take_now(1)
