@@ -56,14 +56,14 @@ class Scope:
         self.counts_tokens = min(self.tokens, self.input, self.output) < UNLIMITED
 
 
-class Tokens(Struct, frozen=True):
+class Tokens(Struct, frozen=True, gc=False):
     """Tokens of a request: foreseen, or used."""
 
     input: int = 0
     output: int = 0
 
 
-class Standing(Struct, frozen=True):
+class Standing(Struct, frozen=True, gc=False):
     """How one limit stands now. ``reset`` is the seconds until more is left."""
 
     limit: int
