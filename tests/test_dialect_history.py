@@ -22,6 +22,7 @@ def history(dialect: str, *messages: dict[str, Any], **fields: Any) -> tuple[Any
 
 REASONING: dict[str, dict[str, Any]] = {
     "generic": {"reasoning_content": "r", "content": "a"},
+    "causerie": {"reasoning_content": "r", "content": "a"},
     "openai": {"content": "a"},
     "vllm": {"reasoning_content": "r", "reasoning": "r", "content": "a"},
     "sglang": {"reasoning_content": "r", "content": "a"},
@@ -113,7 +114,7 @@ def test_roles_and_names(dialect: str) -> None:
     messages, changes = history(
         dialect, {"role": "developer", "content": "d"}, {**USER, "name": "bob"}
     )
-    knows = dialect in ("generic", "openai", "openrouter")
+    knows = dialect in ("generic", "causerie", "openai", "openrouter")
     assert messages[0]["role"] == ("developer" if knows else "system")
     assert ("name" in messages[1]) == (dialect != "mistral")
     assert ("messages.role.developer->system" in changes) == (not knows)
@@ -130,6 +131,7 @@ def test_parts_of_a_content_and_reasoning() -> None:
 
 WAYS = {
     "generic": "flag",
+    "causerie": "flag",
     "vllm": "flag",
     "sglang": "flag",
     "llama-server": "flag",

@@ -10,6 +10,7 @@ from upstreamkit import sent
 from causerie.errors import InvalidRequest
 from causerie.upstreams.dialects import DIALECTS
 
+KIN = ("generic", "causerie")  # as sent
 TEMPLATE = ("vllm", "sglang", "llama-server")
 OFF = {"enable_thinking": False, "thinking": False}
 ON = {"enable_thinking": True, "thinking": True}
@@ -43,9 +44,9 @@ def test_off(dialect: str, way: str) -> None:
         "budget": {"thinking_token_budget": 0},
     }
     found, changes = said(dialect, **ways[way])
-    if dialect == "generic" and way in ("kwargs", "effort", "budget"):
+    if dialect in KIN and way in ("kwargs", "effort", "budget"):
         assert (found, changes) == (ways[way], [])
-    elif dialect == "generic":
+    elif dialect in KIN:
         assert found["chat_template_kwargs"] == OFF
     elif dialect in TEMPLATE:
         kwargs = {"enable_thinking": False} if way == "kwargs" else OFF
@@ -79,6 +80,7 @@ def test_on(dialect: str) -> None:
 EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
 WORDS = {
     "generic": EFFORTS,
+    "causerie": EFFORTS,
     "openai": ("minimal", "low", "medium", "high", "xhigh", "xhigh"),
     "vllm": EFFORTS,
     "sglang": EFFORTS,
@@ -110,6 +112,7 @@ def test_effort(dialect: str) -> None:
 
 BUDGETS: dict[str, dict[str, Any]] = {
     "generic": {"thinking_token_budget": 50},
+    "causerie": {"thinking_token_budget": 50},
     "vllm": {"thinking_token_budget": 50},
     "llama-server": {"thinking_budget_tokens": 50},
     "openrouter": {"reasoning": {"max_tokens": 50}},
@@ -128,15 +131,16 @@ def test_budget(dialect: str) -> None:
         return
     found, changes = said(dialect, thinking_token_budget=50)
     assert found == BUDGETS[dialect]
-    assert (changes == []) == (dialect in ("generic", "vllm"))
+    assert (changes == []) == (dialect in (*KIN, "vllm"))
     found, changes = said(dialect, reasoning={"max_tokens": 50})
     assert found.pop("chat_template_kwargs", ON) == ON
     assert found == BUDGETS[dialect]
     assert (changes == []) == (dialect == "openrouter")
 
 
-def test_the_object_for_a_server_that_is_not_known() -> None:
-    assert said("generic", reasoning={"effort": "high"}) == (
+@pytest.mark.parametrize("dialect", KIN)
+def test_the_object_that_few_servers_know(dialect: str) -> None:
+    assert said(dialect, reasoning={"effort": "high"}) == (
         {"chat_template_kwargs": ON, "reasoning_effort": "high"},
         ["reasoning->chat_template_kwargs.enable_thinking", "reasoning.effort->reasoning_effort"],
     )
@@ -160,7 +164,7 @@ def test_upstreams_are_never_asked_to_hide_the_reasoning(dialect: str) -> None:
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_other_arguments_of_a_template(dialect: str) -> None:
     kwargs = {"documents_style": "short"}
-    if dialect in (*TEMPLATE, "generic"):
+    if dialect in (*TEMPLATE, *KIN):
         assert said(dialect, chat_template_kwargs=kwargs) == (
             {"chat_template_kwargs": kwargs},
             [],

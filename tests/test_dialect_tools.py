@@ -26,6 +26,7 @@ MAY = {**ALLOWED, "allowed_tools": {**ALLOWED["allowed_tools"], "mode": "auto"}}
 # and `required`, o: only the function, r: refused, x: without functions, d: dropped
 CHOICES = {
     "generic":      "s s s s 1 o",
+    "causerie":     "s s s s s s",
     "openai":       "s s s s s s",
     "vllm":         "s s s s 1 o",
     "sglang":       "s s s s 1 o",
@@ -103,6 +104,11 @@ MADE = {
 OBJECT = {"type": "json_object"}
 STRUCTURED: dict[str, dict[str, Any]] = {
     "generic": {
+        "regex": {"structured_outputs": {"regex": "a+"}},
+        "choice": {"structured_outputs": {"choice": ["a", "b."]}},
+        "grammar": {"structured_outputs": {"grammar": "root ::= x"}},
+    },
+    "causerie": {
         "regex": {"structured_outputs": {"regex": "a+"}},
         "choice": {"structured_outputs": {"choice": ["a", "b."]}},
         "grammar": {"structured_outputs": {"grammar": "root ::= x"}},

@@ -353,6 +353,7 @@ def chat_of(dialect: str, continues: bool | None = None) -> RemoteChat:
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_where_a_reply_can_be_continued(dialect: str) -> None:
     ways = {
+        "causerie": {"text", "both"},
         "vllm": {"text", "both"},
         "sglang": {"text"},
         "llama-server": {"text", "both", "reasoning"},

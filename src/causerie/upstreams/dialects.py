@@ -7,6 +7,7 @@ the server itself; ``docs/dialects.md`` shows them as a table.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from causerie.protocol.parsing.rules import HINTS
@@ -58,6 +59,15 @@ GENERIC = Dialect(
         "grammar": "structured_outputs",
     },
     tags=True,
+)
+
+CAUSERIE = replace(
+    GENERIC,
+    name="causerie",
+    server="another service like this one",
+    continuing=Continuing("flag", after_reasoning=True),
+    choices=frozenset({"none", "auto", "required", "named", "allowed"}),
+    tags=False,
 )
 
 OPENAI = Dialect(
@@ -211,6 +221,7 @@ DIALECTS: Mapping[str, Dialect] = MappingProxyType(
         dialect.name: dialect
         for dialect in (
             GENERIC,
+            CAUSERIE,
             OPENAI,
             VLLM,
             SGLANG,
