@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
@@ -133,15 +133,15 @@ def in_turn(count: int) -> list[Candidate]:
 
 
 async def told(way: Router, count: int, request: ChatRequest = ASK) -> list[Event]:
-    async with way.generate(in_turn(count), request) as journey, aclosing(journey.events()) as all:
-        return [event async for batch in all for event in batch]
+    async with way.generate(in_turn(count), request) as journey:
+        return [event async for batch in journey for event in batch]
 
 
 async def test_the_first_that_can_answers() -> None:
     first, second, third = Scripted([BROKEN]), Scripted(REPLY), Scripted(REPLY)
     way = router(first, second, third)
-    async with way.generate(in_turn(3), ASK) as journey, aclosing(journey.events()) as events:
-        said = [event async for batch in events for event in batch]
+    async with way.generate(in_turn(3), ASK) as journey:
+        said = [event async for batch in journey for event in batch]
     assert said == [*REPLY, Usage(PROMPT, 7)]
     assert (journey.served_by, journey.attempts, journey.continued) == ("t1", 2, 0)
     assert [attempt.failure for attempt in journey.tried] == ["bad_gateway", ""]
@@ -191,8 +191,8 @@ async def test_one_budget_for_all_attempts() -> None:
 async def test_leaving_early_frees_the_target() -> None:
     target = Scripted(REPLY)
     way = router(target)
-    async with way.generate(in_turn(1), ASK) as journey, aclosing(journey.events()) as events:
-        await anext(events)
+    async with way.generate(in_turn(1), ASK) as journey:
+        await anext(journey)
         [status] = way.status()
         assert (target.open, status.in_flight) == (1, 1)
     [status] = way.status()
@@ -389,8 +389,8 @@ def breaks(after: int) -> list[Event | ServiceError]:
 async def test_a_reply_that_breaks_goes_on_elsewhere(after: int) -> None:
     first, second = Scripted(breaks(after)), Scripted(REPLY)
     way = router(first, second)
-    async with way.generate(in_turn(2), ASK) as journey, aclosing(journey.events()) as events:
-        said = [event async for batch in events for event in batch]
+    async with way.generate(in_turn(2), ASK) as journey:
+        said = [event async for batch in journey for event in batch]
         assert (first.open, second.open) == (0, 1)
     assert said == [*REPLY, Usage(PROMPT, 7)]
     assert (journey.served_by, journey.continued, journey.attempts) == ("t1", 1, 2)
@@ -420,8 +420,8 @@ async def test_where_nobody_can_go_on_the_failure_is_told() -> None:
     way = router(Scripted(breaks(3)), Scripted(REPLY, able=False))
     said: list[Event] = []
     with pytest.raises(UpstreamFailed, match="It broke"):
-        async with way.generate(in_turn(2), ASK) as journey, aclosing(journey.events()) as events:
-            async for batch in events:
+        async with way.generate(in_turn(2), ASK) as journey:
+            async for batch in journey:
                 said += batch
     assert said == list(REPLY[:3])
     assert journey.usage() == Usage(PROMPT, 3)
@@ -460,11 +460,8 @@ class Slow(Scripted):
 
 
 async def hedged(way: Router, count: int) -> tuple[list[Event], str]:
-    async with (
-        way.generate(in_turn(count), ASK, 0.0) as journey,
-        aclosing(journey.events()) as events,
-    ):
-        return [event async for batch in events for event in batch], journey.served_by
+    async with way.generate(in_turn(count), ASK, 0.0) as journey:
+        return [event async for batch in journey for event in batch], journey.served_by
 
 
 async def test_where_the_first_is_slow_a_second_is_asked_and_the_first_is_left() -> None:

@@ -12,8 +12,8 @@ gives the place back and writes the usage.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -77,8 +77,7 @@ class Pipeline:
                     frame = Frame(
                         identity, request.model, journey.fingerprint, request.thinking.visible
                     )
-                    async with aclosing(_noted(journey, record)) as events:
-                        yield Reply(_headers(record, journey), frame, events)
+                    yield Reply(_headers(record, journey), frame, _Noted(journey, record))
             finally:
                 _note(record, journey)
 
@@ -110,9 +109,19 @@ def _headers(record: Record, journey: Journey) -> dict[str, str]:
     return headers
 
 
-async def _noted(journey: Journey, record: Record) -> AsyncGenerator[Batch, None]:
-    """The reply as it comes, noted down."""
-    async with aclosing(journey.events()) as events:
-        async for batch in events:
-            record.see(batch)
-            yield batch
+class _Noted:
+    """A reply as it comes, noted down."""
+
+    __slots__ = ("_journey", "_record")
+
+    def __init__(self, journey: Journey, record: Record) -> None:
+        self._journey = journey
+        self._record = record
+
+    def __aiter__(self) -> _Noted:
+        return self
+
+    async def __anext__(self) -> Batch:
+        batch = await self._journey.__anext__()
+        self._record.see(batch)
+        return batch

@@ -7,7 +7,7 @@ before or after that event.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from msgspec import Struct
@@ -47,6 +47,8 @@ class Attempt(Struct, frozen=True):
 class Journey:
     """Use as an async context manager; entered, the first content-bearing event is there.
 
+    Iterating gives the reply in batches of events.
+
     ``tried`` lists every attempt, the last one is who serves; ``continued``
     counts how often another target went on with the reply, ``hedged`` says that
     a second one was asked because the first was slow.
@@ -71,6 +73,7 @@ class Journey:
         self._before = Usage(0, 0)
         self._passed = Passed()
         self._told: Usage | None = None
+        self._over = False
         self.tried: list[Attempt] = []
         self.continued = 0
         self.hedged = False
@@ -127,24 +130,26 @@ class Journey:
         now = answer.usage()
         return added(self._before, now) if self.continued else now
 
-    async def events(self) -> AsyncGenerator[Batch, None]:
+    def __aiter__(self) -> Journey:
+        return self
+
+    async def __anext__(self) -> Batch:
         """The reply, unbroken where it can be; raises the failure that could not be mended."""
-        while True:
+        while not self._over:
+            visit = self._visit
+            assert visit is not None
+            assert visit.answer is not None
+            if visit.first:
+                return self._through(visit.first.pop(0))
             try:
-                visit = self._visit
-                assert visit is not None
-                assert visit.answer is not None
-                for batch in visit.first:
-                    yield self._through(batch)
-                async for batch in visit.answer.events:
-                    yield self._through(batch)
-                return
+                return self._through(await visit.answer.events.__anext__())
             except (UpstreamFailed, Overloaded) as failure:
                 usage = self.usage()
                 if self._passed.finished and self._request.n == 1:
-                    yield [usage]  # only the counts were missing
-                    return
+                    self._over = True
+                    return [usage]  # only the counts were missing
                 await self._continue(failure, usage)
+        raise StopAsyncIteration
 
     def _through(self, batch: Batch) -> Batch:
         """A batch as the client gets it: one reply, one usage."""
