@@ -58,10 +58,10 @@ def _fewer(subject: Subject, answer: Answer) -> Generator[Ask, Reply, int]:
 
 
 def _continues(subject: Subject) -> Script:
-    """Any way will do, in a stream: the field, an assistant message at the end, or `prefix`."""
+    """Any way will do, in a stream: an assistant message at the end, the field, or `prefix`."""
     ways = (
-        ("by `continue_final_message`", subject.ask(_talk(), 8, **_FIELDS, stream=True)),
         ("whenever an assistant message is the last one", subject.ask(_talk(), 8, stream=True)),
+        ("by `continue_final_message`", subject.ask(_talk(), 8, **_FIELDS, stream=True)),
         ("by `prefix`", subject.ask(_talk(prefix=True), 8, stream=True)),
     )
     for how, ask in ways:
