@@ -15,6 +15,7 @@ from causerie.engines.llamacpp.options import (
     cores,
     for_machine,
 )
+from causerie.engines.llamacpp.process import environment
 from causerie.engines.weights.gguf import Header
 
 FILE = Path("model.gguf")
@@ -62,7 +63,7 @@ def test_what_is_set_is_taken(machine: pytest.MonkeyPatch) -> None:
         flash_attention=True, batch=96, lora=("a.gguf",), draft="d.gguf",
     )  # fmt: skip
     launch = for_machine(FILE, options, HEADER)
-    for name in LlamaCppOptions.__slots__:
+    for name in set(LlamaCppOptions.__slots__) - {"shares_cores"}:
         assert getattr(launch, name) == getattr(options, name)
 
 
@@ -134,3 +135,26 @@ def test_a_control_group_bounds_the_memory(tmp_path: Path) -> None:
     assert available_memory([limit]) == machine
     limit.write_text(f"{machine // 2}\n")
     assert available_memory([limit]) == machine // 2
+
+
+def test_threads_spin_shortly_only_where_cores_are_shared(
+    machine: pytest.MonkeyPatch,
+) -> None:
+    machine.delenv("GOMP_SPINCOUNT", raising=False)
+    alone = for_machine(FILE, LlamaCppOptions(), HEADER)
+    beside = for_machine(FILE, LlamaCppOptions(shares_cores=True), HEADER)
+    assert "GOMP_SPINCOUNT" not in environment(alone)
+    assert environment(beside)["GOMP_SPINCOUNT"] == "1000"
+    machine.setenv("GOMP_SPINCOUNT", "7")
+    assert environment(alone)["GOMP_SPINCOUNT"] == environment(beside)["GOMP_SPINCOUNT"] == "7"
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "threads", "tokens"),
+    [(98, 2, 24), (98, 1, 16), (98, 8, 104), (200, 2, 16), (257, 2, 32), (4000, 8, 128)],
+)
+def test_small_models_read_prompts_in_short_batches(
+    machine: pytest.MonkeyPatch, megabytes: int, threads: int, tokens: int
+) -> None:
+    header = replace(HEADER, file_size=megabytes * 10**6)
+    assert for_machine(FILE, LlamaCppOptions(threads=threads), header).cpu_batch == tokens

@@ -127,10 +127,14 @@ class _Makers:
             LlamaCppEngine,
             model.id,
             weights.path,
-            LlamaCppOptions(**structs.asdict(model.llamacpp)),
+            LlamaCppOptions(**structs.asdict(model.llamacpp), shares_cores=self._share_cores()),
             sampling=Sampling(**structs.asdict(model.sampling)),
             load_seconds=self._settings.engines.load_seconds,
         )
+
+    def _share_cores(self) -> bool:
+        """Whether several models may compute at the same time."""
+        return sum(model.engine == "llamacpp" for model in self._settings.models) > 1
 
     async def _weights(self, model: Model) -> Weights:
         """One download at a time: it has the whole line, and there is one bar."""

@@ -22,7 +22,14 @@ from causerie.chat.prompt import PromptEncoder
 from causerie.chat.rewriting import can_write, is_spaced_alike
 from causerie.chat.template import ChatTemplate
 from causerie.chat.validation import validate
-from causerie.engines.base import EngineFailed, ModelFacts, NotAdmitted, PromptTooLong, TextEngine
+from causerie.engines.base import (
+    EngineFailed,
+    LoadFailed,
+    ModelFacts,
+    NotAdmitted,
+    PromptTooLong,
+    TextEngine,
+)
 from causerie.errors import (
     ContextLengthExceeded,
     InternalError,
@@ -249,6 +256,12 @@ def _in_words(failure: EngineFailed, started: bool) -> ServiceError:
     if failure.loading:
         return Overloaded(
             "The model is being loaded; try again shortly.", code="engine_loading", retry_after=wait
+        )
+    if isinstance(failure, LoadFailed):
+        return Overloaded(
+            "The model could not be loaded; the service's log and `/health` say why.",
+            code="no_endpoint",
+            retry_after=wait,
         )
     if started:
         return UpstreamFailed("The engine stopped in the middle of the answer; try again.")

@@ -38,6 +38,7 @@ from causerie.chat.segments.plain import call_id_grammar
 from causerie.chat.segments.python import python_grammar
 
 _HEADER = "%llguidance {}\n"
+_UNFORCED = '%llguidance {"no_forcing": true}\n'
 _ANY = "/(.|\\n)*/"
 _SOME = "/(.|\\n)+/"
 
@@ -65,10 +66,14 @@ class Manner:
 
     ``end_tokens`` are all that end a text, of which an engine knows only one by
     itself; ``any_space`` admits any white space between the parts of JSON.
+    Texts that leave no choice are written in the model's usual tokens, which
+    an engine may read as control tokens where they spell such: not with
+    ``as_spelled``, which leaves their tokens to the model.
     """
 
     end_tokens: Sequence[int] = ()
     any_space: bool = False
+    as_spelled: bool = False
 
 
 @dataclass(slots=True)
@@ -77,7 +82,7 @@ class _Text:
 
     control_tokens: Mapping[str, int]
     marks: Sequence[str] = ()
-    any_space: bool = False
+    manner: Manner = Manner()
     _rules: list[str] = field(default_factory=list)
     _splitter: re.Pattern[str] | None = None
     _marked: str = ""
@@ -145,7 +150,7 @@ class _Text:
         return before + self.until(marker)
 
     def json(self, schema: Schema) -> str:
-        return self.rule("%json " + prepare(schema, param="tools", any_space=self.any_space))
+        return self.rule("%json " + prepare(schema, param="tools", any_space=self.manner.any_space))
 
     def _any(self) -> str:
         if "ANY: " + _ANY not in self._rules:
@@ -153,7 +158,8 @@ class _Text:
         return "ANY"
 
     def finish(self, start: str, extra: str) -> str:
-        return _HEADER + f"start: {start}\n" + "\n".join(self._rules) + "\n" + extra
+        header = _UNFORCED if self.manner.as_spelled else _HEADER
+        return header + f"start: {start}\n" + "\n".join(self._rules) + "\n" + extra
 
 
 def compose(
@@ -174,7 +180,7 @@ def compose(
     """
     if calls is None and answer is None:
         return None
-    text = _Text(control_tokens, _marks(form), manner.any_space)
+    text = _Text(control_tokens, _marks(form), manner)
     body = _body(form, text, calls, answer)
     before = _reasoning(form, text, reasoning, free=leaves_free(form, calls, answer))
     ended = f"(<[{','.join(map(str, manner.end_tokens))}]>)?" if manner.end_tokens else ""

@@ -7,6 +7,7 @@ the length by the context, the schemas by the compiler. What is left is a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import partial
@@ -24,7 +25,7 @@ from causerie.chat.constraint import (
 )
 from causerie.chat.formats.format import Format
 from causerie.chat.lark import embed
-from causerie.chat.prompt import PromptEncoder, render_aside
+from causerie.chat.prompt import PromptEncoder, render_aside, spells
 from causerie.chat.schema import choice, json_object, prepare, regex
 from causerie.chat.segments.base import Schema
 from causerie.chat.template import ChatTemplate, Rendered
@@ -106,7 +107,11 @@ async def make_plan(
     state = "open" if reasoning_open else "possible" if may_think else "none"
     calls = _call_plan(request, tools)
     answer = _answer(request.output, any_space) if request.output else None
-    composed = partial(_compose, model, form, calls=calls, answer=answer, any_space=any_space)
+    manner = Manner(model.facts.end_tokens, any_space, _as_spelled(request, model, tools))
+    composed = partial(_compose, model, form, calls=calls, answer=answer, manner=manner)
+    grammar = composed(state)
+    if grammar is not None:
+        _check_ending(request)
     return Plan(
         form=form,
         rendered=rendered,
@@ -118,7 +123,7 @@ async def make_plan(
         whole_reasoning=not leaves_free(form, calls if tools else None, answer),
         leading=_leading(rendered, form) if reasoning_open else "",
         tools=tools or None,
-        grammar=composed(state),
+        grammar=grammar,
         answer_grammar=composed("none"),
         sampling=_sampling(request.draw),
         visible=_visible(form, model.facts.control_tokens),
@@ -140,7 +145,7 @@ def _compose(
     *,
     calls: CallPlan,
     answer: AnswerPlan | None,
-    any_space: bool,
+    manner: Manner,
 ) -> str | None:
     return compose(
         form,
@@ -148,8 +153,33 @@ def _compose(
         reasoning=state,
         calls=calls if calls.tools else None,
         answer=answer,
-        manner=Manner(model.facts.end_tokens, any_space),
+        manner=manner,
     )
+
+
+def _check_ending(request: ChatRequest) -> None:
+    """A constraint says where a reply ends, so nothing else may."""
+    for name, given in (("min_tokens", request.min_tokens), ("ignore_eos", request.ignore_eos)):
+        if given:
+            raise InvalidRequest(
+                f"`{name}` cannot be kept together with tools, `response_format` or "
+                "`structured_outputs`: the reply ends where its form does. Leave one of them out.",
+                code="unsupported_parameter",
+                param=name,
+            )
+
+
+def _as_spelled(request: ChatRequest, model: LoadedModel, tools: Mapping[str, Schema]) -> bool:
+    """Whether the constraint may hold the text of a control token, which is to stay text."""
+    output = request.output
+    if isinstance(output, Regex | Grammar):
+        return True  # no telling what they spell
+    texts = [json.dumps(tools, ensure_ascii=False)]
+    if isinstance(output, JsonSchema):
+        texts.append(json.dumps(output.schema, ensure_ascii=False))
+    elif isinstance(output, Choice):
+        texts += output.options
+    return any(spells(text, model.facts.control_tokens) for text in texts)
 
 
 def _callable_tools(request: ChatRequest) -> dict[str, Schema]:

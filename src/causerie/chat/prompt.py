@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -187,6 +187,18 @@ class ControlTokens:
             for size in sizes
             if text[at : at + size] in self.ids and at + size <= len(text)
         ]
+
+
+def spells(text: str, control_tokens: Iterable[str]) -> bool:
+    """Whether a constraint's text (JSON, or patterns in it) spells a control token.
+
+    A pattern may spell one in other ways than letter by letter; an angle
+    bracket in one is taken for that.
+    """
+    plain = text.replace("\\", "")
+    if '"pattern' in plain and "<" in plain:
+        return True
+    return any(len(token.strip()) > 2 and token in plain for token in control_tokens)
 
 
 def split(rendered: Rendered, control_tokens: ControlTokens | Mapping[str, int]) -> list[Piece]:

@@ -180,6 +180,10 @@ class EngineFailed(Exception):
         self.retry_after = retry_after
 
 
+class LoadFailed(EngineFailed):
+    """The model could not be loaded, and trying again soon will hardly help."""
+
+
 class PromptTooLong(Exception):
     """The prompt does not fit; ``tokens`` it has, ``context_length`` there is."""
 

@@ -21,6 +21,7 @@ from causerie.engines.base import (
     EngineFailed,
     EngineState,
     EngineStatus,
+    LoadFailed,
     ModelFacts,
     Output,
     TextEngine,
@@ -207,7 +208,7 @@ class Fleet:
         if berth.loading is None:
             early = berth.retry_at - time.monotonic()
             if berth.failure and early > 0:
-                raise EngineFailed(berth.failure, retry_after=early)
+                raise LoadFailed(berth.failure, retry_after=early)
             # Owned: leaving the fleet cancels and awaits it.
             berth.loading = asyncio.get_running_loop().create_task(self._start(berth))
             self._loads.add(berth.loading)
@@ -227,6 +228,9 @@ class Fleet:
             if not (isinstance(failure, EngineFailed) and failure.loading):
                 berth.note_failure(failure)
                 log.warning("model not loaded", model=berth.entry.model, why=berth.failure)
+            if isinstance(failure, EngineFailed) and not failure.loading:
+                wait = berth.retry_at - time.monotonic()
+                raise LoadFailed(berth.failure, retry_after=wait) from failure
             raise
         finally:
             berth.loading = None

@@ -11,6 +11,9 @@ from causerie.engines.weights.footprint import kv_bytes_per_token, memory_bytes
 from causerie.engines.weights.gguf import Header
 
 _DEFAULT_CONTEXT = 8192
+_BATCH_SECONDS = 0.08
+_CORE_SECONDS_PER_GB = 0.06
+_SMALL_BYTES = 256 * 10**6
 _SLOTS = (8, 4, 2, 1)
 _CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 _SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
@@ -27,7 +30,7 @@ class LlamaCppOptions:
 
     ``context`` is in tokens and for one request, ``batch`` in tokens;
     ``parallel`` counts requests at the same time; ``lora`` and ``draft`` are
-    files.
+    files. ``shares_cores`` says that other models compute on the same cores.
     """
 
     context: int | None = None
@@ -39,11 +42,15 @@ class LlamaCppOptions:
     batch: int | None = None
     lora: tuple[str, ...] = ()
     draft: str | None = None
+    shares_cores: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Everything decided: what the child process is told (``memory`` in bytes)."""
+    """Everything decided: what the child process is told (``memory`` in bytes).
+
+    With ``short_spin`` its threads wait for each other only a moment on a core.
+    """
 
     weights: str
     context: int
@@ -57,6 +64,7 @@ class Launch:
     lora: tuple[str, ...]
     draft: str | None
     memory: int
+    short_spin: bool = False
 
 
 def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Launch:
@@ -65,8 +73,7 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     Context: what the model was trained for, at most 8,192 tokens. Threads: the
     cores that this process may use. Slots: 8, or 4 on up to four cores; fewer
     where their key-value caches would take more than a quarter of the memory
-    that the weights leave. Prompt batch on a CPU: 16 tokens a thread, 32 to
-    512, for nothing else happens while a batch is computed.
+    that the weights leave. Prompt batch on a CPU: see :func:`_cpu_batch`.
     """
     kv_type = options.kv_type or "f16"
     context = options.context or min(header.context_length or _DEFAULT_CONTEXT, _DEFAULT_CONTEXT)
@@ -85,12 +92,27 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
         kv_type=kv_type,
         flash_attention=options.flash_attention,
         batch=options.batch,
-        cpu_batch=min(max(16 * threads, 32), 512),
+        cpu_batch=_cpu_batch(header.file_size, threads),
         lora=options.lora,
         draft=options.draft,
         memory=memory_bytes(header, context * parallel, kv_type)
         + sum(file.stat().st_size for file in beside if file.exists()),
+        short_spin=options.shares_cores,
     )
+
+
+def _cpu_batch(weights: int, threads: int) -> int:
+    """Tokens of a prompt to read at once on a CPU, for nothing else happens meanwhile.
+
+    16 a thread, 32 to 512. Small models get as many as take 80 ms (a token takes
+    one core about 60 ms for each GB of weights), at least 16: to read fewer at
+    once costs those next to nothing, and large models a tenth of their speed.
+    """
+    most = min(max(16 * threads, 32), 512)
+    if weights > _SMALL_BYTES:
+        return most
+    in_time = _BATCH_SECONDS * threads / (weights / 1e9 * _CORE_SECONDS_PER_GB)
+    return min(max(int(in_time) // 8 * 8, 16), most)
 
 
 def cores(quota: Path = _CPU_QUOTA, siblings: str = _SIBLINGS) -> int:

@@ -19,9 +19,9 @@ _STOP_SECONDS = 2.0
 _TAIL_LINES = 200
 _GIVING_UP = ("GGML_ASSERT", "terminate called", "what():", "Fatal Python error")
 _COMMAND = (sys.executable, "-m", "causerie.engines.llamacpp.child")
-# Threads that wait for each other stop spinning soon. By default they spin for long, and where
-# another program wants the same cores, generation falls to a few tokens a second.
-_ENVIRONMENT = {"GOMP_SPINCOUNT": "1000", **os.environ}  # noqa: TID251 - handed on, not read
+# By default threads spin for long while they wait for each other, which is fastest where the cores
+# are theirs alone. Where several busy models want them, generation falls to a few tokens a second.
+_SHORT_SPIN = {"GOMP_SPINCOUNT": "1000"}
 
 
 class LlamaCppChild:
@@ -64,7 +64,7 @@ async def spawn(launch: Launch, load_seconds: float) -> LlamaCppChild:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env=_ENVIRONMENT,
+        env=environment(launch),
     )
     tail: deque[str] = deque(maxlen=_TAIL_LINES)
     # Owned by the child object, or ended with the process below.
@@ -84,6 +84,12 @@ async def spawn(launch: Launch, load_seconds: float) -> LlamaCppChild:
             ) from None
         raise
     return LlamaCppChild(process, LlamaCppClient(port, key), tail, reader)
+
+
+def environment(launch: Launch) -> dict[str, str]:
+    """Ours for the child; what is set there stays."""
+    ours = dict(os.environ)  # noqa: TID251 - handed on, not read
+    return {**_SHORT_SPIN, **ours} if launch.short_spin else ours
 
 
 class _Ended(Exception):

@@ -1,7 +1,8 @@
-"""Replies of a real model that broke off, continued by another process with the same weights."""
+"""Chat on a real model; what broke off, another process with the same weights continues."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,17 @@ async def chats(gguf: Path) -> AsyncIterator[tuple[TextChat, TextChat]]:
     finally:
         await one.stop()
         await other.stop()
+
+
+@pytest.mark.parametrize("text", ["<|im_end|>", "a <|im_start|>b<|endoftext|>"])
+async def test_the_text_of_a_control_token_comes_out_as_text(
+    chats: tuple[TextChat, TextChat], text: str
+) -> None:
+    schema = {"type": "object", "properties": {"a": {"const": text}}, "required": ["a"]}
+    messages = (Message("user", "Say it."),)
+    request = ChatRequest("m", messages, max_tokens=60, output=JsonSchema(schema))
+    whole, _ = await whole_and_cuts(chats[0], request)
+    assert (json.loads(whole.text), whole.finish) == ({"a": text}, "stop")
 
 
 @pytest.mark.parametrize("case", CASES)
