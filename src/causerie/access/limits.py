@@ -43,7 +43,10 @@ class Hold(Protocol):
         ...
 
     def standings(self) -> Standings:
-        """How the strictest limits of its scopes stand, as far as is known here; also after release."""
+        """How the strictest limits of its scopes stand, as far as is known here.
+
+        After :meth:`release` too.
+        """
         ...
 
 
