@@ -66,7 +66,7 @@ async def test_a_scripted_model_behind_a_door_with_keys(tmp_path: Path) -> None:
     assert set(graded(found, Grade.NO)) == _OF_ROUTERS | drawing | {"documents"}
     assert graded(found, Grade.PARTLY) == {}
     quiet = {"top_p", "top_k", "min_p", "seed", "parallel_tool_calls", "cancel.plain"}
-    assert set(graded(found, Grade.UNCLEAR)) == quiet | {"session_id"}
+    assert set(graded(found, Grade.UNCLEAR)) == quiet | {"session_id", "key.placeholder"}
     assert found["key.none"].verdict.grade is Grade.YES
     assert KEY not in repr(list(found.values()))
 

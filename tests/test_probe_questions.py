@@ -411,6 +411,11 @@ CASES: dict[str, Sequence[tuple[Grade, Subject, Sequence[Reply]]]] = {
         (PARTLY, LOUD, [answer()]),
         (UNCLEAR, SUBJECT, []),
     ],
+    "key.placeholder": [
+        (YES, SUBJECT, [answer()]),
+        (NO, SUBJECT, [refused(status=401)]),
+        (UNCLEAR, LOUD, []),
+    ],
     "key.wrong": [(PARTLY, LOUD, [refused(status=403)])],
     "continue_final_message": [
         (YES, SUBJECT, [answer("is.")]),

@@ -160,6 +160,7 @@ async def test_a_server_that_stays_busy_leaves_it_unclear() -> None:
         (found,) = [one async for one in interview.findings([BY_ID["completion"]])]
     assert found.verdict.grade is Grade.UNCLEAR
     assert "full" in found.verdict.how
+    assert not interview.complete
 
 
 async def test_the_key_is_sent_and_never_shown() -> None:

@@ -34,7 +34,13 @@ from causerie.settings.load import FILE_NAME
 from causerie.upstreams.dialect import Dialect
 from causerie.upstreams.dialects import DIALECTS, GENERIC
 
-_OWNERS = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama-server", "library": "ollama"}
+_OWNERS = {
+    "causerie": "causerie",
+    "library": "ollama",
+    "llamacpp": "llama-server",
+    "sglang": "sglang",
+    "vllm": "vllm",
+}
 
 Seconds = Annotated[
     float, typer.Option("--seconds", min=1, max=3600, help="Time limit for one request.")

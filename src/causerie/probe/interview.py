@@ -38,8 +38,8 @@ class Patience:
     that the server has no room for."""
 
     total_seconds: float = 1800.0
-    busy_seconds: float = 20.0
-    busy_tries: int = 2
+    busy_seconds: float = 60.0
+    busy_tries: int = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +79,14 @@ class Interview:
         self._silent = 0
         self._ended = ""
         self._answers = True
+        self._crowded = False
         self._deadline = time.monotonic() + patience.total_seconds
 
     @property
     def complete(self) -> bool:
-        """Whether every question could be asked: a completion came, and the server stayed."""
-        return self._answers and not self._ended
+        """Whether every question could be asked: a completion came, and the server stayed and
+        had room."""
+        return self._answers and not self._ended and not self._crowded
 
     async def findings(self, questions: Sequence[Question]) -> AsyncIterator[Finding]:
         """One finding a question, in order."""
@@ -158,11 +160,12 @@ class Interview:
         if ask.reuse and ask in kept:
             return kept[ask]
         reply = await self._sent(ask, asks)
-        for _ in range(self._patience.busy_tries):
+        for turn in range(self._patience.busy_tries):
             if reply.status not in _BUSY:
                 break
-            await asyncio.sleep(min(self._pause(reply), self._left))
+            await asyncio.sleep(min(self._pause(reply, turn), self._left))
             reply = await self._sent(ask, asks)
+        self._crowded = self._crowded or reply.status in _BUSY
         if ask.reuse:
             kept[ask] = reply
         return reply
@@ -173,10 +176,10 @@ class Interview:
         self.spent += _tokens(reply)
         return reply
 
-    def _pause(self, reply: Reply) -> float:
-        """The time a busy server asks for; a date counts as a second."""
+    def _pause(self, reply: Reply, turn: int) -> float:
+        """The time a busy server asks for; where it does not say, longer from turn to turn."""
         asked = reply.headers.get("retry-after", "")
-        seconds = float(asked) if asked.isdigit() else 1.0
+        seconds = float(asked) if asked.isdigit() else 2.0 ** (turn + 1)
         return min(seconds, self._patience.busy_seconds)
 
 

@@ -102,11 +102,13 @@ def _changed(name: str, value: float) -> Callable[[Subject], Script]:
 def _bias(subject: Subject) -> Script:
     refused = ""
     for token in _TOKENS:
-        reply = yield subject.ask(_OPEN, 4, logit_bias={str(token): 100})
+        fields: dict[str, object] = {subject.limit: 4, "logit_bias": {str(token): 100}}
+        reply = yield subject.ask(_OPEN, 4, **fields)
         refused = refusal(reply) or ""
         if refused:
             continue
-        text = answered(reply).text
+        answer = answered(reply)
+        text = answer.text or answer.reasoning
         for count in (4, 3, 2):
             unit, rest = divmod(len(text), count)
             if unit and not rest and text == text[:unit] * count:

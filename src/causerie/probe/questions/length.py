@@ -80,7 +80,7 @@ def _stop(subject: Subject) -> Script:
 
 def _stop_ids(subject: Subject) -> Script:
     for token in _TOKENS:
-        forced = {"logit_bias": {str(token): 100}}
+        forced = {subject.limit: 6, "logit_bias": {str(token): 100}}
         reply = yield subject.ask(COUNT, 6, **forced).once()
         if refusal(reply) is not None or answered(reply).finish != "length":
             continue

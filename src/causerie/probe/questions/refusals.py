@@ -96,6 +96,21 @@ def _key(credential: Credential) -> Callable[[Subject], Script]:
     return script
 
 
+def _placeholder(subject: Subject) -> Script:
+    """Clients that insist on a key send any, where none is needed."""
+    if subject.keyed:
+        return unclear("asked with a key")
+    body = _body(model=subject.model, messages=[user("Say ok.")], **{subject.limit: 4})
+    reply = yield Ask("POST", _PATH, body, credential="wrong")
+    if reply.status == 200:
+        return yes()
+    return (
+        no(f"status {reply.status}: {message_of(reply)}")
+        if reply.status
+        else unclear(reply.trouble)
+    )
+
+
 def _type_told(subject: Subject) -> Script:
     """Whether an error of the request says which parameter it is about."""
     reply = yield _wrong_type(subject)
@@ -146,4 +161,10 @@ QUESTIONS = (
     ),
     _question("key.none", "5 rule 1", "Is a request without a key refused?", _key("none")),
     _question("key.wrong", "5 rule 1", "Is a wrong key refused?", _key("wrong")),
+    _question(
+        "key.placeholder",
+        "5 rule 2",
+        "Is a placeholder taken where no key is needed?",
+        _placeholder,
+    ),
 )
