@@ -28,9 +28,9 @@ from causerie.protocol.partial import Partial, Trail
 from causerie.protocol.request import ChatRequest, Message
 from causerie.routing.breaker import LONGEST_WAIT_SECONDS, THRESHOLD, Breaker
 from causerie.routing.health import Check, Health, examine
-from causerie.routing.journey import RetryBudget
 from causerie.routing.order import order
 from causerie.routing.router import Router
+from causerie.routing.search import RetryBudget
 from causerie.routing.seat import Seat
 
 ASK = ChatRequest(model="m", messages=(Message("user", "Hi"),))
@@ -46,7 +46,7 @@ REPLY: tuple[Event, ...] = (
 )
 PROMPT = 10
 BROKEN = UpstreamFailed("It broke.")
-FULL = Overloaded("Full.", retry_after=7)
+FULL = Overloaded("Full.", code="no_endpoint", retry_after=7, metadata={"upstream_status": 429})
 
 
 class Clock:
@@ -528,12 +528,12 @@ async def test_checks_find_what_is_gone_and_what_is_back() -> None:
     check = Check(ask, 1.0, ["t0"])
     seat = way.seat("t0")
     assert seat is not None
-    there[0] = False
+    there_was = there[0] = False
     for _ in range(THRESHOLD):
-        await examine(check, [seat])
+        there_was = await examine(check, [seat], was_there=there_was)
     assert [status.state for status in way.status()] == ["down", "up"]
     there[0] = True
-    await examine(check, [seat])
+    there_was = await examine(check, [seat], was_there=there_was)
     assert way.status()[0].state == "up"  # one request may find out
     assert way.status()[0].failures == THRESHOLD
 

@@ -304,7 +304,7 @@ async def test_as_many_at_once_as_there_may_be() -> None:
             with pytest.raises(Overloaded) as full:
                 async with chat.generate(STREAMED):
                     pass
-            assert full.value.code == "no_endpoint"
+            assert full.value.code == "queue_full"
         assert text_of(await events_of(chat, STREAMED)) == Reply().text
 
 

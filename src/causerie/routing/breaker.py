@@ -2,9 +2,11 @@
 
 Moved by failures to connect, time-outs and 5xx only: what a client did wrong
 says nothing about the target, and a target that is full is not broken. After
-``THRESHOLD`` failures in a row it is left alone for a while, longer each time;
-then one request tries it. The waits are spread by chance, so that several
-services do not come back together (exponential back-off with jitter).
+``THRESHOLD`` failures in a row it is left alone for a while, longer each time
+that a request has tried it in vain; then one request tries it. The waits are
+spread by chance, so that several services do not come back together
+(exponential back-off with jitter). Only a whole reply makes failures forgotten:
+a target that begins every reply and breaks it off is broken too.
 """
 
 from __future__ import annotations
@@ -68,17 +70,25 @@ class Breaker:
         }[state]
         return until - self._clock()
 
-    def begin(self) -> None:
-        """A request is sent to it."""
-        if self._failures >= THRESHOLD:
-            self._trial_until = self._clock() + _TRIAL_SECONDS
+    def begin(self) -> bool:
+        """A request is sent to it; whether that one finds out for all."""
+        if self._failures < THRESHOLD or self.state() != "up":
+            return False
+        self._trial_until = self._clock() + _TRIAL_SECONDS
+        return True
 
     def left(self) -> None:
-        """The request ended before it was known whether the target answers."""
+        """The request that was to find out ended before it did."""
         self._trial_until = 0.0
 
+    def answers(self) -> None:
+        """A reply has begun, or a request was refused: it is there."""
+        if self._failures or self._full_until:
+            self._failures = min(self._failures, THRESHOLD - 1)
+            self._down_until = self._full_until = self._trial_until = 0.0
+
     def succeeded(self) -> None:
-        """It answers."""
+        """A whole reply has come."""
         if self._failures or self._full_until:
             self._failures = self._waits = 0
             self._down_until = self._full_until = self._trial_until = 0.0
@@ -92,12 +102,14 @@ class Breaker:
     def failed(self, reason: str) -> None:
         """It could not be reached, did not answer in time, or failed."""
         self._failures += 1
-        self._trial_until = 0.0
         self.reason = reason
-        if self._failures >= THRESHOLD:
-            longest = min(FIRST_WAIT_SECONDS * 2**self._waits, LONGEST_WAIT_SECONDS)
-            self._waits = min(self._waits + 1, 16)
-            self._down_until = self._clock() + longest * (0.5 + 0.5 * self._chance())
+        now = self._clock()
+        if self._failures < THRESHOLD or now < self._down_until:
+            return  # what fails together fails of one cause, and lengthens nothing
+        self._trial_until = 0.0
+        longest = min(FIRST_WAIT_SECONDS * 2**self._waits, LONGEST_WAIT_SECONDS)
+        self._waits = min(self._waits + 1, 16)
+        self._down_until = now + longest * (0.5 + 0.5 * self._chance())
 
     def full(self, seconds: float, reason: str) -> None:
         """It takes no more for ``seconds``."""

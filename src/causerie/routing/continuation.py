@@ -13,28 +13,53 @@ from causerie.protocol.events import (
 )
 from causerie.protocol.partial import Partial, PartialCall, Trail
 
+_MANY = 256  # batches that are kept as they are; more are put together, to be small
+
 
 class Passed:
-    """The events of one reply that went out, over all targets that made it."""
+    """The events of one reply that went out, over all targets that made it.
 
-    __slots__ = ("_batches", "finished")
+    ``finished`` counts the choices that have ended.
+    """
+
+    __slots__ = ("_arguments", "_batches", "_reasoning", "_started", "_text", "finished")
 
     def __init__(self) -> None:
         self._batches: list[Batch] = []
-        self.finished = False
+        self._reasoning: list[str] = []
+        self._text: list[str] = []
+        self._started: dict[int, ToolCallStarted] = {}
+        self._arguments: dict[int, list[str]] = {}
+        self.finished = 0
 
     def add(self, batch: Batch) -> None:
         """More has gone out."""
         self._batches.append(batch)
         for event in batch:
             if type(event) is Finished:
-                self.finished = True
+                self.finished += 1
+        if len(self._batches) >= _MANY:
+            self._put_together()
 
     def partial(self, usage: Usage, trail: Trail | None) -> Partial:
-        """The reply so far; ``usage`` counts all its tokens."""
+        """The reply so far, which has one choice; ``usage`` counts all its tokens."""
+        self._put_together()
+        return Partial(
+            reasoning="".join(self._reasoning),
+            text="".join(self._text),
+            calls=tuple(
+                PartialCall(index, started.id, started.name, "".join(self._arguments[index]))
+                for index, started in sorted(self._started.items())
+            ),
+            completion=usage.completion,
+            reasoning_tokens=usage.reasoning,
+            trail=trail,
+        )
+
+    def _put_together(self) -> None:
         reasoning: list[str] = []
         text: list[str] = []
-        calls: dict[int, tuple[ToolCallStarted, list[str]]] = {}
+        arguments: dict[int, list[str]] = {}
         for batch in self._batches:
             for event in batch:
                 match event:
@@ -43,20 +68,15 @@ class Passed:
                     case TextDelta():
                         text.append(event.text)
                     case ToolCallStarted():
-                        calls[event.index] = (event, [])
+                        self._started[event.index] = event
+                        self._arguments[event.index] = []
                     case ToolCallDelta():
-                        calls[event.index][1].append(event.arguments)
-        return Partial(
-            reasoning="".join(reasoning),
-            text="".join(text),
-            calls=tuple(
-                PartialCall(index, started.id, started.name, "".join(arguments))
-                for index, (started, arguments) in sorted(calls.items())
-            ),
-            completion=usage.completion,
-            reasoning_tokens=usage.reasoning,
-            trail=trail,
-        )
+                        arguments.setdefault(event.index, []).append(event.arguments)
+        self._batches.clear()
+        self._reasoning.append("".join(reasoning))
+        self._text.append("".join(text))
+        for index, pieces in arguments.items():
+            self._arguments[index].append("".join(pieces))
 
 
 def added(before: Usage, new: Usage) -> Usage:

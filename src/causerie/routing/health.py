@@ -15,7 +15,7 @@ from typing import Self
 
 from msgspec import Struct
 
-from causerie.errors import ServiceError
+from causerie.errors import Overloaded, ServiceError
 from causerie.routing.seat import Seat
 
 
@@ -53,25 +53,37 @@ class Health:
 
     async def _watch(self, check: Check) -> None:
         answered = -1
+        there = True
         while True:
             seats = [seat for name in check.targets if (seat := self._seats(name)) is not None]
             total = sum(seat.answered for seat in seats)
             if total == answered or any(seat.breaker.failures for seat in seats):
-                await examine(check, seats)
+                there = await examine(check, seats, was_there=there)
             answered = total
             await asyncio.sleep(check.interval_seconds * self._chance.uniform(0.8, 1.2))
 
 
-async def examine(check: Check, seats: Sequence[Seat]) -> None:
-    """Ask once, and tell the seats."""
+async def examine(check: Check, seats: Sequence[Seat], *, was_there: bool) -> bool:
+    """Ask once, and tell the seats; whether it is there.
+
+    Whatever it refuses us counts against it, for the question is our own. An
+    answer tells something new only after one that failed: a target may have
+    failed its requests while it went on answering questions like this.
+    """
     try:
         await check.ask()
+    except Overloaded as full:
+        for seat in seats:
+            seat.failed(full)
+        return was_there
     except ServiceError as failure:
         for seat in seats:
-            seat.failed(failure)
-    else:
+            seat.breaker.failed(failure.code)
+        return False
+    if not was_there:
         for seat in seats:
             seat.breaker.back()
+    return True
 
 
 async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -7,7 +7,9 @@ The technique is that of hedged requests (Dean, Barroso: The Tail at Scale,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
 
 from causerie.errors import ServiceError
 from causerie.routing.visit import Visit
@@ -36,17 +38,30 @@ class Hedges:
         return True
 
 
-async def race(first: Visit, second: Callable[[], Visit | None], seconds: float) -> Visit:
+class Hedging(Struct, frozen=True):
+    """A second target is asked after ``seconds``, as often as ``hedges`` allow."""
+
+    seconds: float
+    hedges: Hedges
+
+
+class Outcome(Struct, frozen=True):
+    """Who answered first, and who did not: with its failure, or ``None`` where it was slower."""
+
+    winner: Visit | None
+    losers: Sequence[tuple[Visit, ServiceError | None]]
+
+
+async def race(first: Visit, second: Callable[[], Visit | None], seconds: float) -> Outcome:
     """Begin ``first``; after ``seconds`` without an answer begin ``second`` too.
 
-    Gives the visit that answered; the other has been left. Raises the first
-    one's ``ServiceError`` where none answers, with both left.
+    All but the winner have been left when it returns, also where it raises.
     """
     loop = asyncio.get_running_loop()
     begun = {loop.create_task(first.begin()): first}
     try:
         await asyncio.wait(begun, timeout=seconds)
-        if not _answered(begun) and all(not task.done() for task in begun):
+        if all(not task.done() for task in begun):
             other = second()
             if other is not None:
                 begun[loop.create_task(other.begin())] = other
@@ -55,32 +70,35 @@ async def race(first: Visit, second: Callable[[], Visit | None], seconds: float)
                 [task for task in begun if not task.done()],
                 return_when=asyncio.FIRST_COMPLETED,
             )
+        losers = [(visit, _failure(task)) for task, visit in begun.items() if visit is not winner]
+        await _leave(begun, winner)
     except BaseException:
-        await _leave(begun)
+        await _leave(begun, None)
         raise
-    if winner is None:
-        failures = [task.exception() for task in begun]
-        await _leave(begun)
-        raise next(failure for failure in failures if failure is not None)
-    await _leave({task: visit for task, visit in begun.items() if visit is not winner})
-    return winner
+    return Outcome(winner, losers)
 
 
 def _answered(begun: dict[asyncio.Task[None], Visit]) -> Visit | None:
     for task, visit in begun.items():
-        if task.done() and not task.cancelled():
-            failure = task.exception()
-            if failure is None:
-                return visit
-            if not isinstance(failure, ServiceError):
-                raise failure
+        if task.done() and not task.cancelled() and _failure(task) is None:
+            return visit
     return None
 
 
-async def _leave(begun: dict[asyncio.Task[None], Visit]) -> None:
+def _failure(task: asyncio.Task[None]) -> ServiceError | None:
+    """Why a visit came to nothing; raises what is no failure of a target."""
+    if not task.done():
+        return None
+    failure = task.exception()
+    if failure is None or isinstance(failure, ServiceError):
+        return failure
+    raise failure
+
+
+async def _leave(begun: dict[asyncio.Task[None], Visit], winner: Visit | None) -> None:
+    """Leave all but the winner; each is left once."""
     for task in begun:
-        task.cancel()
-    if begun:
-        await asyncio.wait(begun)
-    for visit in begun.values():
-        await visit.leave()
+        task.cancel()  # which does nothing to one that is done
+    while unwanted := [task for task, visit in begun.items() if visit is not winner]:
+        await asyncio.wait(unwanted)
+        await begun.pop(unwanted[0]).leave()

@@ -1,4 +1,4 @@
-"""One request on its way over targets: tried in order, continued where one breaks off.
+"""One request on its way over targets: begun at one, continued where that one breaks off.
 
 Nothing is passed on before the first content-bearing event. There is one
 budget of attempts and time for the whole request, however many targets fail
@@ -7,41 +7,20 @@ before or after that event.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 
-from msgspec import Struct
-
-from causerie.errors import Overloaded, RateLimited, ServiceError, UpstreamFailed
+from causerie.errors import Overloaded, ServiceError, UpstreamFailed
 from causerie.protocol.events import Batch, Usage
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
 from causerie.routing.continuation import Passed, added
-from causerie.routing.hedge import Hedges, race
+from causerie.routing.search import Attempt, RetryBudget, Search
 from causerie.routing.seat import Seat
 from causerie.routing.target import Answering
 from causerie.routing.visit import Visit
 
-
-class RetryBudget(Struct, frozen=True):
-    """What one request may cost: ``attempts`` in all, none begun after ``seconds``."""
-
-    attempts: int = 4
-    seconds: float = 60.0
-
-
-class Hedging(Struct, frozen=True):
-    """A second target is asked after ``seconds``, as often as ``hedges`` allow."""
-
-    seconds: float
-    hedges: Hedges
-
-
-class Attempt(Struct, frozen=True):
-    """One target that was asked, and why it did not do; empty where it did."""
-
-    target: str
-    failure: str = ""
+_FIRST_PAUSE_SECONDS = 0.25
 
 
 class Journey:
@@ -49,43 +28,39 @@ class Journey:
 
     Iterating gives the reply in batches of events.
 
-    ``tried`` lists every attempt, the last one is who serves; ``continued``
-    counts how often another target went on with the reply, ``hedged`` says that
-    a second one was asked because the first was slow.
+    ``order`` gives the targets as they stand at the moment, the one to be asked
+    first in front. ``continued`` counts how often another target went on with
+    the reply.
     """
+
+    __slots__ = (
+        "_before", "_budget", "_order", "_over", "_passed", "_pause", "_request", "_search", "_told",
+        "_visit", "continued", "served_by",
+    )  # fmt: skip
 
     def __init__(
         self,
-        seats: Sequence[Seat],
+        order: Callable[[], Sequence[Seat]],
         request: ChatRequest,
+        search: Search,
         budget: RetryBudget,
-        clock: Callable[[], float],
-        hedging: Hedging | None = None,
+        pause: Callable[[float], Awaitable[None]],
     ) -> None:
-        self._seats = seats
+        self._order = order
         self._request = request
+        self._search = search
         self._budget = budget
-        self._clock = clock
-        self._started = clock()
-        self._hopeless = bool(seats) and seats[0].breaker.state() != "up"
-        self._hedging = hedging
+        self._pause = pause
         self._visit: Visit | None = None
         self._before = Usage(0, 0)
         self._passed = Passed()
         self._told: Usage | None = None
         self._over = False
-        self.tried: list[Attempt] = []
         self.continued = 0
-        self.hedged = False
-        self.queued_seconds = 0.0
-        self.upstream_seconds = 0.0
+        self.served_by = ""  # who answers, or answered last; if nobody did, who was asked last
 
     async def __aenter__(self) -> Journey:
-        try:
-            await self._begin(self._seats, None)
-        except BaseException:
-            await self._leave()
-            raise
+        await self._find(self._order(), None)
         return self
 
     async def __aexit__(
@@ -97,14 +72,29 @@ class Journey:
         await self._leave()
 
     @property
-    def served_by(self) -> str:
-        """Who answers, or answered last."""
-        return self.tried[-1].target if self.tried else ""
+    def tried(self) -> Sequence[Attempt]:
+        """Every target that was asked, in order, with why it did not do."""
+        return self._search.tried
 
     @property
     def attempts(self) -> int:
         """How many targets were asked."""
-        return len(self.tried)
+        return len(self._search.tried)
+
+    @property
+    def hedged(self) -> bool:
+        """Whether a second one was asked because the first was slow."""
+        return self._search.hedged
+
+    @property
+    def queued_seconds(self) -> float:
+        """Spent waiting for places at the targets that answered."""
+        return self._search.queued_seconds
+
+    @property
+    def upstream_seconds(self) -> float:
+        """Until the first content of the targets that answered."""
+        return self._search.upstream_seconds
 
     @property
     def _answer(self) -> Answering | None:
@@ -112,7 +102,7 @@ class Journey:
 
     @property
     def fingerprint(self) -> str:
-        """Of who began the answer."""
+        """Of who answers now."""
         return self._answer.fingerprint if self._answer is not None else ""
 
     @property
@@ -144,117 +134,71 @@ class Journey:
             try:
                 return self._through(await visit.answer.events.__anext__())
             except (UpstreamFailed, Overloaded) as failure:
-                usage = self.usage()
-                if self._passed.finished and self._request.n == 1:
-                    self._over = True
-                    return [usage]  # only the counts were missing
-                await self._continue(failure, usage)
+                if self._passed.finished < self._request.n:
+                    await self._continue(visit, failure)
+                    continue
+                self._over = True
+                if self._told is None:
+                    return [self.usage()]  # only the counts were missing
         raise StopAsyncIteration
 
     def _through(self, batch: Batch) -> Batch:
         """A batch as the client gets it: one reply, one usage."""
-        if self._request.n == 1:
-            self._passed.add(batch)
+        self._passed.add(batch)
         last = batch[-1]
         if type(last) is Usage:
+            assert self._visit is not None
+            self._visit.seat.breaker.succeeded()
             self._told = added(self._before, last) if self.continued else last
             if self.continued:
                 return [*batch[:-1], self._told]
         return batch
 
-    async def _continue(self, failure: ServiceError, usage: Usage) -> None:
+    async def _continue(self, broken: Visit, failure: ServiceError) -> None:
         """Go on after what went out, or raise ``failure``."""
-        broken = self._visit
-        assert broken is not None
         assert broken.answer is not None
-        trail = broken.answer.trail()
+        usage, trail = self.usage(), broken.answer.trail()
         broken.seat.failed(failure)
-        self.tried[-1] = Attempt(broken.seat.name, failure.code)
+        self._search.broke(failure)
         await self._leave()
         self._before = usage
         if self._request.n > 1:
             raise failure
         partial = self._passed.partial(usage, trail)
-        able = [seat for seat in self._seats if seat.target.continues(self._request, partial)]
-        failed = {attempt.target for attempt in self.tried}
-        self.continued += 1
-        try:
-            await self._begin(sorted(able, key=lambda seat: seat.name in failed), partial)
-        except ServiceError as refused:
-            raise failure from refused
-
-    async def _begin(self, seats: Sequence[Seat], partial: Partial | None) -> None:
-        """Find a seat whose first content-bearing event comes."""
-        failure: ServiceError | None = None
-        for number, seat in enumerate(seats):
-            if self._spent():
-                break
-            others = seats[number + 1 :] if number == 0 else ()
+        waited, pause = 0.0, _FIRST_PAUSE_SECONDS
+        while able := self._able(partial):
             try:
-                visit = self._visit = await self._visited(seat, others, partial)
-            except ServiceError as failed:
-                self.tried.append(Attempt(seat.name, failed.code))
-                if not _elsewhere(failed):
-                    raise
-                if failure is None or not _unable(failed):
-                    failure = failed
+                await self._find(able, partial)
+            except ServiceError as refused:
+                seconds = max(min(seat.breaker.wait() for seat in able), pause)
+                waited, pause = waited + seconds, pause * 2
+                if self._search.spent or waited > self._budget.wait_seconds:
+                    raise failure from refused
             else:
-                self.tried.append(Attempt(visit.seat.name))
-                self.queued_seconds += visit.queued_seconds
-                self.upstream_seconds += visit.upstream_seconds
+                self.continued += 1
                 return
-        raise self._exhausted(failure)
+            await self._pause(seconds)
+            self._search.waited(seconds)
+        raise failure
 
-    async def _visited(self, seat: Seat, others: Sequence[Seat], partial: Partial | None) -> Visit:
-        """A seat that answers: this one, or another where this one is slow and that is allowed."""
-        visit = Visit(seat, self._request, partial, self._clock)
-        if self._hedging is not None and others and self._request.n == 1:
-            return await race(visit, lambda: self._second(others, partial), self._hedging.seconds)
+    def _able(self, partial: Partial) -> list[Seat]:
+        """Who can go on, those first that have not failed in this request."""
+        failed = {attempt.target for attempt in self._search.tried}
+        able = [seat for seat in self._order() if seat.target.continues(self._request, partial)]
+        return sorted(able, key=lambda seat: seat.name in failed)
+
+    async def _find(self, seats: Sequence[Seat], partial: Partial | None) -> None:
+        """Let the first that answers be who answers now."""
         try:
-            await visit.begin()
-        except BaseException:
-            await visit.leave()
+            visit = self._visit = await self._search.find(seats, partial)
+        except ServiceError:
+            if not self.served_by and self._search.tried:
+                self.served_by = self._search.tried[-1].target
             raise
-        return visit
-
-    def _second(self, others: Sequence[Seat], partial: Partial | None) -> Visit | None:
-        able = [seat for seat in others if seat.breaker.state() == "up"]
-        if not able or self._hedging is None or not self._hedging.hedges.spend():
-            return None
-        self.hedged = True
-        return Visit(able[0], self._request, partial, self._clock)
+        self.served_by = visit.seat.name
 
     async def _leave(self) -> None:
         """Free whatever answers now."""
         visit, self._visit = self._visit, None
         if visit is not None:
             await visit.leave()
-
-    def _exhausted(self, failure: ServiceError | None) -> ServiceError:
-        """What the client is told when nobody answers."""
-        if failure is None or (self._hopeless and isinstance(failure, UpstreamFailed)):
-            wait = min((seat.breaker.wait() for seat in self._seats), default=1.0)
-            return Overloaded(
-                "No endpoint serves this model now; please try again.",
-                code="no_endpoint",
-                retry_after=max(1, round(wait)),
-            )
-        if self.attempts > 1:
-            failure.metadata["attempts"] = self.attempts
-        return failure
-
-    def _spent(self) -> bool:
-        return (
-            self.attempts >= self._budget.attempts
-            or self._clock() - self._started > self._budget.seconds
-        )
-
-
-def _elsewhere(failure: ServiceError) -> bool:
-    """Whether another target may do better: not where the request itself is wrong."""
-    return isinstance(failure, (Overloaded, RateLimited, UpstreamFailed)) or _unable(failure)
-
-
-def _unable(failure: ServiceError) -> bool:
-    """Whether a target only lacks a parameter, which another one may have."""
-    return failure.code == "unsupported_parameter"

@@ -19,6 +19,7 @@ from causerie.protocol.request import ChatRequest
 from causerie.routing.seat import Seat
 
 _SHARE = 1.25
+_OPENING_CHARACTERS = 4096  # of a message; more would only cost time
 
 
 def order(
@@ -90,7 +91,7 @@ def opening(request: ChatRequest) -> str:
         return request.session_id
     texts = []
     for message in request.messages:
-        texts.append(message.text)
+        texts.append(message.text[:_OPENING_CHARACTERS])
         if message.role == "user":
             break
     return "\0".join(texts)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.request import ChatRequest
 from causerie.routing.breaker import Breaker
-from causerie.routing.hedge import Hedges
-from causerie.routing.journey import Hedging, Journey, RetryBudget
+from causerie.routing.hedge import Hedges, Hedging
+from causerie.routing.journey import Journey
 from causerie.routing.order import order
+from causerie.routing.search import RetryBudget, Search
 from causerie.routing.seat import Seat, SeatStatus
 from causerie.routing.target import Gate, Target
 
@@ -29,9 +31,11 @@ class Router:
         budget: RetryBudget = _BUDGET,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] | None = None,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._budget = budget
         self._clock = clock
+        self._pause = pause
         self._chance = chance or random.Random().random
         self._hedges = Hedges()
         self._seats: dict[str, Seat] = {}
@@ -56,16 +60,22 @@ class Router:
     ) -> Journey:
         """The way of one request over the candidates.
 
-        Entering it raises the failure of the last one, or at once a failure
-        that no other could do better at. After ``hedge_seconds`` without an
+        Entering it raises what tells the client most where all have failed, or
+        at once a failure that no other could do better at. After ``hedge_seconds`` without an
         answer a second target is asked too, for a small share of all requests.
         """
-        seats = order(candidates, self._seats, request, self._chance)
-        if hedge_seconds is None:
-            return Journey(seats, request, self._budget, self._clock)
-        self._hedges.earn()
-        hedging = Hedging(hedge_seconds, self._hedges)
-        return Journey(seats, request, self._budget, self._clock, hedging)
+        seats, chance = self._seats, self._chance
+        hedging = None
+        if hedge_seconds is not None:
+            self._hedges.earn()
+            hedging = Hedging(hedge_seconds, self._hedges)
+        return Journey(
+            lambda: order(candidates, seats, request, chance),
+            request,
+            Search(request, self._budget, self._clock, hedging),
+            self._budget,
+            self._pause,
+        )
 
     def seat(self, name: str) -> Seat | None:
         """The target of that name."""

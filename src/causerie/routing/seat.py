@@ -38,11 +38,12 @@ class Seat:
     def failed(self, failure: ServiceError) -> None:
         """Draw the conclusion from a failure."""
         if isinstance(failure, (Overloaded, RateLimited)):
-            self.breaker.full(_wait_of(failure), failure.code)
-        elif isinstance(failure, UpstreamFailed):
+            if not _is_bound_of_ours(failure):
+                self.breaker.full(_wait_of(failure), failure.code)
+        elif isinstance(failure, UpstreamFailed) and not _is_refusal(failure):
             self.breaker.failed(failure.code)
         else:
-            self.breaker.succeeded()  # whoever refuses a request is there
+            self.breaker.answers()  # whoever refuses a request is there
 
     def status(self) -> SeatStatus:
         """How it stands now."""
@@ -60,3 +61,14 @@ class Seat:
 def _wait_of(failure: ServiceError) -> float:
     said = failure.headers.get("Retry-After", "")
     return float(said) if said.isdigit() else _FULL_SECONDS
+
+
+def _is_bound_of_ours(failure: ServiceError) -> bool:
+    """Whether we sent the request away ourselves, which is known anew for the next at once."""
+    return failure.code == Overloaded.code and "upstream_status" not in failure.metadata
+
+
+def _is_refusal(failure: ServiceError) -> bool:
+    """Whether the target said no, by a status below 500; 408 says that it was too slow."""
+    status = failure.metadata.get("upstream_status")
+    return isinstance(status, int) and status < 500 and failure.code != "upstream_timeout"

@@ -23,8 +23,8 @@ class Visit:
     """``begin`` and, whatever came of it, ``leave``. Times are in seconds."""
 
     __slots__ = (
-        "_clock", "_entry", "_partial", "_reply", "_request", "answer", "first", "queued_seconds",
-        "seat", "upstream_seconds",
+        "_clock", "_entry", "_partial", "_reply", "_request", "_trial", "answer", "first",
+        "queued_seconds", "seat", "upstream_seconds",
     )  # fmt: skip
 
     def __init__(
@@ -40,12 +40,13 @@ class Visit:
         self._clock = clock
         self._entry: AbstractAsyncContextManager[Lease] | None = None
         self._reply: AbstractAsyncContextManager[Answering] | None = None
+        self._trial = False  # whether this one finds out if the target is there again
         seat.in_flight += 1
 
     async def begin(self) -> None:
         """Wait for the first content-bearing event; raises ``ServiceError`` where none comes."""
         seat = self.seat
-        seat.breaker.begin()
+        self._trial = seat.breaker.begin()
         try:
             if seat.gate is not None:
                 entry = seat.gate.enter(self._request.n)
@@ -55,7 +56,7 @@ class Visit:
         except ServiceError as failure:
             seat.failed(failure)
             raise
-        seat.breaker.succeeded()
+        seat.breaker.answers()
         seat.answered += 1
 
     async def _open(self) -> None:
@@ -88,7 +89,8 @@ class Visit:
             if entry is not None:
                 await entry.__aexit__(None, None, None)
             self.seat.in_flight -= 1
-            self.seat.breaker.left()
+            if self._trial and self.answer is None:
+                self.seat.breaker.left()
 
 
 def _bears_content(batch: Batch) -> bool:

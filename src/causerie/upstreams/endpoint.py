@@ -105,9 +105,7 @@ class Endpoint:
     def enter(self) -> None:
         """Count a request; raises :class:`Overloaded` where there are too many."""
         if self._max_concurrent is not None and self.in_flight >= self._max_concurrent:
-            raise Overloaded(
-                "The endpoint has no room now; please try again later.", code="no_endpoint"
-            )
+            raise Overloaded("The endpoint has no room now; please try again later.")
         self.in_flight += 1
 
     def leave(self) -> None:
