@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import date
 
 import pytest
 from probekit import (
@@ -29,7 +30,8 @@ from probekit import (
     usage_chunk,
 )
 
-from causerie.probe.entry import supported
+from causerie.probe.ask import Ask
+from causerie.probe.entry import entry, supported
 from causerie.probe.questions import QUESTIONS
 from causerie.probe.reply import Reply
 from causerie.probe.subject import Subject
@@ -554,6 +556,18 @@ async def test_a_server_that_says_yes_to_everything_is_believed_in_nothing() -> 
     assert interview.subject.continues is False
     assert interview.subject.thinking == "never"
     assert found["completion"].verdict.grade is YES
+
+
+async def test_what_is_claimed_and_not_done_is_told() -> None:
+    def claims(ask: Ask) -> Reply:
+        listed = {"id": MODEL, "supported_parameters": ["stop", "stream", "seed", "teleport", 3]}
+        return document({"data": [listed]}) if ask.method == "GET" else says_yes(ask)
+
+    interview, found = await interviewed(Made(claims))
+    made = entry(interview.subject, list(found.values()), date(2026, 11, 21))
+    assert made.overclaimed == ("stop",)  # whether `seed` does anything stayed unclear
+    assert made.values()["probed"] == "2026-11-21"
+    assert "not honoured: " in made.evidence
 
 
 @pytest.mark.parametrize(

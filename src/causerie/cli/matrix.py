@@ -90,6 +90,8 @@ def conclusion(entry: Entry) -> Iterator[str]:
     length = f"{entry.context_length} tokens" if entry.context_length else "not known"
     goes_on = {True: "yes", False: "no", None: "not known"}[entry.continues]
     yield f"context: {length}; thinking: {entry.thinking or 'not known'}; continues: {goes_on}"
+    if entry.overclaimed:
+        yield "claimed, and not honoured: " + printable(", ".join(entry.overclaimed))
     yield "supported: " + (", ".join(entry.supported_parameters) or "nothing")
 
 

@@ -52,7 +52,6 @@ class _Taken:
     body: bytearray | None = None
     ended: Ended = "whole"
     trouble: str = ""
-    sent: bool = True
 
 
 class Asker:
@@ -95,7 +94,7 @@ class Asker:
             taken.ended = "late" if ask.leave_after is None else "left"
             taken.trouble = _late(taken, patience)
         except TransportFailed as failure:
-            taken.ended, taken.trouble, taken.sent = "broken", str(failure), failure.sent
+            taken.ended, taken.trouble = "broken", str(failure)
         return self._reply(taken, time.monotonic() - began)
 
     async def _exchange(self, ask: Ask, taken: _Taken) -> None:
@@ -140,7 +139,7 @@ class Asker:
         for secret in self._secrets:
             body = body.replace(secret.encode(), b"***")
             headers = {name: value.replace(secret, "***") for name, value in headers.items()}
-        reply = Reply(taken.status, headers, body, taken.ended, taken.trouble, seconds, taken.sent)
+        reply = Reply(taken.status, headers, body, taken.ended, taken.trouble, seconds)
         return replace(reply, trouble=self._without_key(reply.trouble))
 
     def _without_key(self, text: str) -> str:

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from datetime import date
 
 from causerie.probe.interview import Finding
+from causerie.probe.reply import dig
 from causerie.probe.subject import Subject, Thinking
 from causerie.probe.verdict import Grade
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One model at one endpoint. ``supported_parameters`` are honoured, not only accepted."""
+    """One model at one endpoint. ``supported_parameters`` are honoured, not only accepted;
+    ``overclaimed`` are said to be supported in the list of models, and were seen not to be."""
 
     id: str
     context_length: int | None
@@ -22,6 +24,7 @@ class Entry:
     continues: bool | None
     probed: date
     evidence: str
+    overclaimed: tuple[str, ...] = ()
 
     def values(self) -> dict[str, object]:
         """As the configuration has it; what is not known is left out."""
@@ -46,6 +49,7 @@ def entry(subject: Subject, findings: Sequence[Finding], probed: date) -> Entry:
         continues=subject.continues,
         probed=probed,
         evidence=_evidence(findings),
+        overclaimed=_overclaimed(subject, findings),
     )
 
 
@@ -53,6 +57,13 @@ def supported(findings: Iterable[Finding]) -> tuple[str, ...]:
     """Parameters for which every question that decides them came out well."""
     good = _by_parameter(findings)
     return tuple(sorted(name for name, grades in good.items() if grades <= _GOOD))
+
+
+def _overclaimed(subject: Subject, findings: Sequence[Finding]) -> tuple[str, ...]:
+    claimed = dig(subject.entry, "supported_parameters")
+    names = claimed if isinstance(claimed, list) else []
+    seen = _by_parameter(findings)
+    return tuple(sorted(str(name) for name in names if Grade.NO in seen.get(str(name), ())))
 
 
 _GOOD = {Grade.YES, Grade.PARTLY}

@@ -30,7 +30,7 @@ class Reply:
     ``ended`` says how: whole; left by us; ``late`` (over the time limit),
     ``broken`` (the connection) or ``large`` (over the size limit), each with
     ``trouble`` in words. ``headers`` are by lower-case name, ``seconds`` is the
-    time it took. ``sent`` is false where no request has reached the server.
+    time it took.
     """
 
     status: int = 0
@@ -39,7 +39,6 @@ class Reply:
     ended: Ended = "whole"
     trouble: str = ""
     seconds: float = 0.0
-    sent: bool = True
 
     @property
     def content_type(self) -> str:

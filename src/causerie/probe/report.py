@@ -23,6 +23,7 @@ def report(
         "findings": [_finding(one) for one in findings],
         "entry": entry.values(),
         "evidence": entry.evidence,
+        "overclaimed": list(entry.overclaimed),
     }
 
 

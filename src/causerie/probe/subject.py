@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-import msgspec
-
 from causerie.probe.ask import Ask, chat
 
 Thinking = Literal["switch", "always", "never"]
@@ -33,7 +31,7 @@ class Subject:
     base_url: str
     model: str
     keyed: bool = False
-    entry: Mapping[str, object] = field(default_factory=dict)
+    entry: object = None
     limit: str = "max_tokens"
     steady: Mapping[str, object] = field(default_factory=lambda: {"temperature": 0})
     quiet: Mapping[str, object] = field(default_factory=dict)
@@ -58,7 +56,3 @@ class Subject:
         """The same with thinking on; ``most`` counts the thinking too."""
         on = {**dict.fromkeys(self.quiet), **(self.loud or {})}
         return self.ask(said, most, **{**on, **fields})
-
-    def with_entry(self, entry: object) -> Mapping[str, object]:
-        """The entry as a mapping, empty where it is none."""
-        return msgspec.convert(entry, dict[str, object]) if isinstance(entry, dict) else {}

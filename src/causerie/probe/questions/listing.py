@@ -63,13 +63,13 @@ def _models(subject: Subject) -> Script:
     entry, count = entry_of(reply, subject.model), len(entries(reply))
     if entry is None:
         return partly(f"{count} models are listed, but not this one")
-    known = replace(subject, entry=subject.with_entry(entry), context_length=listed_length(entry))
+    known = replace(subject, entry=entry, context_length=listed_length(entry))
     return Learned(yes(f"{count} models"), known)
 
 
 def _claims(subject: Subject) -> Script:
     yield from ()
-    claimed = subject.entry.get("supported_parameters")
+    claimed = dig(subject.entry, "supported_parameters")
     if isinstance(claimed, list):
         return yes(f"claims {len(claimed)} parameters")
     return no("the entry has no `supported_parameters`")
