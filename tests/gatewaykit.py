@@ -13,7 +13,8 @@ import aiohttp
 from edgekit import Statuses, serving
 
 from causerie.access.keys import StaticKeys
-from causerie.catalog.catalog import Catalog, Model
+from causerie.catalog.catalog import Catalog
+from causerie.catalog.model import Card, Model, Offer
 from causerie.edge.application import Edge
 from causerie.edge.doors import Door, DoorTable
 from causerie.metering.counters import Counters
@@ -148,12 +149,8 @@ async def gateway(
 
 def _edge(router: Router, targets: Sequence[str], records: Records) -> Edge:
     model = Model(
-        id="m",
-        name="m",
-        description="",
-        created=1,
-        targets=tuple(Candidate(name, priority) for priority, name in enumerate(targets)),
-        parameters=HONOURED,
+        Card("m", "m", created=1),
+        [Offer(Candidate(name, priority), HONOURED) for priority, name in enumerate(targets)],
     )
     counters = Counters(lambda: [])
     pipeline = Pipeline(

@@ -16,7 +16,7 @@ from causerie.app import run_service
 from causerie.engines.base import EngineStatus
 from causerie.engines.weights import Progress, Silent
 from causerie.engines.weights.errors import WeightsError
-from causerie.settings import Settings, load
+from causerie.settings import Loaded, load
 from causerie.startup import CannotStart
 
 
@@ -42,10 +42,14 @@ class Seen:
         pass
 
 
-def settings(folder: Path, text: str) -> Settings:
+async def serve(folder: Path, text: str, seen: Seen) -> None:
     file = folder / "causerie.toml"
     file.write_text("[server]\nport = 0\ndrain_seconds = 0.1\n" + text, encoding="utf-8")
-    return load(file=file, environ={"XDG_CACHE_HOME": str(folder)}).settings
+
+    def read() -> Loaded:
+        return load(file=file, environ={"XDG_CACHE_HOME": str(folder)})
+
+    await run_service(read(), read, seen)
 
 
 FAKE = """
@@ -61,7 +65,7 @@ preload = true
 [[doors]]
 name = "endpoint"
 [[doors]]
-name = "small"
+name = "tiny"
 models = ["other"]
 """
 
@@ -69,14 +73,14 @@ models = ["other"]
 async def test_a_service_from_settings_answers(tmp_path: Path) -> None:
     seen = Seen()
     async with asyncio.TaskGroup() as group, aiohttp.ClientSession() as client:
-        group.create_task(run_service(settings(tmp_path, FAKE), seen))
+        group.create_task(serve(tmp_path, FAKE, seen))
         root = "http://{}:{}".format(*await seen.address)
         body = {"model": "also", "messages": [{"role": "user", "content": "Hi"}]}
         async with client.post(f"{root}/v1/chat/completions", json=body) as response:
             answer = await response.json()
             assert response.status == 200, answer
             assert response.headers["x-served-by"] == "fake"
-        async with client.get(f"{root}/endpoints/small/v1/models") as response:
+        async with client.get(f"{root}/endpoints/tiny/v1/models") as response:
             listed = await response.json()
         async with client.get(f"{root}/metrics") as response:
             metrics = await response.text()
@@ -91,7 +95,7 @@ async def test_a_service_from_settings_answers(tmp_path: Path) -> None:
 async def test_weights_that_cannot_be_had_are_the_reason(tmp_path: Path) -> None:
     text = '[[models]]\nid = "a"\nref = "./none.gguf"\n'
     with pytest.raises(WeightsError, match=r"none\.gguf does not exist; name a \.gguf file"):
-        await run_service(settings(tmp_path, text), Seen())
+        await serve(tmp_path, text, Seen())
 
 
 @pytest.mark.parametrize(
@@ -108,4 +112,4 @@ async def test_engines_that_cannot_be_made_are_named(
     tmp_path: Path, text: str, message: str
 ) -> None:
     with pytest.raises(CannotStart, match=f"^{message}"):
-        await run_service(settings(tmp_path, f'[[models]]\nid = "a"\n{text}\n'), Seen())
+        await serve(tmp_path, f'[[models]]\nid = "a"\n{text}\n', Seen())

@@ -7,12 +7,13 @@ them. Nothing here decides anything about a request.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from msgspec import structs
 
+from causerie.control import answering
 from causerie.engines.base import EngineFailed, Sampling
 from causerie.engines.fleet import Fleet, FleetEntry, ManagedEngine
 from causerie.engines.llamacpp.engine import LlamaCppEngine
@@ -20,8 +21,12 @@ from causerie.engines.llamacpp.options import LlamaCppOptions
 from causerie.engines.registry import engine_factory
 from causerie.engines.weights import Cache, HubOptions, Progress, Silent, Weights, fetch
 from causerie.engines.weights.errors import WeightsError
+from causerie.reloading import Reloading
 from causerie.service import listen, service
-from causerie.settings import Model, Settings
+from causerie.settings import Loaded, Model, Settings
+from causerie.settings.credentials import Credentials, read_credentials
+from causerie.settings.environment import runtime_folder, variables
+from causerie.signals import reloaded_by_signal
 from causerie.startup import CannotStart, Watcher, run, take_address
 
 _SLOTS_BEFORE_LOADING = 8  # the engine says how many, once it is there
@@ -34,23 +39,41 @@ class Announcer(Watcher, Protocol):
     def download(self) -> Progress: ...
 
 
-async def run_service(settings: Settings, watcher: Announcer) -> None:
-    """Serve until a signal.
+async def run_service(loaded: Loaded, read: Callable[[], Loaded], watcher: Announcer) -> None:
+    """Serve until a signal; ``read`` reads the settings anew for a reload.
 
-    Raises :class:`CannotStart`, or :class:`WeightsError` where no model could
-    be loaded for want of weights.
+    Raises :class:`CannotStart`, :class:`SettingsError` for secrets and files
+    that cannot be had, or :class:`WeightsError` where no model could be loaded
+    for want of weights.
     """
+    settings = loaded.settings
+    credentials = await asyncio.to_thread(read_credentials, loaded)
     listening = listen(settings.server)
     makers = _Makers(settings, watcher.download)
     with take_address(listening) as address:
         async with (
             Fleet(makers.entries(), memory_budget=settings.engines.memory_budget_bytes) as fleet,
-            service(settings, fleet) as edge,
+            service(settings, fleet, credentials) as running,
         ):
-            try:
-                await run(edge, fleet, _preloaded(settings), listening, watcher, address)
-            except CannotStart as failure:
-                raise makers.missing or failure from failure
+            reloading = Reloading(loaded, _with_credentials(read), running, makers.renew(fleet))
+            reloading.address = "{}:{}".format(*address.getsockname()[:2])
+            folder = runtime_folder(variables())
+            async with answering(folder, reloading.answer), reloaded_by_signal(reloading.reload):
+                try:
+                    preload = _preloaded(settings)
+                    await run(running.edge, fleet, preload, listening, watcher, address)
+                except CannotStart as failure:
+                    raise makers.missing or failure from failure
+
+
+def _with_credentials(
+    read: Callable[[], Loaded],
+) -> Callable[[], tuple[Loaded, Credentials]]:
+    def both() -> tuple[Loaded, Credentials]:
+        loaded = read()
+        return loaded, read_credentials(loaded)
+
+    return both
 
 
 async def fetch_weights(settings: Settings, ref: str, progress: Progress) -> Weights:
@@ -100,11 +123,23 @@ class _Makers:
         self._one_download = asyncio.Lock()
         self.missing: WeightsError | None = None
 
-    def entries(self) -> Sequence[FleetEntry]:
-        """All models of the settings."""
-        return [self._entry(model) for model in self._settings.models]
+    def entries(self, preload: Sequence[str] = ()) -> Sequence[FleetEntry]:
+        """All models of the settings; the fleet loads those of ``preload`` at once."""
+        return [self._entry(model, model.id in preload) for model in self._settings.models]
 
-    def _entry(self, model: Model) -> FleetEntry:
+    def renew(self, fleet: Fleet) -> Callable[[Settings], None]:
+        """What gives the fleet the models of other settings."""
+
+        def renew(settings: Settings) -> None:
+            self._settings = settings
+            fleet.replace(
+                self.entries(_preloaded(settings)),
+                memory_budget=settings.engines.memory_budget_bytes,
+            )
+
+        return renew
+
+    def _entry(self, model: Model, preload: bool) -> FleetEntry:
         async def make() -> ManagedEngine:
             if model.engine == "llamacpp":
                 return await self._llamacpp(model)
@@ -119,7 +154,17 @@ class _Makers:
             slots=model.llamacpp.parallel or _SLOTS_BEFORE_LOADING,
             idle_seconds=model.idle_unload_seconds,
             wait_seconds=self._settings.engines.load_wait_seconds,
+            preload=preload,
+            recipe=self._recipe(model),
         )
+
+    def _recipe(self, model: Model) -> object:
+        """What the engine is made from; with another it is another engine."""
+        engines = self._settings.engines
+        return (
+            model.engine, model.ref, model.llamacpp, model.options, model.sampling,
+            self._settings.weights, engines.load_seconds,
+        )  # fmt: skip
 
     async def _llamacpp(self, model: Model) -> ManagedEngine:
         weights = await self._weights(model)

@@ -28,10 +28,12 @@ from causerie.routing.router import Router
 
 
 class Door(Locked, Protocol):
-    """What the pipeline asks of a door: whom it lets in, and to which models."""
+    """What the pipeline asks of a door: whom it lets in, to which models, with which fields."""
 
     @property
     def models(self) -> frozenset[str] | None: ...
+    @property
+    def reasoning_object(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +69,8 @@ class Pipeline:
         with self.meter.record(identity.request_id, door.name, caller.key) as record:
             model = self.catalog.resolve(door.models, request.model)
             record.model, record.stream = model.id, request.stream
-            model.check(request)
-            journey = self.router.generate(model.targets, request)
+            candidates = model.candidates(request)
+            journey = self.router.generate(candidates, request, model.hedge_seconds)
             record.usage = journey.usage
             try:
                 async with journey:
@@ -84,7 +86,10 @@ class Pipeline:
     def models(self, door: Door, caller: Caller | None) -> Sequence[Mapping[str, Any]]:
         """The catalog behind a door, as ``GET /models`` shows it."""
         del caller  # keys that see fewer models than their door come with accounts
-        return [model.entry() for model in self.catalog.visible(door.models)]
+        return [
+            model.entry(reasoning_object=door.reasoning_object)
+            for model in self.catalog.visible(door.models)
+        ]
 
 
 def _note(record: Record, journey: Journey) -> None:

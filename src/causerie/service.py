@@ -1,83 +1,161 @@
 """What a service is made of, put together from the settings and the engines.
 
 Each part is made once and handed to whoever needs it; nothing here decides
-anything about a request.
+anything about a request. At a reload new parts take the place of the old ones
+in one step; requests under way keep those that they came to.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator, Callable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
+from dataclasses import dataclass
 
-from causerie.access.admission import Gate
 from causerie.access.keys import KeyDigest, StaticKeys
-from causerie.catalog import catalog
-from causerie.catalog.catalog import Catalog, Profile
-from causerie.chat.chat import ChatOptions, TextChat
+from causerie.assembly.endpoints import Connected, checks, close, connected
+from causerie.assembly.offers import offered
+from causerie.assembly.targets import Targets, chat_options, own_models, remote_models
+from causerie.chat.chat import ChatOptions
 from causerie.chat.compiler import Compiler
 from causerie.edge import doors
 from causerie.edge.application import Edge
 from causerie.edge.body import BodyLimits
 from causerie.edge.doors import DoorTable
 from causerie.edge.openai import Limits
+from causerie.edge.ownership import owned
 from causerie.edge.server import Listen
 from causerie.journal import Journal
 from causerie.metering.counters import Counters
 from causerie.metering.meter import Meter
 from causerie.metering.request_log import RequestLog
 from causerie.pipeline import Pipeline
-from causerie.protocol.candidate import Candidate
-from causerie.protocol.parsing.rules import HONOURED
+from causerie.routing.health import Check, Health
 from causerie.routing.router import Router
-from causerie.settings import Model, Server, Settings
+from causerie.settings import Server, Settings
 from causerie.settings.addresses import Way, default_way, ways
+from causerie.settings.credentials import NO_CREDENTIALS, Credentials
 from causerie.startup import Engines
 
 _VOCABULARY_READER = "causerie.engines.weights.vocabulary:read_vocabulary"
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What of new settings may fail, done already."""
+
+    settings: Settings
+    doors: DoorTable
+    endpoints: Mapping[str, Connected]
+    options: Mapping[str, ChatOptions]
+
+
 @asynccontextmanager
-async def service(settings: Settings, engines: Engines) -> AsyncIterator[Edge]:
-    """The service, ready to be served; leaving ends what it started."""
+async def service(
+    settings: Settings, engines: Engines, credentials: Credentials = NO_CREDENTIALS
+) -> AsyncIterator[Service]:
+    """The service, ready to be served; leaving ends what it started.
+
+    Raises :class:`SettingsError` where files that the settings name cannot be
+    used.
+    """
     compiler = Compiler(reader=_VOCABULARY_READER)
     journal = Journal()
+    running = Service(engines, compiler, journal)
     try:
-        chats = {
-            model.id: TextChat(engines.engine(model.id), compiler, chat_options(model))
-            for model in settings.models
-        }
-        gates = {model.id: _gate(model, engines) for model in settings.models}
-        counters = Counters(
-            engines.status, lambda: [(id, gate.waiting) for id, gate in gates.items()]
-        )
-        pipeline = Pipeline(
-            keys=StaticKeys(),
-            catalog=_catalog(settings, chats),
-            router=Router(chats, gates),
-            meter=Meter([counters, RequestLog(journal)]),
-        )
-        server = settings.server
-        yield Edge(
-            door_table(settings),
-            pipeline,
-            engines,
-            counters,
-            limits=limits(server),
-            docs=server.docs,
-        )
+        running.replace(running.prepare(settings, credentials))
+        async with owned(running.watch()):
+            yield running
     finally:
         journal.flush()
+        await running.close()
         await compiler.stop()
 
 
-def chat_options(model: Model) -> ChatOptions:
-    """What the configuration says of a model's chat."""
-    template = Path(model.template).read_text(encoding="utf-8") if model.template else None
-    return ChatOptions(
-        format=model.format, template=template, max_output_tokens=model.max_output_tokens
-    )
+class Service:
+    """The parts in force."""
+
+    def __init__(self, engines: Engines, compiler: Compiler, journal: Journal) -> None:
+        self._engines = engines
+        self._compiler = compiler
+        self._targets = Targets()
+        self._router = Router({})
+        self._retired: list[Connected] = []
+        self._checks: Sequence[Check] = ()
+        self._changed = asyncio.Event()
+        self._counters = Counters(engines.status, self._waiting)
+        self._meter = Meter([self._counters, RequestLog(journal)])
+        self._edge: Edge | None = None
+
+    @property
+    def edge(self) -> Edge:
+        """What answers, once there are parts to answer by."""
+        if self._edge is None:
+            raise RuntimeError("there are no parts yet; replace() gives them")
+        return self._edge
+
+    def prepare(self, settings: Settings, credentials: Credentials) -> Prepared:
+        """Read and make what may fail. Blocks; may run in a thread.
+
+        Raises :class:`SettingsError`.
+        """
+        return Prepared(
+            settings,
+            door_table(settings),
+            connected(settings, credentials, self._targets.endpoints),
+            chat_options(settings),
+        )
+
+    def replace(self, prepared: Prepared) -> None:
+        """Serve by these from now on. The engines have the models already."""
+        settings, before = prepared.settings, self._targets
+        own = own_models(settings, prepared.options, self._engines, self._compiler, before)
+        remote = remote_models(settings, prepared.endpoints, before)
+        self._targets = Targets(own, remote, prepared.endpoints)
+        self._router = self._router.renewed(self._targets.every(), self._targets.gates())
+        self._retire(before)
+        self._checks = checks(settings, prepared.endpoints)
+        self._changed.set()
+        pipeline = Pipeline(
+            keys=StaticKeys(),
+            catalog=offered(settings, own),
+            router=self._router,
+            meter=self._meter,
+        )
+        server = settings.server
+        if self._edge is None:
+            self._edge = Edge(
+                prepared.doors,
+                pipeline,
+                self._engines,
+                self._counters,
+                limits=limits(server),
+                docs=server.docs,
+            )
+        else:
+            self._edge.replace(prepared.doors, pipeline, limits=limits(server), docs=server.docs)
+
+    async def watch(self) -> None:
+        """Ask endpoints whether they are there, for ever; those of the parts in force."""
+        while True:
+            self._changed.clear()
+            async with Health(lambda name: self._router.seat(name), self._checks):
+                await self._changed.wait()
+
+    async def close(self) -> None:
+        """Close every connection to endpoints."""
+        await close([*self._targets.endpoints.values(), *self._retired])
+
+    def _retire(self, before: Targets) -> None:
+        """Endpoints that have changed or gone keep no connection beyond its reply."""
+        self._retired = [one for one in self._retired if one.client.open_connections]
+        for name, one in before.endpoints.items():
+            if self._targets.endpoints.get(name) is not one:
+                one.client.retire()
+                self._retired.append(one)
+
+    def _waiting(self) -> list[tuple[str, int]]:
+        return [(id, own.gate.waiting) for id, own in self._targets.own.items()]
 
 
 def door_table(settings: Settings) -> DoorTable:
@@ -115,49 +193,3 @@ def _door(way: Way) -> doors.Door:
         models=frozenset(way.models),
         reasoning_object=way.door.reasoning,
     )
-
-
-def _gate(model: Model, engines: Engines) -> Gate:
-    return Gate(
-        model.id,
-        lambda: engines.slots(model.id),
-        model.queue.max_waiting,
-        model.queue.max_wait_seconds,
-    )
-
-
-def _catalog(settings: Settings, chats: Mapping[str, TextChat]) -> Catalog:
-    created = int(time.time_ns() // 1_000_000_000)
-    return Catalog(
-        catalog.Model(
-            id=model.id,
-            name=model.name or model.id,
-            description=model.description,
-            created=created,
-            targets=(Candidate(model.id),),
-            parameters=HONOURED - {"reasoning"},  # the router's own
-            aliases=model.aliases,
-            profile=_profile(model, chats[model.id]),
-        )
-        for model in settings.models
-    )
-
-
-def _profile(model: Model, chat: TextChat) -> Callable[[], Profile]:
-    """What is known of the model now; more once it has been loaded."""
-
-    def profile() -> Profile:
-        loaded = chat.loaded
-        if loaded is None:
-            return Profile(
-                context_length=model.llamacpp.context, max_output_tokens=model.max_output_tokens
-            )
-        switch = loaded.form.thinking
-        return Profile(
-            context_length=loaded.facts.context_length,
-            max_output_tokens=model.max_output_tokens,
-            images=loaded.facts.vision,
-            must_think=switch is not None and switch.mandatory,
-        )
-
-    return profile

@@ -22,15 +22,20 @@ _REFRESH_SECONDS = 0.1
 _ALLOCATIONS = 20_000  # between two looks at the youngest objects
 
 
+class Engine(TextEngine, Protocol):
+    """An engine that is loaded when it is needed."""
+
+    @property
+    def slots(self) -> int:
+        """Requests at the same time, as far as it is known now."""
+        ...
+
+
 class Engines(Protocol):
     """The engines of the service, by the ids of their models."""
 
-    def engine(self, model: str) -> TextEngine:
-        """The engine of a model."""
-        ...
-
-    def slots(self, model: str) -> int:
-        """Requests at the same time, as far as it is known now."""
+    def engine(self, model: str) -> Engine:
+        """The engine of a model; equal to the one it gave before where it is the same."""
         ...
 
     def status(self) -> Sequence[EngineStatus]:

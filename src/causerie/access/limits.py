@@ -43,10 +43,7 @@ class Hold(Protocol):
         ...
 
     def standings(self) -> Standings:
-        """How the strictest limits of its scopes stand, as far as is known here.
-
-        After :meth:`release` too.
-        """
+        """How the strictest limits of its scopes stand, as far as is known here."""
         ...
 
 
@@ -118,9 +115,9 @@ class Lease:
         hold = self._hold
         if hold is not None:
             self._hold = None
-            hold.release(self._used)
             if isinstance(error, ServiceError):
                 error.headers = {**_headers(hold.standings()), **error.headers}
+            hold.release(self._used)
 
     @property
     def headers(self) -> dict[str, str]:

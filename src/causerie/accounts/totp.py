@@ -64,9 +64,7 @@ def step_of(secret: str, code: str, now: datetime) -> int | None:
 def address(secret: str, account: str, issuer: str) -> str:
     """The ``otpauth:`` address that apps read from a picture."""
     label = quote(f"{issuer}:{account}")
-    return (
-        f"otpauth://totp/{label}?{urlencode({'secret': secret, 'issuer': issuer}, quote_via=quote)}"
-    )
+    return f"otpauth://totp/{label}?{urlencode({'secret': secret, 'issuer': issuer})}"
 
 
 def new_recovery_codes() -> list[str]:

@@ -16,6 +16,7 @@ import causerie
 from causerie.cli.progress import DownloadBar
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.settings import Settings
+from causerie.settings.addresses import Way, default_way, ways
 
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
@@ -76,31 +77,29 @@ def block(settings: Settings, host: str, port: int) -> Sequence[str]:
     """The lines that say how to use the service."""
     shown = _EVERYWHERE.get(host, f"[{host}]" if ":" in host else host)
     base = f"http://{shown}:{port}/v1"
-    models = [model.id for model in settings.models]
+    default = default_way(settings)
+    others = [way for way in ways(settings) if way != default]
     open_to_all = host in _EVERYWHERE
     lines = [
         "",
         f"Causerie {causerie.__version__} is ready.",
         "",
         f"  address  {base}" + (" and this machine's other addresses" if open_to_all else ""),
-        f"  models   {', '.join(models)}",
-        f"  try      {_curl(settings, base, models[0])}",
+        f"  models   {', '.join(default.models)}",
+        f"  try      {_curl(default, base)}",
         f"  chat     causerie chat{'' if port == 8000 else f' -u {base}'}",
     ]
     if settings.server.docs:
         lines.append(f"  docs     http://{shown}:{port}/docs")
+    if len(others) > 1 or any(way.models != default.models for way in others):
+        lines.append(f"  doors    {len(others)} more; `causerie check` lists them")
     return [*lines, "", "Ctrl-C stops it.", ""]
 
 
-def _curl(settings: Settings, base: str, model: str) -> str:
-    body = {"model": model, "messages": [{"role": "user", "content": "Say hello."}]}
+def _curl(way: Way, base: str) -> str:
+    body = {"model": way.models[0], "messages": [{"role": "user", "content": "Say hello."}]}
     words = ["curl", f"{base}/chat/completions", "-H", "Content-Type: application/json"]
     line = " ".join(shlex.quote(word) for word in words)
-    if _default_door_has_keys(settings):
+    if isinstance(way.door.keys, tuple):
         line += ' -H "Authorization: Bearer $CAUSERIE_API_KEY"'
     return f"{line} -d {shlex.quote(json.dumps(body))}"
-
-
-def _default_door_has_keys(settings: Settings) -> bool:
-    wanted = settings.server.default_door or settings.doors[0].name
-    return any(isinstance(door.keys, tuple) for door in settings.doors if door.name == wanted)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import causerie
-from causerie.cli import chat, check, key, models, probe, pull, serve
+from causerie.cli import chat, check, key, models, probe, pull, reload, serve
 
 app = typer.Typer(
     name="causerie",
@@ -44,6 +44,7 @@ app.command("serve")(serve.serve)
 app.command("pull")(pull.pull)
 app.command("models")(models.models)
 app.command("check")(check.check)
+app.command("reload")(reload.reload)
 app.command("chat")(chat.chat)
 app.command("probe")(probe.probe)
 app.command("key")(key.key)

@@ -17,7 +17,7 @@ from causerie.cli.announcement import Announcer
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
 from causerie.cli.options import Config, Set, flag, settings_in_force
 from causerie.engines.weights.reference import Kind, Reference
-from causerie.settings import Model, Settings
+from causerie.settings import Loaded, Model, Problem, Settings, SettingsError
 from causerie.settings.load import Override
 
 Ref = Annotated[
@@ -77,19 +77,32 @@ def serve(
         flags = flag("--host", "server.host", host)
         flags += flag("--port", "server.port", port)
         flags += flag("--keys", "server.keys", keys)
-        settings = settings_in_force(config, pairs, *flags).settings
         options = {
             "context": context,
             "parallel": parallel,
             "threads": threads,
             "gpu_layers": gpu_layers,
         }
-        changed = _with_options(_chosen(settings, ref, id, model), options)
-        if changed != settings.models:
+
+        def read() -> Loaded:
+            loaded = settings_in_force(config, pairs, *flags)
+            settings = loaded.settings
+            changed = _with_options(_chosen(settings, ref, id, model), options)
+            if changed == settings.models:
+                return loaded
             override = Override("models", msgspec.to_builtins(changed), "the command line")
-            settings = settings_in_force(config, pairs, *flags, override).settings
-        logging.configure(settings.logging.level, settings.logging.format)
-        loop.run(run_service(settings, Announcer(settings, Console(stderr=True))))
+            return settings_in_force(config, pairs, *flags, override)
+
+        def again() -> Loaded:
+            try:
+                return read()
+            except CommandFailed as error:
+                raise SettingsError([Problem("the command line", "", str(error))]) from error
+
+        loaded = read()
+        logging.configure(loaded.settings.logging.level, loaded.settings.logging.format)
+        announcer = Announcer(loaded.settings, Console(stderr=True))
+        loop.run(run_service(loaded, again, announcer))
 
 
 def _chosen(

@@ -34,13 +34,25 @@ class Edge:
         docs: bool = True,
     ) -> None:
         self.drain = Drain()
+        self._engines = engines
+        self._metrics = metrics
+        self.replace(doors, pipeline, limits=limits, docs=docs)
+
+    def replace(
+        self,
+        doors: DoorTable,
+        pipeline: Pipeline,
+        *,
+        limits: Limits | None = None,
+        docs: bool = True,
+    ) -> None:
+        """Answer by these from now on; requests under way keep what they came to."""
         limits = limits or Limits()
         self._doors = doors
-        self._metrics = metrics
         self._door_routes = door_routes(OpenAI(pipeline, self.drain, limits))
         self._service_routes = service_routes(
-            Health(engines, self.drain),
-            MetricsPage(metrics),
+            Health(self._engines, self.drain),
+            MetricsPage(self._metrics),
             Documents.of(limits.max_messages) if docs else None,
         )
 

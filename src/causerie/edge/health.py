@@ -57,8 +57,8 @@ class Health:
         if self.drain.stopping:
             return "stopping"
         statuses = self.engines.status()
-        if any(self._serves(status) for status in statuses):
-            return "ready"
+        if not statuses or any(self._serves(status) for status in statuses):
+            return "ready"  # without engines of its own it has endpoints of others
         if any(status.state is EngineState.LOADING for status in statuses):
             return "loading"
         return "failed"

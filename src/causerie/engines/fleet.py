@@ -9,97 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Protocol
 
 import structlog
 
 from causerie.engines.base import (
     EngineFailed,
-    EngineState,
     EngineStatus,
     LoadFailed,
     ModelFacts,
     Output,
-    TextEngine,
     TextRequest,
 )
+from causerie.engines.berth import Berth, FleetEntry, ManagedEngine
+
+__all__ = ["Fleet", "FleetEngine", "FleetEntry", "ManagedEngine"]
 
 log = structlog.get_logger(__name__)
 
-_LAST_DELAY = 30.0
 _STOPPING = "the service is being stopped"
-
-
-class ManagedEngine(TextEngine, Protocol):
-    """A text engine that can be loaded and unloaded."""
-
-    @property
-    def slots(self) -> int: ...
-    @property
-    def memory_bytes(self) -> int: ...
-
-    async def start(self) -> None:
-        """Load; raises :class:`EngineFailed` with the reason."""
-        ...
-
-    async def stop(self) -> None:
-        """Unload; nothing is left behind."""
-        ...
-
-    def status(self) -> EngineStatus: ...
-
-
-@dataclass(frozen=True, slots=True)
-class FleetEntry:
-    """One model.
-
-    ``make`` gets what the engine needs (weights, say) and builds it without
-    starting it; ``slots`` is the best guess before that. ``idle_seconds``
-    without a request unload it (``None``: never); a request waits at most
-    ``wait_seconds`` for a load.
-    """
-
-    model: str
-    make: Callable[[], Awaitable[ManagedEngine]]
-    slots: int = 1
-    preload: bool = False
-    idle_seconds: float | None = None
-    wait_seconds: float = 60.0
-
-
-@dataclass(slots=True)
-class _Berth:
-    """The place of one model: its engine while there is one, and who uses it."""
-
-    entry: FleetEntry
-    engine: ManagedEngine | None = None
-    loading: asyncio.Task[ManagedEngine] | None = None
-    uses: int = 0
-    used_at: float = field(default_factory=time.monotonic)
-    failure: str = ""
-    first_delay: float = 1.0
-    failures: int = 0  # in a row
-    retry_at: float = 0.0
-    idle: asyncio.TimerHandle | None = None
-
-    @property
-    def unused(self) -> bool:
-        """Loaded, and nobody needs it now."""
-        return self.engine is not None and self.loading is None and not self.uses
-
-    def note_success(self) -> None:
-        """A load has succeeded."""
-        self.failure, self.failures = "", 0
-
-    def note_failure(self, failure: BaseException) -> None:
-        """A load has failed; the next may be tried after a while."""
-        self.failure = str(failure) or type(failure).__name__
-        self.retry_at = time.monotonic() + min(self.first_delay * 2**self.failures, _LAST_DELAY)
-        self.failures = min(self.failures + 1, 16)
 
 
 class Fleet:
@@ -118,7 +48,9 @@ class Fleet:
         memory_budget: int | None = None,
         retry_seconds: float = 1.0,
     ) -> None:
-        self._berths = {entry.model: _Berth(entry, first_delay=retry_seconds) for entry in entries}
+        self._retry_seconds = retry_seconds
+        self._berths = {entry.model: self._berth(entry) for entry in entries}
+        self._leaving: set[Berth] = set()
         self._budget = memory_budget
         self._room = asyncio.Lock()  # who holds it may take memory, or is giving some back
         self._released = asyncio.Event()
@@ -142,7 +74,7 @@ class Fleet:
         for load in list(self._loads):
             load.cancel()
         await asyncio.gather(*self._loads, return_exceptions=True)
-        for berth in self._berths.values():
+        for berth in self._every():
             if berth.idle is not None:
                 berth.idle.cancel()
             if berth.engine is not None:
@@ -153,18 +85,41 @@ class Fleet:
             if isinstance(result, BaseException):
                 raise result
 
-    def engine(self, model: str) -> TextEngine:
+    def replace(self, entries: Sequence[FleetEntry], *, memory_budget: int | None = None) -> None:
+        """Have these models from now on.
+
+        Engines of equal recipes stay as they are. The others go on for those
+        who use them, and are unloaded then.
+        """
+        if self._closed:
+            return
+        self._budget = memory_budget
+        before, self._berths = self._berths, {}
+        for entry in entries:
+            berth = before.get(entry.model)
+            if berth is not None and berth.entry.recipe == entry.recipe:
+                del before[entry.model]
+                berth.entry = entry
+                self._unload_when_idle(berth)
+            else:
+                berth = self._berth(entry)
+                if entry.preload:
+                    _ = self._load(berth)
+            self._berths[entry.model] = berth
+        for berth in before.values():
+            self._retire(berth)
+
+    def engine(self, model: str) -> FleetEngine:
         """The engine of a model; using it loads it. Raises :class:`KeyError` for unknown ones."""
-        return _Facade(self, self._berths[model])
+        return FleetEngine(self, self._berths[model])
 
     def slots(self, model: str) -> int:
         """Requests at the same time, as far as it is known now."""
-        berth = self._berths[model]
-        return berth.engine.slots if berth.engine is not None else berth.entry.slots
+        return self._berths[model].slots
 
     def status(self) -> tuple[EngineStatus, ...]:
         """Every model as it is now."""
-        return tuple(_status(berth) for berth in self._berths.values())
+        return tuple(berth.status() for berth in self._berths.values())
 
     async def ready(self) -> None:
         """Wait for every preload; raises the first failure."""
@@ -173,9 +128,11 @@ class Fleet:
                 await self._loaded(berth, None)
 
     @asynccontextmanager
-    async def using(self, berth: _Berth) -> AsyncIterator[ManagedEngine]:
+    async def using(self, berth: Berth) -> AsyncIterator[ManagedEngine]:
         """The loaded engine, which is not unloaded while the body runs."""
         berth.uses += 1
+        if berth.leaving:
+            self._leaving.add(berth)
         if berth.idle is not None:
             berth.idle.cancel()
             berth.idle = None
@@ -187,7 +144,7 @@ class Fleet:
             self._released.set()
             self._unload_when_idle(berth)
 
-    async def _loaded(self, berth: _Berth, seconds: float | None) -> ManagedEngine:
+    async def _loaded(self, berth: Berth, seconds: float | None) -> ManagedEngine:
         """The engine, for which a load under way or a new one is waited for so long."""
         if berth.engine is not None and berth.loading is None:
             return berth.engine
@@ -201,7 +158,7 @@ class Fleet:
             raise EngineFailed(_STOPPING)
         return loading.result()
 
-    def _load(self, berth: _Berth) -> asyncio.Task[ManagedEngine]:
+    def _load(self, berth: Berth) -> asyncio.Task[ManagedEngine]:
         """The load under way, or a new one; raises where it is too early for that."""
         if self._closed:
             raise EngineFailed(_STOPPING)
@@ -216,7 +173,7 @@ class Fleet:
             berth.loading.add_done_callback(_note_end)
         return berth.loading
 
-    async def _start(self, berth: _Berth) -> ManagedEngine:
+    async def _start(self, berth: Berth) -> ManagedEngine:
         began = time.monotonic()
         try:
             engine = await berth.entry.make()
@@ -235,13 +192,13 @@ class Fleet:
         finally:
             berth.loading = None
             self._released.set()
+            self._unload_when_idle(berth)
         berth.note_success()
         seconds = round(time.monotonic() - began, 2)
         log.info("model loaded", model=berth.entry.model, seconds=seconds)
-        self._unload_when_idle(berth)
         return engine
 
-    async def _bring_up(self, berth: _Berth, engine: ManagedEngine) -> None:
+    async def _bring_up(self, berth: Berth, engine: ManagedEngine) -> None:
         try:
             await engine.start()
         except BaseException:
@@ -249,7 +206,7 @@ class Fleet:
             berth.engine = None
             raise
 
-    async def _take_room(self, berth: _Berth, engine: ManagedEngine) -> None:
+    async def _take_room(self, berth: Berth, engine: ManagedEngine) -> None:
         """Give the engine its berth, once the budget has room for it."""
         async with self._room:
             if self._budget is not None:
@@ -264,7 +221,7 @@ class Fleet:
             )
         deadline = asyncio.get_running_loop().time() + entry.wait_seconds
         while self._taken() + need > budget:
-            unused = [berth for berth in self._berths.values() if berth.unused]
+            unused = [berth for berth in self._every() if berth.unused]
             if unused:
                 await self._unload(min(unused, key=lambda berth: berth.used_at))
                 continue
@@ -281,32 +238,48 @@ class Fleet:
                 ) from None
 
     def _taken(self) -> int:
-        return sum(
-            berth.engine.memory_bytes for berth in self._berths.values() if berth.engine is not None
-        )
+        return sum(berth.engine.memory_bytes for berth in self._every() if berth.engine is not None)
 
-    def _unload_when_idle(self, berth: _Berth) -> None:
-        after = berth.entry.idle_seconds
-        if after is None or not berth.unused or self._closed:
-            return
+    def _berth(self, entry: FleetEntry) -> Berth:
+        return Berth(entry, first_delay=self._retry_seconds)
+
+    def _every(self) -> list[Berth]:
+        return [*self._berths.values(), *self._leaving]
+
+    def _retire(self, berth: Berth) -> None:
+        """Its model is no longer wanted."""
+        berth.leaving = True
+        self._leaving.add(berth)
+        if berth.loading is not None and not berth.uses:
+            berth.loading.cancel()
+        self._unload_when_idle(berth)
+
+    def _unload_when_idle(self, berth: Berth) -> None:
         if berth.idle is not None:
             berth.idle.cancel()
+            berth.idle = None
+        if berth.leaving and berth.empty:
+            self._leaving.discard(berth)
+        after = berth.idle_seconds
+        if after is None or not berth.unused or self._closed:
+            return
         berth.idle = asyncio.get_running_loop().call_later(after, self._begin_unload, berth)
 
-    def _begin_unload(self, berth: _Berth) -> None:
+    def _begin_unload(self, berth: Berth) -> None:
         berth.idle = None
         _ = self._own(self._unload_if_unused(berth))
 
-    async def _unload_if_unused(self, berth: _Berth) -> None:
+    async def _unload_if_unused(self, berth: Berth) -> None:
         async with self._room:
             if berth.unused:
                 await self._unload(berth)
 
-    async def _unload(self, berth: _Berth) -> None:
+    async def _unload(self, berth: Berth) -> None:
         engine, berth.engine = berth.engine, None
         if engine is not None:
             log.info("model unloaded", model=berth.entry.model)
             await asyncio.shield(self._end(engine))
+        self._unload_when_idle(berth)
 
     def _end(self, engine: ManagedEngine) -> asyncio.Task[None]:
         """Stop an engine for good; nobody's cancellation leaves it half way."""
@@ -325,28 +298,27 @@ def _note_end(load: asyncio.Task[ManagedEngine]) -> None:
         load.exception()  # told to whoever waits; a preload nobody waits for shows in the status
 
 
-def _status(berth: _Berth) -> EngineStatus:
-    absent = EngineState.FAILED if berth.failure else EngineState.ABSENT
-    status = (
-        berth.engine.status()
-        if berth.engine is not None
-        else EngineStatus(berth.entry.model, absent, berth.entry.slots, detail=berth.failure)
-    )
-    if berth.loading is not None and status.state is not EngineState.LOADING:
-        return replace(status, state=EngineState.LOADING, detail="")
-    return status
-
-
 def _size(memory: int) -> str:
     return f"{memory / 1e9:.1f} GB"
 
 
-class _Facade:
-    """A model's engine that loads itself when it is used."""
+class FleetEngine:
+    """A model's engine that loads itself when it is used; equal where it is the same one."""
 
-    def __init__(self, fleet: Fleet, berth: _Berth) -> None:
+    def __init__(self, fleet: Fleet, berth: Berth) -> None:
         self._fleet = fleet
         self._berth = berth
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FleetEngine) and other._berth is self._berth
+
+    def __hash__(self) -> int:
+        return hash(self._berth)
+
+    @property
+    def slots(self) -> int:
+        """Requests at the same time, as far as it is known now."""
+        return self._berth.slots
 
     async def facts(self) -> ModelFacts:
         """Facts of the model, loaded for it."""

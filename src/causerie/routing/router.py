@@ -52,6 +52,16 @@ class Router:
             seats[name] = seat
         self._seats = seats
 
+    def renewed(self, targets: Mapping[str, Target], gates: Mapping[str, Gate]) -> Router:
+        """A router over these targets that knows what this one has learnt of those it shares.
+
+        This one stays as it is, for requests that have it already.
+        """
+        other = Router({}, budget=self._budget, clock=self._clock, chance=self._chance)
+        other._seats, other._hedges = self._seats, self._hedges
+        other.replace(targets, gates)
+        return other
+
     def generate(
         self,
         candidates: Sequence[Candidate],

@@ -30,6 +30,9 @@ class Credentials:
     proxies: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
+NO_CREDENTIALS = Credentials()
+
+
 def read_credentials(
     loaded: Loaded, environ: Mapping[str, str] | None = None, *, commands: bool = True
 ) -> Credentials:

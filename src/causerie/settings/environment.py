@@ -30,3 +30,13 @@ def cache_folder(environ: Mapping[str, str]) -> Path:
     base = environ.get("XDG_CACHE_HOME", "")
     home = Path(base) if Path(base).is_absolute() else Path("~/.cache").expanduser()
     return home / "causerie"
+
+
+def runtime_folder(environ: Mapping[str, str]) -> Path:
+    """Where a running service is found by other commands of the same user."""
+    base = environ.get("XDG_RUNTIME_DIR", "")
+    if Path(base).is_absolute():
+        return Path(base) / "causerie"
+    base = environ.get("XDG_STATE_HOME", "")
+    home = Path(base) if Path(base).is_absolute() else Path("~/.local/state").expanduser()
+    return home / "causerie" / "run"

@@ -57,6 +57,7 @@ class HttpClient:
         self._timer: asyncio.TimerHandle | None = None
         self._watching: asyncio.TimerHandle | None = None
         self._closed = False
+        self._retired = False
         self._fixed = self._fixed_lines()
 
     async def send(
@@ -100,6 +101,12 @@ class HttpClient:
         self._idle.clear()
         await asyncio.sleep(0)  # the transports tell their protocols
 
+    def retire(self) -> None:
+        """Keep no connection from now on: idle ones are closed, others after their response."""
+        self._retired = True
+        while self._idle:
+            self._idle.popleft().close()
+
     @property
     def open_connections(self) -> int:
         """Connections that are open now, idle ones too."""
@@ -123,7 +130,7 @@ class HttpClient:
     # What connections call.
 
     def idle(self, connection: Connection) -> None:
-        if self._closed or self._reach.idle_seconds <= 0:
+        if self._closed or self._retired or self._reach.idle_seconds <= 0:
             connection.close()
             return
         connection.idle_since = asyncio.get_running_loop().time()

@@ -1,0 +1,136 @@
+"""Endpoints that others run, with their connections.
+
+One whose settings and secrets are the same after a reload stays, with its
+connections; another one takes the place of one that has changed, whose
+connections end with the replies on them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from causerie.routing.health import Check
+from causerie.settings import Health, Settings, SettingsError
+from causerie.settings import endpoint as described
+from causerie.settings.credentials import Credentials
+from causerie.settings.problems import Problem
+from causerie.transport.client import HttpClient, Reach
+from causerie.upstreams.dialects import DIALECTS
+from causerie.upstreams.endpoint import Deadlines, Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """An endpoint, its connections, and a digest of what it was made from."""
+
+    endpoint: Endpoint
+    client: HttpClient
+    recipe: bytes
+
+
+def connected(
+    settings: Settings, credentials: Credentials, before: Mapping[str, Connected]
+) -> Mapping[str, Connected]:
+    """The endpoints by name; those of ``before`` that have not changed are taken over.
+
+    Raises :class:`SettingsError` where certificates cannot be used.
+    """
+    made: dict[str, Connected] = {}
+    problems: list[Problem] = []
+    for index, one in enumerate(settings.endpoints):
+        key, proxy = credentials.keys.get(one.name), credentials.proxies.get(one.name)
+        try:
+            recipe = _recipe(one, key, proxy)
+            kept = before.get(one.name)
+            if kept is not None and kept.recipe == recipe:
+                made[one.name] = kept
+            else:
+                made[one.name] = _made(one, key, proxy, recipe)
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            words = f"cannot be used: {_reason(error)}"
+            problems.append(Problem("", f"endpoints[{index}].tls", words))
+    if problems:
+        raise SettingsError(problems)
+    return made
+
+
+def checks(settings: Settings, endpoints: Mapping[str, Connected]) -> Sequence[Check]:
+    """How each endpoint is asked whether it is there; those that are not asked are left out."""
+    return [
+        _check(one, endpoints[one.name].endpoint, settings)
+        for one in settings.endpoints
+        if one.health.path
+    ]
+
+
+def _check(one: described.Endpoint, endpoint: Endpoint, settings: Settings) -> Check:
+    health = one.health
+    every = (target for alias in settings.aliases for target in alias.targets)
+    return Check(
+        ask=lambda: endpoint.check(health.path, health.timeout_seconds),
+        interval_seconds=health.interval_seconds,
+        targets=sorted({target.name for target in every if target.endpoint == one.name}),
+    )
+
+
+async def close(endpoints: Sequence[Connected]) -> None:
+    """Close every connection."""
+    for one in endpoints:
+        await one.client.close()
+
+
+def _made(one: described.Endpoint, key: str | None, proxy: str | None, recipe: bytes) -> Connected:
+    reach = Reach(
+        tls=_tls(one.tls) if one.base_url.startswith("https://") else None,
+        server_name=one.tls.server_name,
+        proxy=one.proxy if isinstance(one.proxy, str) else proxy,
+        connect_seconds=one.timeouts.connect,
+    )
+    client = HttpClient(one.base_url, reach)
+    endpoint = Endpoint(
+        one.name,
+        client,
+        DIALECTS[one.dialect],
+        credential=key,
+        deadlines=Deadlines(
+            first_token=one.timeouts.first_token,
+            between_chunks=one.timeouts.between_chunks,
+            total=one.timeouts.total,
+        ),
+        max_concurrent=one.max_concurrent,
+    )
+    return Connected(endpoint, client, recipe)
+
+
+def _tls(tls: described.Tls) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=tls.ca_file)
+    if not tls.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if tls.client_cert is not None:
+        context.load_cert_chain(tls.client_cert, tls.client_key)
+    return context
+
+
+def _recipe(one: described.Endpoint, key: str | None, proxy: str | None) -> bytes:
+    """What an endpoint is made from, as a digest: no secret is kept for comparing.
+
+    Certificates count by their contents, so that a reload takes renewed ones.
+    """
+    plain = msgspec.structs.replace(one, models=(), health=Health())
+    digest = hashlib.sha256(msgspec.json.encode([plain, key, proxy]))
+    for file in (one.tls.ca_file, one.tls.client_cert, one.tls.client_key):
+        digest.update(hashlib.sha256(Path(file).read_bytes() if file else b"").digest())
+    return digest.digest()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or "not a PEM file").replace("_", " ").lower()
+    return str(error)

@@ -1,0 +1,111 @@
+"""What is offered under which name: models of our own, and aliases, with what each can do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from causerie.assembly.targets import OwnModel
+from causerie.catalog.catalog import Catalog
+from causerie.catalog.model import Card, Model, Offer, Profile
+from causerie.protocol.candidate import Candidate
+from causerie.protocol.parsing.rules import HONOURED
+from causerie.settings import EndpointModel, Settings, Target
+from causerie.settings import Model as OwnSettings
+
+_ALWAYS = frozenset(
+    {
+        "model",
+        "messages",
+        "stream",
+        "stream_options",
+        "include_reasoning",
+        "modalities",
+        "session_id",
+    }
+)
+"""Served whoever answers: we do it ourselves, or nothing can answer a chat without it."""
+
+_ALIKE = (
+    frozenset({"max_tokens", "max_completion_tokens"}),
+    frozenset({"continue_final_message", "add_generation_prompt"}),
+)
+"""Names of one ability: whoever honours one is spoken to by that name."""
+
+_SWITCHES = frozenset({"reasoning", "reasoning_effort", "chat_template_kwargs"})
+"""Ways to switch thinking, each written as the target knows it."""
+
+
+def offered(settings: Settings, own: Mapping[str, OwnModel]) -> Catalog:
+    """The catalog of all doors."""
+    return Catalog(_models(settings, own))
+
+
+def parameters(probed: EndpointModel | None) -> frozenset[str] | None:
+    """What an endpoint's model supports, as far as it is known; ``None``: nothing is known."""
+    if probed is None or probed.supported_parameters is None:
+        return None
+    known = frozenset(probed.supported_parameters)
+    for alike in _ALIKE:
+        if known & alike:
+            known |= alike
+    if probed.thinking == "switch":
+        known |= _SWITCHES
+    return (known | _ALWAYS) & HONOURED
+
+
+def _models(settings: Settings, own: Mapping[str, OwnModel]) -> Iterator[Model]:
+    created = time.time_ns() // 1_000_000_000
+    offers = {
+        model.id: Offer(Candidate(model.id), HONOURED, _own_profile(model, own[model.id]))
+        for model in settings.models
+    }
+    for model in settings.models:
+        name = model.name or model.id
+        card = Card(model.id, name, model.description, created, model.aliases)
+        yield Model(card, [offers[model.id]])
+    probed = {
+        f"{endpoint.name}/{model.id}": model
+        for endpoint in settings.endpoints
+        for model in endpoint.models
+    }
+    for alias in settings.aliases:
+        card = Card(alias.id, alias.name or alias.id, alias.description, created)
+        answering = [_offer(target, offers, probed) for target in alias.targets]
+        yield Model(card, answering, alias.hedge_seconds)
+
+
+def _offer(target: Target, own: Mapping[str, Offer], probed: Mapping[str, EndpointModel]) -> Offer:
+    candidate = Candidate(target.name, target.priority, target.weight)
+    if target.endpoint is None:
+        mine = own[target.model]
+        return Offer(candidate, mine.parameters, mine.profile)
+    known = probed.get(target.name)
+    profile = _remote_profile(known)
+    return Offer(candidate, parameters(known), lambda: profile)
+
+
+def _remote_profile(known: EndpointModel | None) -> Profile:
+    if known is None:
+        return Profile()
+    return Profile(context_length=known.context_length, must_think=known.thinking == "always")
+
+
+def _own_profile(model: OwnSettings, own: OwnModel) -> Callable[[], Profile]:
+    """What is known of the model now; more once it has been loaded."""
+
+    def profile() -> Profile:
+        loaded = own.chat.loaded
+        if loaded is None:
+            return Profile(
+                context_length=model.llamacpp.context, max_output_tokens=model.max_output_tokens
+            )
+        switch = loaded.form.thinking
+        return Profile(
+            context_length=loaded.facts.context_length,
+            max_output_tokens=model.max_output_tokens,
+            images=loaded.facts.vision,
+            must_think=switch is not None and switch.mandatory,
+        )
+
+    return profile

@@ -1,0 +1,139 @@
+"""Who can answer: models of our own and models of endpoints, by the names of routing.
+
+What has not changed since the last time stays the same object: a model of our
+own with what it has loaded and its queue, a model of an endpoint with what
+routing has learnt of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from causerie.access.admission import Gate
+from causerie.assembly.endpoints import Connected
+from causerie.chat.chat import ChatOptions, GrammarCheck, TextChat
+from causerie.chat.separation import Separation
+from causerie.routing.target import Target
+from causerie.settings import Model, Problem, Settings, SettingsError
+from causerie.startup import Engine, Engines
+from causerie.upstreams.remote import RemoteChat
+
+_SEPARATION = Separation()
+
+
+@dataclass(frozen=True, slots=True)
+class OwnModel:
+    """A model that this service runs itself, and who waits for it."""
+
+    engine: Engine
+    options: ChatOptions
+    chat: TextChat
+    gate: Gate
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteModel:
+    """A model of an endpoint, and what a probe has found about continuing a reply there."""
+
+    chat: RemoteChat
+    continues: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """All who can answer."""
+
+    own: Mapping[str, OwnModel] = field(default_factory=dict)
+    remote: Mapping[str, RemoteModel] = field(default_factory=dict)
+    endpoints: Mapping[str, Connected] = field(default_factory=dict)
+
+    def every(self) -> Mapping[str, Target]:
+        """The targets by name."""
+        both: list[Mapping[str, OwnModel] | Mapping[str, RemoteModel]] = [self.own, self.remote]
+        return {name: one.chat for group in both for name, one in group.items()}
+
+    def gates(self) -> Mapping[str, Gate]:
+        """Those with a queue of ours."""
+        return {id: own.gate for id, own in self.own.items()}
+
+
+def chat_options(settings: Settings) -> Mapping[str, ChatOptions]:
+    """What the configuration says of each model's chat. Reads template files.
+
+    Raises :class:`SettingsError` where one cannot be read.
+    """
+    options: dict[str, ChatOptions] = {}
+    problems: list[Problem] = []
+    for index, model in enumerate(settings.models):
+        try:
+            options[model.id] = ChatOptions(
+                format=model.format,
+                template=_text(model.template),
+                max_output_tokens=model.max_output_tokens,
+            )
+        except (OSError, UnicodeDecodeError) as error:
+            words = f"{model.template} cannot be read as UTF-8 text: {error}"
+            problems.append(Problem("", f"models[{index}].template", words))
+    if problems:
+        raise SettingsError(problems)
+    return options
+
+
+def own_models(
+    settings: Settings,
+    options: Mapping[str, ChatOptions],
+    engines: Engines,
+    compiler: GrammarCheck,
+    before: Targets,
+) -> Mapping[str, OwnModel]:
+    """The models of our own by id."""
+    made: dict[str, OwnModel] = {}
+    for model in settings.models:
+        kept = before.own.get(model.id)
+        engine, wanted = engines.engine(model.id), options[model.id]
+        same = kept is not None and kept.engine == engine
+        if kept is not None and same and kept.options == wanted:
+            made[model.id] = kept
+        else:
+            gate = kept.gate if kept is not None and same else _gate(model, engine)
+            chat = TextChat(engine, compiler, wanted)
+            made[model.id] = OwnModel(engine, wanted, chat, gate)
+        gate = made[model.id].gate
+        gate.max_waiting = model.queue.max_waiting
+        gate.max_wait_seconds = model.queue.max_wait_seconds
+    return made
+
+
+def remote_models(
+    settings: Settings, endpoints: Mapping[str, Connected], before: Targets
+) -> Mapping[str, RemoteModel]:
+    """The models of endpoints that some alias names."""
+    continuing = {
+        f"{endpoint.name}/{model.id}": model.continues
+        for endpoint in settings.endpoints
+        for model in endpoint.models
+    }
+    made: dict[str, RemoteModel] = {}
+    for target in (target for alias in settings.aliases for target in alias.targets):
+        if target.endpoint is None or target.name in made:
+            continue
+        endpoint = endpoints[target.endpoint].endpoint
+        continues = continuing.get(target.name)
+        kept = before.remote.get(target.name)
+        if kept is None or kept.chat.endpoint is not endpoint or kept.continues is not continues:
+            chat = RemoteChat(endpoint, target.model, separators=_SEPARATION, continues=continues)
+            kept = RemoteModel(chat, continues)
+        made[target.name] = kept
+    return made
+
+
+def _gate(model: Model, engine: Engine) -> Gate:
+    return Gate(
+        model.id, lambda: engine.slots, model.queue.max_waiting, model.queue.max_wait_seconds
+    )
+
+
+def _text(file: str | None) -> str | None:
+    return Path(file).read_text(encoding="utf-8") if file is not None else None

@@ -1,0 +1,154 @@
+"""One model of the catalog: who can answer for it, and what they can do together.
+
+A model supports what at least one of its targets supports; a request goes only
+to those that support all of it. What is only known once a model is loaded
+comes through ``profile``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from causerie.errors import InvalidRequest
+from causerie.protocol.candidate import Candidate
+from causerie.protocol.parsing.rules import HONOURED
+from causerie.protocol.request import ChatRequest
+
+EFFORTS = ("max", "xhigh", "high", "medium", "low", "minimal", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a model can do. Lengths are in tokens; ``None`` is not known (yet)."""
+
+    context_length: int | None = None
+    max_output_tokens: int | None = None
+    images: bool = False
+    must_think: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What one target offers. ``parameters`` ``None`` is not known: all are let through."""
+
+    candidate: Candidate
+    parameters: frozenset[str] | None = None
+    profile: Callable[[], Profile] = field(default=Profile)
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """How a model is called: its id, other names for requests, and words for people."""
+
+    id: str
+    name: str
+    description: str = ""
+    created: int = 0  # Unix seconds
+    aliases: tuple[str, ...] = ()
+
+
+class Model:
+    """One model. After ``hedge_seconds`` without an answer a second target may be asked."""
+
+    __slots__ = ("_all", "_card", "_common", "_offers", "hedge_seconds", "parameters")
+
+    def __init__(
+        self, card: Card, offers: Iterable[Offer], hedge_seconds: float | None = None
+    ) -> None:
+        self.hedge_seconds = hedge_seconds
+        self._card = card
+        self._offers = tuple(offers)
+        self._all = tuple(offer.candidate for offer in self._offers)
+        sets = [_known(offer) for offer in self._offers]
+        self.parameters = frozenset[str]().union(*sets)
+        self._common = self.parameters.intersection(*sets)
+
+    @property
+    def id(self) -> str:
+        """What a request names as ``model``."""
+        return self._card.id
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The id, and what else a request may name."""
+        return (self._card.id, *self._card.aliases)
+
+    def candidates(self, request: ChatRequest) -> Sequence[Candidate]:
+        """Who supports every parameter of the request.
+
+        Raises :class:`InvalidRequest` where nobody does.
+        """
+        if request.params <= self._common:
+            return self._all
+        for name in sorted(request.params - self.parameters):
+            raise InvalidRequest(
+                f"The model {self.id} does not support `{name}`; its entry in GET /models lists "
+                "what it supports.",
+                code="unsupported_parameter",
+                param=name,
+            )
+        able = [one.candidate for one in self._offers if request.params <= _known(one)]
+        if not able:
+            raise self._not_together(request.params)
+        return able
+
+    def entry(self, *, reasoning_object: bool = False) -> dict[str, Any]:
+        """The model as ``GET /models`` shows it, at a door that knows ``reasoning`` or does not."""
+        profile = self._profile()
+        efforts = [effort for effort in EFFORTS if effort != "none" or not profile.must_think]
+        entry: dict[str, Any] = {
+            "id": self._card.id,
+            "object": "model",
+            "created": self._card.created,
+            "owned_by": "causerie",
+            "name": self._card.name,
+            "description": self._card.description,
+            "context_length": profile.context_length,
+            "architecture": {
+                "input_modalities": ["text", "image"] if profile.images else ["text"],
+                "output_modalities": ["text"],
+            },
+            "pricing": {"prompt": "0", "completion": "0"},
+            "supported_parameters": sorted(
+                self.parameters if reasoning_object else self.parameters - {"reasoning"}
+            ),
+            "reasoning": {"supported_efforts": efforts, "mandatory": profile.must_think},
+        }
+        if profile.max_output_tokens is not None:
+            entry["max_output_tokens"] = profile.max_output_tokens
+        return entry
+
+    def _profile(self) -> Profile:
+        """What holds whoever answers: the shortest lengths that are known."""
+        profiles = [offer.profile() for offer in self._offers]
+        return Profile(
+            context_length=_least(profile.context_length for profile in profiles),
+            max_output_tokens=_least(profile.max_output_tokens for profile in profiles),
+            images=any(profile.images for profile in profiles),
+            must_think=all(profile.must_think for profile in profiles),
+        )
+
+    def _not_together(self, wanted: frozenset[str]) -> InvalidRequest:
+        """Each parameter has somebody who supports it, and nobody supports all."""
+        lacking = {one.candidate.name: sorted(wanted - _known(one)) for one in self._offers}
+        nearest = min(lacking.values(), key=len)
+        words = "; ".join(
+            f"{name} lacks {', '.join(f'`{one}`' for one in names)}"
+            for name, names in lacking.items()
+        )
+        return InvalidRequest(
+            f"No target of the model {self.id} supports all parameters of the request: {words}. "
+            f"Leave out `{nearest[0]}`.",
+            code="unsupported_parameter",
+            param=nearest[0],
+        )
+
+
+def _known(offer: Offer) -> frozenset[str]:
+    return HONOURED if offer.parameters is None else offer.parameters
+
+
+def _least(lengths: Iterable[int | None]) -> int | None:
+    return min((length for length in lengths if length is not None), default=None)

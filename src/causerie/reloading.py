@@ -1,0 +1,137 @@
+"""The settings read anew: checked as a whole, then in force in one step, or not at all.
+
+Knows the order of the steps; who reads the settings, and what is made of them,
+is handed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from causerie.service import Prepared
+from causerie.settings import Loaded, Settings, SettingsError
+from causerie.settings.credentials import Credentials
+
+log = structlog.get_logger(__name__)
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of a reload: ``problems``, or none and what waits for a restart (``notes``)."""
+
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    doors: int = 0
+    models: int = 0
+    aliases: int = 0
+
+    @property
+    def applied(self) -> bool:
+        """Whether the new settings are in force."""
+        return not self.problems
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """Which service this is."""
+
+    pid: int
+    file: str | None
+    address: str
+
+
+class Parts(Protocol):
+    """What the service is made of."""
+
+    def prepare(self, settings: Settings, credentials: Credentials) -> Prepared:
+        """Read and make what may fail; raises :class:`SettingsError`."""
+        ...
+
+    def replace(self, prepared: Prepared) -> None:
+        """Serve by these from now on."""
+        ...
+
+
+class Reloading:
+    """Reloads, one after the other. ``models`` gives the fleet the models of new settings."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        read: Callable[[], tuple[Loaded, Credentials]],
+        parts: Parts,
+        models: Callable[[Settings], None],
+    ) -> None:
+        self._started_with = loaded
+        self._read = read
+        self._parts = parts
+        self._models = models
+        self._turn = asyncio.Lock()
+        self.address = ""
+
+    def facts(self) -> Facts:
+        """Which service this is."""
+        file = self._started_with.file
+        return Facts(os.getpid(), str(file.absolute()) if file else None, self.address)
+
+    async def answer(self, asked: str) -> msgspec.Struct:
+        """What a command asks; raises :class:`ValueError` for what is not known."""
+        if asked == "facts":
+            return self.facts()
+        if asked == "reload":
+            return await self.reload()
+        raise ValueError(f"nobody knows how to {asked[:40]}")
+
+    async def reload(self) -> Outcome:
+        """Read the settings and serve by them; nothing changes where they do not hold."""
+        async with self._turn:
+            try:
+                outcome = await self._reloaded()
+            except SettingsError as error:
+                outcome = Outcome(problems=tuple(str(problem) for problem in error.problems))
+            except Exception as error:  # the true top: whatever it is, the service goes on
+                log.exception("reload failed")
+                outcome = Outcome(problems=(f"the reload failed: {type(error).__name__}",))
+        facts = {name: value for name, value in msgspec.structs.asdict(outcome).items() if value}
+        if outcome.applied:
+            log.info("configuration reloaded", **facts)
+        else:
+            log.error("configuration not reloaded, nothing has changed", **facts)
+        return outcome
+
+    async def _reloaded(self) -> Outcome:
+        prepared = await asyncio.to_thread(self._prepare)
+        settings = prepared.settings
+        # From here on nothing waits: a request sees all of the new parts or none.
+        self._models(settings)
+        self._parts.replace(prepared)
+        return Outcome(
+            notes=tuple(waits_for_restart(self._started_with.settings, settings)),
+            doors=len(prepared.doors.doors),
+            models=len(settings.models),
+            aliases=len(settings.aliases),
+        )
+
+    def _prepare(self) -> Prepared:
+        loaded, credentials = self._read()
+        return self._parts.prepare(loaded.settings, credentials)
+
+
+def waits_for_restart(running: Settings, wanted: Settings) -> list[str]:
+    """What has changed and cannot change while the service runs."""
+    pairs = {
+        "server.host": (running.server.host, wanted.server.host),
+        "server.port": (running.server.port, wanted.server.port),
+        "server.drain_seconds": (running.server.drain_seconds, wanted.server.drain_seconds),
+        "logging.level": (running.logging.level, wanted.logging.level),
+        "logging.format": (running.logging.format, wanted.logging.format),
+    }
+    return [
+        f"{name} stays {before} until the service is started again; the configuration says {now}"
+        for name, (before, now) in pairs.items()
+        if before != now
+    ]
