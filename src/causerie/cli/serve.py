@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -84,25 +86,40 @@ def serve(
             "gpu_layers": gpu_layers,
         }
 
-        def read() -> Loaded:
-            loaded = settings_in_force(config, pairs, *flags)
-            settings = loaded.settings
-            changed = _with_options(_chosen(settings, ref, id, model), options)
-            if changed == settings.models:
-                return loaded
-            override = Override("models", msgspec.to_builtins(changed), "the command line")
-            return settings_in_force(config, pairs, *flags, override)
+        def choose(settings: Settings) -> tuple[Model, ...]:
+            return _with_options(_chosen(settings, ref, id, model), options)
 
-        def again() -> Loaded:
-            try:
-                return read()
-            except CommandFailed as error:
-                raise SettingsError([Problem("the command line", "", str(error))]) from error
-
+        read = partial(_read, config, pairs, flags, choose)
         loaded = read()
         logging.configure(loaded.settings.logging.level, loaded.settings.logging.format)
         announcer = Announcer(loaded.settings, Console(stderr=True))
-        loop.run(run_service(loaded, again, announcer))
+        loop.run(run_service(loaded, _again(read), announcer))
+
+
+def _read(
+    config: Path | None,
+    pairs: list[str] | None,
+    flags: list[Override],
+    choose: Callable[[Settings], tuple[Model, ...]],
+) -> Loaded:
+    loaded = settings_in_force(config, pairs, *flags)
+    models = choose(loaded.settings)
+    if models == loaded.settings.models:
+        return loaded
+    override = Override("models", msgspec.to_builtins(models), "the command line")
+    return settings_in_force(config, pairs, *flags, override)
+
+
+def _again(read: Callable[[], Loaded]) -> Callable[[], Loaded]:
+    """The same while the service runs: what the command line asks for may be gone from the file."""
+
+    def again() -> Loaded:
+        try:
+            return read()
+        except CommandFailed as error:
+            raise SettingsError([Problem("the command line", "", str(error))]) from error
+
+    return again
 
 
 def _chosen(
