@@ -116,7 +116,11 @@ class TextChat:
             return False
         if self._loaded is None or knows(self._loaded.facts, partial.trail):
             return True
-        return can_write(thinking.plan(self._loaded.form, request.thinking).form, partial)
+        try:
+            form = thinking.plan(self._loaded.form, request.thinking).form
+        except InvalidRequest:
+            return False
+        return can_write(form, partial)
 
     async def _begin(
         self, request: ChatRequest, model: LoadedModel, partial: Partial | None

@@ -286,10 +286,12 @@ class _Marks:
             (Mode.ANSWER, False): answering,
             (Mode.ANSWER, True): _Search((*answering.marks, *self.triggers)),
         }
+        self._answering = self._searches[Mode.ANSWER, True]
+        self._reasoning = self._searches[Mode.REASONING, False]
 
     def harmless(self, mode: Mode, text: str) -> bool:
         """Whether no marker can begin in ``text`` (the quick way for most pieces)."""
-        return self._searches[mode, mode is Mode.ANSWER].harmless(text)
+        return (self._answering if mode is Mode.ANSWER else self._reasoning).harmless(text)
 
     def find(self, mode: Mode, text: str, *, at_start: bool) -> tuple[int, str] | None:
         """The first marker and where it stands."""
