@@ -50,7 +50,8 @@ def serving(folder: Path, config: str, *, ready_seconds: float = 60) -> Iterator
             stdout=out,
             stderr=out,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, "NO_COLOR": "1"},
+            # Threads of the engine that spin would starve on a machine others use too.
+            env={"GOMP_SPINCOUNT": "1000", **os.environ, "NO_COLOR": "1"},
         )
     service = Service(f"http://127.0.0.1:{port}", process, log)
     try:
