@@ -34,8 +34,8 @@ class Journey:
     """
 
     __slots__ = (
-        "_before", "_budget", "_order", "_over", "_passed", "_pause", "_request", "_search", "_told",
-        "_visit", "continued", "served_by",
+        "_before", "_budget", "_order", "_over", "_passed", "_pause", "_request", "_search",
+        "_told", "_visit", "continued", "served_by",
     )  # fmt: skip
 
     def __init__(
