@@ -43,7 +43,10 @@ class Hold(Protocol):
         ...
 
     def standings(self) -> Standings:
-        """How the strictest limits of its scopes stand, as far as is known here."""
+        """How the strictest limits of its scopes stand, as far as is known here.
+
+        After :meth:`release` too.
+        """
         ...
 
 
@@ -115,9 +118,9 @@ class Lease:
         hold = self._hold
         if hold is not None:
             self._hold = None
+            hold.release(self._used)
             if isinstance(error, ServiceError):
                 error.headers = {**_headers(hold.standings()), **error.headers}
-            hold.release(self._used)
 
     @property
     def headers(self) -> dict[str, str]:

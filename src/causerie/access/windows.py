@@ -114,7 +114,6 @@ class MemoryHold:
             window.running -= 1
             if scope.counts_tokens:
                 self._settle(window, tick, used.input - self._input, used.output - output)
-        self._parts = []
 
     def _settle(self, window: _Window, tick: _Tick, input: int, output: int) -> None:
         if input <= 0 and output <= 0:

@@ -118,7 +118,10 @@ class FactorBook(Protocol):
 class AttemptBook(Protocol):
     """Failed attempts to sign in, by scope."""
 
-    async def find(self, scopes: Sequence[str]) -> Sequence[Failures]: ...
+    async def lock(self, scopes: Sequence[str], at: datetime) -> Sequence[Failures]:
+        """What there is of each, kept from others until the end of the writing block."""
+        ...
+
     async def failed(self, scope: str, at: datetime, forget_before: datetime) -> None:
         """Count one more; the count begins anew where the last was before ``forget_before``."""
         ...

@@ -131,7 +131,7 @@ class SignIn:
         now = self._clock()
         allowed = throttle.scopes(account, client.address)
         async with self._store.writing() as books:
-            throttle.check(await books.attempts.find(list(allowed)), allowed, now)
+            throttle.check(await books.attempts.lock(sorted(allowed), now), allowed, now)
             for scope in sorted(allowed):
                 await books.attempts.failed(scope, now, now - throttle.FORGET_AFTER)
 

@@ -64,7 +64,9 @@ def step_of(secret: str, code: str, now: datetime) -> int | None:
 def address(secret: str, account: str, issuer: str) -> str:
     """The ``otpauth:`` address that apps read from a picture."""
     label = quote(f"{issuer}:{account}")
-    return f"otpauth://totp/{label}?{urlencode({'secret': secret, 'issuer': issuer})}"
+    return (
+        f"otpauth://totp/{label}?{urlencode({'secret': secret, 'issuer': issuer}, quote_via=quote)}"
+    )
 
 
 def new_recovery_codes() -> list[str]:

@@ -175,9 +175,15 @@ class SqlAttempts:
 
     connection: AsyncConnection
 
-    async def find(self, scopes: Sequence[str]) -> Sequence[Failures]:
-        """Of these scopes."""
-        query = select(attempts).where(attempts.c.scope.in_(scopes))
+    async def lock(self, scopes: Sequence[str], at: datetime) -> Sequence[Failures]:
+        """Of these scopes; nobody else has them until the end of the transaction.
+
+        A row that is not there cannot be locked, so it is made first.
+        """
+        for scope in scopes:
+            values = {"scope": scope, "failures": 0, "last_at": at}
+            await upsert(self.connection, attempts, values, {"scope": scope})
+        query = select(attempts).where(attempts.c.scope.in_(scopes)).with_for_update()
         return [Failures(**row) for row in (await self.connection.execute(query)).mappings()]
 
     async def failed(self, scope: str, at: datetime, forget_before: datetime) -> None:

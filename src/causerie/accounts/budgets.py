@@ -1,0 +1,251 @@
+"""Budgets: reserved before a request, settled after it, released where it failed.
+
+A request is let in while something is left: while what is settled and what is
+reserved stay below the amount. Its estimate is then reserved, whole. So nobody
+is refused while there is headroom, and what is settled stays below
+
+    amount + the largest estimate + what requests used beyond their estimates
+
+(the second for the one that crossed the line, the third is zero where the
+estimate is an upper bound). A request that costs nothing is let in always.
+
+The counters are of this process; at first use, and then every few seconds, the
+database says what others have settled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from decimal import ROUND_CEILING, Decimal
+from types import TracebackType
+from typing import Protocol
+
+from msgspec import Struct
+
+from causerie.accounts.bounds import Budget, Period, Unit
+from causerie.accounts.usage import Spent
+from causerie.errors import OverBudget, StoreUnavailable
+
+_BILLION = 1_000_000_000
+_SECOND = 1_000_000_000
+
+
+class SpentReader(Protocol):
+    """Who knows what was settled."""
+
+    async def spent(self, owner: str, model: str, since: datetime) -> Spent:
+        """By ``key:ID`` or ``project:ID``, with one model or (empty) all, since a midnight UTC."""
+        ...
+
+
+class Claim(Struct, frozen=True):
+    """The budgets of one owner, ``key:ID`` or ``project:ID``."""
+
+    owner: str
+    budgets: tuple[Budget, ...]
+
+
+class BudgetOptions(Struct, frozen=True, kw_only=True):
+    """``lease_seconds``: when a reservation ends at the latest, whatever became of its request."""
+
+    refresh_seconds: float = 5.0
+    lease_seconds: float = 3600.0
+
+
+class _Counter(Struct):
+    """What one budget's period has seen; in billionths, or in tokens."""
+
+    owner: str
+    budget: Budget
+    since: datetime
+    ends: int
+    spent: int = 0
+    reserved: int = 0
+    used: bool = True  # since the database was last asked
+
+
+class _Part(Struct):
+    counter: _Counter
+    amount: int
+
+
+class Reservation:
+    """What one request holds; leaving the block releases whatever was not settled."""
+
+    __slots__ = ("_budgets", "_open", "_parts", "ends")
+
+    def __init__(self, budgets: Budgets, parts: Sequence[_Part], ends: int) -> None:
+        self._budgets = budgets
+        self._parts = parts
+        self._open = True
+        self.ends = ends
+
+    def settle(self, cost: Decimal, tokens: int) -> None:
+        """What it really used, once; also after the reservation has ended by itself."""
+        self.release()
+        parts, self._parts = self._parts, ()
+        for part in parts:
+            part.counter.spent += _counted(part.counter.budget.unit, cost, tokens)
+
+    def release(self) -> None:
+        """Give back what is reserved."""
+        if self._open:
+            self._open = False
+            for part in self._parts:
+                part.counter.reserved -= part.amount
+            self._budgets.forget(self)
+
+    def __enter__(self) -> Reservation:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        failure: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+class Budgets:
+    """The counters of one process; ``now`` gives nanoseconds since 1970."""
+
+    def __init__(
+        self,
+        reader: SpentReader,
+        now: Callable[[], int],
+        options: BudgetOptions | None = None,
+    ) -> None:
+        self._reader = reader
+        self._now = now
+        self._options = options or BudgetOptions()
+        self._counters: dict[tuple[str, str, Unit, Period], _Counter] = {}
+        self._loading: dict[tuple[str, str, Unit, Period], asyncio.Lock] = {}
+        self._running: set[Reservation] = set()
+
+    async def reserve(
+        self, claims: Sequence[Claim], model: str, cost: Decimal, tokens: int
+    ) -> Reservation:
+        """Hold the estimate of a request against every budget that applies, or against none.
+
+        Waits only for a budget's first use. Raises :class:`OverBudget`, and
+        :class:`StoreUnavailable` where what was spent cannot be known.
+        """
+        now = self._now()
+        counters = [
+            self._current(claim.owner, budget, now) or await self._load(claim.owner, budget, now)
+            for claim in claims
+            for budget in claim.budgets
+            if budget.model in ("", model)
+        ]
+        parts = [
+            _Part(each, _counted(each.budget.unit, cost, tokens, up=True)) for each in counters
+        ]
+        for part in parts:
+            self._check(part)
+        for part in parts:
+            part.counter.reserved += part.amount
+            part.counter.used = True
+        made = Reservation(self, parts, now + int(self._options.lease_seconds * _SECOND))
+        self._running.add(made)
+        return made
+
+    def forget(self, reservation: Reservation) -> None:
+        """It was released."""
+        self._running.discard(reservation)
+
+    async def follow(self) -> None:
+        """Until cancelled: hear what others have settled, end reservations that are too old."""
+        while True:
+            await asyncio.sleep(self._options.refresh_seconds)
+            self.expire()
+            await self.refresh()
+
+    def expire(self) -> None:
+        """Release what has been held for too long, and forget periods that are over."""
+        now = self._now()
+        for each in [each for each in self._running if each.ends <= now]:
+            each.release()
+        for place, counter in list(self._counters.items()):
+            if counter.ends <= now:
+                del self._counters[place]
+
+    async def refresh(self) -> None:
+        """Take over what the database knows beyond this process; where it is away, later."""
+        for counter in [each for each in self._counters.values() if each.used]:
+            try:
+                spent = await self._reader.spent(counter.owner, counter.budget.model, counter.since)
+            except StoreUnavailable:
+                return
+            counter.used = counter.reserved > 0
+            counter.spent = max(counter.spent, _of(spent, counter.budget.unit))
+
+    def _current(self, owner: str, budget: Budget, now: int) -> _Counter | None:
+        counter = self._counters.get((owner, budget.model, budget.unit, budget.period))
+        if counter is None or counter.ends <= now:
+            return None
+        if counter.budget is not budget:
+            counter.budget = budget  # another amount, from now on
+        return counter
+
+    async def _load(self, owner: str, budget: Budget, now: int) -> _Counter:
+        place = (owner, budget.model, budget.unit, budget.period)
+        async with self._loading.setdefault(place, asyncio.Lock()):
+            found = self._current(owner, budget, now)
+            if found is not None:
+                return found
+            at = datetime.fromtimestamp(now / _SECOND, UTC)
+            since, end = budget.period.start(at), budget.period.end(at)
+            spent = await self._reader.spent(owner, budget.model, since)
+            ends = int(end.timestamp()) * _SECOND if end is not None else 2**63
+            counter = _Counter(owner, budget, since, ends, _of(spent, budget.unit))
+            self._counters[place] = counter
+            return counter
+
+    def _check(self, part: _Part) -> None:
+        counter, budget = part.counter, part.counter.budget
+        amount = _counted(budget.unit, budget.amount, int(budget.amount))
+        if part.amount == 0 or counter.spent + counter.reserved < amount:
+            return
+        at = datetime.fromtimestamp(self._now() / _SECOND, UTC)
+        raise _over(counter, at, waits=counter.spent < amount)
+
+
+def _over(counter: _Counter, at: datetime, *, waits: bool) -> OverBudget:
+    """Which budget, whose, and when there is more; ``waits`` where running requests hold it."""
+    budget, owner = counter.budget, counter.owner.partition(":")[0]
+    end = budget.period.end(at)
+    period = "" if end is None else f" for a {budget.period}"
+    model = f" for the model {budget.model}" if budget.model else ""
+    state = "held by requests that run now; try again when they end" if waits else "spent"
+    anew = f" It begins anew at {end:%Y-%m-%dT%H:%MZ}." if end is not None else ""
+    return OverBudget(
+        f"The budget of this {owner}{model}, {budget.amount} {budget.unit}{period}, is {state}."
+        + anew,
+        metadata={
+            "budget": {
+                "owner": owner,
+                "model": budget.model or None,
+                "unit": budget.unit,
+                "period": budget.period,
+                "amount": str(budget.amount),
+                "resets_at": end.isoformat() if end is not None else None,
+            },
+            "retryable": waits,
+        },
+    )
+
+
+def _counted(unit: Unit, cost: Decimal, tokens: int, *, up: bool = False) -> int:
+    if unit is Unit.TOKENS:
+        return tokens
+    billionths = cost * _BILLION
+    return int(
+        billionths.to_integral_value(ROUND_CEILING) if up else billionths.to_integral_value()
+    )
+
+
+def _of(spent: Spent, unit: Unit) -> int:
+    return _counted(unit, spent.cost, spent.tokens)

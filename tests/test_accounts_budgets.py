@@ -1,0 +1,315 @@
+"""Budgets: exact, never far over, and nobody refused while something is left."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ledgerkit import record
+
+from causerie.accounts.bounds import Budget, Period, Unit
+from causerie.accounts.budgets import BudgetOptions, Budgets, Claim
+from causerie.accounts.prices import Price
+from causerie.accounts.usage import Spent
+from causerie.errors import OverBudget, StoreUnavailable
+from causerie.store.database import Database
+from causerie.store.reports import SqlUsageReader
+from causerie.store.usage import SqlUsage
+
+START = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+@dataclass
+class Books:
+    """What the database would say, and the clock."""
+
+    known: dict[str, Spent] = field(default_factory=dict)
+    asked: list[tuple[str, str, datetime]] = field(default_factory=list)
+    now: datetime = START
+    away: bool = False
+
+    async def spent(self, owner: str, model: str, since: datetime) -> Spent:
+        self.asked.append((owner, model, since))
+        await asyncio.sleep(0)
+        if self.away:
+            raise StoreUnavailable()
+        return self.known.get(owner, Spent())
+
+    def clock(self) -> int:
+        return int(self.now.timestamp()) * 10**9
+
+
+def claim(amount: str | int, **budget: object) -> list[Claim]:
+    return [Claim("key:ck_a", (Budget(Decimal(amount), **budget),))]
+
+
+async def test_what_is_settled_counts_and_what_failed_does_not() -> None:
+    budgets, held = Budgets(books := Books(), books.clock), claim("1.00")
+    with await budgets.reserve(held, "small", Decimal("0.40"), 10) as one:
+        one.settle(Decimal("0.30"), 10)
+    with await budgets.reserve(held, "small", Decimal("0.40"), 10):
+        pass  # failed: nothing is settled
+    with await budgets.reserve(held, "small", Decimal("0.70"), 10) as rest:
+        with pytest.raises(OverBudget) as caught:
+            await budgets.reserve(held, "small", Decimal("0.01"), 1)
+        assert caught.value.metadata["retryable"] is True
+        rest.settle(Decimal("0.70"), 10)
+    with pytest.raises(OverBudget, match="is spent") as caught:
+        await budgets.reserve(held, "small", Decimal("0.01"), 1)
+    assert (caught.value.status, caught.value.metadata["retryable"]) == (402, False)
+    assert caught.value.metadata["budget"]["resets_at"] == "2026-12-01T00:00:00+00:00"
+
+
+async def test_a_little_headroom_is_enough_to_be_let_in() -> None:
+    budgets = Budgets(books := Books(), books.clock)
+    books.known["key:ck_a"] = Spent(Decimal("0.999999999"))
+    with await budgets.reserve(claim(1), "small", Decimal(5), 1):
+        pass
+
+
+async def test_what_costs_nothing_is_let_in_always() -> None:
+    budgets = Budgets(books := Books(), books.clock)
+    books.known["key:ck_a"] = Spent(Decimal(2))
+    with await budgets.reserve(claim(1), "free", Decimal(0), 100):
+        pass
+
+
+async def test_all_budgets_are_held_or_none() -> None:
+    books = Books()
+    budgets = Budgets(books, books.clock)
+    key = Claim("key:ck_a", (Budget(Decimal(10)),))
+    project = Claim("project:prj_a", (Budget(Decimal(1)),))
+    with await budgets.reserve([key, project], "small", Decimal(1), 1):
+        with pytest.raises(OverBudget, match="this project"):
+            await budgets.reserve([key, project], "small", Decimal(10), 1)
+        with await budgets.reserve([key], "small", Decimal(9), 1):
+            pass  # nothing was left behind by the one that was refused
+
+
+async def test_a_budget_for_one_model_is_for_that_model() -> None:
+    budgets, held = Budgets(books := Books(), books.clock), claim(0, model="large")
+    with await budgets.reserve(held, "small", Decimal(1), 1):
+        pass
+    with pytest.raises(OverBudget, match="for the model large"):
+        await budgets.reserve(held, "large", Decimal(1), 1)
+
+
+async def test_tokens_can_be_counted() -> None:
+    budgets, held = Budgets(books := Books(), books.clock), claim(100, unit=Unit.TOKENS)
+    with await budgets.reserve(held, "small", Decimal(0), 60) as one:
+        one.settle(Decimal(0), 100)
+    with pytest.raises(OverBudget, match="100 tokens"):
+        await budgets.reserve(held, "small", Decimal(0), 1)
+
+
+@pytest.mark.parametrize(
+    ("period", "after", "since"),
+    [
+        (Period.DAY, timedelta(hours=12), "2026-11-22"),
+        (Period.WEEK, timedelta(days=2), "2026-11-23"),
+        (Period.MONTH, timedelta(days=10), "2026-12-01"),
+    ],
+)
+async def test_a_new_period_begins_anew(period: Period, after: timedelta, since: str) -> None:
+    budgets, held = Budgets(books := Books(), books.clock), claim(1, period=period)
+    late = await budgets.reserve(held, "small", Decimal(1), 1)
+    with pytest.raises(OverBudget):
+        await budgets.reserve(held, "small", Decimal(1), 1)
+    books.now += after
+    with await budgets.reserve(held, "small", Decimal(1), 1):
+        late.settle(Decimal(1), 1)  # counts for the period it was let in in
+        with pytest.raises(OverBudget):
+            await budgets.reserve(held, "small", Decimal(1), 1)
+    with await budgets.reserve(held, "small", Decimal(1), 1):
+        pass
+    assert books.asked[-1][2].strftime("%Y-%m-%d") == since
+
+
+async def test_an_amount_that_is_changed_holds_at_once() -> None:
+    budgets = Budgets(books := Books(), books.clock)
+    with await budgets.reserve(claim(1), "small", Decimal(1), 1) as one:
+        one.settle(Decimal(1), 1)
+    with await budgets.reserve(claim(2), "small", Decimal(1), 1):
+        pass
+    with pytest.raises(OverBudget):
+        await budgets.reserve(claim(1), "small", Decimal(1), 1)
+
+
+async def test_a_reservation_ends_by_itself_and_may_still_be_settled() -> None:
+    books = Books()
+    budgets = Budgets(books, books.clock, BudgetOptions(lease_seconds=60))
+    held = claim(1, period=Period.NEVER)
+    lost = await budgets.reserve(held, "small", Decimal(1), 1)
+    books.now += timedelta(seconds=61)
+    budgets.expire()
+    with await budgets.reserve(held, "small", Decimal("0.5"), 1):
+        pass
+    lost.settle(Decimal(1), 1)
+    lost.settle(Decimal(1), 1)  # once
+    with pytest.raises(OverBudget):
+        await budgets.reserve(held, "small", Decimal(1), 1)
+    with await budgets.reserve(claim("1.5", period=Period.NEVER), "small", Decimal(1), 1):
+        pass
+
+
+async def test_what_others_settled_is_heard_of() -> None:
+    budgets = Budgets(books := Books(), books.clock)
+    with await budgets.reserve(claim(1), "small", Decimal(1), 1):
+        pass
+    books.known["key:ck_a"] = Spent(Decimal(1))
+    await budgets.refresh()
+    with pytest.raises(OverBudget):
+        await budgets.reserve(claim(1), "small", Decimal(1), 1)
+
+
+async def test_what_is_not_known_is_503() -> None:
+    budgets = Budgets(books := Books(away=True), books.clock)
+    with pytest.raises(StoreUnavailable):
+        await budgets.reserve(claim(1), "small", Decimal(1), 1)
+    books.away = False
+    with await budgets.reserve(claim(1), "small", Decimal(1), 1):
+        books.away = True
+        await budgets.refresh()
+
+
+async def test_the_first_use_is_asked_for_once() -> None:
+    budgets = Budgets(books := Books(), books.clock)
+    held = claim(100)
+    await asyncio.gather(*(budgets.reserve(held, "small", Decimal(1), 1) for _ in range(20)))
+    assert len(books.asked) == 1
+
+
+async def test_what_the_ledger_has_is_what_a_budget_begins_with(database: Database) -> None:
+    costs = [("ck_a", "small", "0.25"), ("ck_a", "large", "0.50"), ("ck_b", "small", "1")]
+    store = SqlUsage(database)
+    await store.append([record(key=k, model=m, cost=Decimal(c)) for k, m, c in costs])
+    await store.append([record(at=record().at - 40 * 86_400 * 10**6, cost=Decimal(8))])
+    reader = SqlUsageReader(database)
+    month = Period.MONTH.start(START)
+    assert await reader.spent("key:ck_a", "", month) == Spent(Decimal("0.75"), 240)
+    assert await reader.spent("key:ck_a", "large", month) == Spent(Decimal("0.5"), 120)
+    assert await reader.spent("project:prj_a", "", month) == Spent(Decimal("1.75"), 360)
+    assert (await reader.spent("key:ck_a", "", Period.NEVER.start(START))).cost == Decimal("8.75")
+    assert await reader.spent("key:ck_none", "", month) == Spent(Decimal(0), 0)
+
+
+# What a request does: its estimate and its real use in billionths, and how it ends.
+Request = tuple[int, int, str]
+requests = st.lists(
+    st.tuples(st.integers(1, 60), st.integers(0, 80), st.sampled_from(["done", "fail", "cancel"])),
+    min_size=1,
+    max_size=40,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(requests=requests, amount=st.integers(0, 300), order=st.randoms(use_true_random=False))
+def test_the_promise_holds_however_requests_run(
+    requests: list[Request], amount: int, order: Random
+) -> None:
+    asyncio.run(many(requests, amount, order))
+
+
+async def many(requests: list[Request], amount: int, order: Random) -> None:
+    """All at once, each ending when the order says; a model beside them says who gets in."""
+    books = Books()
+    budgets = Budgets(books, books.clock)
+    held = claim(billionth(amount))
+    model = {"spent": 0, "reserved": 0}
+    ends = [asyncio.Event() for _ in requests]
+    admitted: list[Request] = []
+
+    async def one(request: Request, end: asyncio.Event) -> None:
+        estimate, used, how = request
+        try:
+            reservation = await budgets.reserve(held, "small", billionth(estimate), 1)
+        except OverBudget:
+            assert model["spent"] + model["reserved"] >= amount, "refused with headroom left"
+            return
+        assert model["spent"] + model["reserved"] < amount, "let in without headroom"
+        model["reserved"] += estimate
+        admitted.append(request)
+        try:
+            with reservation:
+                await end.wait()
+                model["reserved"] -= estimate
+                if how == "done":
+                    reservation.settle(billionth(used), 1)
+                    model["spent"] += used
+                elif how == "fail":
+                    raise ConnectionError
+        except ConnectionError:
+            pass
+        except asyncio.CancelledError:
+            model["reserved"] -= estimate
+
+    tasks = []
+    for index, request in enumerate(requests):
+        tasks.append(asyncio.ensure_future(one(request, ends[index])))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        for _ in range(order.randrange(3)):
+            await finish(order.randrange(len(tasks)), requests, ends, tasks)
+    for index in range(len(requests)):
+        await finish(index, requests, ends, tasks)
+    await asyncio.gather(*tasks, return_exceptions=False)
+    counter = next(iter(budgets._counters.values()))
+    assert (counter.spent, counter.reserved) == (model["spent"], 0)
+    beyond = sum(max(used - estimate, 0) for estimate, used, how in admitted if how == "done")
+    largest = max((estimate for estimate, _, _ in admitted), default=0)
+    assert model["spent"] <= max(amount - 1, 0) + largest + beyond if admitted else True
+
+
+async def finish(
+    index: int,
+    requests: list[Request],
+    ends: list[asyncio.Event],
+    tasks: list[asyncio.Future[None]],
+) -> None:
+    if requests[index][2] == "cancel" and not tasks[index].done():
+        tasks[index].cancel()
+    ends[index].set()
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+def billionth(count: int) -> Decimal:
+    return Decimal(count) / 10**9
+
+
+def test_prices_by_the_token() -> None:
+    price = Price(
+        prompt=Decimal("0.000001"), completion=Decimal("0.000002"), cached=Decimal("0.0000001")
+    )
+    assert price.cost(prompt=100, cached=40, completion=10) == Decimal("0.000084000")
+    plain = Price(prompt=Decimal("0.000001"), request=Decimal("0.01"))
+    assert plain.cost(prompt=100, cached=40, completion=10) == Decimal("0.0101")
+    tiny = Price(prompt=Decimal("0.00000000015"))
+    assert tiny.cost(prompt=1, cached=0, completion=0) == Decimal("0")
+    assert tiny.cost(prompt=10, cached=0, completion=0) == Decimal("0.000000002")
+
+
+@pytest.mark.parametrize(
+    ("status", "prompt", "completion", "charged"),
+    [
+        (200, 10, 5, True),
+        (200, 10, 0, False),  # an empty reply
+        (499, 10, 0, True),  # left while the prompt was read
+        (499, 10, 3, True),  # left in the middle
+        (499, 0, 0, False),  # left in the queue
+        (400, 0, 0, False),
+        (429, 0, 0, False),
+        (502, 10, 3, False),  # broke off, by our fault
+        (504, 10, 0, False),
+    ],
+)
+def test_who_pays(status: int, prompt: int, completion: int, charged: bool) -> None:
+    price = Price(prompt=Decimal("0.001"), completion=Decimal("0.001"))
+    cost = price.charge(status=status, prompt=prompt, cached=0, completion=completion)
+    assert (cost > 0) is charged
