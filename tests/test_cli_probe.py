@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from faultkit import Reply as FaultyReply
+from faultkit import upstream
 from probekit import document, refused, says_yes
 from typer.testing import CliRunner
 
@@ -279,3 +281,18 @@ def test_a_file_that_changed_meanwhile_is_left(
     with pytest.raises(CommandFailed, match="changed meanwhile"):
         endpoint_file.write_entries(file, endpoint_file.NewEndpoint("http://a/v1"), [found])
     assert file.read_text() == "# somebody else\n"
+
+
+async def test_certificates_of_the_configured_endpoint_are_used(tmp_path: Path) -> None:
+    file = tmp_path / "causerie.toml"
+    async with upstream(FaultyReply("Hello."), secure=True) as up:
+        (tmp_path / "ca.pem").write_bytes(up.ca_pem)
+        entry = f'[[endpoints]]\nname = "up"\nbase_url = "{up.base_url}"\n'
+        file.write_text(f'{entry}[endpoints.tls]\nca_file = "{tmp_path / "ca.pem"}"\n')
+        trusted = await run(up.base_url, "--config", str(file), "--seconds", "1")
+        (tmp_path / "empty.toml").write_text("")
+        stranger = await run(up.base_url, "--config", str(tmp_path / "empty.toml"))
+    assert trusted.exit_code == 0, trusted.output
+    assert "yes     completion " in trusted.stdout
+    assert stranger.exit_code == 4
+    assert "certificate" in stranger.stderr

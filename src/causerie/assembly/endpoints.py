@@ -86,13 +86,7 @@ async def close(endpoints: Sequence[Connected]) -> None:
 
 
 def _made(one: described.Endpoint, key: str | None, proxy: str | None, recipe: bytes) -> Connected:
-    reach = Reach(
-        tls=_tls(one.tls) if one.base_url.startswith("https://") else None,
-        server_name=one.tls.server_name,
-        proxy=one.proxy if isinstance(one.proxy, str) else proxy,
-        connect_seconds=one.timeouts.connect,
-    )
-    client = HttpClient(one.base_url, reach)
+    client = HttpClient(one.base_url, reach(one, proxy))
     endpoint = Endpoint(
         one.name,
         client,
@@ -106,6 +100,17 @@ def _made(one: described.Endpoint, key: str | None, proxy: str | None, recipe: b
         max_concurrent=one.max_concurrent,
     )
     return Connected(endpoint, client, recipe)
+
+
+def reach(one: described.Endpoint, proxy: str | None) -> Reach:
+    """How the endpoint is reached; ``proxy`` is the address where the settings only say where it
+    is found. Raises :class:`OSError` where certificates cannot be used."""
+    return Reach(
+        tls=_tls(one.tls) if one.base_url.startswith("https://") else None,
+        server_name=one.tls.server_name,
+        proxy=one.proxy if isinstance(one.proxy, str) else proxy,
+        connect_seconds=one.timeouts.connect,
+    )
 
 
 def _tls(tls: described.Tls) -> ssl.SSLContext:

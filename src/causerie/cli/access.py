@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from causerie.assembly.endpoints import reach
 from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.settings import Loaded
 from causerie.settings.credentials import secret_value
 from causerie.settings.endpoint import Endpoint
 from causerie.settings.environment import CLIENT_KEY, variables
 from causerie.settings.values import Secret
+from causerie.transport.client import Reach
 from causerie.upstreams.dialect import Dialect
 from causerie.upstreams.dialects import DIALECTS
 
@@ -27,11 +29,12 @@ class KeyOptions:
 @dataclass(frozen=True, slots=True)
 class Access:
     """``place`` is where the configuration can say that the key is found; ``dialect`` is unset
-    where nobody has named one."""
+    where nobody has named one, ``reach`` where nothing is configured."""
 
     key: str | None = field(default=None, repr=False)
     place: Secret | None = None
     dialect: Dialect | None = None
+    reach: Reach | None = None
 
 
 def access(
@@ -45,7 +48,8 @@ def access(
         raise CommandFailed(f"no dialect is named {dialect}; known: {names}", ExitCode.USAGE)
     kind = dialect or (known.dialect if known is not None else None)
     key, place = _key(options, known)
-    return Access(key, place, DIALECTS[kind] if kind is not None else None)
+    way = _reach(known) if known is not None else None
+    return Access(key, place, DIALECTS[kind] if kind is not None else None, way)
 
 
 def configured(loaded: Loaded, base_url: str) -> Endpoint | None:
@@ -53,6 +57,18 @@ def configured(loaded: Loaded, base_url: str) -> Endpoint | None:
     wanted = base_url.rstrip("/")
     endpoints = loaded.settings.endpoints
     return next((one for one in endpoints if one.base_url.rstrip("/") == wanted), None)
+
+
+def _reach(known: Endpoint) -> Reach:
+    """Certificates, proxy and patience of the endpoint that is configured."""
+    try:
+        found = known.proxy if isinstance(known.proxy, Secret) else None
+        return reach(known, secret_value(found, variables()) if found is not None else None)
+    except (OSError, ValueError) as error:
+        raise CommandFailed(
+            f"the endpoint {known.name} cannot be reached as configured: {error}",
+            ExitCode.CONFIGURATION,
+        ) from error
 
 
 def _key(options: KeyOptions, known: Endpoint | None) -> tuple[str | None, Secret | None]:

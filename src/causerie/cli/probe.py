@@ -152,7 +152,7 @@ class _Run:
         """Every model's, one after the other. Raises :class:`CommandFailed`."""
         plan = self._plan
         try:
-            asker = Asker(plan.base_url, plan.access.key, bounds=plan.bounds)
+            asker = Asker(plan.base_url, plan.access.key, plan.access.reach, plan.bounds)
         except ValueError as error:
             raise CommandFailed(f"{plan.base_url}: {error}", ExitCode.USAGE) from error
         async with asker:
