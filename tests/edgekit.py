@@ -21,6 +21,7 @@ from causerie.errors import NotFound
 from causerie.metering.counters import Counters
 from causerie.protocol.events import Batch, Event, Finished, TextDelta, Usage
 from causerie.protocol.request import ChatRequest
+from causerie.routing.seat import SeatStatus
 
 KEY = "ck_abc_secret"
 OPEN = Door("open", "/endpoints/open/v1", hosts=frozenset({"open.localhost"}))
@@ -114,6 +115,9 @@ class Statuses:
 
     def status(self) -> Sequence[EngineStatus]:
         return self.values
+
+    def targets(self) -> Sequence[SeatStatus]:
+        return [SeatStatus("m", "full", 3, 0, 1.5, "queue_full")]
 
 
 def make_edge(

@@ -13,6 +13,8 @@ import aiohttp
 from edgekit import Statuses, serving
 
 from causerie.access.keys import StaticKeys
+from causerie.access.limits import Limits
+from causerie.access.windows import MemoryCounters
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.model import Card, Model, Offer
 from causerie.edge.application import Edge
@@ -156,6 +158,8 @@ def _edge(router: Router, targets: Sequence[str], records: Records) -> Edge:
     pipeline = Pipeline(
         keys=StaticKeys(),
         catalog=Catalog([model]),
+        limits=Limits(MemoryCounters()),
+        scopes={},
         router=router,
         meter=Meter([counters, records]),
     )

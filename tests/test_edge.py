@@ -223,6 +223,12 @@ async def test_health_tells_who_serves(
     overview = await call(edge, "/health")
     assert overview.status == status
     assert [one["model"] for one in overview.json()["engines"]] == [one.model for one in statuses]
+    [target] = overview.json()["targets"]
+    assert (target["state"], target["wait_seconds"], target["reason"]) == (
+        "full",
+        1.5,
+        "queue_full",
+    )
     if status == 503:
         assert ready.error["type"] == "overloaded_error"
         assert "retry-after" in ready.headers

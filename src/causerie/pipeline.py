@@ -1,6 +1,7 @@
 """THE REQUEST, top to bottom. Read this first.
 
-    which door · who (401) · which model (404) · which target, may it start (429, 503)
+    which door · who (401) · which model (404) · within its limits (429)
+    · which target, is there room (503)
     · generate (400, 502, 503) · meter
 
 The stages do not know each other; they meet here and nowhere else. Entering
@@ -17,7 +18,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from causerie.access.estimate import estimate
 from causerie.access.keys import Caller, Locked, StaticKeys
+from causerie.access.limits import Limits
+from causerie.access.quota import Scope
 from causerie.catalog.catalog import Catalog
 from causerie.fold import Frame, Identity
 from causerie.metering.meter import Meter, Record
@@ -50,10 +54,12 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The stages in their order."""
+    """The stages in their order; ``scopes`` are what is limited of a model, by its id."""
 
     keys: StaticKeys
     catalog: Catalog
+    limits: Limits
+    scopes: Mapping[str, Sequence[Scope]]
     router: Router
     meter: Meter
 
@@ -70,18 +76,23 @@ class Pipeline:
             model = self.catalog.resolve(door.models, request.model)
             record.model, record.stream = model.id, request.stream
             candidates = model.candidates(request)
-            journey = self.router.generate(candidates, request, model.hedge_seconds)
-            record.usage = journey.usage
-            try:
-                async with journey:
-                    record.first_token()
+            async with self.limits.admit(
+                self.scopes.get(model.id, ()), lambda: estimate(request)
+            ) as lease:
+                journey = self.router.generate(candidates, request, model.hedge_seconds)
+                record.usage = journey.usage
+                try:
+                    async with journey:
+                        record.first_token()
+                        _note(record, journey)
+                        frame = Frame(
+                            identity, request.model, journey.fingerprint, request.thinking.visible
+                        )
+                        headers = _headers(record, journey) | lease.headers
+                        yield Reply(headers, frame, _Noted(journey, record))
+                finally:
                     _note(record, journey)
-                    frame = Frame(
-                        identity, request.model, journey.fingerprint, request.thinking.visible
-                    )
-                    yield Reply(_headers(record, journey), frame, _Noted(journey, record))
-            finally:
-                _note(record, journey)
+                    lease.settle(journey.usage())
 
     def models(self, door: Door, caller: Caller | None) -> Sequence[Mapping[str, Any]]:
         """The catalog behind a door, as ``GET /models`` shows it."""

@@ -12,7 +12,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import msgspec
+
+from causerie.access import limits as access
 from causerie.access.keys import KeyDigest, StaticKeys
+from causerie.access.quota import Rates, Scope
+from causerie.access.windows import MemoryCounters
 from causerie.assembly.endpoints import Connected, checks, close, connected
 from causerie.assembly.offers import offered
 from causerie.assembly.targets import Targets, chat_options, own_models, remote_models
@@ -25,6 +30,7 @@ from causerie.edge.doors import DoorTable
 from causerie.edge.openai import Limits
 from causerie.edge.ownership import owned
 from causerie.edge.server import Listen
+from causerie.engines.base import EngineStatus
 from causerie.journal import Journal
 from causerie.metering.counters import Counters
 from causerie.metering.meter import Meter
@@ -32,6 +38,7 @@ from causerie.metering.request_log import RequestLog
 from causerie.pipeline import Pipeline
 from causerie.routing.health import Check, Health
 from causerie.routing.router import Router
+from causerie.routing.seat import SeatStatus
 from causerie.settings import Server, Settings
 from causerie.settings.addresses import Way, default_way, ways
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials
@@ -83,7 +90,8 @@ class Service:
         self._retired: list[Connected] = []
         self._checks: Sequence[Check] = ()
         self._changed = asyncio.Event()
-        self._counters = Counters(engines.status, self._waiting)
+        self._limits = access.Limits(MemoryCounters())
+        self._counters = Counters(engines.status, self._waiting, self.targets)
         self._meter = Meter([self._counters, RequestLog(journal)])
         self._edge: Edge | None = None
 
@@ -119,6 +127,8 @@ class Service:
         pipeline = Pipeline(
             keys=StaticKeys(),
             catalog=offered(settings, own),
+            limits=self._limits,
+            scopes=scopes(settings),
             router=self._router,
             meter=self._meter,
         )
@@ -127,7 +137,7 @@ class Service:
             self._edge = Edge(
                 prepared.doors,
                 pipeline,
-                self._engines,
+                self,
                 self._counters,
                 limits=limits(server),
                 docs=server.docs,
@@ -154,6 +164,14 @@ class Service:
                 one.client.retire()
                 self._retired.append(one)
 
+    def status(self) -> Sequence[EngineStatus]:
+        """Our engines as they are now."""
+        return self._engines.status()
+
+    def targets(self) -> Sequence[SeatStatus]:
+        """All targets of routing as they stand now."""
+        return self._router.status()
+
     def _waiting(self) -> list[tuple[str, int]]:
         return [(id, own.gate.waiting) for id, own in self._targets.own.items()]
 
@@ -175,6 +193,16 @@ def limits(server: Server) -> Limits:
         max_nesting=server.max_nesting,
         ping_seconds=server.ping_seconds,
     )
+
+
+def scopes(settings: Settings) -> Mapping[str, Sequence[Scope]]:
+    """What is limited of each model."""
+    made: dict[str, Sequence[Scope]] = {}
+    for alias in settings.aliases:
+        rates = Rates(**msgspec.structs.asdict(alias.limits))
+        if rates != Rates():
+            made[alias.id] = (Scope("model", alias.id, rates),)
+    return made
 
 
 def listen(server: Server) -> Listen:

@@ -10,7 +10,7 @@ const models = [];
 for await (const one of client.models.list()) models.push(one.id);
 said.models = models;
 
-const whole = await client.chat.completions.create({ model, messages, max_tokens: 12, temperature: 0 });
+const whole = await client.chat.completions.create({ model, messages, max_tokens: 100, temperature: 0 });
 said.whole = {
   content: whole.choices[0].message.content,
   finish: whole.choices[0].finish_reason,
@@ -21,7 +21,7 @@ said.whole = {
 const stream = await client.chat.completions.create({
   model,
   messages,
-  max_tokens: 12,
+  max_tokens: 100,
   temperature: 0,
   stream: true,
   stream_options: { include_usage: true },
@@ -35,7 +35,7 @@ for await (const chunk of stream) {
 }
 said.stream.id = said.stream.id.size;
 
-const gathered = client.chat.completions.stream({ model, messages, max_tokens: 12, temperature: 0 });
+const gathered = client.chat.completions.stream({ model, messages, max_tokens: 100, temperature: 0 });
 said.gathered = (await gathered.finalChatCompletion()).choices[0].message.content;
 
 try {

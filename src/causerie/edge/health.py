@@ -12,7 +12,7 @@ import msgspec
 
 from causerie.edge.drain import Drain
 from causerie.edge.exchange import Exchange
-from causerie.edge.ports import Engines
+from causerie.edge.ports import Engines, TargetStatus
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import Overloaded
 
@@ -36,9 +36,10 @@ class Health:
         await self._answer(exchange, {})
 
     async def overview(self, exchange: Exchange) -> None:
-        """``GET /health``: the same, with every engine."""
+        """``GET /health``: the same, with every engine and every target of routing."""
         engines = [self._engine(status) for status in self.engines.status()]
-        await self._answer(exchange, {"live": True, "engines": engines})
+        targets = [_target(status) for status in self.engines.targets()]
+        await self._answer(exchange, {"live": True, "engines": engines, "targets": targets})
 
     async def _answer(self, exchange: Exchange, more: dict[str, object]) -> None:
         state = self._state()
@@ -87,3 +88,16 @@ class Health:
             "detail": status.detail or None,
         }
         return shown | {name: value for name, value in optional.items() if value is not None}
+
+
+def _target(status: TargetStatus) -> dict[str, object]:
+    shown: dict[str, object] = {
+        "name": status.name,
+        "state": status.state,
+        "in_flight": status.in_flight,
+    }
+    if status.failures:
+        shown["failures"] = status.failures
+    if status.wait_seconds > 0:
+        shown["wait_seconds"] = round(status.wait_seconds, 1)
+    return shown | ({"reason": status.reason} if status.reason else {})

@@ -43,10 +43,28 @@ class Pipeline(Protocol):
         ...
 
 
+class TargetStatus(Protocol):
+    """How a target of routing stands; ``wait_seconds`` until it is asked again."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def in_flight(self) -> int: ...
+    @property
+    def failures(self) -> int: ...
+    @property
+    def wait_seconds(self) -> float: ...
+    @property
+    def reason(self) -> str: ...
+
+
 class Engines(Protocol):
-    """The engines, as health shows them."""
+    """Who answers, as health shows them: our engines, and all targets of routing."""
 
     def status(self) -> Sequence[EngineStatus]: ...
+    def targets(self) -> Sequence[TargetStatus]: ...
 
 
 class Metrics(Protocol):

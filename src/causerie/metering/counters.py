@@ -81,6 +81,17 @@ class Queue(Protocol):
     def __call__(self) -> Iterable[tuple[str, int]]: ...
 
 
+class Standing(Protocol):
+    """How a target of routing stands."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def in_flight(self) -> int: ...
+
+
 class Counters:
     """All metrics of one service; a sink for records.
 
@@ -93,11 +104,12 @@ class Counters:
         self,
         engines: Callable[[], Sequence[EngineStatus]],
         queue: Queue | None = None,
+        targets: Callable[[], Sequence[Standing]] = tuple,
     ) -> None:
         self._places: dict[tuple[str, str], _Place] = {}
         self._refused: dict[tuple[str, str, str], int] = {}
         self._registry = CollectorRegistry()
-        self._registry.register(_Present(engines, queue))
+        self._registry.register(_Present(engines, queue, targets))
         self._registry.register(_Past(self._places, self._refused))
 
     def write(self, record: Counted) -> None:
@@ -240,9 +252,15 @@ class _Past(Collector):
 class _Present(Collector):
     """What holds at the moment somebody looks."""
 
-    def __init__(self, engines: Callable[[], Sequence[EngineStatus]], queue: Queue | None) -> None:
+    def __init__(
+        self,
+        engines: Callable[[], Sequence[EngineStatus]],
+        queue: Queue | None,
+        targets: Callable[[], Sequence[Standing]],
+    ) -> None:
         self._engines = engines
         self._queue = queue
+        self._targets = targets
 
     def collect(self) -> Iterator[Metric]:
         """One gauge a fact, one sample a model."""
@@ -267,6 +285,13 @@ class _Present(Collector):
             for model, value in values:
                 gauge.add_metric([model], value)
             yield gauge
+        standing = _gauge("target_state", "1 for the state that a target is in.", "target", "state")
+        carried = _gauge("target_in_flight", "Requests under way at a target.", "target")
+        for target in self._targets():
+            standing.add_metric([target.name, target.state], 1)
+            carried.add_metric([target.name], target.in_flight)
+        yield standing
+        yield carried
 
 
 def _labels(end: _End) -> tuple[str, str, str, str]:

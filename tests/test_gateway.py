@@ -1,0 +1,94 @@
+"""A whole gateway as it is configured: limits of an alias, own models behind endpoints, health."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2 as httpx
+import pytest
+from faultkit import Fault, Reply, upstream
+from openai import AsyncOpenAI, OpenAI, RateLimitError
+from service import Service, serving
+
+CONFIG = """
+[[models]]
+id = "small"
+engine = "fake"
+options = {{ replies = ["From our own engine."] }}
+
+[[doors]]
+name = "gateway"
+kind = "gateway"
+
+[[endpoints]]
+name = "there"
+base_url = "{base_url}"
+dialect = "vllm"
+timeouts = {{ first_token = 5, between_chunks = 5 }}
+health = {{ path = "" }}
+
+[[aliases]]
+id = "fast"
+targets = [{{ endpoint = "there", model = "m" }}, {{ model = "small", priority = 1 }}]
+
+[[aliases]]
+id = "few"
+targets = [{{ model = "small" }}]
+limits = {{ requests_per_minute = 2 }}
+"""
+HELLO = [{"role": "user", "content": "Hello"}]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A gateway whose endpoint is not there."""
+    folder = tmp_path_factory.mktemp("alone")
+    with serving(folder, CONFIG.format(base_url="http://127.0.0.1:9/v1")) as there:
+        yield there
+
+
+def test_limits_of_an_alias(alone: Service) -> None:
+    base_url = f"{alone.root}/gateway/v1"
+    with OpenAI(base_url=base_url, api_key="x", max_retries=0) as client:
+        ask = client.chat.completions.with_raw_response.create
+        for left in ("1", "0"):
+            answer = ask(model="few", messages=HELLO)
+            assert answer.headers["x-ratelimit-limit-requests"] == "2"
+            assert answer.headers["x-ratelimit-remaining-requests"] == left
+        with pytest.raises(RateLimitError) as refused:
+            ask(model="few", messages=HELLO)
+    assert refused.value.code == "requests"
+    assert "few" in refused.value.message
+    assert 1 <= int(refused.value.response.headers["retry-after"]) <= 61
+
+
+def test_our_own_engine_stands_in_for_an_endpoint_that_is_gone(alone: Service) -> None:
+    base_url = f"{alone.root}/gateway/v1"
+    with OpenAI(base_url=base_url, api_key="x", max_retries=0) as client:
+        for _ in range(4):
+            answer = client.chat.completions.with_raw_response.create(model="fast", messages=HELLO)
+            assert answer.parse().choices[0].message.content == "From our own engine."
+            assert answer.headers["x-served-by"] == "small"
+    health = httpx.get(f"{alone.root}/health").json()
+    states = {target["name"]: target["state"] for target in health["targets"]}
+    assert states == {"there/m": "down", "small": "up"}
+    metrics = httpx.get(f"{alone.root}/metrics").text
+    assert 'causerie_target_state{state="down",target="there/m"} 1.0' in metrics
+
+
+async def test_our_own_engine_goes_on_with_a_reply_of_an_endpoint(tmp_path: Path) -> None:
+    async with upstream(Fault.RESET_MID_STREAM) as up:
+        begun = "".join(delta["content"] for delta in Reply().deltas()[:2])
+        with serving(tmp_path, CONFIG.format(base_url=up.base_url)) as there:
+            base_url = f"{there.root}/gateway/v1"
+            async with AsyncOpenAI(base_url=base_url, api_key="x", max_retries=0) as client:
+                stream = await client.chat.completions.create(
+                    model="fast", messages=HELLO, stream=True
+                )
+                chunks = [chunk async for chunk in stream]
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    assert text.startswith(begun)
+    assert len(text) > len(begun)
+    assert len({chunk.id for chunk in chunks}) == 1
+    assert chunks[-1].choices[0].finish_reason == "stop"
