@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-from collections.abc import AsyncIterator, Iterator
+import shutil
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from postgres import programs, server
@@ -26,17 +30,44 @@ def postgres_socket() -> Iterator[str]:
         yield folder
 
 
-async def _made(socket: str) -> str:
-    """The address of a new database."""
-    name = f"test_{next(_numbers)}"
-    address = f"postgresql://causerie@/{{}}?host={socket}"
-    engine = create_async_engine(
-        address.format("postgres").replace("://", "+asyncpg://"), isolation_level="AUTOCOMMIT"
-    )
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with all tables and nothing in them, to be copied."""
+    file = tmp_path_factory.mktemp("sqlite") / "template.db"
+    _finish(_upgraded(f"sqlite:///{file}"))
+    return file
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_socket: str) -> str:
+    """The name of a database with all tables and nothing in them."""
+    _finish(_create(postgres_socket, "made", "template0"))
+    _finish(_upgraded(_address(postgres_socket, "made")))
+    return "made"
+
+
+def _finish(work: Coroutine[Any, Any, None]) -> None:
+    """Run it to its end in a loop of its own, also where one runs already."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, work).result()
+
+
+async def _upgraded(url: str) -> None:
+    database = Database(url)
+    await upgrade(database)
+    await database.close()
+
+
+def _address(socket: str, name: str) -> str:
+    return f"postgresql://causerie@/{name}?host={socket}"
+
+
+async def _create(socket: str, name: str, template: str) -> None:
+    address = _address(socket, "postgres").replace("://", "+asyncpg://")
+    engine = create_async_engine(address, isolation_level="AUTOCOMMIT")
     async with engine.connect() as connection:
-        await connection.exec_driver_sql(f"CREATE DATABASE {name}")
+        await connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE {template}")
     await engine.dispose()
-    return address.format(name)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -44,7 +75,23 @@ async def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of an empty database, of each kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'causerie.db'}"
-    return await _made(request.getfixturevalue("postgres_socket"))
+    socket = request.getfixturevalue("postgres_socket")
+    name = f"test_{next(_numbers)}"
+    await _create(socket, name, "template0")
+    return _address(socket, name)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def made_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a database with all tables and nothing in them, of each kind."""
+    if request.param == "sqlite":
+        file = tmp_path / "causerie.db"
+        shutil.copyfile(request.getfixturevalue("sqlite_template"), file)
+        return f"sqlite:///{file}"
+    socket = request.getfixturevalue("postgres_socket")
+    name = f"test_{next(_numbers)}"
+    await _create(socket, name, request.getfixturevalue("postgres_template"))
+    return _address(socket, name)
 
 
 @pytest.fixture
@@ -56,7 +103,8 @@ async def bare(store_url: str) -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-async def database(bare: Database) -> Database:
+async def database(made_url: str) -> AsyncIterator[Database]:
     """A database with all tables."""
-    await upgrade(bare)
-    return bare
+    database = Database(made_url)
+    yield database
+    await database.close()

@@ -196,10 +196,10 @@ async def test_rotating_again_does_not_lengthen_the_life_of_the_first_secret(wor
 
 
 @pytest.mark.parametrize("how", ["disable", "delete", "archive", "rotate"])
-async def test_a_revoked_key_stops_in_every_process(world: World, store_url: str, how: str) -> None:
+async def test_a_revoked_key_stops_in_every_process(world: World, made_url: str, how: str) -> None:
     project = await world.project()
     made = await world.key(project)
-    other = Database(store_url)
+    other = Database(made_url)
     remote = KeyRing(SqlStore(other), QUICK, now=lambda: nanoseconds(world.now))
     async with ring(world) as here, remote as there:
         for each in (here, there):

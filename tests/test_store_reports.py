@@ -1,0 +1,188 @@
+"""Questions about usage: what the records add up to, by index and never by reading all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from accountkit import World
+from ledgerkit import NOON, record
+from sqlalchemy import Select, text
+
+from causerie.accounts.people import SYSTEM
+from causerie.accounts.usage import By, Question, RecordFilter, Step
+from causerie.errors import InvalidRequest
+from causerie.metering.ledger import UsageRecord
+from causerie.store.database import Database
+from causerie.store.reports import (
+    SqlUsageReader,
+    first_token_query,
+    records_query,
+    spent_query,
+    sums_query,
+)
+from causerie.store.usage import SqlUsage
+
+HOUR = 3_600_000_000
+TODAY = datetime(2026, 11, 21, tzinfo=UTC)
+WEEK = Question(TODAY - timedelta(days=6), TODAY + timedelta(days=1))
+
+
+def made() -> list[UsageRecord]:
+    """A week of requests of two projects, three keys and two models."""
+    found = []
+    for n in range(120):
+        found.append(
+            record(
+                at=NOON - (n % 7) * 24 * HOUR + (n % 5) * HOUR,
+                project="prj_a" if n % 3 else "prj_b",
+                key=f"ck_{n % 3}",
+                user=f"usr_{n % 2}",
+                model="large" if n % 4 == 0 else "small",
+                status=[200, 200, 429, 499, 502][n % 5],
+                completion=n,
+                cost=Decimal(n) / 1000,
+                first_token_us=None if n % 5 == 2 else 10_000 + n * 1000,
+            )
+        )
+    return found
+
+
+@pytest.fixture
+async def records(database: Database) -> list[UsageRecord]:
+    """Those requests, in the database."""
+    found = made()
+    await SqlUsage(database).append(found)
+    return found
+
+
+async def test_sums_by_day_and_model(database: Database, records: list[UsageRecord]) -> None:
+    question = Question(WEEK.since, WEEK.until, by=(By.MODEL,), project="prj_a")
+    found = await SqlUsageReader(database).sums(question)
+    wanted: Counter[tuple[datetime, str]] = Counter()
+    cost: Counter[tuple[datetime, str]] = Counter()
+    for each in records:
+        if each.project == "prj_a":
+            day = datetime.fromtimestamp(each.at // (24 * HOUR) * 86_400, UTC)
+            wanted[day, each.model] += 1
+            cost[day, each.model] += each.cost
+    assert {(s.start, s.group[By.MODEL]): s.requests for s in found} == wanted
+    assert {(s.start, s.group[By.MODEL]): s.cost for s in found} == cost
+    assert [s.start for s in found] == sorted(s.start for s in found)
+
+
+async def test_sums_of_everything(database: Database, records: list[UsageRecord]) -> None:
+    question = Question(WEEK.since, WEEK.until, Step.ALL)
+    [found] = await SqlUsageReader(database).sums(question)
+    assert found.start is None
+    assert found.requests == len(records)
+    assert found.refused == sum(each.status == 429 for each in records)
+    assert found.failed == sum(each.status == 502 for each in records)
+    assert found.aborted == sum(each.status == 499 for each in records)
+    assert found.completion == sum(each.completion for each in records)
+    assert found.cost == sum(each.cost for each in records)
+    assert found.duration_seconds == pytest.approx(0.2)
+    times = [each.first_token_us for each in records if each.first_token_us is not None]
+    assert found.first_token_seconds == pytest.approx(sum(times) / len(times) / 1e6)
+
+
+async def test_hours_and_narrowing(database: Database, records: list[UsageRecord]) -> None:
+    noon = TODAY + timedelta(hours=12)
+    question = Question(noon, noon + timedelta(hours=2), Step.HOUR, (By.KEY, By.USER), key="ck_1")
+    found = await SqlUsageReader(database).sums(question)
+    wanted = Counter(
+        (datetime.fromtimestamp(each.at // 10**6, UTC), each.key, each.user)
+        for each in records
+        if each.key == "ck_1" and NOON <= each.at < NOON + 2 * HOUR
+    )
+    assert wanted
+    assert {(s.start, s.group[By.KEY], s.group[By.USER]): s.requests for s in found} == wanted
+
+
+async def test_percentiles_by_model(database: Database, records: list[UsageRecord]) -> None:
+    found = await SqlUsageReader(database).first_token_percentiles(WEEK, (0.5, 0.99))
+    assert set(found) == {"small", "large"}
+    times = sorted(
+        each.first_token_us / 1e6
+        for each in records
+        if each.model == "small" and each.first_token_us is not None
+    )
+    median, high = found["small"]
+    assert median == pytest.approx(times[len(times) // 2], rel=0.2)
+    assert high == pytest.approx(times[-1], rel=0.2)
+
+
+async def test_single_requests_by_page(database: Database, records: list[UsageRecord]) -> None:
+    reader = SqlUsageReader(database)
+    wanted = [each for each in records if each.project == "prj_a" and each.status >= 400]
+    wanted.sort(key=lambda each: (each.at, each.id), reverse=True)
+    found: list[UsageRecord] = []
+    before = None
+    while True:
+        page = await reader.records(
+            RecordFilter(
+                WEEK.since,
+                WEEK.until,
+                project="prj_a",
+                failures_only=True,
+                before=before,
+                limit=7,
+            )
+        )
+        found += page
+        if len(page) < 7:
+            break
+        before = (page[-1].at, page[-1].id)
+    assert found == wanted
+
+
+async def test_one_request_by_its_id(database: Database) -> None:
+    store, reader = SqlUsage(database), SqlUsageReader(database)
+    await store.append([record(request_id="mine"), record(request_id="other")])
+    found = await reader.records(RecordFilter(WEEK.since, WEEK.until, request_id="mine"))
+    assert [each.request_id for each in found] == ["mine"]
+
+
+async def test_questions_that_make_no_sense(world: World) -> None:
+    for question in (
+        Question(TODAY, TODAY),
+        Question(TODAY.replace(tzinfo=None), TODAY + timedelta(days=1)),
+    ):
+        with pytest.raises(InvalidRequest):
+            await world.usage.of_all(SYSTEM, question)
+
+
+PLANS: list[tuple[Select[Any], str]] = [
+    (sums_query(Question(WEEK.since, WEEK.until, by=(By.KEY,), project="prj_a")), "usage_daily"),
+    (sums_query(Question(WEEK.since, WEEK.until, Step.HOUR, key="ck_a")), "usage_hourly"),
+    (sums_query(Question(WEEK.since, WEEK.until, by=(By.PROJECT,))), "usage_daily"),
+    (first_token_query(Question(WEEK.since, WEEK.until, project="prj_a")), "usage_first_token"),
+    (records_query(RecordFilter(WEEK.since, WEEK.until, project="prj_a")), "usage_records"),
+    (records_query(RecordFilter(WEEK.since, WEEK.until, key="ck_a")), "usage_records"),
+    (records_query(RecordFilter(WEEK.since, WEEK.until)), "usage_records"),
+    (
+        records_query(RecordFilter(WEEK.since, WEEK.until, project="prj_a", before=(NOON, "x"))),
+        "usage_records",
+    ),
+    (spent_query("key:ck_a", "", TODAY), "usage_daily"),
+    (spent_query("project:prj_a", "small", TODAY), "usage_daily"),
+]
+
+
+@pytest.mark.parametrize("made_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(("query", "table"), PLANS)
+async def test_no_question_reads_a_whole_table(
+    database: Database, query: Select[Any], table: str
+) -> None:
+    """SQLite's plan for each says SEARCH with an index, never SCAN, and sorts no records."""
+    async with database.reading() as connection:
+        compiled = query.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
+        found = await connection.execute(text(f"EXPLAIN QUERY PLAN {compiled}"))
+        plan = [row.detail for row in found]
+    assert plan[0].startswith(f"SEARCH {table} USING"), plan
+    assert not any(line.startswith("SCAN") for line in plan), plan
+    if table == "usage_records":
+        assert not any("ORDER BY" in line for line in plan[:1]), plan
