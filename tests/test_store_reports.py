@@ -168,6 +168,11 @@ PLANS: list[tuple[Select[Any], str]] = [
         records_query(RecordFilter(WEEK.since, WEEK.until, project="prj_a", before=(NOON, "x"))),
         "usage_records",
     ),
+    (records_query(RecordFilter(WEEK.since, WEEK.until, request_id="mine")), "usage_records"),
+    (
+        records_query(RecordFilter(WEEK.since, WEEK.until, project="prj_a", failures_only=True)),
+        "usage_records",
+    ),
     (spent_query("key:ck_a", "", TODAY), "usage_daily"),
     (spent_query("project:prj_a", "small", TODAY), "usage_daily"),
 ]
@@ -185,5 +190,5 @@ async def test_no_question_reads_a_whole_table(
         plan = [row.detail for row in found]
     assert plan[0].startswith(f"SEARCH {table} USING"), plan
     assert not any(line.startswith("SCAN") for line in plan), plan
-    if table == "usage_records":
+    if table == "usage_records" and "request_id" not in plan[0]:
         assert not any("ORDER BY" in line for line in plan[:1]), plan

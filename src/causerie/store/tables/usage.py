@@ -15,7 +15,7 @@ usage_records = Table(
     "usage_records",
     METADATA,
     Column("id", Uuid(as_uuid=False), primary_key=True),
-    Column("request_id", Text, nullable=False),
+    Column("request_id", Text, nullable=False, index=True),
     Column("at", BigInteger, nullable=False, index=True),
     Column("project_id", Text, nullable=False),
     Column("key_id", Text, nullable=False),

@@ -48,6 +48,7 @@ def _records() -> None:
         sa.Column("duration_us", sa.BigInteger, nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_usage_records"),
     )
+    op.create_index("ix_usage_records_request_id", "usage_records", ["request_id"])
     op.create_index("ix_usage_records_at", "usage_records", ["at"])
     op.create_index("ix_usage_records_project_id_at", "usage_records", ["project_id", "at"])
     op.create_index("ix_usage_records_key_id_at", "usage_records", ["key_id", "at"])
