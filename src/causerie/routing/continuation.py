@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from causerie.protocol.events import (
     Batch,
     Finished,
@@ -17,50 +19,67 @@ _MANY = 256  # batches that are kept as they are; more are put together, to be s
 
 
 class Passed:
-    """The events of one reply that went out, over all targets that made it.
+    """The events of one reply that went out, over all targets that made it."""
 
-    ``finished`` counts the choices that have ended.
-    """
-
-    __slots__ = ("_arguments", "_batches", "_reasoning", "_started", "_text", "finished")
+    __slots__ = ("_batches", "_together")
 
     def __init__(self) -> None:
         self._batches: list[Batch] = []
-        self._reasoning: list[str] = []
-        self._text: list[str] = []
-        self._started: dict[int, ToolCallStarted] = {}
-        self._arguments: dict[int, list[str]] = {}
-        self.finished = 0
+        self._together: _Together | None = None
 
     def add(self, batch: Batch) -> None:
         """More has gone out."""
-        self._batches.append(batch)
-        for event in batch:
-            if type(event) is Finished:
-                self.finished += 1
-        if len(self._batches) >= _MANY:
+        batches = self._batches
+        batches.append(batch)
+        if len(batches) >= _MANY:
             self._put_together()
+
+    @property
+    def finished(self) -> int:
+        """How many choices have ended."""
+        return self._put_together().finished
 
     def partial(self, usage: Usage, trail: Trail | None) -> Partial:
         """The reply so far, which has one choice; ``usage`` counts all its tokens."""
-        self._put_together()
+        together = self._put_together()
         return Partial(
-            reasoning="".join(self._reasoning),
-            text="".join(self._text),
+            reasoning="".join(together.reasoning),
+            text="".join(together.text),
             calls=tuple(
-                PartialCall(index, started.id, started.name, "".join(self._arguments[index]))
-                for index, started in sorted(self._started.items())
+                PartialCall(index, call.id, call.name, "".join(together.arguments[index]))
+                for index, call in sorted(together.calls.items())
             ),
             completion=usage.completion,
             reasoning_tokens=usage.reasoning,
             trail=trail,
         )
 
-    def _put_together(self) -> None:
+    def _put_together(self) -> _Together:
+        if self._together is None:
+            self._together = _Together()
+        self._together.add(self._batches)
+        self._batches = []
+        return self._together
+
+
+class _Together:
+    """Events put together, which takes little more room than their text."""
+
+    __slots__ = ("arguments", "calls", "finished", "reasoning", "text")
+
+    def __init__(self) -> None:
+        self.reasoning: list[str] = []
+        self.text: list[str] = []
+        self.calls: dict[int, ToolCallStarted] = {}
+        self.arguments: dict[int, list[str]] = {}
+        self.finished = 0
+
+    def add(self, batches: Sequence[Batch]) -> None:
+        """Take the events of these, too."""
         reasoning: list[str] = []
         text: list[str] = []
         arguments: dict[int, list[str]] = {}
-        for batch in self._batches:
+        for batch in batches:
             for event in batch:
                 match event:
                     case ReasoningDelta():
@@ -68,15 +87,16 @@ class Passed:
                     case TextDelta():
                         text.append(event.text)
                     case ToolCallStarted():
-                        self._started[event.index] = event
-                        self._arguments[event.index] = []
+                        self.calls[event.index] = event
+                        self.arguments[event.index] = []
                     case ToolCallDelta():
                         arguments.setdefault(event.index, []).append(event.arguments)
-        self._batches.clear()
-        self._reasoning.append("".join(reasoning))
-        self._text.append("".join(text))
+                    case Finished():
+                        self.finished += 1
+        self.reasoning.append("".join(reasoning))
+        self.text.append("".join(text))
         for index, pieces in arguments.items():
-            self._arguments[index].append("".join(pieces))
+            self.arguments.setdefault(index, []).append("".join(pieces))
 
 
 def added(before: Usage, new: Usage) -> Usage:

@@ -21,6 +21,7 @@ from causerie.routing.target import Answering
 from causerie.routing.visit import Visit
 
 _FIRST_PAUSE_SECONDS = 0.25
+_NOTHING = Usage(0, 0)
 
 
 class Journey:
@@ -52,7 +53,7 @@ class Journey:
         self._budget = budget
         self._pause = pause
         self._visit: Visit | None = None
-        self._before = Usage(0, 0)
+        self._before = _NOTHING
         self._passed = Passed()
         self._told: Usage | None = None
         self._over = False
@@ -128,11 +129,8 @@ class Journey:
         while not self._over:
             visit = self._visit
             assert visit is not None
-            assert visit.answer is not None
-            if visit.first:
-                return self._through(visit.first.pop(0))
             try:
-                return self._through(await visit.answer.events.__anext__())
+                batch = visit.first.pop(0) if visit.first else await visit.next()
             except (UpstreamFailed, Overloaded) as failure:
                 if self._passed.finished < self._request.n:
                     await self._continue(visit, failure)
@@ -140,19 +138,21 @@ class Journey:
                 self._over = True
                 if self._told is None:
                     return [self.usage()]  # only the counts were missing
+            else:
+                self._passed.add(batch)
+                return self._with_usage(visit, batch) if type(batch[-1]) is Usage else batch
         raise StopAsyncIteration
 
-    def _through(self, batch: Batch) -> Batch:
-        """A batch as the client gets it: one reply, one usage."""
-        self._passed.add(batch)
-        last = batch[-1]
-        if type(last) is Usage:
-            assert self._visit is not None
-            self._visit.seat.breaker.succeeded()
-            self._told = added(self._before, last) if self.continued else last
-            if self.continued:
-                return [*batch[:-1], self._told]
-        return batch
+    def _with_usage(self, visit: Visit, batch: Batch) -> Batch:
+        """The batch that ends a whole reply; its usage is that of all targets."""
+        visit.seat.breaker.succeeded()
+        told = batch[-1]
+        assert isinstance(told, Usage)
+        if not self.continued:
+            self._told = told
+            return batch
+        self._told = added(self._before, told)
+        return [*batch[:-1], self._told]
 
     async def _continue(self, broken: Visit, failure: ServiceError) -> None:
         """Go on after what went out, or raise ``failure``."""

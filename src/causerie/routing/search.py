@@ -93,13 +93,22 @@ class Search:
                 break
             if seat in asked:
                 continue
-            others = () if asked else seats[1:]
-            visit, failures = await self._ask(seat, others, partial)
-            if visit is not None:
-                self.tried.append(Attempt(visit.seat.name))
-                self.queued_seconds += visit.queued_seconds
-                self.upstream_seconds += visit.upstream_seconds
-                return visit
+            failures: list[tuple[Seat, ServiceError]] = []
+            visit = Visit(seat, self._request, partial, self._clock)
+            started = self._clock()
+            try:
+                if self._hedging is None or asked or len(seats) == 1:
+                    answering = await self._begun(visit, failures)
+                else:
+                    answering = await self._raced(visit, seats[1:], partial, failures)
+            finally:
+                self._seconds += self._clock() - started
+            if answering is not None:
+                self._sent += 1
+                self.tried.append(Attempt(answering.seat.name))
+                self.queued_seconds += answering.queued_seconds
+                self.upstream_seconds += answering.upstream_seconds
+                return answering
             for one, failed in failures:
                 asked.append(one)
                 if partial is None and not _elsewhere(failed):
@@ -108,38 +117,34 @@ class Search:
                     failure = failed
         raise self._exhausted(seats, failure, hopeless=hopeless)
 
-    async def _ask(
-        self, seat: Seat, others: Sequence[Seat], partial: Partial | None
-    ) -> tuple[Visit | None, list[tuple[Seat, ServiceError]]]:
-        """Ask one, or two where the first is slow: who answers, or why they do not."""
-        started = self._clock()
-        visit = Visit(seat, self._request, partial, self._clock)
+    async def _begun(self, visit: Visit, failures: list[tuple[Seat, ServiceError]]) -> Visit | None:
+        """The visit if it answers; else why it does not is in ``failures``."""
         try:
-            if self._hedging is None or not others:
-                return await self._begun(visit)
-            found = await race(visit, lambda: self._second(others, partial), self._hedging.seconds)
-        finally:
-            self._seconds += self._clock() - started
-        self._sent += found.winner is not None
-        failures = []
+            await visit.begin()
+        except BaseException as failure:
+            await visit.leave()
+            if not isinstance(failure, ServiceError):
+                raise
+            self._note(visit.seat, failure)
+            failures.append((visit.seat, failure))
+            return None
+        return visit
+
+    async def _raced(
+        self,
+        visit: Visit,
+        others: Sequence[Seat],
+        partial: Partial | None,
+        failures: list[tuple[Seat, ServiceError]],
+    ) -> Visit | None:
+        """The visit that answers, this one or a second; else why none does is in ``failures``."""
+        assert self._hedging is not None
+        found = await race(visit, lambda: self._second(others, partial), self._hedging.seconds)
         for loser, failure in found.losers:
             self._note(loser.seat, failure)
             if failure is not None:
                 failures.append((loser.seat, failure))
-        return found.winner, failures
-
-    async def _begun(self, visit: Visit) -> tuple[Visit | None, list[tuple[Seat, ServiceError]]]:
-        try:
-            await visit.begin()
-        except ServiceError as failure:
-            await visit.leave()
-            self._note(visit.seat, failure)
-            return None, [(visit.seat, failure)]
-        except BaseException:
-            await visit.leave()
-            raise
-        self._sent += 1
-        return visit, []
+        return found.winner
 
     def _second(self, others: Sequence[Seat], partial: Partial | None) -> Visit | None:
         assert self._hedging is not None

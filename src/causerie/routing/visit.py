@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 
 from causerie.errors import ServiceError
@@ -20,11 +20,14 @@ from causerie.routing.target import Answering, Lease
 
 
 class Visit:
-    """``begin`` and, whatever came of it, ``leave``. Times are in seconds."""
+    """``begin`` and, whatever came of it, ``leave``. Times are in seconds.
+
+    ``first`` is what has come until then, ``next`` gives what comes after it.
+    """
 
     __slots__ = (
         "_clock", "_entry", "_partial", "_reply", "_request", "_trial", "answer", "first",
-        "queued_seconds", "seat", "upstream_seconds",
+        "next", "queued_seconds", "seat", "upstream_seconds",
     )  # fmt: skip
 
     def __init__(
@@ -33,6 +36,7 @@ class Visit:
         self.seat = seat
         self.answer: Answering | None = None
         self.first: list[Batch] = []
+        self.next: Callable[[], Awaitable[Batch]]
         self.queued_seconds = 0.0
         self.upstream_seconds = 0.0
         self._request = request
@@ -70,10 +74,14 @@ class Visit:
             )
             answer = await reply.__aenter__()
             self._reply = reply
-            async for batch in answer.events:
+            events = self.next = answer.events.__anext__
+            while True:
+                batch = await events()
                 self.first.append(batch)
                 if _bears_content(batch):
                     break
+        except StopAsyncIteration:
+            pass  # a reply that says nothing is one, too
         finally:
             self.upstream_seconds = self._clock() - started
         self.answer = answer
