@@ -103,7 +103,7 @@ def test_usage_that_is_not_told_is_counted() -> None:
     assert one.usage == Usage(prompt=0, completion=0)
     for text in ("a", "b", "c"):
         one.feed(json.dumps(chunk(content=text)).encode())
-    assert one.usage == Usage(prompt=10, completion=3)
+    assert one.usage == Usage(prompt=10, completion=3, estimated=True)
     share = read(reader(), chunk(reasoning="x" * 30), chunk(content="y" * 10), chunk("stop"), LAST)
     assert share[-1] == Usage(prompt=5, completion=7, reasoning=5)
 

@@ -38,6 +38,7 @@ class Record(Struct):
     completion: int = 0
     cached: int = 0
     reasoning: int = 0
+    estimated: bool = False  # the tokens, where a target did not count them
     queue_seconds: float = 0.0
     upstream_seconds: float = 0.0
     first_token_seconds: float | None = None
@@ -71,6 +72,7 @@ class Record(Struct):
             used = self.usage()
             self.prompt, self.completion = used.prompt, used.completion
             self.cached, self.reasoning = used.cached, used.reasoning
+            self.estimated = used.estimated
 
     def failed(self, failure: ServiceError) -> None:
         """The request ended in this failure."""

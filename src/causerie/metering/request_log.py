@@ -33,6 +33,7 @@ class RequestLine(Struct, frozen=True):
     completion: int
     cached: int
     reasoning: int
+    estimated: bool
     queue_ms: float
     first_token_ms: float | None
     duration_ms: float
@@ -63,6 +64,7 @@ class RequestLog:
             record.completion,
             record.cached,
             record.reasoning,
+            record.estimated,
             round(record.queue_seconds * 1000, 1),
             round(first * 1000, 1) if first is not None else None,
             round(record.duration_seconds * 1000, 1),

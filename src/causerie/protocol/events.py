@@ -66,12 +66,16 @@ class Finished(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """Token counts of the whole request; ``completion`` includes ``reasoning``."""
+    """Token counts of the whole request; ``completion`` includes ``reasoning``.
+
+    ``estimated`` where nobody counted prompt or completion for certain.
+    """
 
     prompt: int
     completion: int
     cached: int = 0
     reasoning: int = 0
+    estimated: bool = False
 
 
 ContentEvent = ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta

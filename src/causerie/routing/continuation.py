@@ -110,4 +110,5 @@ def added(before: Usage, new: Usage) -> Usage:
         completion=before.completion + new.completion,
         cached=before.cached,
         reasoning=before.reasoning + new.reasoning,
+        estimated=before.estimated or new.estimated,
     )

@@ -59,6 +59,7 @@ class Counts:
             completion=completion,
             cached=min(_cached(told), prompt),
             reasoning=min(reasoning, completion),
+            estimated=bool(completion) and None in (told.completion_tokens, told.prompt_tokens),
         )
 
     def _prompt(self) -> int:

@@ -1,0 +1,202 @@
+"""When a target is left alone, and when it is asked again."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from routingkit import (
+    ASK,
+    BROKEN,
+    FULL,
+    PROMPT,
+    REPLY,
+    Clock,
+    Scripted,
+    in_turn,
+    middle,
+    router,
+    told,
+)
+
+from causerie.errors import InvalidRequest, Overloaded, ServiceError, UpstreamFailed
+from causerie.protocol.events import (
+    Usage,
+)
+from causerie.routing.breaker import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, THRESHOLD, Breaker
+
+
+async def test_a_target_that_fails_is_left_alone_then_tried_by_one() -> None:
+    clock = Clock()
+    bad, good = Scripted([BROKEN]), Scripted(REPLY)
+    way = router(bad, good, clock=clock)
+    for _ in range(THRESHOLD + 4):
+        await told(way, 2)
+    assert len(bad.asked) == THRESHOLD
+    assert way.status()[0].state == "down"
+    clock.now += LONGEST_WAIT_SECONDS
+    await told(way, 2)
+    assert len(bad.asked) == THRESHOLD + 1
+    await told(way, 2)
+    assert len(bad.asked) == THRESHOLD + 1  # longer each time
+    bad.script = REPLY
+    clock.now += LONGEST_WAIT_SECONDS
+    await told(way, 2)
+    await told(way, 2)
+    assert way.status()[0].state == "up"
+    assert len(bad.asked) == THRESHOLD + 3
+
+
+async def test_while_one_tries_a_broken_target_others_go_elsewhere() -> None:
+    clock = Clock()
+    bad, good = Scripted([BROKEN]), Scripted(REPLY)
+    way = router(bad, good, clock=clock)
+    for _ in range(THRESHOLD):
+        await told(way, 2)
+    clock.now += LONGEST_WAIT_SECONDS
+    bad.script = REPLY
+    asked = len(bad.asked)
+    trial = way.generate(in_turn(2), ASK)
+    way._seats["t0"].breaker.begin()  # the trial is under way
+    await told(way, 2)
+    assert len(bad.asked) == asked
+    del trial
+
+
+async def test_a_full_target_is_not_broken() -> None:
+    clock = Clock()
+    full, good = Scripted([FULL]), Scripted(REPLY)
+    way = router(full, good, clock=clock)
+    for _ in range(5):
+        await told(way, 2)
+    assert len(full.asked) == 1
+    assert way.status()[0].state == "full"
+    assert way.status()[0].wait_seconds == 7
+    clock.now += 7
+    full.script = REPLY
+    await told(way, 2)
+    assert way.status()[0].state == "up"
+
+
+async def test_refusals_of_a_request_never_move_the_breaker() -> None:
+    way = router(Scripted([InvalidRequest("No.")]))
+    for _ in range(THRESHOLD * 2):
+        with pytest.raises(InvalidRequest):
+            await told(way, 1)
+    assert way.status()[0].state == "up"
+
+
+async def test_when_all_are_down_the_least_bad_is_tried_and_then_503() -> None:
+    clock = Clock()
+    targets = [Scripted([UpstreamFailed("No.")]) for _ in range(3)]
+    way = router(*targets, clock=clock)
+    for _ in range(THRESHOLD):
+        with pytest.raises(ServiceError):
+            await told(way, 3)
+    before = [len(target.asked) for target in targets]
+    with pytest.raises(Overloaded) as refused:
+        await told(way, 3)
+    assert refused.value.code == "no_endpoint"
+    assert int(refused.value.headers["Retry-After"]) >= 1
+    assert sum(len(target.asked) for target in targets) == sum(before) + 1
+
+
+@given(st.lists(st.sampled_from(["ok", "fail", "full", "wait"]), max_size=60))
+def test_a_breaker_always_lets_somebody_through_again(steps: list[str]) -> None:
+    clock = Clock()
+    breaker = Breaker(clock, middle)
+    for step in steps:
+        match step:
+            case "ok":
+                breaker.succeeded()
+                assert breaker.state() == "up"
+            case "fail":
+                breaker.begin()
+                breaker.failed("x")
+            case "full":
+                breaker.full(5, "x")
+            case "wait":
+                clock.now += 1
+    for _ in range(2):  # one that was down may be full after that
+        assert 0 <= breaker.wait() <= LONGEST_WAIT_SECONDS
+        clock.now += breaker.wait()
+    assert breaker.state() == "up"
+
+
+def down(clock: Clock, failures: int = THRESHOLD) -> Breaker:
+    breaker = Breaker(clock, middle)
+    for _ in range(failures):
+        breaker.failed("x")
+    return breaker
+
+
+def test_many_that_fail_together_are_one_cause() -> None:
+    clock = Clock()
+    assert down(clock, 100).wait() == down(clock).wait() <= FIRST_WAIT_SECONDS
+
+
+def test_each_trial_in_vain_makes_the_next_wait_longer() -> None:
+    clock = Clock()
+    breaker = down(clock)
+    waits = []
+    for _ in range(10):
+        waits.append(breaker.wait())
+        clock.now += breaker.wait()
+        assert breaker.begin()
+        breaker.failed("x")
+    assert waits == sorted(waits)
+    assert waits[1] == 2 * waits[0]
+    assert waits[-1] == LONGEST_WAIT_SECONDS * 0.75
+
+
+def test_one_tries_and_others_that_end_meanwhile_let_no_second_in() -> None:
+    clock = Clock()
+    breaker = down(clock)
+    clock.now += breaker.wait()
+    assert [breaker.begin(), breaker.begin()] == [True, False]
+    assert breaker.state() == "trying"
+    breaker.left()
+    assert breaker.begin()
+
+
+async def test_a_target_that_breaks_every_reply_off_is_down_in_the_end() -> None:
+    bad = Scripted([*REPLY[:2], BROKEN])
+    way = router(bad, Scripted(REPLY))
+    for _ in range(THRESHOLD + 2):
+        assert (await told(way, 2))[-1] == Usage(PROMPT, 7)
+    assert way.status()[0].state == "down"
+    assert len(bad.asked) == THRESHOLD
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "moves"),
+    [
+        (401, None, False),
+        (404, None, False),
+        (302, None, False),
+        (408, "upstream_timeout", True),
+        (500, None, True),
+        (503, None, True),
+        (None, None, True),
+        (None, "upstream_timeout", True),
+    ],
+)
+async def test_what_moves_the_breaker(status: int | None, code: str | None, moves: bool) -> None:
+    metadata = {} if status is None else {"upstream_status": status}
+    way = router(Scripted([UpstreamFailed("No.", code=code, metadata=metadata)]), Scripted(REPLY))
+    for _ in range(THRESHOLD):
+        await told(way, 2)
+    assert (way.status()[0].state == "down") is moves
+
+
+async def test_waits_are_spread_by_chance() -> None:
+    clock = Clock()
+    waits = set()
+    for chance in (0.0, 0.3, 0.999):
+        breaker = Breaker(clock, iter([chance]).__next__)
+        for _ in range(THRESHOLD):
+            breaker.failed("x")
+        waits.add(breaker.wait())
+    assert len(waits) == 3
+    assert min(waits) >= FIRST_WAIT_SECONDS / 2
+    assert max(waits) <= FIRST_WAIT_SECONDS

@@ -1,0 +1,217 @@
+"""Replies that break off and go on elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from routingkit import (
+    ASK,
+    BROKEN,
+    PROMPT,
+    REPLY,
+    Clock,
+    Scripted,
+    in_turn,
+    router,
+    told,
+)
+
+from causerie.errors import InvalidRequest, Overloaded, ServiceError, UpstreamFailed
+from causerie.protocol.events import (
+    Batch,
+    Event,
+    Finished,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    Usage,
+)
+from causerie.protocol.partial import Partial
+from causerie.protocol.request import ChatRequest
+from causerie.routing.breaker import THRESHOLD
+from causerie.routing.continuation import Passed, added
+from causerie.routing.search import RetryBudget
+
+
+def put_together(events: Sequence[Event]) -> list[Event]:
+    """The same reply, however it was cut into pieces."""
+    return [event for event in events if not isinstance(event, Usage)]
+
+
+def breaks(after: int) -> list[Event | ServiceError]:
+    return [*REPLY[:after], BROKEN]
+
+
+@pytest.mark.parametrize("after", range(1, len(REPLY)))
+async def test_a_reply_that_breaks_goes_on_elsewhere(after: int) -> None:
+    first, second = Scripted(breaks(after)), Scripted(REPLY)
+    way = router(first, second)
+    async with way.generate(in_turn(2), ASK) as journey:
+        said = [event async for batch in journey for event in batch]
+        assert (first.open, second.open) == (0, 1)
+    assert said == [*REPLY, Usage(PROMPT, 7)]
+    assert (journey.served_by, journey.continued, journey.attempts) == ("t1", 1, 2)
+    assert journey.usage() == Usage(PROMPT, 7)
+    [partial] = second.asked
+    assert partial is not None
+    written = "".join(event.text for event in REPLY[:after] if isinstance(event, TextDelta))
+    assert partial.text == written
+
+
+@given(st.lists(st.integers(1, len(REPLY) - 1), min_size=1, max_size=3))
+def test_however_often_it_breaks_the_reply_is_whole(cuts: list[int]) -> None:
+    targets = [Scripted(breaks(cut)) for cut in cuts]
+    said = asyncio.run(told(router(*targets, Scripted(REPLY)), len(targets) + 1))
+    assert put_together(said) == list(REPLY)
+    assert said[-1] == Usage(PROMPT, 7)
+    assert all(target.open == 0 for target in targets)
+
+
+def test_a_sum_with_an_estimate_is_one() -> None:
+    known, guessed = Usage(10, 5, 2, 1), Usage(14, 3, 0, 1, estimated=True)
+    assert added(known, guessed) == Usage(10, 8, 2, 2, estimated=True)
+    assert added(guessed, known) == Usage(14, 8, 0, 2, estimated=True)
+    assert added(Usage(0, 4), guessed).prompt == 10  # which the first has never told
+    assert not added(known, known).estimated
+
+
+async def test_only_the_counts_were_missing() -> None:
+    first, second = Scripted([*REPLY, BROKEN]), Scripted(REPLY)
+    assert await told(router(first, second), 2) == [*REPLY, Usage(PROMPT, 7)]
+    assert second.asked == []
+
+
+async def test_where_nobody_can_go_on_the_failure_is_told() -> None:
+    way = router(Scripted(breaks(3)), Scripted(REPLY, able=False))
+    said: list[Event] = []
+    with pytest.raises(UpstreamFailed, match="It broke"):
+        async with way.generate(in_turn(2), ASK) as journey:
+            async for batch in journey:
+                said += batch
+    assert said == list(REPLY[:3])
+    assert journey.usage() == Usage(PROMPT, 3)
+
+
+async def test_several_choices_are_not_continued() -> None:
+    two = ChatRequest(model="m", messages=ASK.messages, n=2)
+    second = Scripted(REPLY)
+    with pytest.raises(UpstreamFailed):
+        await told(router(Scripted(breaks(3)), second), 2, two)
+    assert second.asked == []
+
+
+async def test_calls_keep_their_names_in_what_is_continued() -> None:
+    second = Scripted(REPLY)
+    await told(router(Scripted(breaks(6)), second), 2)
+    [partial] = second.asked
+    assert partial is not None
+    [call] = partial.calls
+    assert (call.id, call.name, call.arguments) == ("call_1", "look", '{"at":')
+
+
+async def test_a_reply_goes_on_however_long_it_has_run() -> None:
+    clock = Clock()
+
+    class Lasting(Scripted):
+        async def _events(self, start: int, counts: list[int]) -> AsyncIterator[Batch]:
+            async for batch in super()._events(start, counts):
+                yield batch
+                clock.now += 1000
+
+    way = router(Lasting(breaks(5)), Lasting(REPLY), clock=clock)
+    assert await told(way, 2) == [*REPLY, Usage(PROMPT, 7)]
+
+
+async def test_who_is_back_soon_is_waited_for() -> None:
+    clock = Clock()
+    loading = Overloaded("Being loaded.", code="engine_loading", retry_after=5)
+
+    class Restarting(Scripted):
+        def continues(self, request: ChatRequest, partial: Partial) -> bool:
+            ready = clock.now >= 1009
+            self.script = REPLY if ready else [loading]
+            return True
+
+    pauses = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        clock.now += seconds
+
+    way = router(Restarting(breaks(3)), clock=clock, pause=pause)
+    async with way.generate(in_turn(1), ASK) as journey:
+        said = [event async for batch in journey for event in batch]
+    assert said == [*REPLY, Usage(PROMPT, 7)]
+    assert pauses == [5, 5]
+    assert [attempt.failure for attempt in journey.tried] == [
+        "bad_gateway",
+        "engine_loading",
+        "engine_loading",
+        "",
+    ]
+    assert (journey.continued, journey.served_by) == (1, "t0")
+
+
+async def test_waiting_for_somebody_to_go_on_has_an_end() -> None:
+    clock = Clock()
+    first = Scripted(breaks(3))
+
+    async def pause(seconds: float) -> None:
+        first.script = [Overloaded("Being loaded.", code="engine_loading", retry_after=5)]
+        clock.now += seconds
+
+    way = router(first, clock=clock, pause=pause)
+    with pytest.raises(UpstreamFailed, match="It broke"):
+        await told(way, 1)
+    assert 20 <= clock.now - 1000 <= RetryBudget().wait_seconds
+    assert way.status()[0].in_flight == 0
+
+
+async def test_who_is_down_by_then_is_asked_last() -> None:
+    clock = Clock()
+    second, third = Scripted(REPLY), Scripted(REPLY)
+    way = router(Scripted(breaks(3)), second, third, clock=clock)
+    async with way.generate(in_turn(3), ASK) as journey:
+        seat = way.seat("t1")
+        assert seat is not None
+        for _ in range(THRESHOLD):
+            seat.breaker.failed("x")
+        said = [event async for batch in journey for event in batch]
+    assert said == [*REPLY, Usage(PROMPT, 7)]
+    assert (journey.served_by, second.asked) == ("t2", [])
+
+
+async def test_a_refusal_to_go_on_is_tried_elsewhere() -> None:
+    class Narrow(Scripted):
+        def continues(self, request: ChatRequest, partial: Partial) -> bool:
+            self.script = [InvalidRequest("Too long.")]
+            return True
+
+    way = router(Scripted(breaks(3)), Narrow(REPLY), Scripted(REPLY))
+    assert await told(way, 3) == [*REPLY, Usage(PROMPT, 7)]
+
+
+@given(st.integers(1, 1500), st.integers(1, 7))
+def test_long_replies_are_put_together_whole(cut: int, width: int) -> None:
+    text = [str(number) for number in range(1500)]
+    passed = Passed()
+    for start in range(0, cut, width):
+        passed.add([TextDelta(piece) for piece in text[start : min(start + width, cut)]])
+    passed.add([ToolCallStarted(0, "a", "f")])
+    for _ in range(300):
+        passed.add([ToolCallDelta(0, "x"), ToolCallDelta(0, "y")])
+    partial = passed.partial(Usage(1, 5, reasoning=2), None)
+    assert partial.text == "".join(text[:cut])
+    assert partial.calls[0].arguments == "xy" * 300
+    assert (partial.completion, partial.reasoning_tokens, passed.finished) == (5, 2, 0)
+
+
+async def test_when_every_choice_has_ended_only_the_counts_are_missing() -> None:
+    two = ChatRequest(model="m", messages=ASK.messages, n=2)
+    script = [TextDelta("a"), TextDelta("b", choice=1), Finished("stop"), Finished("stop", 1)]
+    said = await told(router(Scripted([*script, BROKEN])), 1, two)
+    assert said == [*script, Usage(PROMPT, 2)]

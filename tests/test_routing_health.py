@@ -1,0 +1,103 @@
+"""Checks of endpoints besides the requests they get."""
+
+from __future__ import annotations
+
+import asyncio
+
+from routingkit import (
+    BROKEN,
+    FULL,
+    REPLY,
+    Clock,
+    Scripted,
+    router,
+    told,
+)
+
+from causerie.errors import UpstreamFailed
+from causerie.routing.breaker import THRESHOLD
+from causerie.routing.health import Check, Health, examine
+
+
+async def test_checks_find_what_is_gone_and_what_is_back() -> None:
+    clock = Clock()
+    way = router(Scripted(REPLY), Scripted(REPLY), clock=clock)
+    there = [True]
+
+    async def ask() -> None:
+        if not there[0]:
+            raise UpstreamFailed("Gone.")
+
+    check = Check(ask, 1.0, ["t0"])
+    seat = way.seat("t0")
+    assert seat is not None
+    there_was = there[0] = False
+    for _ in range(THRESHOLD):
+        there_was = await examine(check, [seat], was_there=there_was)
+    assert [status.state for status in way.status()] == ["down", "up"]
+    there[0] = True
+    there_was = await examine(check, [seat], was_there=there_was)
+    assert way.status()[0].state == "up"  # one request may find out
+    assert way.status()[0].failures == THRESHOLD
+
+
+async def test_checks_run_by_themselves_and_end_with_their_block() -> None:
+    way = router(Scripted(REPLY))
+    asked = asyncio.Event()
+
+    async def ask() -> None:
+        asked.set()
+
+    way.seat("t0")
+    async with Health(way.seat, [Check(ask, 0.001, ["t0"])]):
+        async with asyncio.timeout(10):
+            await asked.wait()
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_where_requests_are_answered_nothing_is_asked() -> None:
+    way = router(Scripted(REPLY))
+    asked = 0
+
+    async def ask() -> None:
+        nonlocal asked
+        asked += 1
+
+    async with Health(way.seat, [Check(ask, 0.002, ["t0"])]):
+        for _ in range(10):
+            await told(way, 1)
+            await asyncio.sleep(0.002)
+    assert asked <= 2
+
+
+async def test_answering_checks_do_not_make_a_broken_target_be_tried_sooner() -> None:
+    clock = Clock()
+    way = router(Scripted([BROKEN]), Scripted(REPLY), clock=clock)
+    for _ in range(THRESHOLD):
+        await told(way, 2)
+
+    async def ask() -> None:
+        pass
+
+    seat = way.seat("t0")
+    assert seat is not None
+    assert await examine(Check(ask, 1.0, ["t0"]), [seat], was_there=True)
+    assert way.status()[0].state == "down"
+
+
+async def test_a_check_that_is_refused_counts_one_that_finds_no_room_does_not() -> None:
+    way = router(Scripted(REPLY))
+    seat = way.seat("t0")
+    assert seat is not None
+
+    async def forbidden() -> None:
+        raise UpstreamFailed("No.", metadata={"upstream_status": 403})
+
+    async def full() -> None:
+        raise FULL
+
+    assert await examine(Check(full, 1.0, ["t0"]), [seat], was_there=True)
+    assert way.status()[0].state == "full"
+    for _ in range(THRESHOLD):
+        assert not await examine(Check(forbidden, 1.0, ["t0"]), [seat], was_there=True)
+    assert way.status()[0].state == "down"

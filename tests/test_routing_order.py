@@ -1,0 +1,122 @@
+"""In which order targets are asked."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+from routingkit import (
+    ASK,
+    REPLY,
+    Clock,
+    Scripted,
+    middle,
+)
+
+from causerie.protocol.candidate import Candidate
+from causerie.protocol.request import ChatRequest, Message
+from causerie.routing.breaker import THRESHOLD, Breaker
+from causerie.routing.order import order
+from causerie.routing.seat import Seat
+
+
+def seats(*loads: int) -> dict[str, Seat]:
+    made = {}
+    for number, load in enumerate(loads):
+        seat = Seat(f"t{number}", Scripted(REPLY), None, Breaker(Clock(), middle))
+        seat.in_flight = load
+        made[seat.name] = seat
+    return made
+
+
+def group(*weights: float) -> list[Candidate]:
+    return [Candidate(f"t{number}", weight=weight) for number, weight in enumerate(weights)]
+
+
+def talk(number: int) -> ChatRequest:
+    return ChatRequest(model="m", messages=(Message("user", f"Question {number}"),))
+
+
+def test_a_conversation_stays_where_it_began() -> None:
+    there = seats(0, 0, 0)
+    long = ChatRequest(
+        model="m",
+        messages=(Message("user", "Hi"), Message("assistant", "Hello"), Message("user", "More")),
+    )
+    first = order(group(1, 1, 1), there, ASK, middle)[0]
+    assert order(group(1, 1, 1), there, long, middle)[0] is first
+
+
+def test_a_session_stays_whatever_is_said() -> None:
+    there = seats(0, 0, 0, 0)
+    asked = [
+        ChatRequest(model="m", messages=(Message("user", str(n)),), session_id="s")
+        for n in range(20)
+    ]
+    assert len({order(group(1, 1, 1, 1), there, one, middle)[0].name for one in asked}) == 1
+
+
+def test_conversations_are_spread_by_weight() -> None:
+    there = seats(0, 0)
+    found = Counter(
+        order(group(3, 1), there, talk(number), middle)[0].name for number in range(4000)
+    )
+    assert 0.70 < found["t0"] / 4000 < 0.80
+
+
+@given(st.lists(st.integers(0, 50), min_size=2, max_size=6), st.integers())
+def test_staying_never_overloads(loads: list[int], number: int) -> None:
+    there = seats(*loads)
+    chosen = order(group(*[1.0] * len(loads)), there, talk(number), middle)[0]
+    assert chosen.in_flight <= 1.25 * (sum(loads) + 1) / len(loads)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=2, max_size=8))
+def test_one_that_is_up_always_comes_before_one_that_is_down(
+    kinds: list[tuple[int, bool]],
+) -> None:
+    there = seats(*[0] * len(kinds))
+    candidates = []
+    for number, (priority, up) in enumerate(kinds):
+        candidates.append(Candidate(f"t{number}", priority))
+        if not up:
+            for _ in range(THRESHOLD):
+                there[f"t{number}"].breaker.failed("x")
+    found = [int(seat.name[1:]) for seat in order(candidates, there, ASK, middle)]
+    ups = [kinds[number][1] for number in found]
+    assert ups == sorted(ups, reverse=True)
+    assert ups.count(False) <= 1
+    assert ups.count(True) == sum(up for _, up in kinds)
+    groups = [kinds[number][0] for number in found if kinds[number][1]]
+    assert groups == sorted(groups)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(0, 99))
+def test_nobody_who_is_up_is_starved(weights: list[int], seed: int) -> None:
+    """Requests that all stay under way are everywhere, nowhere more than a share and a quarter."""
+    there = seats(*[0] * len(weights))
+    candidates = group(*map(float, weights))
+    chance = random.Random(seed).random
+    total = 20 * sum(weights)
+    for number in range(total):
+        order(candidates, there, talk(number), chance)[0].in_flight += 1
+    for number, weight in enumerate(weights):
+        assert 0 < there[f"t{number}"].in_flight <= 26 * weight
+
+
+def test_one_conversation_that_asks_much_is_spread() -> None:
+    there = seats(0, 0, 0, 0)
+    for _ in range(100):
+        order(group(1, 1, 1, 1), there, ASK, middle)[0].in_flight += 1
+    assert max(seat.in_flight for seat in there.values()) <= 32
+
+
+def test_most_conversations_stay_when_a_target_comes() -> None:
+    there = seats(0, 0, 0, 0)
+    before = [order(group(1, 1, 1), there, talk(n), middle)[0].name for n in range(1000)]
+    after = [order(group(1, 1, 1, 1), there, talk(n), middle)[0].name for n in range(1000)]
+    moved = [new for old, new in zip(before, after, strict=True) if old != new]
+    assert set(moved) == {"t3"}
+    assert len(moved) < 350
