@@ -49,6 +49,30 @@ async def test_a_link_that_two_use_at_once_makes_one_account(world: World) -> No
     assert sorted(type(each).__name__ for each in done) == [*["NotFound"] * 3, "User"]
 
 
+async def test_older_links_for_the_first_operator_end_with_the_first(world: World) -> None:
+    links = [await world.users.first_link() for _ in range(3)]
+    done = await asyncio.gather(
+        *(
+            world.users.accept(
+                link.token, email=f"{link.link.id}@example.org", name="N", password=PASSWORD
+            )
+            for link in links
+            if link is not None
+        ),
+        return_exceptions=True,
+    )
+    assert sorted(type(each).__name__ for each in done) == ["NotFound", "NotFound", "User"]
+
+
+async def test_an_invitation_can_make_an_operator_of_who_is_here(world: World) -> None:
+    operator, guest = await world.person(operator=True), await world.person()
+    link = await world.users.invite(actor_of(operator), operator=True)
+    await world.users.join(link.token, guest)
+    found = {each.id: each.operator for each in await world.users.every(SYSTEM)}
+    assert found[guest.id]
+    assert (await world.actions())[-1] == "user.operator"
+
+
 async def test_links_end(world: World) -> None:
     link = await world.users.first_link()
     assert link is not None

@@ -53,10 +53,6 @@ class Passwords:
         """Whether it is the password; takes as long where nothing is kept."""
         return await self._slowly(partial(self._verify, kept, _normal(password[:_LONGEST])))
 
-    def outdated(self, kept: str) -> bool:
-        """Whether it was made with other costs than today's."""
-        return self._hasher.check_needs_rehash(kept)
-
     def _verify(self, kept: str | None, password: str) -> bool:
         try:
             self._hasher.verify(kept or self._nobody, password)

@@ -12,7 +12,7 @@ from causerie.accounts.links import LinkKind, no_such_link, still_good
 from causerie.accounts.names import digest, tidy_name
 from causerie.accounts.passwords import Passwords
 from causerie.accounts.people import User, actor_of
-from causerie.accounts.ports import Store
+from causerie.accounts.ports import Books, Store
 from causerie.accounts.sign_in import good_code
 from causerie.errors import InvalidRequest, Unauthenticated
 
@@ -46,7 +46,8 @@ class Profile:
         """A new password; every session but this one ends. Raises :class:`Unauthenticated`."""
         await self._prove(user, old)
         hashed = await self._passwords.hash_new(new, (user.email, user.name))
-        return await self._set(user, hashed, but=session_id)
+        async with self._store.writing() as books:
+            return await self._set(books, user, hashed, but=session_id)
 
     async def reset_password(self, token: str, new: str) -> User:
         """A new password by a link; every session ends. The second factor stays as it is."""
@@ -60,7 +61,7 @@ class Profile:
         async with self._store.writing() as books:
             if not await books.links.use(link.id, now):
                 raise no_such_link()
-        return await self._set(user, hashed, but=None)
+            return await self._set(books, user, hashed, but=None)
 
     async def enrol(self, user: User, issuer: str) -> Enrolment:
         """Begin with a second factor; it is in force once :meth:`confirm` has seen a code."""
@@ -110,10 +111,9 @@ class Profile:
         if not await self._passwords.matches(user.password, password):
             raise Unauthenticated("The password is wrong.", code="wrong_credentials")
 
-    async def _set(self, user: User, hashed: str, *, but: str | None) -> User:
+    async def _set(self, books: Books, user: User, hashed: str, *, but: str | None) -> User:
         changed = replace(user, password=hashed)
-        async with self._store.writing() as books:
-            await books.people.change(changed)
-            await books.sessions.end_all(user.id, but=but)
-            await books.audit.add(entry(self._clock(), actor_of(user), "user.password", user.id))
+        await books.people.change(changed)
+        await books.sessions.end_all(user.id, but=but)
+        await books.audit.add(entry(self._clock(), actor_of(user), "user.password", user.id))
         return changed

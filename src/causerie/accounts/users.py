@@ -85,6 +85,8 @@ class Users:
             hashed = await self._passwords.hash_new(password, (email, name))
         async with self._store.writing() as books:
             link = await self._use(books, token, LinkKind.INVITATION, LinkKind.OWNER)
+            if link.kind is LinkKind.OWNER:
+                await self._first_only(books)
             if link.email is not None and link.email != email:
                 raise InvalidRequest("The invitation is for another address.", param="email")
             user = self._new(email, name, hashed, operator=link.operator)
@@ -100,6 +102,11 @@ class Users:
                 raise InvalidRequest("The invitation is for another address.", param="email")
             if link.operator and not user.operator:
                 await books.people.change(replace(user, operator=True))
+                await books.audit.add(
+                    entry(
+                        self._clock(), actor_of(user), "user.operator", user.id, by=link.created_by
+                    )
+                )
             await self._join(books, link, user)
 
     async def create(
@@ -199,6 +206,15 @@ class Users:
         await books.audit.add(
             entry(self._clock(), actor, "user.create", user.id, email=user.email, by=by)
         )
+
+    async def _first_only(self, books: Books) -> None:
+        """A link for the first operator is worth nothing once there is one, whoever kept it.
+
+        The announcement is for its lock: of two that come at once, one waits here.
+        """
+        await books.keys.announce("operators", self._clock())
+        if await books.people.operators():
+            raise no_such_link()
 
     async def _use(self, books: Books, token: str, *kinds: LinkKind) -> Link:
         now = self._clock()
