@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
+from faultkit import Reply, upstream
 
 from causerie.transport.address import Address
 from causerie.transport.client import HttpClient, Reach
@@ -389,6 +391,19 @@ async def test_a_proxy_that_opens_no_tunnel() -> None:
 def test_an_address_that_is_none(url: str) -> None:
     with pytest.raises(ValueError, match="address"):
         Address.parse(url)
+
+
+async def test_a_stream_over_tls() -> None:
+    async with upstream(Reply(pause=0.001), secure=True) as up:
+        trusting = Reach(tls=ssl.create_default_context(cadata=up.ca_pem.decode()))
+        async with client(up.base_url, trusting) as http:
+            body = b'{"model": "m", "messages": [], "stream": true}'
+            json = [("content-type", "application/json")]
+            for _ in range(2):
+                response = await http.send("POST", "/chat/completions", json, body)
+                assert response.status == 200
+                assert (await response.read(100_000)).endswith(b"data: [DONE]\n\n")
+            assert http.open_connections == 1
 
 
 def test_addresses() -> None:

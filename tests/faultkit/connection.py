@@ -82,7 +82,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(0)
+        if transport.get_extra_info("ssl_object") is None:  # over TLS asyncio would never resume
+            self._transport.set_write_buffer_limits(0)
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._made(self)
 
