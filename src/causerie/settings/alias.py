@@ -38,6 +38,12 @@ class AliasLimits(Struct, frozen=True, kw_only=True):
     tokens_per_minute: Annotated[
         Count | None, Meta(description="Prompt and output together. Unset: no limit.")
     ] = None
+    input_tokens_per_minute: Annotated[
+        Count | None, Meta(description="Of prompts. Unset: no limit.")
+    ] = None
+    output_tokens_per_minute: Annotated[
+        Count | None, Meta(description="Of replies, reasoning too. Unset: no limit.")
+    ] = None
     concurrent: Annotated[
         Count | None, Meta(description="Requests at the same time. Unset: no limit.")
     ] = None
