@@ -91,8 +91,6 @@ class Fleet:
         Engines of equal recipes stay as they are. The others go on for those
         who use them, and are unloaded then.
         """
-        if self._closed:
-            return
         self._budget = memory_budget
         before, self._berths = self._berths, {}
         for entry in entries:
@@ -103,7 +101,7 @@ class Fleet:
                 self._unload_when_idle(berth)
             else:
                 berth = self._berth(entry)
-                if entry.preload:
+                if entry.preload and not self._closed:
                     _ = self._load(berth)
             self._berths[entry.model] = berth
         for berth in before.values():

@@ -1,0 +1,220 @@
+"""A reload: all of the new configuration or nothing, and nobody who is being served notices."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+from faultkit import Reply, upstream
+from housekit import SERVER, House, house
+from structlog.testing import capture_logs
+
+from causerie.cli.key import digest_line, new_key
+
+LINES = SERVER.count("\n")
+OWN = '[[models]]\nid = "own"\nengine = "fake"\npreload = true\noptions = { replies = ["Me."] }\n'
+LONG = "A very long story. " * 400
+LONG_OWN = f'[[models]]\nid = "long"\nengine = "fake"\noptions = {{ replies = ["{LONG}"] }}\n'
+TALE = Reply("Once upon a time there was a gateway that went on.", pause=0.01)
+
+
+def endpoint(base_url: str, more: str = "") -> str:
+    return f'[[endpoints]]\nname = "up"\nbase_url = "{base_url}"\n{more}\n'
+
+
+def alias(id: str, *targets: str) -> str:
+    listed = ", ".join(targets or ('{ endpoint = "up", model = "m" }',))
+    return f'[[aliases]]\nid = "{id}"\ntargets = [{listed}]\n'
+
+
+async def test_models_aliases_and_doors_come_and_go(tmp_path: Path) -> None:
+    async with upstream(lambda _: TALE) as up, house(tmp_path, OWN) as service:
+        assert await service.models("/v1") == ["own"]
+        outcome = await service.reload(OWN + endpoint(up.base_url) + alias("tale"))
+        assert (outcome.problems, outcome.doors, outcome.models, outcome.aliases) == ((), 3, 1, 1)
+        assert await service.models("/v1") == ["tale"]
+        assert await service.models("/gateway/v1") == ["tale"]
+        assert await service.models("/endpoints/own/v1") == ["own"]
+        status, headers, answer = await service.ask("/v1", "tale")
+        assert (status, headers["x-served-by"]) == (200, "up/m")
+        assert answer["choices"][0]["message"]["content"] == TALE.text
+        outcome = await service.reload(OWN.replace('"own"', '"other"'))
+        assert outcome.applied
+        assert await service.models("/v1") == ["other"]
+        for base in ("/gateway/v1", "/endpoints/own/v1"):
+            assert (await service.get(f"{base}/models"))[0] == 404
+
+
+async def test_a_bad_file_changes_nothing_and_says_where_it_is_wrong(tmp_path: Path) -> None:
+    async with house(tmp_path, OWN) as service:
+        outcome = await service.reload(
+            OWN + '[[doors]]\nname = "d"\nkeys = []\n[[models]]\nid = "new"\nengin = "fake"\n'
+        )
+        assert outcome.problems == (
+            f"{service.file}:{LINES + 11}: models[1].engin: is not a setting; "
+            "did you mean `engine`?",
+        )
+        outcome = await service.reload(OWN + '[[doors]]\nname = "d"\nkeys = []\n')
+        assert [one.split(": ")[1] for one in outcome.problems] == ["doors[0].keys"]
+        outcome = await service.reload("[[models]\n")
+        assert outcome.problems[0].startswith(f"{service.file}:{LINES + 1}: ")
+        service.file.unlink()
+        assert "No such file" in (await service.reload()).problems[0]
+        assert await service.models("/v1") == ["own"]
+        assert (await service.ask("/v1", "own"))[0] == 200
+        assert (await service.reload(OWN)).applied
+
+
+async def test_a_secret_that_is_gone_changes_nothing(tmp_path: Path) -> None:
+    secret = tmp_path / "key.txt"
+    secret.write_text("sk-first")
+    key = 'key = { file = "key.txt" }'
+    async with upstream(lambda _: TALE) as up:
+        text = endpoint(up.base_url, key) + alias("tale")
+        async with house(tmp_path, text) as service:
+            assert (await service.ask("/v1", "tale"))[0] == 200
+            secret.unlink()
+            [problem] = (await service.reload()).problems
+            assert f"causerie.toml:{LINES + 4}: endpoints[0].key: the file" in problem
+            assert (await service.ask("/v1", "tale"))[0] == 200
+            secret.write_text("sk-second")
+            assert (await service.reload()).applied
+            assert (await service.ask("/v1", "tale"))[0] == 200
+        sent = [request.headers["authorization"] for request in up.requests]
+    assert sent == ["Bearer sk-first", "Bearer sk-first", "Bearer sk-second"]
+
+
+async def test_keys_of_doors_change(tmp_path: Path) -> None:
+    first, second = new_key(), new_key()
+
+    def door(key: str) -> str:
+        return OWN + f'[[doors]]\nname = "d"\nkeys = ["{digest_line(key)}"]\n'
+
+    async with house(tmp_path, door(first)) as service:
+        assert await service.models("/v1", first) == ["own"]
+        assert (await service.reload(door(second))).applied
+        assert (await service.get("/v1/models", first))[0] == 401
+        assert await service.models("/v1", second) == ["own"]
+
+
+async def test_what_waits_for_a_restart_is_said(tmp_path: Path) -> None:
+    async with house(tmp_path, OWN) as service:
+        service.file.write_text('[server]\nport = 9\nhost = "::1"\n' + OWN)
+        outcome = await service.reload()
+        assert outcome.applied
+        assert outcome.notes == (
+            "server.host stays 127.0.0.1 until the service is started again; the configuration "
+            "says ::1",
+            "server.port stays 0 until the service is started again; the configuration says 9",
+            "server.drain_seconds stays 0.2 until the service is started again; the configuration "
+            "says 30.0",
+        )
+        assert await service.models("/v1") == ["own"]
+
+
+async def test_a_removed_model_finishes_what_it_began(tmp_path: Path) -> None:
+    async with house(tmp_path, OWN + LONG_OWN) as service, asyncio.TaskGroup() as group:
+        began = asyncio.Event()
+        running = group.create_task(service.stream("/v1", "long", began))
+        await began.wait()
+        assert (await service.reload(OWN)).applied
+        assert not running.done(), "the story was too short to be cut"
+        assert (await service.ask("/v1", "long"))[0] == 404
+        assert (await running).strip() == LONG.strip()
+        status, health = await service.get("/health")
+        assert (status, [one["model"] for one in health["engines"]]) == (200, ["own"])
+
+
+async def test_a_changed_model_is_another_engine_and_an_unchanged_one_is_not(
+    tmp_path: Path,
+) -> None:
+    def loads() -> int:
+        return [line["event"] for line in lines].count("model loaded")
+
+    async with house(tmp_path, OWN) as service:
+        await service.ask("/v1", "own")
+        with capture_logs() as lines:
+            renamed = (
+                OWN + 'name = "Mine"\nidle_unload_seconds = 3600\n[models.queue]\nmax_waiting = 3\n'
+            )
+            assert (await service.reload(renamed)).applied
+            assert (await service.ask("/v1", "own"))[0] == 200
+            assert loads() == 0
+            assert (await service.reload(OWN.replace("Me.", "I."))).applied
+            _, _, answer = await service.ask("/v1", "own")
+            assert answer["choices"][0]["message"]["content"] == "I."
+            assert loads() == 1
+
+
+async def test_an_unchanged_endpoint_keeps_its_connections(tmp_path: Path) -> None:
+    async with upstream(lambda _: Reply("Yes.")) as up:
+        text = endpoint(up.base_url, "[endpoints.health]\npath = ''") + alias("x")
+        async with house(tmp_path, text) as service:
+            await service.ask("/v1", "x")
+            [first] = up.open_connections
+            assert (await service.reload(text + alias("y"))).applied
+            await service.ask("/v1", "y")
+            assert up.open_connections == [first]
+            changed = text.replace("[endpoints.health]", "max_concurrent = 9\n[endpoints.health]")
+            assert (await service.reload(changed)).applied
+            await service.ask("/v1", "x")
+            async with asyncio.timeout(5):
+                while first in up.open_connections:  # noqa: ASYNC110 - seen from the other side
+                    await asyncio.sleep(0.005)
+            assert len(up.open_connections) == 1
+
+
+async def test_sighup_reloads(tmp_path: Path) -> None:
+    async with house(tmp_path, OWN) as service:
+        service.write(OWN.replace('"own"', '"other"'))
+        os.kill(os.getpid(), signal.SIGHUP)
+        async with asyncio.timeout(10):
+            while await service.models("/v1") != ["other"]:  # noqa: ASYNC110 - from outside
+                await asyncio.sleep(0.01)
+
+
+async def test_racing_reloads_end_with_the_last_file(tmp_path: Path) -> None:
+    async with house(tmp_path, OWN) as service:
+
+        async def one(number: int) -> None:
+            assert (await service.reload(OWN.replace('"own"', f'"own-{number}"'))).applied
+
+        await asyncio.gather(*(one(number) for number in range(12)))
+        [written] = [line for line in service.file.read_text().split("\n") if line[:2] == "id"]
+        assert [f'id = "{id}"' for id in await service.models("/v1")] == [written]
+
+
+async def test_fifty_reloads_under_load_fail_nobody(tmp_path: Path) -> None:
+    """Streams from an endpoint and from our own engine, while everything else changes."""
+    counts = {"tale": 0, "own": 0}
+
+    async def load(service: House, model: str, base: str, over: asyncio.Event) -> None:
+        while not over.is_set():
+            text = await service.stream(base, model)
+            assert text == (TALE.text if model == "tale" else "Me.")
+            counts[model] += 1
+
+    async with upstream(lambda _: TALE) as up:
+        fixed = OWN + endpoint(up.base_url) + alias("tale")
+        async with house(tmp_path, fixed) as service, asyncio.TaskGroup() as group:
+            over = asyncio.Event()
+            for _ in range(6):
+                group.create_task(load(service, "tale", "/gateway/v1", over))
+                group.create_task(load(service, "own", "/endpoints/own/v1", over))
+            for number in range(50):
+                extra = (
+                    f'[[models]]\nid = "extra-{number}"\nengine = "fake"\n' if number % 2 else ""
+                )
+                more = f"max_concurrent = {100 + number % 3}"
+                text = (
+                    OWN + extra + endpoint(up.base_url, more) + alias("tale") + alias(f"t{number}")
+                )
+                if number % 10 == 5:
+                    assert (await service.reload(text + "[[aliases]]\n")).problems
+                    continue
+                assert (await service.reload(text)).applied
+                assert f"t{number}" in await service.models("/gateway/v1")
+            over.set()
+    assert min(counts.values()) > 5, counts
