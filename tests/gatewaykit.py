@@ -157,8 +157,6 @@ def _edge(router: Router, targets: Sequence[str], records: Records) -> Edge:
     counters = Counters(lambda: [])
     pipeline = Pipeline(
         keys=StaticKeys(),
-        limits=Limits(MemoryCounters()),
-        scopes={},
         catalog=Catalog([model]),
         limits=Limits(MemoryCounters()),
         scopes={},

@@ -57,7 +57,9 @@ class Router:
 
         This one stays as it is, for requests that have it already.
         """
-        other = Router({}, budget=self._budget, clock=self._clock, chance=self._chance)
+        other = Router(
+            {}, budget=self._budget, clock=self._clock, chance=self._chance, pause=self._pause
+        )
         other._seats, other._hedges = self._seats, self._hedges
         other.replace(targets, gates)
         return other
