@@ -10,6 +10,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says how busy the machine is, nothing of the code.
+settings.register_profile("causerie", deadline=None)
+settings.load_profile("causerie")
 
 pytest_plugins = ("storekit", "accountkit")
 

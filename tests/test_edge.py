@@ -182,6 +182,17 @@ async def test_unknown_parameters_can_be_refused() -> None:
     assert (answer.status, answer.error["param"]) == (400, "foo")
 
 
+async def test_a_header_may_name_the_session() -> None:
+    pipeline = ScriptedPipeline()
+    edge = make_edge(pipeline)
+    header = {"x-session-id": "of-the-header"}
+    for body in (ASK, ASK | {"session_id": "of-the-body"}):
+        assert (await call(edge, CHAT, body, headers=header)).status == 200
+    assert (await call(edge, CHAT, ASK)).status == 200
+    named = [request.session_id for request in pipeline.requests]
+    assert named == ["of-the-header", "of-the-body", None]
+
+
 async def test_the_reasoning_object_is_the_routers() -> None:
     pipeline = ScriptedPipeline()
     edge = make_edge(pipeline)

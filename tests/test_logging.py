@@ -99,6 +99,7 @@ def test_a_request_is_one_line_of_numbers_and_names() -> None:
     configure("info", "json", stream)
     record = Record("r-1", "endpoint", "ck_a", model="m", served_by="m", status=200, code=None)
     record.prompt, record.completion, record.first_token_seconds = 5, 7, 0.0123
+    record.tried, record.estimated = ["a/m: bad_gateway", "m: answered"], True
     log = RequestLog(Journal())
     log.write(record)
     log.write(Record("r-2", "endpoint", "ck_a", status=502, code="bad_gateway"))
@@ -106,6 +107,8 @@ def test_a_request_is_one_line_of_numbers_and_names() -> None:
     assert (answered["level"], answered["event"]) == ("info", "request")
     assert (answered["request_id"], answered["completion"]) == ("r-1", 7)
     assert answered["first_token_ms"] == 12.3
+    assert answered["tried"] == ["a/m: bad_gateway", "m: answered"]
+    assert answered["estimated"] is True
     assert (failed["level"], failed["code"]) == ("warning", "bad_gateway")
 
 

@@ -108,6 +108,8 @@ def _note(record: Record, journey: Journey) -> None:
     record.continued = journey.continued
     record.queue_seconds = journey.queued_seconds
     record.upstream_seconds = journey.upstream_seconds
+    if record.attempts > 1:
+        record.tried = [f"{one.target}: {one.failure or 'answered'}" for one in journey.tried]
 
 
 def _headers(record: Record, journey: Journey) -> dict[str, str]:

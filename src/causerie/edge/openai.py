@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 import structlog
+from msgspec import structs
 
 from causerie.access.keys import Caller
 from causerie.edge.body import BodyLimits, check_type, read_body
@@ -79,7 +80,7 @@ class OpenAI:
         with self.drain.counted():
             check_type(exchange.headers)
             body = await read_body(exchange, self.limits.body)
-            request = parse(body, self._rules(exchange, door))
+            request = _in_session(parse(body, self._rules(exchange, door)), exchange)
             identity = Identity(completion_id, self.clock(), exchange.request_id)
             answer = self._stream if request.stream else self._plain
             await answer(exchange, door, caller, request, identity)
@@ -151,6 +152,14 @@ def _told(failure: Exception, exchange: Exchange) -> ServiceError:
         return failure
     log.error("stream failed", path=exchange.path, exc_info=failure)
     return internal(exchange.request_id)
+
+
+def _in_session(request: ChatRequest, exchange: Exchange) -> ChatRequest:
+    """The request with the session that a header names, where its body names none."""
+    session = exchange.headers.get("x-session-id")
+    if not session or request.session_id is not None:
+        return request
+    return structs.replace(request, session_id=session)
 
 
 def _headers(reply: Reply, request: ChatRequest) -> Mapping[str, str]:

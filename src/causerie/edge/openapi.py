@@ -135,6 +135,7 @@ def _complete() -> Schema:
         "security": [{}, {"key": []}],
         "parameters": [
             _header("x-request-id", "Names the request in logs, up to 128 safe characters."),
+            _header("x-session-id", "Names the conversation, where `session_id` does not."),
             _header("x-unknown-params", "`reject` refuses parameters that nobody knows."),
         ],
         "requestBody": {

@@ -31,6 +31,7 @@ class Record(Struct):
     served_by: str = ""
     attempts: int = 0
     continued: int = 0
+    tried: Sequence[str] = ()  # who was asked, with why each did not do, where it was more than one
     status: int = CLIENT_GONE
     code: str | None = "client_gone"
     finish: FinishReason | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -25,6 +26,7 @@ class RequestLine(Struct, frozen=True):
     served_by: str
     attempts: int
     continued: int
+    tried: Sequence[str]
     stream: bool
     status: int
     code: str | None
@@ -56,6 +58,7 @@ class RequestLog:
             record.served_by,
             record.attempts,
             record.continued,
+            record.tried,
             record.stream,
             record.status,
             record.code,
