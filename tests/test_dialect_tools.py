@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from upstreamkit import F, G, sent
 
@@ -203,6 +203,7 @@ def test_a_schema_that_is_true_or_false() -> None:
 
 
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=4, unique=True))
+@settings(deadline=None)
 def test_options_as_a_regular_expression_match_themselves_only(options: list[str]) -> None:
     body, _ = sent("sglang", structured_outputs={"choice": options})
     pattern = re.compile(body["regex"])
@@ -215,6 +216,7 @@ GBNF = re.compile(r'"((?:[^"\\]|\\["\\nrt]|\\x[0-9a-f]{2})*)"')
 
 
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=4, unique=True))
+@settings(deadline=None)
 def test_options_as_a_grammar_are_read_back(options: list[str]) -> None:
     """By the escapes that GBNF knows: backslash, quote, n, r, t, and x with two digits."""
     body, _ = sent("llama-server", structured_outputs={"choice": options})

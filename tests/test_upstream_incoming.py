@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from upstreamkit import F, chunk, in_order, joined, read, reader
 
@@ -460,6 +460,7 @@ MESSAGES = st.fixed_dictionaries(
 
 
 @given(MESSAGES, st.sampled_from(["stop", "length", "tool_calls"]), st.data())
+@settings(deadline=None)
 def test_a_stream_says_what_the_plain_reply_says(
     message: dict[str, Any], finish: str, data: st.DataObject
 ) -> None:
@@ -471,24 +472,40 @@ def test_a_stream_says_what_the_plain_reply_says(
     assert joined(streamed) == joined(whole)
 
 
-@given(MESSAGES, st.sampled_from([b"\n", b"\r\n"]), st.booleans(), st.data())
+def pieces(stream: bytes, cuts: list[int] | None) -> Iterator[bytes]:
+    """The stream cut at some places, or with ``None`` at every byte."""
+    places = sorted(range(len(stream)) if cuts is None else {cut % len(stream) for cut in cuts})
+    for begin, end in zip([0, *places], [*places, len(stream)], strict=True):
+        yield stream[begin:end]
+
+
+@given(
+    MESSAGES,
+    st.sampled_from([b"\n", b"\r\n"]),
+    st.booleans(),
+    st.none() | st.lists(st.integers(0, 9999), max_size=12),
+    st.data(),
+)
+@settings(deadline=None)  # a busy machine takes its time
 def test_the_cuts_of_the_network_do_not_matter(
-    message: dict[str, Any], newline: bytes, comments: bool, data: st.DataObject
+    message: dict[str, Any],
+    newline: bytes,
+    comments: bool,
+    cuts: list[int] | None,
+    data: st.DataObject,
 ) -> None:
     chunks = [*deltas(message, data), chunk("stop"), LAST]
     lines = [b"data: " + json.dumps(one).encode() + 2 * newline for one in chunks]
     stream = (b": ping" + 2 * newline if comments else b"").join([b"", *lines, b"data: [DONE]\n\n"])
-    expected = read(reader(), *chunks)
     one, decoder, events = reader(), Decoder(), list[Event]()
-    while stream:
-        size = data.draw(st.integers(1, len(stream)))
-        for event in decoder.feed(stream[:size]):
+    for piece in pieces(stream, cuts):
+        for event in decoder.feed(piece):
             events += one.feed(event)
-        stream = stream[size:]
-    assert events == expected
+    assert events == read(reader(), *chunks)
 
 
 @given(st.lists(st.binary(max_size=60), max_size=5))
+@settings(deadline=None)
 def test_garbage_is_a_failure_of_the_upstream(pieces: list[bytes]) -> None:
     one = reader()
     for piece in pieces:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from causerie.errors import (
@@ -261,6 +261,7 @@ def test_pages_and_traces_are_not_words() -> None:
 @given(st.text())
 @example("a\nb\x00c\u2028d")
 @example("word " * 1000)
+@settings(deadline=None)
 def test_a_phrase_is_one_short_line(words: str) -> None:
     shown = phrase(words)
     assert len(shown) <= 300
@@ -268,6 +269,7 @@ def test_a_phrase_is_one_short_line(words: str) -> None:
 
 
 @given(st.integers(300, 599), st.binary(max_size=200), st.text(max_size=20))
+@settings(deadline=None)
 def test_every_refusal_is_an_error_of_ours(status: int, body: bytes, wait: str) -> None:
     failure = refusal(status, {"retry-after": wait}, body, GENERIC)
     assert 400 <= failure.status < 600
