@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-from collections.abc import AsyncIterator, Sequence
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,6 +18,14 @@ settings.register_profile("causerie", deadline=None)
 settings.load_profile("causerie")
 
 pytest_plugins = ("storekit", "accountkit")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_runtime_folder() -> Iterator[None]:
+    """Services under test leave their sockets in a folder of the tests."""
+    with tempfile.TemporaryDirectory(prefix="c") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", folder)
+        yield
 
 
 @pytest.fixture(scope="session")

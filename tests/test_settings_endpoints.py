@@ -223,6 +223,15 @@ def test_what_cannot_be(tmp_path: Path, text: str, expected: str) -> None:
     assert any(problem.startswith("/causerie.toml" + expected) for problem in problems), problems
 
 
+@pytest.mark.parametrize("name", ["ca_file", "client_cert"])
+def test_files_that_hold_no_certificate(tmp_path: Path, name: str) -> None:
+    (tmp_path / "x.pem").write_text("hunter2")
+    text = ENDPOINT.replace("http:", "https:") + f'[endpoints.tls]\n{name} = "x.pem"\n'
+    (problem,) = refused(tmp_path, text)
+    assert problem.startswith(f"/causerie.toml:5: endpoints[0].tls.{name}: cannot be used: ")
+    assert "hunter2" not in problem
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -57,10 +57,12 @@ async def answering(
     """
     path = folder / f"{os.getpid()}{_SUFFIX}"
     try:
+        if not hasattr(socket, "AF_UNIX"):
+            raise OSError("this system has no sockets with a path")
         _own_folder(folder)
         path.unlink(missing_ok=True)
         server = await asyncio.start_unix_server(_handler(answer), path=path)
-    except (OSError, NotImplementedError) as error:
+    except OSError as error:
         log.warning("no socket for `causerie reload`; SIGHUP reloads too", why=str(error))
         yield None
         return

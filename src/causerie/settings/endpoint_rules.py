@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
 from causerie.protocol.parsing.rules import HINTS, HONOURED
 from causerie.settings.alias import Alias
-from causerie.settings.endpoint import Endpoint, EndpointModel
+from causerie.settings.endpoint import Endpoint, EndpointModel, Tls
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.problems import Broken
 from causerie.settings.tree import Settings
@@ -83,12 +84,34 @@ def _tls(path: KeyPath, endpoint: Endpoint) -> Iterator[Broken]:
         file = getattr(tls, name)
         if file is not None and not Path(file).is_file():
             yield Broken((*path, name), f'there is no file "{file}"')
+            return
     if tls.client_key is not None and tls.client_cert is None:
         yield Broken((*path, "client_key"), "needs `client_cert`")
+    for name, context in (("ca_file", _trusting), ("client_cert", _showing)):
+        try:
+            context(tls)
+        except OSError as error:  # ssl.SSLError is one
+            yield Broken((*path, name), f"cannot be used: {_reason(error)}")
     if tls.ca_file is not None and not tls.verify:
         yield Broken((*path, "verify"), "is `false`, so `ca_file` means nothing; remove one")
     if tls != type(tls)() and endpoint.base_url.startswith("http://"):
         yield Broken(path, "means nothing to an address that begins with http://")
+
+
+def _trusting(tls: Tls) -> None:
+    if tls.ca_file is not None:
+        ssl.create_default_context(cafile=tls.ca_file)
+
+
+def _showing(tls: Tls) -> None:
+    if tls.client_cert is not None:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(tls.client_cert, tls.client_key)
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or "it is no PEM file").replace("_", " ").lower()
+    return error.strerror or str(error)
 
 
 def _parameters(at: KeyPath, model: EndpointModel) -> Iterator[Broken]:
