@@ -140,6 +140,7 @@ async def test_wherever_a_stream_breaks_the_rest_comes_from_elsewhere(after: int
     [record] = there.records
     assert (record.status, record.continued, record.attempts) == (200, 1, 2)
     assert record.served_by == "e1"
+    assert list(record.tried) == ["e0: bad_gateway", "e1: answered"]
     assert answer.usage is not None
     assert answer.usage["completion_tokens"] == record.completion
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +23,7 @@ from routingkit import (
 
 from causerie.errors import InvalidRequest, Overloaded, ServiceError, UpstreamFailed
 from causerie.protocol.events import (
+    TextDelta,
     Usage,
 )
 from causerie.routing.breaker import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, THRESHOLD, Breaker
@@ -200,3 +203,29 @@ async def test_waits_are_spread_by_chance() -> None:
     assert len(waits) == 3
     assert min(waits) >= FIRST_WAIT_SECONDS / 2
     assert max(waits) <= FIRST_WAIT_SECONDS
+
+
+async def test_a_whole_reply_makes_failures_forgotten() -> None:
+    first, second = Scripted(REPLY), Scripted(REPLY)
+    way = router(first, second)
+    for script in ([BROKEN], [BROKEN], REPLY, [BROKEN], [BROKEN]):
+        first.script = script
+        await told(way, 2)
+    assert (way.status()[0].state, way.status()[0].failures) == ("up", 2)
+
+
+async def test_a_client_that_leaves_during_the_trial_leaves_it_to_the_next() -> None:
+    clock = Clock()
+    bad = Scripted([BROKEN])
+    way = router(bad, Scripted(REPLY), clock=clock)
+    for _ in range(THRESHOLD):
+        await told(way, 2)
+    clock.now += LONGEST_WAIT_SECONDS
+    bad.script = [TextDelta("")] * 1000
+    bad.begun.clear()
+    async with asyncio.TaskGroup() as group:
+        asking = group.create_task(told(way, 2))
+        await bad.begun.wait()
+        assert way.status()[0].state == "trying"
+        asking.cancel()
+    assert way.status()[0].state == "up"  # for one

@@ -191,7 +191,10 @@ async def test_a_refusal_to_go_on_is_tried_elsewhere() -> None:
             self.script = [InvalidRequest("Too long.")]
             return True
 
-    way = router(Scripted(breaks(3)), Narrow(REPLY), Scripted(REPLY))
+    async def pause(seconds: float) -> None:
+        pytest.fail("there is somebody to go on at once")
+
+    way = router(Scripted(breaks(3)), Narrow(REPLY), Scripted(REPLY), pause=pause)
     assert await told(way, 3) == [*REPLY, Usage(PROMPT, 7)]
 
 
@@ -215,3 +218,10 @@ async def test_when_every_choice_has_ended_only_the_counts_are_missing() -> None
     script = [TextDelta("a"), TextDelta("b", choice=1), Finished("stop"), Finished("stop", 1)]
     said = await told(router(Scripted([*script, BROKEN])), 1, two)
     assert said == [*script, Usage(PROMPT, 2)]
+
+
+async def test_while_one_choice_is_under_way_the_reply_is_not_complete() -> None:
+    two = ChatRequest(model="m", messages=ASK.messages, n=2)
+    script = [TextDelta("a"), TextDelta("b", choice=1), Finished("stop")]
+    with pytest.raises(UpstreamFailed):
+        await told(router(Scripted([*script, BROKEN])), 1, two)

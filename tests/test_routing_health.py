@@ -58,16 +58,27 @@ async def test_checks_run_by_themselves_and_end_with_their_block() -> None:
 async def test_where_requests_are_answered_nothing_is_asked() -> None:
     way = router(Scripted(REPLY))
     asked = 0
+    pauses: asyncio.Queue[float] = asyncio.Queue()
+    turns: asyncio.Queue[None] = asyncio.Queue()
 
     async def ask() -> None:
         nonlocal asked
         asked += 1
 
-    async with Health(way.seat, [Check(ask, 0.002, ["t0"])]):
+    async def pause(seconds: float) -> None:
+        pauses.put_nowait(seconds)
+        await turns.get()
+
+    async with Health(way.seat, [Check(ask, 10.0, ["t0"])], pause):
         for _ in range(10):
+            assert 8 <= await pauses.get() <= 12
             await told(way, 1)
-            await asyncio.sleep(0.002)
-    assert asked <= 2
+            turns.put_nowait(None)
+        await pauses.get()
+        assert asked == 0
+        turns.put_nowait(None)
+        await pauses.get()
+        assert asked == 1
 
 
 async def test_answering_checks_do_not_make_a_broken_target_be_tried_sooner() -> None:

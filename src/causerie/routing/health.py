@@ -30,9 +30,15 @@ class Check(Struct, frozen=True):
 class Health:
     """Carries out checks while the block runs; ``seats`` finds the seat of a target."""
 
-    def __init__(self, seats: Callable[[str], Seat | None], checks: Sequence[Check]) -> None:
+    def __init__(
+        self,
+        seats: Callable[[str], Seat | None],
+        checks: Sequence[Check],
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._seats = seats
         self._checks = checks
+        self._pause = pause
         self._chance = random.Random()
         self._stack = AsyncExitStack()
 
@@ -60,7 +66,7 @@ class Health:
             if total == answered or any(seat.breaker.failures for seat in seats):
                 there = await examine(check, seats, was_there=there)
             answered = total
-            await asyncio.sleep(check.interval_seconds * self._chance.uniform(0.8, 1.2))
+            await self._pause(check.interval_seconds * self._chance.uniform(0.8, 1.2))
 
 
 async def examine(check: Check, seats: Sequence[Seat], *, was_there: bool) -> bool:
