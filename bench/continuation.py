@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from service import Service, serving
+from service import AS_USERS, Service, serving
 
 STORY = [{"role": "user", "content": "Tell me a long story about a fox and a river."}]
 SCHEMA = {
@@ -197,7 +197,10 @@ def main() -> None:
         '[[doors]]\nname = "gateway"\nkind = "gateway"\n'
         '[[aliases]]\nid = "both"\ntargets = [{ model = "one" }, { model = "two" }]\n'
     )
-    with tempfile.TemporaryDirectory() as folder, serving(Path(folder), config) as service:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        serving(Path(folder), config, environment=AS_USERS) as service,
+    ):
         bad = asyncio.run(measure(service, options.times))
     print(f"{options.times - bad} of {options.times} unbroken, with the undisturbed text")
     sys.exit(bad > 0)

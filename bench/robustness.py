@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from service import Service, serving
+from service import AS_USERS, Service, serving
 
 STORY = [{"role": "user", "content": "Tell me a long story about a fox."}]
 
@@ -196,7 +196,7 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as one,
         tempfile.TemporaryDirectory() as two,
-        serving(Path(one), models) as service,
+        serving(Path(one), models, environment=AS_USERS) as service,
         serving(Path(two), fake) as second,
     ):
         asyncio.run(measure(service, second, options.requests))

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from service import free_port, serving
+from service import AS_USERS, free_port, serving
 
 SLOTS = 16
 CONTEXT = 512
@@ -214,7 +214,7 @@ def main() -> None:
     """
     with (
         tempfile.TemporaryDirectory() as folder,
-        serving(Path(folder), config) as service,
+        serving(Path(folder), config, environment=AS_USERS) as service,
         bare_engine(options.weights) as bare,
     ):
         asyncio.run(measure(service.root, bare, options.rounds))
