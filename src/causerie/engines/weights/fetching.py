@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from causerie.engines.weights import hub as hub_client
 from causerie.engines.weights.cache import Cache, StoredFile, Weights
 from causerie.engines.weights.errors import NotFound, NotGguf, Offline, WeightsError
 from causerie.engines.weights.gguf import parts, read_header
@@ -102,7 +101,10 @@ async def _fetched(
 async def _from_hub(
     reference: Reference, store: Cache, progress: Progress, options: HubOptions
 ) -> list[StoredFile]:
-    sources = await asyncio.to_thread(hub_client.sources, reference, options)
+    # Here, because the hub's library holds 11 MB, which a service without `hf:` models does not need.
+    from causerie.engines.weights import hub  # noqa: PLC0415
+
+    sources = await asyncio.to_thread(hub.sources, reference, options)
     places = [(source, store.place(reference, source.name)) for source in sources]
     missing = [pair for pair in places if not _stored(store, *pair)]
     ensure_space(store.home(reference), sum(_remaining(*pair) for pair in missing))
