@@ -101,7 +101,7 @@ async def _fetched(
 async def _from_hub(
     reference: Reference, store: Cache, progress: Progress, options: HubOptions
 ) -> list[StoredFile]:
-    # Here, because the hub's library holds 11 MB, which a service without `hf:` models does not need.
+    # Here, because the library holds 11 MB, which who has no `hf:` models does not need.
     from causerie.engines.weights import hub  # noqa: PLC0415
 
     sources = await asyncio.to_thread(hub.sources, reference, options)
