@@ -47,6 +47,12 @@ def record(**changes: object) -> UsageRecord:
         queue_us=1_000,
         first_token_us=15_000,
         duration_us=200_000,
+        upstream_us=12_000,
+        continued=1,
+        estimated=True,
+        tried=("near: refused the connection", "small: answered"),
+        reason="It took too long.",
+        param="messages",
     )
     return msgspec.structs.replace(made, **changes)
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import stat
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from sqlalchemy import exc, inspect, text
 
+from causerie.accounts.usage import RecordFilter
 from causerie.errors import StoreUnavailable
 from causerie.store.database import Database, WrongAddress
+from causerie.store.reports import SqlUsageReader
 from causerie.store.schema import NewerSchema, differences, downgrade, revision, upgrade
 from causerie.store.tables import METADATA
 
@@ -27,7 +30,7 @@ async def test_migrations_make_what_the_queries_know(database: Database) -> None
 
 
 async def test_every_step_goes_up_and_down(bare: Database) -> None:
-    steps = ["0001", "0002", "0003"]
+    steps = ["0001", "0002", "0003", "0004"]
     for step in steps:
         await upgrade(bare, step)
         assert await revision(bare) == step
@@ -37,6 +40,27 @@ async def test_every_step_goes_up_and_down(bare: Database) -> None:
     assert await names(bare) == set()
     await upgrade(bare)
     assert await differences(bare) == []
+
+
+async def test_records_of_before_stay_readable(bare: Database) -> None:
+    await upgrade(bare, "0003")
+    columns = (
+        "id, request_id, at, project_id, key_id, user_id, door, model, served_by, stream, status, "
+        "attempts, prompt, cached, completion, reasoning, cost, queue_us, duration_us"
+    )
+    id = "01900000-0000-7000-8000-000000000000"
+    stored = id.replace("-", "") if bare.sqlite else id
+    values = f"'{stored}', 'r', 1795262400000000, 'prj_a', '', '', '', 'm', '', false, 200, 1"
+    async with bare.writing() as connection:
+        await connection.execute(
+            text(f"INSERT INTO usage_records ({columns}) VALUES ({values}, 1, 1, 1, 1, 1, 1, 1)")
+        )
+    await upgrade(bare)
+    began = datetime(2026, 11, 21, tzinfo=UTC)
+    asked = RecordFilter(began, began + timedelta(days=1))
+    [found] = await SqlUsageReader(bare).records(asked)
+    assert (found.id, found.tried, found.reason, found.param) == (id, (), "", None)
+    assert (found.upstream_us, found.continued, found.estimated) == (0, 0, False)
 
 
 async def test_several_processes_may_start_together(store_url: str) -> None:

@@ -37,6 +37,8 @@ class UsageRecord(Struct, frozen=True, kw_only=True):
 
     ``at`` is when it came, in microseconds since 1970; times are microseconds;
     ``cost`` is money. A record without a key or project has empty names.
+    ``tried`` is who was asked, with why each did not do; ``reason`` a failure's
+    words, where they cannot quote the request; ``param`` the field it is about.
     """
 
     id: str
@@ -61,6 +63,12 @@ class UsageRecord(Struct, frozen=True, kw_only=True):
     queue_us: int = 0
     first_token_us: int | None = None
     duration_us: int = 0
+    upstream_us: int = 0
+    continued: int = 0
+    estimated: bool = False
+    tried: tuple[str, ...] = ()
+    reason: str = ""
+    param: str | None = None
 
 
 class UsageStore(Protocol):

@@ -86,6 +86,21 @@ class Names(TypeDecorator[frozenset[str]]):
         return None if value is None else msgspec.json.decode(value, type=frozenset[str])
 
 
+class Lines(TypeDecorator[tuple[str, ...]]):
+    """Lines of text in their order, kept as a JSON list."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: tuple[str, ...] | None, dialect: Dialect) -> str:
+        """To the database."""
+        return msgspec.json.encode(value).decode() if value else "[]"
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> tuple[str, ...]:
+        """From the database."""
+        return msgspec.json.decode(value or "[]", type=tuple[str, ...])
+
+
 class Details(TypeDecorator[dict[str, str]]):
     """Facts by name, kept as JSON."""
 

@@ -6,9 +6,9 @@ billionths. Plain numbers here, because thousands of rows a second pass.
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, Table, Text, Uuid
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, Table, Text, Uuid, false
 
-from causerie.store.columns import Money
+from causerie.store.columns import Lines, Money
 from causerie.store.tables.base import METADATA
 
 usage_records = Table(
@@ -36,6 +36,12 @@ usage_records = Table(
     Column("queue_us", BigInteger, nullable=False),
     Column("first_token_us", BigInteger),
     Column("duration_us", BigInteger, nullable=False),
+    Column("upstream_us", BigInteger, nullable=False, server_default="0"),
+    Column("continued", Integer, nullable=False, server_default="0"),
+    Column("estimated", Boolean, nullable=False, server_default=false()),
+    Column("tried", Lines, nullable=False, server_default="[]"),
+    Column("reason", Text, nullable=False, server_default=""),
+    Column("param", Text),
     Index(None, "project_id", "at"),
     Index(None, "key_id", "at"),
 )
