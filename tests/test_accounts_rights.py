@@ -112,6 +112,7 @@ ATTEMPTS: dict[Action, Attempt] = {
     Action.KEYS_DELETE: delete_key,
     Action.MANAGEMENT_KEYS: delete_management_key,
     Action.BOUNDS_SET: lambda s: s.world.projects.set_bounds(s.actor, s.project.id, UNBOUNDED),
+    Action.MODELS_ASK: lambda s: s.world.projects.ask(s.actor, s.project.id),
     Action.USAGE_SEE: lambda s: s.world.usage.of_project(s.actor, s.project.id, s.question()),
     Action.ACTIVITY_SEE: lambda s: s.world.usage.requests(s.actor, s.project.id, s.filter()),
     Action.AUDIT_SEE: lambda s: s.world.projects.audit(s.actor, s.project.id, AuditFilter()),

@@ -116,6 +116,29 @@ async def test_percentiles_by_model(database: Database, records: list[UsageRecor
     assert high == pytest.approx(times[-1], rel=0.2)
 
 
+async def test_percentiles_over_time(database: Database, records: list[UsageRecord]) -> None:
+    question = Question(WEEK.since, WEEK.until, Step.DAY, project="prj_a", model="small")
+    found = await SqlUsageReader(database).first_token_history(question, [0.5, 0.99])
+    days: dict[datetime, list[float]] = {}
+    for each in records:
+        if each.project == "prj_a" and each.model == "small" and each.first_token_us is not None:
+            day = datetime.fromtimestamp(each.at // (24 * HOUR) * 86_400, UTC)
+            days.setdefault(day, []).append(each.first_token_us / 1e6)
+    assert list(found) == sorted(days)
+    for day, times in days.items():
+        median, slowest = found[day]
+        times.sort()
+        middle = len(times) // 2
+        assert times[max(middle - 1, 0)] * 0.9 <= median <= times[middle] * 1.1
+        assert slowest == pytest.approx(times[-1], rel=0.1)
+    hourly = await SqlUsageReader(database).first_token_history(
+        Question(TODAY, TODAY + timedelta(days=1), Step.HOUR), [0.5]
+    )
+    assert [start.hour for start in hourly] == sorted(
+        {each.at // HOUR % 24 for each in records if each.first_token_us and each.at >= NOON}
+    )
+
+
 async def test_single_requests_by_page(database: Database, records: list[UsageRecord]) -> None:
     reader = SqlUsageReader(database)
     wanted = [each for each in records if each.project == "prj_a" and each.status >= 400]

@@ -14,7 +14,7 @@ from causerie.accounts.names import new_id, tidy_email, tidy_name
 from causerie.accounts.people import Actor, Member, Membership, Project, Role, User
 from causerie.accounts.ports import Books, Store
 from causerie.accounts.rights import Action
-from causerie.errors import InvalidRequest
+from causerie.errors import Forbidden, InvalidRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,17 @@ class Projects:
         """The project, its limits and budgets."""
         async with self._store.reading() as books:
             project = await visible_project(books, actor, project_id)
+            return ProjectView(project, await books.keys.bounds(f"project:{project_id}"))
+
+    async def ask(self, actor: Actor, project_id: str) -> ProjectView:
+        """The project, for somebody who wants to talk with models in it.
+
+        Raises :class:`Forbidden`, also where the project is archived.
+        """
+        async with self._store.reading() as books:
+            project = await visible_project(books, actor, project_id, Action.MODELS_ASK)
+            if project.archived_at is not None:
+                raise Forbidden("The project is archived; bring it back first.", code="archived")
             return ProjectView(project, await books.keys.bounds(f"project:{project_id}"))
 
     async def of(self, user: User) -> Sequence[tuple[Project, Membership]]:

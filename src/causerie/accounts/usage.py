@@ -22,6 +22,7 @@ from causerie.errors import InvalidRequest
 from causerie.metering.ledger import UsageRecord
 
 _MOST_RECORDS = 1000
+PERCENTILES = (0.5, 0.9, 0.99)
 
 
 class Step(StrEnum):
@@ -132,6 +133,12 @@ class UsageReader(Protocol):
         """Seconds to the first token by model; of the question only project, model and times."""
         ...
 
+    async def first_token_history(
+        self, question: Question, shares: Sequence[float]
+    ) -> Mapping[datetime, Sequence[float]]:
+        """The same by interval, over all models that the question asks for."""
+        ...
+
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
         """Newest first."""
         ...
@@ -166,11 +173,15 @@ class Usage:
         self, actor: Actor, project_id: str | None, question: Question
     ) -> Mapping[str, Sequence[float]]:
         """The median, 90th and 99th percentile of the time to the first token, by model."""
-        action = Action.SERVICE_SEE if project_id is None else Action.USAGE_SEE
-        await self._may(actor, project_id, action)
-        question.check()
-        narrowed = replace(question, project=project_id or question.project)
-        return await self._reader.first_token_percentiles(narrowed, (0.5, 0.9, 0.99))
+        narrowed = await self._narrowed(actor, project_id, question)
+        return await self._reader.first_token_percentiles(narrowed, PERCENTILES)
+
+    async def first_token_history(
+        self, actor: Actor, project_id: str | None, question: Question
+    ) -> Mapping[datetime, Sequence[float]]:
+        """The same percentiles by hour or day; intervals without a first token are left out."""
+        narrowed = await self._narrowed(actor, project_id, question)
+        return await self._reader.first_token_history(narrowed, PERCENTILES)
 
     async def requests(
         self, actor: Actor, project_id: str | None, filter: RecordFilter
@@ -179,6 +190,12 @@ class Usage:
         action = Action.SERVICE_SEE if project_id is None else Action.ACTIVITY_SEE
         await self._may(actor, project_id, action)
         return await self._reader.records(replace(filter, project=project_id or filter.project))
+
+    async def _narrowed(self, actor: Actor, project_id: str | None, question: Question) -> Question:
+        action = Action.SERVICE_SEE if project_id is None else Action.USAGE_SEE
+        await self._may(actor, project_id, action)
+        question.check()
+        return replace(question, project=project_id or question.project)
 
     async def _may(self, actor: Actor, project_id: str | None, action: Action) -> None:
         async with self._store.reading() as books:

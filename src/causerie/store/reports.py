@@ -51,6 +51,22 @@ class SqlUsageReader:
             for model, each in counts.items()
         }
 
+    async def first_token_history(
+        self, question: Question, shares: Sequence[float]
+    ) -> Mapping[datetime, Sequence[float]]:
+        """Seconds, by interval."""
+        span = HOUR if question.step is Step.HOUR else DAY
+        async with self._database.reading() as connection:
+            found = (await connection.execute(first_token_history_query(question))).all()
+        counts: dict[int, dict[int, int]] = {}
+        for start, bucket, requests in found:
+            place = counts.setdefault(start - start % span, {})
+            place[bucket] = place.get(bucket, 0) + int(requests)
+        return {
+            moment_of(start): [(percentile(each, share) or 0.0) / _SECOND for share in shares]
+            for start, each in sorted(counts.items())
+        }
+
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
         """Newest first."""
         async with self._database.reading() as connection:
@@ -79,12 +95,14 @@ def first_token_query(question: Question) -> Select[Any]:
     """The histogram, by model."""
     table = usage_first_token
     query = select(table.c.model, table.c.bucket, func.sum(table.c.requests))
-    query = query.where(*_between(table, question))
-    if question.project is not None:
-        query = query.where(table.c.project_id == question.project)
-    if question.model is not None:
-        query = query.where(table.c.model == question.model)
-    return query.group_by(table.c.model, table.c.bucket)
+    return query.where(*_first_tokens(question)).group_by(table.c.model, table.c.bucket)
+
+
+def first_token_history_query(question: Question) -> Select[Any]:
+    """The histogram, by hour."""
+    table = usage_first_token
+    query = select(table.c.start, table.c.bucket, func.sum(table.c.requests))
+    return query.where(*_first_tokens(question)).group_by(table.c.start, table.c.bucket)
 
 
 def records_query(filter: RecordFilter) -> Select[Any]:
@@ -125,6 +143,16 @@ def _name(by: By) -> str:
 def _between(table: Table, question: Question) -> list[ColumnElement[bool]]:
     since, span = microseconds(question.since), DAY if table is usage_daily else HOUR
     return [table.c.start >= since - since % span, table.c.start < microseconds(question.until)]
+
+
+def _first_tokens(question: Question) -> list[ColumnElement[bool]]:
+    table = usage_first_token
+    where = _between(table, question)
+    if question.project is not None:
+        where.append(table.c.project_id == question.project)
+    if question.model is not None:
+        where.append(table.c.model == question.model)
+    return where
 
 
 def _narrowed(table: Table, which: Question | RecordFilter) -> list[ColumnElement[bool]]:
