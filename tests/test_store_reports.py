@@ -130,7 +130,7 @@ async def test_percentiles_over_time(database: Database, records: list[UsageReco
         times.sort()
         middle = len(times) // 2
         assert times[max(middle - 1, 0)] * 0.9 <= median <= times[middle] * 1.1
-        assert slowest == pytest.approx(times[-1], rel=0.1)
+        assert slowest == pytest.approx(times[-1], rel=0.2)
     hourly = await SqlUsageReader(database).first_token_history(
         Question(TODAY, TODAY + timedelta(days=1), Step.HOUR), [0.5]
     )
