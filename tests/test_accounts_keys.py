@@ -12,13 +12,13 @@ from decimal import Decimal
 import pytest
 from accountkit import World
 
-from causerie.access.keys import Caller, KeyDigest
+from causerie.access.keys import Caller
 from causerie.accounts.bounds import Bounds, Budget, Limit
 from causerie.accounts.issuing import Edit
 from causerie.accounts.keys import KeyState, Purpose, new_secret, public_id
 from causerie.accounts.people import SYSTEM
 from causerie.accounts.ports import Books
-from causerie.accounts.ring import KeyRing, RingOptions
+from causerie.accounts.ring import KeyRing, Member, RingOptions
 from causerie.errors import (
     Forbidden,
     InvalidRequest,
@@ -36,10 +36,9 @@ QUICK = RingOptions(poll_seconds=0.01)
 @dataclass(frozen=True)
 class Door:
     name: str = "hosted"
-    keys: tuple[KeyDigest, ...] | None = ()
 
 
-HOSTED, OTHER, OPEN = Door(), Door("other"), Door("open", None)
+HOSTED, OTHER = Door(), Door("other")
 
 
 class Flaky:
@@ -136,15 +135,6 @@ async def test_every_key_that_does_not_work_gets_one_answer(world: World) -> Non
 async def test_no_key_at_all(world: World) -> None:
     async with ring(world) as keys:
         assert (await refusal(keys, None)).code == "missing_api_key"
-        assert (await keys.authenticate(OPEN, None)).name == "anonymous"
-        assert (await keys.authenticate(OPEN, "anything")).key == ""
-
-
-async def test_keys_of_the_configuration_go_on(world: World) -> None:
-    door = Door("hosted", (KeyDigest.of("ck_config", "a key from the file"),))
-    async with ring(world) as keys:
-        assert (await keys.authenticate(door, "a key from the file")).key == "ck_config"
-        assert isinstance(await refusal(keys, "another", door), Unauthenticated)
 
 
 async def test_a_key_is_for_its_doors_and_its_purpose(world: World) -> None:
@@ -230,8 +220,11 @@ async def test_an_edit_is_heard_of(world: World) -> None:
         await world.keys.edit(SYSTEM, made.key.id, Edit(bounds=bounds, doors=frozenset({"other"})))
         await world.projects.set_bounds(SYSTEM, project.id, bounds)
         await until(keys, made.credential, Forbidden)
-        grant = keys.grant(made.key.id)
-    assert grant is not None
+        await world.keys.edit(SYSTEM, made.key.id, Edit(doors=None))
+        await until(keys, made.credential, Member)
+        caller = await keys.authenticate(HOSTED, made.credential)
+    assert isinstance(caller, Member)
+    grant = caller.grant
     assert grant.key.bounds == grant.project_bounds == bounds
 
 
@@ -306,7 +299,6 @@ async def test_what_is_remembered_is_bounded(world: World) -> None:
             for each in many:
                 await keys.authenticate(HOSTED, each.credential)
         assert len(keys._known) == 2
-        assert sum(keys.grant(each.key.id) is not None for each in many) == 2
 
 
 async def test_changes_of_long_ago_drop_everything(world: World) -> None:

@@ -1,6 +1,6 @@
 """THE REQUEST, top to bottom. Read this first.
 
-    which door · who (401) · which model (404) · within its limits (429)
+    which door · who (401) · which model (403, 404) · within its limits (429) and budgets (402)
     · which target, is there room (503)
     · generate (400, 502, 503) · meter
 
@@ -13,16 +13,18 @@ gives the place back and writes the usage.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from causerie.access.estimate import estimate
-from causerie.access.keys import Caller, Locked, StaticKeys
+from causerie.access.keys import Caller, Locked, Named, StaticKeys
 from causerie.access.limits import Limits
-from causerie.access.quota import Scope
+from causerie.access.quota import Scope, Tokens
 from causerie.catalog.catalog import Catalog
+from causerie.catalog.model import Model
+from causerie.errors import Forbidden, ServiceError
 from causerie.fold import Frame, Identity
 from causerie.metering.meter import Meter, Record
 from causerie.protocol.events import Batch
@@ -38,6 +40,38 @@ class Door(Locked, Protocol):
     def models(self) -> frozenset[str] | None: ...
     @property
     def reasoning_object(self) -> bool: ...
+    @property
+    def accounts(self) -> bool:
+        """Whether it takes the keys of accounts."""
+        ...
+
+
+class Ring(Protocol):
+    """The keys of accounts."""
+
+    async def authenticate(self, door: Named, credential: str | None) -> Caller:
+        """Who is calling; raises ``Unauthenticated``, ``Forbidden``, ``StoreUnavailable``."""
+        ...
+
+
+class Allowances(Protocol):
+    """What callers may have, where they have accounts."""
+
+    def scopes(self, caller: Caller, model: str) -> Sequence[Scope]:
+        """Whose limits hold, besides those of door and model."""
+        ...
+
+    async def reserve(self, caller: Caller, model: str, need: Callable[[], Tokens]) -> object:
+        """Hold the estimate against budgets until the record is entered; raises ``OverBudget``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Those who come with keys of accounts."""
+
+    ring: Ring
+    allowances: Allowances
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,32 +87,62 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
+class Scopes:
+    """What is limited of models, by their ids, and of doors, by their names."""
+
+    models: Mapping[str, Scope]
+    doors: Mapping[str, Scope]
+
+    def of(self, door: str, model: str) -> Sequence[Scope]:
+        """Those whose limits hold for a request."""
+        if not self.models and not self.doors:
+            return ()
+        found = self.models.get(model), self.doors.get(door)
+        return [scope for scope in found if scope is not None]
+
+
+@dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The stages in their order; ``scopes`` are what is limited of a model, by its id."""
+    """The stages in their order.
+
+    ``scopes`` are what is limited of a model, by its id, and of a door by its
+    name; ``members`` is ``None`` where no door takes keys of accounts.
+    """
 
     keys: StaticKeys
     catalog: Catalog
     limits: Limits
-    scopes: Mapping[str, Sequence[Scope]]
+    scopes: Scopes
     router: Router
     meter: Meter
+    members: Members | None = None
 
     async def authenticate(self, door: Door, credential: str | None) -> Caller:
         """Who is calling; raises ``Unauthenticated``."""
-        return await self.keys.authenticate(door, credential)
+        if not door.accounts:
+            return await self.keys.authenticate(door, credential)
+        if self.members is None:
+            raise ServiceError(f"The door {door.name} takes keys of accounts; there are none here.")
+        return await self.members.ring.authenticate(door, credential)
 
     @asynccontextmanager
     async def open(
         self, door: Door, caller: Caller, request: ChatRequest, identity: Identity
     ) -> AsyncIterator[Reply]:
         """An answer, entered with its first event at hand; raises ``ServiceError`` before."""
-        with self.meter.record(identity.request_id, door.name, caller.key) as record:
+        async with self.meter.record(identity.request_id, door.name, caller) as record:
             model = self.catalog.resolve(door.models, request.model)
             record.model, record.stream = model.id, request.stream
+            if caller.models is not None and caller.models.isdisjoint(model.names):
+                raise _not_for(caller, model)
             candidates = model.candidates(request)
             async with self.limits.admit(
-                self.scopes.get(model.id, ()), lambda: estimate(request)
+                self._scopes(caller, model.id), lambda: estimate(request)
             ) as lease:
+                if self.members is not None:
+                    record.reservation = await self.members.allowances.reserve(
+                        caller, model.id, lambda: estimate(request)
+                    )
                 journey = self.router.generate(candidates, request, model.hedge_seconds)
                 record.usage = journey.usage
                 try:
@@ -94,13 +158,29 @@ class Pipeline:
                     _note(record, journey)
                     lease.settle(journey.usage())
 
+    def _scopes(self, caller: Caller, model: str) -> Sequence[Scope]:
+        found = self.scopes.of(caller.door, model)
+        if self.members is None:
+            return found
+        return [*self.members.allowances.scopes(caller, model), *found]
+
     def models(self, door: Door, caller: Caller | None) -> Sequence[Mapping[str, Any]]:
-        """The catalog behind a door, as ``GET /models`` shows it."""
-        del caller  # keys that see fewer models than their door come with accounts
+        """The catalog behind a door, as ``GET /models`` shows it to this caller."""
+        mine = None if caller is None else caller.models
         return [
             model.entry(reasoning_object=door.reasoning_object)
             for model in self.catalog.visible(door.models)
+            if mine is None or not mine.isdisjoint(model.names)
         ]
+
+
+def _not_for(caller: Caller, model: Model) -> Forbidden:
+    may = ", ".join(sorted(caller.models or ())) or "none"
+    return Forbidden(
+        f"The key {caller.key} may not use the model {model.id}; it may use: {may[:500]}.",
+        code="model_not_allowed",
+        param="model",
+    )
 
 
 def _note(record: Record, journey: Journey) -> None:

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import msgspec
 
+from causerie import settings as configured
 from causerie.access import limits as access
 from causerie.access.keys import KeyDigest, StaticKeys
-from causerie.access.quota import Rates, Scope
+from causerie.access.quota import Rates, Scope, ScopeKind
 from causerie.access.windows import MemoryCounters
+from causerie.accounts.prices import Price
 from causerie.assembly.endpoints import Connected, checks, close, connected
 from causerie.assembly.offers import offered
 from causerie.assembly.targets import Targets, chat_options, own_models, remote_models
@@ -31,16 +33,17 @@ from causerie.edge.openai import Limits
 from causerie.edge.ownership import owned
 from causerie.edge.server import Listen
 from causerie.engines.base import EngineStatus
+from causerie.hosting import Hosting, hosting
 from causerie.journal import Journal
 from causerie.metering.counters import Counters
-from causerie.metering.meter import Meter
+from causerie.metering.meter import Meter, RecordSink
 from causerie.metering.request_log import RequestLog
-from causerie.pipeline import Pipeline
+from causerie.pipeline import Members, Pipeline, Scopes
 from causerie.routing.health import Check, Health
 from causerie.routing.router import Router
 from causerie.routing.seat import SeatStatus
-from causerie.settings import Server, Settings
-from causerie.settings.addresses import Way, default_way, ways
+from causerie.settings import Problem, Server, Settings, SettingsError
+from causerie.settings.addresses import Way, default_way, has_accounts, ways
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials
 from causerie.startup import Engines
 
@@ -64,25 +67,34 @@ async def service(
     """The service, ready to be served; leaving ends what it started.
 
     Raises :class:`SettingsError` where files that the settings name cannot be
-    used.
+    used, and :class:`CannotStart` where accounts cannot be.
     """
-    compiler = Compiler(reader=_VOCABULARY_READER)
-    journal = Journal()
-    running = Service(engines, compiler, journal)
-    try:
+    async with AsyncExitStack() as stack:
+        hosted = None
+        if has_accounts(settings):
+            hosted = await stack.enter_async_context(hosting(settings.store))
+        compiler = Compiler(reader=_VOCABULARY_READER)
+        stack.push_async_callback(compiler.stop)
+        journal = Journal()
+        running = Service(engines, compiler, journal, hosted)
+        stack.push_async_callback(running.close)
+        stack.callback(journal.flush)
         running.replace(running.prepare(settings, credentials))
-        async with owned(running.watch()):
-            yield running
-    finally:
-        journal.flush()
-        await running.close()
-        await compiler.stop()
+        _ = await stack.enter_async_context(owned(running.watch()))
+        yield running
 
 
 class Service:
     """The parts in force."""
 
-    def __init__(self, engines: Engines, compiler: Compiler, journal: Journal) -> None:
+    def __init__(
+        self,
+        engines: Engines,
+        compiler: Compiler,
+        journal: Journal,
+        hosted: Hosting | None = None,
+    ) -> None:
+        self._hosted = hosted
         self._engines = engines
         self._compiler = compiler
         self._targets = Targets()
@@ -92,7 +104,8 @@ class Service:
         self._changed = asyncio.Event()
         self._limits = access.Limits(MemoryCounters())
         self._counters = Counters(engines.status, self._waiting, self.targets)
-        self._meter = Meter([self._counters, RequestLog(journal)])
+        sinks: list[RecordSink] = [self._counters, RequestLog(journal)]
+        self._meter = Meter(sinks, hosted.books if hosted is not None else None)
         self._edge: Edge | None = None
 
     @property
@@ -107,6 +120,9 @@ class Service:
 
         Raises :class:`SettingsError`.
         """
+        if has_accounts(settings) and self._hosted is None:
+            words = "is for keys of accounts, which the service was started without; restart it"
+            raise SettingsError([Problem("", "doors", words)])
         return Prepared(
             settings,
             door_table(settings),
@@ -131,6 +147,7 @@ class Service:
             scopes=scopes(settings),
             router=self._router,
             meter=self._meter,
+            members=self._members(settings),
         )
         server = settings.server
         if self._edge is None:
@@ -155,6 +172,12 @@ class Service:
     async def close(self) -> None:
         """Close every connection to endpoints."""
         await close([*self._targets.endpoints.values(), *self._retired])
+
+    def _members(self, settings: Settings) -> Members | None:
+        if self._hosted is None:
+            return None
+        self._hosted.books.prices = prices(settings)
+        return Members(self._hosted.ring, self._hosted.books)
 
     def _retire(self, before: Targets) -> None:
         """Endpoints that have changed or gone keep no connection beyond its reply."""
@@ -195,13 +218,31 @@ def limits(server: Server) -> Limits:
     )
 
 
-def scopes(settings: Settings) -> Mapping[str, Sequence[Scope]]:
-    """What is limited of each model."""
-    made: dict[str, Sequence[Scope]] = {}
-    for alias in settings.aliases:
-        rates = Rates(**msgspec.structs.asdict(alias.limits))
+def scopes(settings: Settings) -> Scopes:
+    """What is limited of doors, models and aliases."""
+    models = {one.id: one.limits for one in settings.models}
+    models |= {one.id: one.limits for one in settings.aliases}
+    doors = {way.door.name: way.door.limits for way in ways(settings)}
+    return Scopes(_limited("model", models), _limited("door", doors))
+
+
+def _limited(kind: ScopeKind, limits: Mapping[str, configured.Limits]) -> Mapping[str, Scope]:
+    made: dict[str, Scope] = {}
+    for name, each in limits.items():
+        rates = Rates(**msgspec.structs.asdict(each))
         if rates != Rates():
-            made[alias.id] = (Scope("model", alias.id, rates),)
+            made[name] = Scope(kind, name, rates)
+    return made
+
+
+def prices(settings: Settings) -> Mapping[str, Price]:
+    """What the use of each model costs."""
+    models = {one.id: one.price for one in settings.models}
+    models |= {one.id: one.price for one in settings.aliases}
+    made: dict[str, Price] = {}
+    for name, each in models.items():
+        prompt, completion, cached, request = each.by_token
+        made[name] = Price(prompt=prompt, completion=completion, cached=cached, request=request)
     return made
 
 
@@ -219,5 +260,6 @@ def _door(way: Way) -> doors.Door:
         hosts=frozenset(way.hosts),
         keys=tuple(map(KeyDigest.parse, keys)) if isinstance(keys, tuple) else None,
         models=frozenset(way.models),
+        accounts=keys == "accounts",
         reasoning_object=way.door.reasoning,
     )

@@ -53,7 +53,7 @@ class Locked(Protocol):
     def keys(self) -> Sequence[KeyDigest] | None: ...
 
 
-class Caller(Struct, frozen=True):
+class Caller(Struct, frozen=True, kw_only=True):
     """Who was let in: the key's public name (empty where keys are off), and through which door.
 
     ``project`` and ``user`` are whom the use is charged to, empty for keys of the
@@ -66,6 +66,13 @@ class Caller(Struct, frozen=True):
     project: str = ""
     user: str = ""
     models: frozenset[str] | None = None
+
+
+class Named(Protocol):
+    """What is asked of a door for keys of accounts."""
+
+    @property
+    def name(self) -> str: ...
 
 
 class StaticKeys:

@@ -113,9 +113,10 @@ class Bounds:
         for index, limit in enumerate(self.limits):
             for each in fields(limit):
                 value = getattr(limit, each.name)
-                if isinstance(value, int) and not 0 <= value < 2**53:
+                if isinstance(value, int) and not 1 <= value < 2**53:
                     raise InvalidRequest(
-                        "A limit is a whole number from 0.", param=f"limits[{index}].{each.name}"
+                        "A limit is a whole number from 1; unset it, or disable the key.",
+                        param=f"limits[{index}].{each.name}",
                     )
         _once([(each.model,) for each in self.limits], "limits", "model")
         _once(

@@ -40,7 +40,12 @@ class Price(Struct, frozen=True, kw_only=True):
 
     def charge(self, *, status: int, prompt: int, cached: int, completion: int) -> Decimal:
         """What a request costs that ended with this status."""
-        left = status == CLIENT_GONE and prompt + completion > 0
-        if left or (status == 200 and completion > 0):
+        if is_charged(status, prompt, completion):
             return self.cost(prompt=prompt, cached=cached, completion=completion)
         return NOTHING
+
+
+def is_charged(status: int, prompt: int, completion: int) -> bool:
+    """Whether a request that ended with this status is charged, in money and in tokens."""
+    left = status == CLIENT_GONE and prompt + completion > 0
+    return left or (status == 200 and completion > 0)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import hmac
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -21,7 +20,7 @@ from contextlib import AsyncExitStack
 import structlog
 from msgspec import Struct
 
-from causerie.access.keys import Caller, Locked
+from causerie.access.keys import Caller, Named
 from causerie.accounts.keys import Grant, Purpose, public_id
 from causerie.accounts.people import Actor
 from causerie.accounts.ports import Store
@@ -45,17 +44,23 @@ class RingOptions(Struct, frozen=True, kw_only=True):
     capacity: int = 100_000
 
 
+class Member(Caller, frozen=True):
+    """Whoever bears a key of accounts, with what it granted when it was let in."""
+
+    grant: Grant
+
+
 class _Known(Struct):
     """What is known of one secret; ``until`` is in nanoseconds since 1970, 0 for one that is
     revoked."""
 
     grant: Grant
     until: int
-    callers: dict[str, Caller]
+    callers: dict[str, Member]
 
 
 class KeyRing:
-    """The keys of the database, and those of a door's configuration besides.
+    """The keys of the database.
 
     Enter it in the loop that uses it. ``now`` gives nanoseconds since 1970.
     """
@@ -72,7 +77,6 @@ class KeyRing:
         self._now = now
         self._known: dict[bytes, _Known] = {}
         self._digests: dict[str, set[bytes]] = {}  # by key and by project
-        self._grants: dict[str, Grant] = {}
         self._absent: dict[bytes, int] = {}
         self._lookups: dict[bytes, asyncio.Future[_Known | None]] = {}
         self._seen = 0
@@ -94,15 +98,13 @@ class KeyRing:
             self._polling.cancel()
         await self._stack.aclose()
 
-    async def authenticate(self, door: Locked, credential: str | None) -> Caller:
+    async def authenticate(self, door: Named, credential: str | None) -> Caller:
         """Let the bearer of a key in at this door.
 
         Raises :class:`Unauthenticated` (unknown, expired and revoked are one
         answer), :class:`Forbidden` where the key is good but not here, and
         :class:`StoreUnavailable` where it cannot be known.
         """
-        if door.keys is None:
-            return Caller(key="", name="anonymous", door=door.name)
         if credential is None:
             raise Unauthenticated(
                 "No API key was sent; send the header `Authorization: Bearer KEY`.",
@@ -111,9 +113,6 @@ class KeyRing:
         digest = hashlib.sha256(credential.encode("utf-8", "surrogatepass")).digest()
         known = self._known.get(digest)
         if known is None:
-            configured = _configured(door, digest)
-            if configured is not None:
-                return configured
             known = await self._find(digest, credential)
         if self._now() >= known.until:
             raise _refused()
@@ -138,10 +137,6 @@ class KeyRing:
                 "This key cannot manage; make a management key.", code="scope_not_allowed"
             )
         return Actor("key", key.id, key.name, project=key.project_id)
-
-    def grant(self, key_id: str) -> Grant | None:
-        """What a key that was let in may use, by its public id; a dictionary's look-up."""
-        return self._grants.get(key_id)
 
     async def _find(self, digest: bytes, credential: str) -> _Known:
         """Ask the database, once for all that ask for the same at the same time."""
@@ -193,7 +188,6 @@ class KeyRing:
             self._drop(next(iter(self._known)))
         known = _Known(grant, _end(grant), {})
         self._known[digest] = known
-        self._grants[grant.key.id] = grant
         for subject in _subjects(grant):
             self._digests.setdefault(subject, set()).add(digest)
         return known
@@ -205,8 +199,6 @@ class KeyRing:
             left.discard(digest)
             if not left:
                 del self._digests[subject]
-        if f"key:{known.grant.key.id}" not in self._digests:
-            self._grants.pop(known.grant.key.id, None)
 
     def _note_absent(self, digest: bytes) -> None:
         if len(self._absent) >= _ABSENT_KEPT:
@@ -249,7 +241,7 @@ class KeyRing:
                 self._drop(digest)
 
 
-def _admit(known: _Known, door: str) -> Caller:
+def _admit(known: _Known, door: str) -> Member:
     """The caller at one door, made once."""
     key = known.grant.key
     if key.purpose is not Purpose.INFERENCE:
@@ -259,24 +251,17 @@ def _admit(known: _Known, door: str) -> Caller:
         )
     if key.doors is not None and door not in key.doors:
         raise Forbidden(f"This key may not use the door `{door}`.", code="scope_not_allowed")
-    caller = Caller(
+    caller = Member(
         key=key.id,
         name=key.name,
         door=door,
         project=key.project_id,
         user=key.created_by,
         models=key.models,
+        grant=known.grant,
     )
     known.callers[door] = caller
     return caller
-
-
-def _configured(door: Locked, digest: bytes) -> Caller | None:
-    found = None
-    for key in door.keys or ():
-        if hmac.compare_digest(key.digest, digest):
-            found = Caller(key=key.id, name=key.id, door=door.name)
-    return found
 
 
 def _end(grant: Grant) -> int:

@@ -100,6 +100,6 @@ def _curl(way: Way, base: str) -> str:
     body = {"model": way.models[0], "messages": [{"role": "user", "content": "Say hello."}]}
     words = ["curl", f"{base}/chat/completions", "-H", "Content-Type: application/json"]
     line = " ".join(shlex.quote(word) for word in words)
-    if isinstance(way.door.keys, tuple):
+    if way.door.keys not in (None, "off"):
         line += ' -H "Authorization: Bearer $CAUSERIE_API_KEY"'
     return f"{line} -d {shlex.quote(json.dumps(body))}"

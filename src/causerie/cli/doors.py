@@ -48,5 +48,5 @@ def _addresses(way: Way, settings: Settings, default: Way) -> list[str]:
 def _keys(way: Way) -> str:
     keys = way.door.keys
     if not isinstance(keys, tuple):
-        return "off"
+        return keys or "off"
     return "1 key" if len(keys) == 1 else f"{len(keys)} keys"

@@ -13,7 +13,7 @@ from causerie.edge.metrics import MetricsPage
 from causerie.edge.openai import Limits, OpenAI
 from causerie.edge.openapi import Documents
 from causerie.edge.ports import Engines, Metrics, Pipeline
-from causerie.edge.routes import door_routes, pick, service_routes
+from causerie.edge.routes import Handler, door_routes, pick, service_routes
 from causerie.errors import InvalidRequest, ServiceError
 from causerie.logging import request_id
 
@@ -36,6 +36,7 @@ class Edge:
         self.drain = Drain()
         self._engines = engines
         self._metrics = metrics
+        self._mounts: dict[str, Handler] = {}
         self.replace(doors, pipeline, limits=limits, docs=docs)
 
     def replace(
@@ -55,6 +56,13 @@ class Edge:
             MetricsPage(self._metrics),
             Documents.of(limits.max_messages) if docs else None,
         )
+
+    def mount(self, first: str, handler: Handler) -> None:
+        """Let ``handler`` answer all paths with this first part, like ``/console``.
+
+        It answers on every host name that is not a door's own.
+        """
+        self._mounts[first] = handler
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer one request, whatever becomes of it."""
@@ -87,7 +95,13 @@ class Edge:
         hosts = exchange.headers.every("host")
         if len(hosts) > 1:
             raise InvalidRequest("There is more than one `Host` header; send one.")
-        door, rest = self._doors.find(hosts[0] if hosts else None, exchange.path)
+        host = hosts[0] if hosts else None
+        if self._mounts:
+            mounted = self._mounts.get("/" + exchange.path[1:].partition("/")[0])
+            if mounted is not None and not self._doors.has_host(host):
+                await mounted(exchange)
+                return
+        door, rest = self._doors.find(host, exchange.path)
         exchange.door = door.name
         door_handler, parameter = pick(self._door_routes, exchange.method, rest)
         await door_handler(exchange, door, parameter)

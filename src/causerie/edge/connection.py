@@ -99,6 +99,11 @@ class Connection(asyncio.Protocol):
     # What exchanges ask.
 
     @property
+    def peer(self) -> str:
+        name = self._transport.get_extra_info("peername") if self._transport is not None else None
+        return str(name[0]) if isinstance(name, tuple) else ""
+
+    @property
     def closing(self) -> bool:
         return self._server.closing or self._over
 
@@ -205,6 +210,10 @@ class Connection(asyncio.Protocol):
             self._parser.get_http_version(),
             self._headers,
         )
+        if b"?" in self._url:
+            exchange.query = (
+                self._url.partition(b"?")[2].partition(b"#")[0].decode("ascii", "replace")
+            )
         exchange.keep_alive = self._parser.should_keep_alive()
         self._incoming = exchange
         if self._current is None:

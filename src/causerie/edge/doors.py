@@ -30,7 +30,8 @@ class Door:
     """A way in.
 
     ``prefix`` is the path of its base address on every host, ``hosts`` are host
-    names whose ``/v1`` leads here. ``keys`` ``None`` lets everybody in;
+    names whose ``/v1`` leads here. ``keys`` ``None`` lets everybody in, unless
+    it is a door for keys of ``accounts``;
     ``models`` ``None`` means all. ``reasoning_object`` says whether the router's
     ``reasoning`` parameter is known, ``open_catalog`` whether the models can be
     listed without a key.
@@ -41,9 +42,15 @@ class Door:
     kind: Kind = "endpoint"
     hosts: frozenset[str] = frozenset()
     keys: tuple[KeyDigest, ...] | None = None
+    accounts: bool = False
     models: frozenset[str] | None = None
     reasoning_object: bool = False
     open_catalog: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Whether everybody may enter."""
+        return self.keys is None and not self.accounts
 
 
 class DoorTable:
@@ -80,6 +87,13 @@ class DoorTable:
             self._found[host, path] = found
         return found
 
+    def has_host(self, host: str | None) -> bool:
+        """Whether the name in a host header belongs to a door.
+
+        Raises :class:`InvalidRequest` for a host header that names no host.
+        """
+        return host_name(host) in self._by_host
+
     def _find(self, name: str, path: str) -> tuple[Door, str]:
         named = self._by_host.get(name)
         if named is not None:
@@ -92,7 +106,7 @@ class DoorTable:
         for prefix, door in [*self._by_prefix, (_BASE, self._default)]:
             rest = _below(prefix, path)
             if rest is not None:
-                if door.keys is None and not self._trusted(name):
+                if door.open and not self._trusted(name):
                     raise NotFound(
                         f"This door has no keys and does not answer to the host name {name}; "
                         "add it to the door's `hosts`, or give the door keys."

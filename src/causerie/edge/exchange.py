@@ -49,6 +49,11 @@ class Wire(Protocol):
         ...
 
     @property
+    def peer(self) -> str:
+        """The address that the connection comes from, empty where it has none."""
+        ...
+
+    @property
     def closing(self) -> bool:
         """Whether no further request will be taken on this connection."""
         ...
@@ -59,18 +64,20 @@ class Exchange:
 
     Every response carries the request's id. ``status`` is what was sent, or
     ``None``; once it is set, the response cannot be changed any more.
-    ``on_gone`` is called once when the client leaves.
+    ``query`` is what follows ``?``, as it was sent. ``on_gone`` is called once
+    when the client leaves.
     """
 
     __slots__ = (
         "_arrived", "_body", "_chunked", "_head", "_more", "_wire", "door", "ended", "gone",
-        "headers", "keep_alive", "method", "on_gone", "path", "received", "request_id", "status",
-        "token", "version",
+        "headers", "keep_alive", "method", "on_gone", "path", "query", "received", "request_id",
+        "status", "token", "version",
     )  # fmt: skip
 
     def __init__(self, wire: Wire, method: str, path: str, version: str, headers: Headers) -> None:
         self.method = method
         self.path = path
+        self.query = ""
         self.version = version
         self.headers = headers
         self.token = ids.token()
@@ -95,6 +102,11 @@ class Exchange:
         if self.request_id == f"req-{self.token}":
             self.request_id = completion
         return completion
+
+    @property
+    def peer(self) -> str:
+        """The address that the request comes from, empty where it has none."""
+        return self._wire.peer
 
     # The request's body.
 

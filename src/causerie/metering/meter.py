@@ -18,6 +18,7 @@ from causerie.errors import InternalError, ServiceError
 from causerie.protocol.events import Batch, Finished, FinishReason, Usage
 
 CLIENT_GONE = 499
+_SPOKEN = frozenset({402, 403, 429})  # about budgets, rights and limits, in our own words
 
 
 class Record(Struct):
@@ -46,6 +47,11 @@ class Record(Struct):
     duration_seconds: float = 0.0
     started: float = field(default_factory=time.monotonic)
     usage: Callable[[], Usage] | None = None  # asked once the request has ended
+    project: str = ""
+    user: str = ""
+    reason: str = ""  # a failure's words, where they cannot quote the request
+    param: str | None = None
+    reservation: object = None  # what is held for it, for whoever settles
 
     @property
     def overhead_seconds(self) -> float:
@@ -77,7 +83,9 @@ class Record(Struct):
 
     def failed(self, failure: ServiceError) -> None:
         """The request ended in this failure."""
-        self.status, self.code = failure.status, failure.code
+        self.status, self.code, self.param = failure.status, failure.code, failure.param
+        if failure.status in _SPOKEN or failure.status >= 500:
+            self.reason = failure.message
 
 
 class RecordSink(Protocol):
@@ -86,30 +94,60 @@ class RecordSink(Protocol):
     def write(self, record: Record) -> None: ...
 
 
+class Books(Protocol):
+    """Where what a request used is settled and kept."""
+
+    async def enter(self, record: Record) -> None:
+        """Return when the record is safe; raises :class:`ServiceError` where it cannot be."""
+        ...
+
+
+class Charged(Protocol):
+    """Who made a request, and whom it is charged to."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def project(self) -> str: ...
+    @property
+    def user(self) -> str: ...
+
+
 class Meter:
-    """Makes the records and writes them to every sink."""
+    """Makes the records, writes them to every sink, and enters them in the books, if any."""
 
-    def __init__(self, sinks: Sequence[RecordSink]) -> None:
+    def __init__(self, sinks: Sequence[RecordSink], books: Books | None = None) -> None:
         self.sinks = tuple(sinks)
+        self.books = books
 
-    def record(self, request_id: str, door: str, key: str) -> Recording:
-        """A record that is written when the block is left, whatever the reason."""
-        return Recording(self.sinks, Record(request_id=request_id, door=door, key=key))
+    def record(self, request_id: str, door: str, caller: Charged) -> Recording:
+        """A record that is written when the block is left, whatever the reason.
+
+        It is safe when the block has been left; leaving raises where it cannot be.
+        """
+        record = Record(
+            request_id=request_id,
+            door=door,
+            key=caller.key,
+            project=caller.project,
+            user=caller.user,
+        )
+        return Recording(self, record)
 
 
 class Recording:
     """One request, from its beginning to its record."""
 
-    __slots__ = ("_record", "_sinks")
+    __slots__ = ("_meter", "_record")
 
-    def __init__(self, sinks: Sequence[RecordSink], record: Record) -> None:
-        self._sinks = sinks
+    def __init__(self, meter: Meter, record: Record) -> None:
+        self._meter = meter
         self._record = record
 
-    def __enter__(self) -> Record:
+    async def __aenter__(self) -> Record:
         return self._record
 
-    def __exit__(
+    async def __aexit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
@@ -121,5 +159,7 @@ class Recording:
         elif isinstance(error, Exception):
             record.status, record.code = InternalError.status, InternalError.code
         record.settle()
-        for sink in self._sinks:
+        for sink in self._meter.sinks:
             sink.write(record)
+        if self._meter.books is not None:
+            await self._meter.books.enter(record)

@@ -7,10 +7,13 @@ door or a log is the business of whoever gets them from the composition root.
 
 from __future__ import annotations
 
-from causerie.settings.alias import Alias, AliasLimits, Target
+from causerie.settings.alias import Alias, Target
 from causerie.settings.endpoint import Endpoint, EndpointModel, Health, Timeouts, Tls
+from causerie.settings.limits import Limits
 from causerie.settings.load import Loaded, load
+from causerie.settings.price import Price
 from causerie.settings.problems import Problem, SettingsError
+from causerie.settings.store import Console, Store
 from causerie.settings.tree import (
     DEFAULT_MODEL,
     Door,
@@ -29,16 +32,18 @@ from causerie.settings.values import Secret
 __all__ = [
     "DEFAULT_MODEL",
     "Alias",
-    "AliasLimits",
+    "Console",
     "Door",
     "Endpoint",
     "EndpointModel",
     "Engines",
     "Health",
+    "Limits",
     "LlamaCpp",
     "Loaded",
     "Logging",
     "Model",
+    "Price",
     "Problem",
     "Queue",
     "Sampling",
@@ -46,6 +51,7 @@ __all__ = [
     "Server",
     "Settings",
     "SettingsError",
+    "Store",
     "Target",
     "Timeouts",
     "Tls",

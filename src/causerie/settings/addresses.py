@@ -36,6 +36,18 @@ def ways(settings: Settings) -> tuple[Way, ...]:
     return (*_listed(settings), *_own(settings))
 
 
+def behind(settings: Settings, kind: str) -> tuple[str, ...]:
+    """The ids of all that a door of this kind can have behind it."""
+    models = tuple(one.id for one in settings.models)
+    aliases = tuple(one.id for one in settings.aliases)
+    return {"endpoint": models, "gateway": aliases}.get(kind, models + aliases)
+
+
+def has_accounts(settings: Settings) -> bool:
+    """Whether a door takes the keys that people make in the console."""
+    return any(way.door.keys == "accounts" for way in ways(settings))
+
+
 def default_way(settings: Settings) -> Way:
     """The door behind plain ``/v1``; raises :class:`LookupError` where there is none."""
     every = ways(settings)
@@ -53,15 +65,19 @@ def slug(model: Model) -> str:
 
 def _listed(settings: Settings) -> Iterator[Way]:
     for index, door in enumerate(settings.doors):
-        gateway = door.kind == "gateway"
-        behind = settings.aliases if gateway else settings.models
         yield Way(
             door=door,
-            prefix=door.prefix or (f"/{door.name}/v1" if gateway else _prefix(door.name)),
-            hosts=(f"{door.name}.{settings.server.public_host}", *door.hosts),
-            models=tuple(one.id for one in behind) if door.models is None else door.models,
+            prefix=door.prefix or _prefix(door.name, door.kind),
+            hosts=(*_names(door, settings.server.public_host), *door.hosts),
+            models=behind(settings, door.kind) if door.models is None else door.models,
             at=("doors", index),
         )
+
+
+def _names(door: Door, domain: str) -> Iterator[str]:
+    yield f"{door.name}.{domain}"
+    if door.kind == "hosted":
+        yield f"api.{domain}"
 
 
 def _own(settings: Settings) -> Iterator[Way]:
@@ -69,7 +85,7 @@ def _own(settings: Settings) -> Iterator[Way]:
         name = slug(model)
         yield Way(
             door=Door(name=name, keys=model.keys, models=(model.id,)),
-            prefix=_prefix(name),
+            prefix=_prefix(name, "endpoint"),
             hosts=(f"{name}.{settings.server.public_host}",),
             models=(model.id,),
             at=("models", index),
@@ -77,5 +93,5 @@ def _own(settings: Settings) -> Iterator[Way]:
         )
 
 
-def _prefix(name: str) -> str:
-    return f"/endpoints/{name}/v1"
+def _prefix(name: str, kind: str) -> str:
+    return f"/endpoints/{name}/v1" if kind == "endpoint" else f"/{name}/v1"

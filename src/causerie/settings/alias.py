@@ -6,7 +6,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from causerie.settings.values import Count, DoorName, Name, Natural, Text
+from causerie.settings.limits import Limits
+from causerie.settings.price import Price
+from causerie.settings.values import DoorName, Name, Natural, Text
 
 
 class Target(Struct, frozen=True, kw_only=True):
@@ -31,24 +33,6 @@ class Target(Struct, frozen=True, kw_only=True):
         return self.model if self.endpoint is None else f"{self.endpoint}/{self.model}"
 
 
-class AliasLimits(Struct, frozen=True, kw_only=True):
-    """How much an alias is used at most, over all who use it."""
-
-    requests_per_minute: Annotated[Count | None, Meta(description="Unset: no limit.")] = None
-    tokens_per_minute: Annotated[
-        Count | None, Meta(description="Prompt and output together. Unset: no limit.")
-    ] = None
-    input_tokens_per_minute: Annotated[
-        Count | None, Meta(description="Of prompts. Unset: no limit.")
-    ] = None
-    output_tokens_per_minute: Annotated[
-        Count | None, Meta(description="Of replies, reasoning too. Unset: no limit.")
-    ] = None
-    concurrent: Annotated[
-        Count | None, Meta(description="Requests at the same time. Unset: no limit.")
-    ] = None
-
-
 class Alias(Struct, frozen=True, kw_only=True):
     """A public model name, and the targets that answer for it."""
 
@@ -63,4 +47,7 @@ class Alias(Struct, frozen=True, kw_only=True):
             "small share of the requests; the first to answer serves. Unset: never."
         ),
     ] = None
-    limits: Annotated[AliasLimits, Meta(description="Limits of the alias.")] = AliasLimits()
+    limits: Annotated[
+        Limits, Meta(description="How much it is used at most, over all who use it.")
+    ] = Limits()
+    price: Annotated[Price, Meta(description="What its use costs.")] = Price()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-from causerie.settings.addresses import Way, ways
+from causerie.settings.addresses import Way, behind, ways
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.problems import Broken, dotted
 from causerie.settings.tree import Settings
 
-_OURS = frozenset({"health", "metrics", "docs", "openapi.json", "v1"})
+_OURS = frozenset({"api", "console", "docs", "health", "metrics", "openapi.json", "v1"})
+_BEHIND = {"endpoint": "model of our own", "gateway": "alias", "hosted": "model or alias"}
 
 
 def door_rules(settings: Settings) -> Iterator[Broken]:
@@ -77,8 +78,8 @@ def _key(way: Way, key: str) -> KeyPath:
 
 def _listed(way: Way, settings: Settings) -> Iterator[Broken]:
     gateway = way.door.kind == "gateway"
-    noun = "alias" if gateway else "model of our own"
-    there = [one.id for one in (settings.aliases if gateway else settings.models)]
+    noun = _BEHIND[way.door.kind]
+    there = behind(settings, way.door.kind)
     for model in way.door.models or ():
         if model not in there:
             known = ", ".join(there) or "none"
@@ -95,6 +96,9 @@ def _listed(way: Way, settings: Settings) -> Iterator[Broken]:
         yield Broken((*way.at, "prefix"), f'"{way.prefix}" is in use by the service itself')
     if way.door.reasoning and not gateway:
         yield Broken((*way.at, "reasoning"), 'is for doors of `kind = "gateway"` only')
+
+    if way.door.kind == "hosted" and way.door.keys != "accounts":
+        yield Broken((*way.at, "keys"), 'of a hosted door are `"accounts"`; leave it out')
 
 
 def _keys(every: tuple[Way, ...], host: str) -> Iterator[Broken]:

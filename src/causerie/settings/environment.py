@@ -32,6 +32,13 @@ def cache_folder(environ: Mapping[str, str]) -> Path:
     return home / "causerie"
 
 
+def data_folder(environ: Mapping[str, str]) -> Path:
+    """Where what must not be lost is kept by default: ``causerie`` in the user's data folder."""
+    base = environ.get("XDG_DATA_HOME", "")
+    home = Path(base) if Path(base).is_absolute() else Path("~/.local/share").expanduser()
+    return home / "causerie"
+
+
 def runtime_folder(environ: Mapping[str, str]) -> Path:
     """Where a running service is found by other commands of the same user."""
     base = environ.get("XDG_RUNTIME_DIR", "")

@@ -112,7 +112,9 @@ def load(
     if settings is None or problems:
         raise SettingsError(problems)
     base = layers.file.parent if layers.file is not None else folder
-    settings = settled(settings, base, environment.cache_folder(environ))
+    settings = settled(
+        settings, base, environment.cache_folder(environ), environment.data_folder(environ)
+    )
     broken = [_problem(rule, layers) for rule in broken_rules(settings)]
     if broken:
         raise SettingsError(broken)

@@ -10,25 +10,39 @@ from pathlib import Path
 import msgspec
 
 from causerie.settings.endpoint import Endpoint
-from causerie.settings.tree import Model, Settings
+from causerie.settings.store import Store
+from causerie.settings.tree import Door, Model, Settings
 from causerie.settings.values import Keys, Secret
 
 
-def settled(settings: Settings, folder: Path, cache: Path) -> Settings:
-    """The tree with nothing left to derive; ``cache`` is the folder used where none is set."""
+def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settings:
+    """The tree with nothing left to derive; ``cache`` and ``data`` are used where none is set."""
     weights = settings.weights
     keys = settings.server.keys
     kept = _absolute(weights.cache, folder) if weights.cache is not None else str(cache)
     return msgspec.structs.replace(
         settings,
         weights=msgspec.structs.replace(weights, cache=kept),
+        store=_store(settings.store, folder, data),
         doors=tuple(
-            msgspec.structs.replace(door, keys=keys if door.keys is None else door.keys)
-            for door in settings.doors
+            msgspec.structs.replace(door, keys=_door_keys(door, keys)) for door in settings.doors
         ),
         models=tuple(_model(model, folder, keys) for model in settings.models),
         endpoints=tuple(_endpoint(endpoint, folder) for endpoint in settings.endpoints),
     )
+
+
+def _store(store: Store, folder: Path, data: Path) -> Store:
+    place = str(data) if store.folder is None else _absolute(store.folder, folder)
+    url = store.url or f"sqlite:///{place}/causerie.db"
+    return msgspec.structs.replace(store, folder=place, url=url)
+
+
+def _door_keys(door: Door, keys: Keys | None) -> Keys | None:
+    """A hosted door is there for keys of accounts, whatever other doors take."""
+    if door.keys is not None:
+        return door.keys
+    return "accounts" if door.kind == "hosted" else keys
 
 
 def _model(model: Model, folder: Path, keys: Keys | None) -> Model:

@@ -12,6 +12,9 @@ from msgspec import Meta, Struct
 
 from causerie.settings.alias import Alias
 from causerie.settings.endpoint import Endpoint
+from causerie.settings.limits import Limits
+from causerie.settings.price import Price
+from causerie.settings.store import Console, Store
 from causerie.settings.values import (
     Count,
     DoorName,
@@ -51,8 +54,8 @@ class Server(Struct, frozen=True, kw_only=True):
     keys: Annotated[
         Keys | None,
         Meta(
-            description='`"off"`, or digests of keys as `causerie key` prints them, for doors '
-            "that set none. Unset: off, and only a loopback address is served."
+            description='`"off"`, `"accounts"`, or digests of keys as `causerie key` prints them, '
+            "for doors that set none. Unset: off, and only a loopback address is served."
         ),
     ] = None
     drain_seconds: Annotated[
@@ -86,17 +89,17 @@ class Door(Struct, frozen=True, kw_only=True):
         DoorName, Meta(description="Lower-case name; part of the door's address and of log lines.")
     ]
     kind: Annotated[
-        Literal["endpoint", "gateway"],
+        Literal["endpoint", "gateway", "hosted"],
         Meta(
             description="`endpoint`: models that this service runs itself; `gateway`: aliases, "
-            "whoever runs what is behind them."
+            "whoever runs what is behind them; `hosted`: both, for keys of accounts."
         ),
     ] = "endpoint"
     prefix: Annotated[
         Prefix | None,
         Meta(
             description="Path of the base address. Unset: `/endpoints/NAME/v1`, for a gateway "
-            "`/NAME/v1`."
+            "and hosted door `/NAME/v1`."
         ),
     ] = None
     hosts: Annotated[
@@ -106,8 +109,9 @@ class Door(Struct, frozen=True, kw_only=True):
     keys: Annotated[
         Keys | None,
         Meta(
-            description='`"off"`, or the digests of the keys that open the door, as '
-            "`causerie key` prints them. Unset: `server.keys`."
+            description='`"off"`, `"accounts"` for keys that people make in the console, or the '
+            "digests of the keys that open the door, as `causerie key` prints them. Unset: "
+            "`server.keys`."
         ),
     ] = None
     models: Annotated[
@@ -116,6 +120,9 @@ class Door(Struct, frozen=True, kw_only=True):
             description="Ids of the models behind it, of a gateway the ids of aliases. Unset: all."
         ),
     ] = None
+    limits: Annotated[
+        Limits, Meta(description="How much it is used at most, over all who use it.")
+    ] = Limits()
     reasoning: Annotated[
         bool,
         Meta(description="Whether requests may have the `reasoning` object; gateways only."),
@@ -232,6 +239,10 @@ class Model(Struct, frozen=True, kw_only=True):
     idle_unload_seconds: Annotated[
         Seconds | None, Meta(description="Unload after this long without a request. Unset: never.")
     ] = None
+    limits: Annotated[
+        Limits, Meta(description="How much it is used at most, over all who use it.")
+    ] = Limits()
+    price: Annotated[Price, Meta(description="What its use costs.")] = Price()
 
 
 class Engines(Struct, frozen=True, kw_only=True):
@@ -323,6 +334,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     aliases: tuple[Alias, ...] = ()
     engines: Engines = Engines()
     weights: Weights = Weights()
+    store: Store = Store()
+    console: Console = Console()
     logging: Logging = Logging()
 
 

@@ -63,7 +63,7 @@ WebAddress = Annotated[
         extra={"words": "an address that begins with `http://` or `https://`"},
     ),
 ]
-Keys = Literal["off"] | tuple[Digest, ...]
+Keys = Literal["off", "accounts"] | tuple[Digest, ...]
 
 
 VariableName = Annotated[

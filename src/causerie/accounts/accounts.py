@@ -1,0 +1,39 @@
+"""Everything that people can do with accounts, in one hand, for pages and the management API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from causerie.accounts.guard import Clock
+from causerie.accounts.issuing import Keys
+from causerie.accounts.passwords import Passwords
+from causerie.accounts.ports import Store
+from causerie.accounts.profile import Profile
+from causerie.accounts.projects import Projects
+from causerie.accounts.sign_in import SignIn
+from causerie.accounts.usage import Usage, UsageReader
+from causerie.accounts.users import Users
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """The services of one store."""
+
+    users: Users
+    profile: Profile
+    sign_in: SignIn
+    projects: Projects
+    keys: Keys
+    usage: Usage
+
+    @staticmethod
+    def over(store: Store, reader: UsageReader, passwords: Passwords, clock: Clock) -> Accounts:
+        """All of them over this store."""
+        return Accounts(
+            users=Users(store, passwords, clock),
+            profile=Profile(store, passwords, clock),
+            sign_in=SignIn(store, passwords, clock),
+            projects=Projects(store, clock),
+            keys=Keys(store, clock),
+            usage=Usage(store, reader),
+        )

@@ -1,0 +1,120 @@
+"""The books of one process: what a request may cost before it, what it did cost after it.
+
+Before a request its estimate is held against the budgets of its key and its
+project. When it has ended, however it did, its cost is settled and its record
+made safe; only then may its client be told that it has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from causerie.access.keys import Caller
+from causerie.access.quota import Scope, Tokens
+from causerie.accounts.budgets import Budgets, Reservation
+from causerie.accounts.entitlements import Entitlements
+from causerie.accounts.prices import Price, is_charged
+from causerie.accounts.ring import Member
+from causerie.errors import StoreUnavailable
+from causerie.metering.ledger import Ledger, UsageRecord, record_id
+from causerie.metering.meter import Record
+
+FREE = Price()
+
+
+class Bookkeeping:
+    """Holds, settles and records. ``prices`` are by the id of the model."""
+
+    def __init__(self, ledger: Ledger, budgets: Budgets) -> None:
+        self._ledger = ledger
+        self._budgets = budgets
+        self._entitlements = Entitlements()
+        self.prices: Mapping[str, Price] = {}
+
+    def scopes(self, caller: Caller, model: str) -> tuple[Scope, ...]:
+        """Whose limits hold for the caller, with this model."""
+        if not isinstance(caller, Member):
+            return ()
+        return self._entitlements.of(caller.grant, model).scopes
+
+    async def reserve(
+        self, caller: Caller, model: str, need: Callable[[], Tokens]
+    ) -> Reservation | None:
+        """Hold the estimate of a request; ``None`` where no budget applies.
+
+        Raises :class:`OverBudget`, and :class:`StoreUnavailable` where usage
+        could not be recorded or what was spent cannot be known.
+        """
+        if self._ledger.full:
+            raise StoreUnavailable("Usage cannot be recorded now. Try again.")
+        if not isinstance(caller, Member):
+            return None
+        claims = self._entitlements.of(caller.grant, model).claims
+        if not claims:
+            return None
+        tokens = need()
+        price = self.prices.get(model, FREE)
+        cost = price.cost(prompt=tokens.input, cached=0, completion=tokens.output)
+        return await self._budgets.reserve(claims, model, cost, tokens.input + tokens.output)
+
+    async def enter(self, record: Record) -> None:
+        """Settle what a request used, and return when its record is safe.
+
+        Raises :class:`StoreUnavailable` where it cannot be made safe.
+        """
+        price = self.prices.get(record.model, FREE)
+        cost = price.charge(
+            status=record.status,
+            prompt=record.prompt,
+            cached=record.cached,
+            completion=record.completion,
+        )
+        if isinstance(record.reservation, Reservation):
+            charged = is_charged(record.status, record.prompt, record.completion)
+            tokens = record.prompt + record.completion if charged else 0
+            record.reservation.settle(cost, tokens)
+        await self._ledger.commit(
+            UsageRecord(
+                id=record_id(),
+                request_id=record.request_id,
+                at=_now() - _us(record.duration_seconds),
+                project=record.project,
+                key=record.key,
+                user=record.user,
+                door=record.door,
+                model=record.model,
+                served_by=record.served_by,
+                stream=record.stream,
+                status=record.status,
+                code=record.code,
+                finish=record.finish,
+                attempts=record.attempts,
+                prompt=record.prompt,
+                cached=record.cached,
+                completion=record.completion,
+                reasoning=record.reasoning,
+                cost=cost,
+                queue_us=_us(record.queue_seconds),
+                first_token_us=_first(record.first_token_seconds),
+                duration_us=_us(record.duration_seconds),
+                upstream_us=_us(record.upstream_seconds),
+                continued=record.continued,
+                estimated=record.estimated,
+                tried=tuple(record.tried),
+                reason=record.reason,
+                param=record.param,
+            )
+        )
+
+
+def _now() -> int:
+    return int(datetime.now(UTC).timestamp() * 1_000_000)
+
+
+def _us(seconds: float) -> int:
+    return int(seconds * 1_000_000)
+
+
+def _first(seconds: float | None) -> int | None:
+    return None if seconds is None else _us(seconds)

@@ -1,0 +1,73 @@
+"""What one key may have of one model: limits and budgets, its own and its project's.
+
+Made once for a key and a model, and anew when either has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+
+from msgspec import Struct
+
+from causerie.access.quota import Rates, Scope, ScopeKind
+from causerie.accounts.bounds import Bounds, Limit
+from causerie.accounts.budgets import Claim
+from causerie.accounts.keys import Grant
+
+_KEPT = 10_000
+_RATES = tuple(each.name for each in fields(Limit) if each.name != "model")
+
+
+class Entitlement(Struct, frozen=True):
+    """The scopes whose limits hold, and the owners whose budgets do."""
+
+    scopes: tuple[Scope, ...]
+    claims: tuple[Claim, ...]
+
+
+class Entitlements:
+    """Those that were asked for lately."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[str, str], tuple[Grant, Entitlement]] = {}
+
+    def of(self, grant: Grant, model: str) -> Entitlement:
+        """What the bearer of this grant may have of the model with this id."""
+        place = (grant.key.id, model)
+        known = self._made.get(place)
+        if known is not None and known[0] is grant:
+            return known[1]
+        made = _entitlement(grant, model)
+        if len(self._made) >= _KEPT:
+            del self._made[next(iter(self._made))]
+        self._made[place] = (grant, made)
+        return made
+
+
+def _entitlement(grant: Grant, model: str) -> Entitlement:
+    key, project = grant.key.id, grant.key.project_id
+    bounds: Sequence[tuple[ScopeKind, str, Bounds]] = (
+        ("key", key, grant.key.bounds),
+        ("project", project, grant.project_bounds),
+    )
+    return Entitlement(
+        scopes=tuple(
+            Scope(kind, f"{name} for {model}" if limit.model else name, _rates(limit))
+            for kind, name, each in bounds
+            for limit in _applying(each, model)
+        ),
+        claims=tuple(
+            Claim(f"{kind}:{name}", each.budgets) for kind, name, each in bounds if each.budgets
+        ),
+    )
+
+
+def _applying(bounds: Bounds, model: str) -> Iterator[Limit]:
+    for limit in bounds.limits:
+        if limit.model in ("", model):
+            yield limit
+
+
+def _rates(limit: Limit) -> Rates:
+    return Rates(**{name: getattr(limit, name) for name in _RATES})

@@ -1,0 +1,105 @@
+"""Accounts in a running service: the database, its keys and budgets, and the ledger.
+
+Opened once with the service and closed after the last request. Nothing here
+decides anything about a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from causerie.accounts.accounts import Accounts
+from causerie.accounts.bookkeeping import Bookkeeping
+from causerie.accounts.budgets import Budgets
+from causerie.accounts.passwords import Passwords
+from causerie.accounts.ring import KeyRing, RingOptions
+from causerie.edge.ownership import owned
+from causerie.errors import StoreUnavailable
+from causerie.metering.journal import FileJournal, JournalTaken
+from causerie.metering.ledger import Ledger
+from causerie.settings import Store
+from causerie.startup import CannotStart
+from causerie.store.accounts import SqlStore
+from causerie.store.database import Database, WrongAddress
+from causerie.store.reports import SqlUsageReader
+from causerie.store.schema import NewerSchema, upgrade
+from causerie.store.usage import SqlUsage
+
+
+@dataclass(frozen=True, slots=True)
+class Hosting:
+    """What the request path, the console and the management API have of accounts."""
+
+    accounts: Accounts
+    ring: KeyRing
+    books: Bookkeeping
+
+
+@asynccontextmanager
+async def hosting(store: Store) -> AsyncIterator[Hosting]:
+    """Accounts, ready to be used; leaving writes what waits and closes the database.
+
+    Raises :class:`CannotStart` where the database or the folder cannot be used.
+    """
+    async with AsyncExitStack() as stack:
+        database = await opened(store)
+        stack.push_async_callback(database.close)
+        sql, reader = SqlStore(database), SqlUsageReader(database)
+        ring = KeyRing(sql, RingOptions(offline_seconds=store.offline_seconds))
+        ledger = Ledger(SqlUsage(database), _journal(store))
+        budgets = Budgets(reader, time.time_ns)
+        try:
+            await stack.enter_async_context(ledger)
+            await stack.enter_async_context(ring)
+        except StoreUnavailable as failure:
+            raise CannotStart(f"the database cannot be used: {failure}") from failure
+        _ = await stack.enter_async_context(owned(budgets.follow()))
+        accounts = Accounts.over(sql, reader, Passwords(), _clock)
+        yield Hosting(accounts, ring, Bookkeeping(ledger, budgets))
+
+
+async def opened(store: Store) -> Database:
+    """The database with its tables as this version has them; the caller closes it.
+
+    Raises :class:`CannotStart`.
+    """
+    database = await asyncio.to_thread(_database, store)
+    try:
+        await upgrade(database)
+    except (NewerSchema, StoreUnavailable) as failure:
+        await database.close()
+        raise CannotStart(f"the database cannot be used: {failure}") from failure
+    return database
+
+
+def _database(store: Store) -> Database:
+    folder = Path(store.folder or ".")
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return Database(store.url or "")
+    except OSError as failure:
+        raise CannotStart(f"{folder} cannot be used: {failure.strerror}") from failure
+    except WrongAddress as failure:
+        raise CannotStart(f"store.url: {failure}") from failure
+
+
+def _journal(store: Store) -> FileJournal | None:
+    if store.journal == "off":
+        return None
+    folder = Path(store.folder or ".") / "journal"
+    try:
+        return FileJournal(folder, sync=store.journal == "sync")
+    except JournalTaken as failure:
+        raise CannotStart(f"{failure} (store.folder)") from failure
+    except OSError as failure:
+        raise CannotStart(f"{folder} cannot be used: {failure.strerror}") from failure
+
+
+def _clock() -> datetime:
+    return datetime.now(UTC)
