@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from secrets import token_hex
+from typing import Literal
 
-from causerie.access.limits import Lease, Limits
+from valkeyserver import ValkeyServer
+
+from causerie.access.limits import Counters, Lease, Limits
 from causerie.access.quota import Rates, Scope, Tokens
 from causerie.access.windows import MemoryCounters
+from causerie.shared.counters import SharedCounters, SharedOptions
+from causerie.shared.line import LineOptions
 
 MILLISECOND = 1_000_000
+PATIENT = LineOptions(reply_seconds=30.0, connect_seconds=30.0)  # a slow machine is not away
 
 
 class Clock:
@@ -36,10 +45,10 @@ class Used:
 class House:
     """Limits of one process, and the clock on its wall."""
 
-    def __init__(self) -> None:
-        self.clock = Clock()
-        self.counters = MemoryCounters(self.clock)
-        self.limits = Limits(self.counters)
+    def __init__(self, clock: Clock, counters: Counters) -> None:
+        self.clock = clock
+        self.counters = counters
+        self.limits = Limits(counters)
 
     def admit(self, *scopes: Scope, input: int = 0, output: int = 0) -> Lease:
         return self.limits.admit(scopes, lambda: Tokens(input, output))
@@ -56,3 +65,39 @@ def key(name: str = "ck_a", **rates: int) -> Scope:
 
 def model(name: str = "m", **rates: int) -> Scope:
     return Scope("model", name, Rates(**rates))
+
+
+def memory_house() -> House:
+    clock = Clock()
+    return House(clock, MemoryCounters(clock))
+
+
+@asynccontextmanager
+async def open_house(server: ValkeyServer | None) -> AsyncIterator[House]:
+    """A house that counts in memory, or in a server where nobody else does."""
+    if server is None:
+        yield memory_house()
+        return
+    clock = Clock()
+    async with shared_counters(server, now=lambda: clock() // 1000) as counters:
+        yield House(clock, counters)
+
+
+@asynccontextmanager
+async def shared_counters(
+    server: ValkeyServer,
+    *,
+    prefix: str | None = None,
+    now: Callable[[], int] | None = None,
+    away: Literal["memory", "refuse"] = "memory",
+    life_seconds: float = 60.0,
+    line: LineOptions = PATIENT,
+) -> AsyncIterator[SharedCounters]:
+    """Counters of one more replica, joined."""
+    options = SharedOptions(
+        away=away, life_seconds=life_seconds, prefix=prefix or token_hex(8), line=line
+    )
+    counters = SharedCounters(server.url, options, now=now)
+    async with counters.running():
+        await counters.wait()
+        yield counters

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
-from limitkit import House, Used, key, model
+from limitkit import House, Used, key, memory_house, model, open_house
+from valkeyserver import ValkeyServer
 
 from causerie.access.limits import Limits
 from causerie.access.quota import Rates, Refused, Scope, Tokens
@@ -15,8 +16,9 @@ from causerie.errors import InvalidRequest, RateLimited, UpstreamFailed
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+async def house(counted_in: ValkeyServer | None) -> AsyncIterator[House]:
+    async with open_house(counted_in) as made:
+        yield made
 
 
 async def test_so_many_requests_a_minute_and_no_more(house: House) -> None:
@@ -193,7 +195,9 @@ async def test_changed_limits_go_on_with_the_same_counts(house: House) -> None:
         await house.pass_through(key(requests_per_minute=2))
 
 
-async def test_who_does_nothing_is_forgotten(house: House) -> None:
+async def test_who_does_nothing_is_forgotten() -> None:
+    house = memory_house()
+    assert isinstance(house.counters, MemoryCounters)
     busy = key("busy", concurrent=1)
     async with house.admit(busy):
         for round in range(5):
@@ -211,13 +215,15 @@ def test_a_limit_of_nothing_is_no_limit_but_a_mistake(limit: int) -> None:
         Scope("key", "ck_a", Rates(tokens_per_minute=limit))
 
 
-async def test_a_store_that_is_asked_elsewhere_fits_the_same_seam(house: House) -> None:
+async def test_a_store_that_is_asked_elsewhere_fits_the_same_seam() -> None:
+    memory = MemoryCounters()
+
     class Distant:
         """Counters that answer only after a while, as a shared store does."""
 
         async def take(self, scopes: Sequence[Scope], need: Tokens) -> MemoryHold | Refused:
             await asyncio.sleep(0)
-            return await house.counters.take(scopes, need)
+            return await memory.take(scopes, need)
 
     limits = Limits(Distant())
     async with limits.admit((key(concurrent=1),), Tokens):

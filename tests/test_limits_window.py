@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from limitkit import House, Used, key, model
+from limitkit import House, Used, key, model, open_house
+from valkeyserver import ValkeyServer
 
 from causerie.access.quota import Scope, Tokens
 from causerie.errors import RateLimited
@@ -80,11 +81,20 @@ steps = st.lists(st.tuples(pauses, groups, needs, st.integers(0, 3), truths), ma
 
 
 @settings(max_examples=150, deadline=None)
-@given(steps, st.booleans())
+@given(steps=steps, foreseen=st.booleans())
 async def test_never_more_than_the_limit_and_nobody_blocked_while_there_is_room(
-    steps: list[tuple[int, tuple[Scope, ...], Tokens, int, Tokens]], foreseen: bool
+    counted_in: ValkeyServer | None,
+    steps: list[tuple[int, tuple[Scope, ...], Tokens, int, Tokens]],
+    foreseen: bool,
 ) -> None:
-    house, book, now = House(), Book(), 0
+    async with open_house(counted_in) as house:
+        await _walk(house, steps, foreseen)
+
+
+async def _walk(
+    house: House, steps: list[tuple[int, tuple[Scope, ...], Tokens, int, Tokens]], foreseen: bool
+) -> None:
+    book, now = Book(), 0
     open_leases: list[tuple[AsyncExitStack, Seen, Tokens]] = []
     for pause, scopes, need, ends, truth in steps:
         house.clock.pass_ms(pause)
@@ -128,11 +138,15 @@ def _settle(seen: Seen, used: Tokens, now: int) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.tuples(pauses, needs), max_size=40), needs)
+@given(past=st.lists(st.tuples(pauses, needs), max_size=40), need=needs)
 async def test_who_waits_as_long_as_told_is_let_in(
-    past: list[tuple[int, Tokens]], need: Tokens
+    counted_in: ValkeyServer | None, past: list[tuple[int, Tokens]], need: Tokens
 ) -> None:
-    house = House()
+    async with open_house(counted_in) as house:
+        await _wait_as_told(house, past, need)
+
+
+async def _wait_as_told(house: House, past: list[tuple[int, Tokens]], need: Tokens) -> None:
     for pause, each in past:
         house.clock.pass_ms(pause)
         try:
@@ -149,9 +163,16 @@ async def test_who_waits_as_long_as_told_is_let_in(
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(pauses, max_size=200), st.integers(1, 20))
-async def test_no_minute_has_more_requests_than_the_limit(pauses: list[int], limit: int) -> None:
-    house, now = House(), 0
+@given(pauses=st.lists(pauses, max_size=200), limit=st.integers(1, 20))
+async def test_no_minute_has_more_requests_than_the_limit(
+    counted_in: ValkeyServer | None, pauses: list[int], limit: int
+) -> None:
+    async with open_house(counted_in) as house:
+        await _count(house, pauses, limit)
+
+
+async def _count(house: House, pauses: list[int], limit: int) -> None:
+    now = 0
     scope = key(requests_per_minute=limit)
     let_in: list[int] = []
     for pause in pauses:
@@ -167,8 +188,15 @@ async def test_no_minute_has_more_requests_than_the_limit(pauses: list[int], lim
 
 
 @pytest.mark.parametrize("step_ms", [7, 99, 100, 101])
-async def test_a_steady_caller_gets_the_whole_limit(step_ms: int) -> None:
-    house = House()
+async def test_a_steady_caller_gets_the_whole_limit(
+    counted_in: ValkeyServer | None, step_ms: int
+) -> None:
+    async with open_house(counted_in) as house:
+        assert 49 <= await _steady(house, step_ms) <= 51  # ten in each of five minutes; a tenth
+        # of a second is lost in each
+
+
+async def _steady(house: House, step_ms: int) -> int:
     scope = key(requests_per_minute=10)
     let_in = 0
     for _ in range(5 * MINUTE // step_ms):
@@ -178,4 +206,4 @@ async def test_a_steady_caller_gets_the_whole_limit(step_ms: int) -> None:
         except RateLimited:
             continue
         let_in += 1
-    assert 49 <= let_in <= 51  # ten in each of five minutes; a tenth of a second is lost in each
+    return let_in

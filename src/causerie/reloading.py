@@ -129,6 +129,7 @@ def waits_for_restart(running: Settings, wanted: Settings) -> list[str]:
         "server.drain_seconds": (running.server.drain_seconds, wanted.server.drain_seconds),
         "logging.level": (running.logging.level, wanted.logging.level),
         "logging.format": (running.logging.format, wanted.logging.format),
+        "shared": (running.shared, wanted.shared),
     }
     return [
         f"{name} stays {before} until the service is started again; the configuration says {now}"

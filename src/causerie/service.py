@@ -18,9 +18,9 @@ from causerie import settings as configured
 from causerie.access import limits as access
 from causerie.access.keys import KeyDigest, StaticKeys
 from causerie.access.quota import Rates, Scope, ScopeKind
-from causerie.access.windows import MemoryCounters
 from causerie.accounts.prices import Price
 from causerie.assembly.endpoints import Connected, checks, close, connected
+from causerie.assembly.limits import counters
 from causerie.assembly.offers import offered
 from causerie.assembly.targets import Targets, chat_options, own_models, remote_models
 from causerie.chat.chat import ChatOptions
@@ -67,16 +67,17 @@ async def service(
     """The service, ready to be served; leaving ends what it started.
 
     Raises :class:`SettingsError` where files that the settings name cannot be
-    used, and :class:`CannotStart` where accounts cannot be.
+    used, and :class:`CannotStart` where accounts, or shared limits, cannot be.
     """
     async with AsyncExitStack() as stack:
         hosted = None
         if has_accounts(settings):
             hosted = await stack.enter_async_context(hosting(settings.store))
+        counted = await stack.enter_async_context(counters(settings.shared))
         compiler = Compiler(reader=_VOCABULARY_READER)
         stack.push_async_callback(compiler.stop)
         journal = Journal()
-        running = Service(engines, compiler, journal, hosted)
+        running = Service(engines, compiler, journal, access.Limits(counted), hosted)
         stack.push_async_callback(running.close)
         stack.callback(journal.flush)
         running.replace(running.prepare(settings, credentials))
@@ -92,6 +93,7 @@ class Service:
         engines: Engines,
         compiler: Compiler,
         journal: Journal,
+        limits: access.Limits,
         hosted: Hosting | None = None,
     ) -> None:
         self._hosted = hosted
@@ -102,7 +104,7 @@ class Service:
         self._retired: list[Connected] = []
         self._checks: Sequence[Check] = ()
         self._changed = asyncio.Event()
-        self._limits = access.Limits(MemoryCounters())
+        self._limits = limits
         self._counters = Counters(engines.status, self._waiting, self.targets)
         sinks: list[RecordSink] = [self._counters, RequestLog(journal)]
         self._meter = Meter(sinks, hosted.books if hosted is not None else None)

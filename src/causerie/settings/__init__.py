@@ -13,6 +13,7 @@ from causerie.settings.limits import Limits
 from causerie.settings.load import Loaded, load
 from causerie.settings.price import Price
 from causerie.settings.problems import Problem, SettingsError
+from causerie.settings.shared import Shared
 from causerie.settings.store import Console, Store
 from causerie.settings.tree import (
     DEFAULT_MODEL,
@@ -51,6 +52,7 @@ __all__ = [
     "Server",
     "Settings",
     "SettingsError",
+    "Shared",
     "Store",
     "Target",
     "Timeouts",

@@ -14,6 +14,7 @@ from causerie.settings.alias import Alias
 from causerie.settings.endpoint import Endpoint
 from causerie.settings.limits import Limits
 from causerie.settings.price import Price
+from causerie.settings.shared import Shared
 from causerie.settings.store import Console, Store
 from causerie.settings.values import (
     Count,
@@ -335,6 +336,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     engines: Engines = Engines()
     weights: Weights = Weights()
     store: Store = Store()
+    shared: Shared = Shared()
     console: Console = Console()
     logging: Logging = Logging()
 

@@ -1,0 +1,45 @@
+"""Settings of what replicas of the service share besides the database."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from causerie.settings.values import Text
+
+_Address = Annotated[
+    str,
+    Meta(
+        pattern=r"^(valkeys?|rediss?|unix)://\S+\Z",
+        extra={"words": "an address like `valkey://HOST:6379/0`", "secret": True},
+    ),
+]
+
+
+class Shared(Struct, frozen=True, kw_only=True):
+    """A Valkey or Redis server in which replicas count their limits together."""
+
+    url: Annotated[
+        _Address | None,
+        Meta(
+            description="`valkey://[USER:PASSWORD@]HOST:PORT/NUMBER`, `valkeys://` over TLS; with "
+            "a password better in the variable than in the file. Unset: limits are counted in "
+            "memory, by each process for itself.",
+            extra={"secret": True},
+        ),
+    ] = None
+    away: Annotated[
+        Literal["memory", "refuse"],
+        Meta(
+            description="While the server is away: `memory` counts in each process for itself, "
+            "`refuse` lets nobody in who has limits (503)."
+        ),
+    ] = "memory"
+    prefix: Annotated[
+        Text,
+        Meta(description="What all keys begin with; services that differ in it share nothing."),
+    ] = "causerie"
+
+    def __repr__(self) -> str:
+        return f"Shared(away={self.away!r}, prefix={self.prefix!r})"

@@ -1,0 +1,112 @@
+"""What the server said of a scope, and what follows from it: how limits stand, which refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from causerie.access.quota import (
+    UNLIMITED,
+    Measure,
+    Refusal,
+    Refused,
+    Scope,
+    Standing,
+    Standings,
+)
+
+TICK = 100_000  # microseconds
+_MINUTE = 600  # ticks
+_SOON = 1.0  # seconds until a place is tried again: nobody knows when a request ends
+_WIDTH = 13  # numbers of a reply for each scope
+_MEASURES: tuple[Measure, ...] = ("requests", "tokens", "input_tokens", "output_tokens")
+
+
+class Counted(Struct):
+    """The window of a scope at one moment.
+
+    ``first`` and ``freed`` are of each measure the tick after which one more is
+    free, or as much as was wanted; 0 where nothing is taken.
+    """
+
+    scope: Scope
+    tick: int
+    requests: int
+    input: int
+    output: int
+    running: int
+    first: Sequence[int]
+    freed: Sequence[int]
+
+    @property
+    def used(self) -> tuple[int, int, int, int]:
+        """By measure."""
+        return self.requests, self.input + self.output, self.input, self.output
+
+
+def read(scopes: Sequence[Scope], reply: Sequence[int]) -> list[Counted]:
+    """The part of a reply of ``take.lua`` that is about scopes."""
+    found = []
+    for scope, at in zip(scopes, range(2, len(reply), _WIDTH), strict=True):
+        tick, requests, input, output, running = reply[at : at + 5]
+        first, freed = reply[at + 5 : at + 9], reply[at + 9 : at + 13]
+        found.append(Counted(scope, tick, requests, input, output, running, first, freed))
+    return found
+
+
+def refused(found: Sequence[Counted], input: int, outputs: Sequence[int], now: int) -> Refused:
+    """What stands in the way, at ``now`` microseconds."""
+    refusals: list[Refusal] = []
+    for each, output in zip(found, outputs, strict=True):
+        refusals.extend(_refusals(each, input, output, now))
+    return Refused(tuple(refusals), standings(found, now))
+
+
+def standings(found: Sequence[Counted], now: int) -> Standings:
+    """How the strictest limits stand at ``now`` microseconds."""
+    requests: tuple[int, int, int] | None = None
+    tokens: tuple[int, int, int] | None = None
+    for each in found:
+        limits = _limits(each.scope)
+        if limits[0] < UNLIMITED:
+            requests = _less(requests, (limits[0] - each.requests, limits[0], each.first[0]))
+        if each.scope.counts_tokens:
+            for measure in (1, 2, 3):
+                left = limits[measure] - each.used[measure]
+                tokens = _less(tokens, (left, limits[measure], each.first[measure]))
+    return Standings(
+        None if requests is None else _standing(*requests, now),
+        None if tokens is None else _standing(*tokens, now),
+    )
+
+
+def _less(
+    one: tuple[int, int, int] | None, other: tuple[int, int, int]
+) -> tuple[int, int, int] | None:
+    return other if one is None or other[0] < one[0] else one
+
+
+def _refusals(counted: Counted, input: int, output: int, now: int) -> Iterator[Refusal]:
+    scope = counted.scope
+    needs = (1, input + output, input, output)
+    for number, (measure, limit) in enumerate(zip(_MEASURES, _limits(scope), strict=True)):
+        used, needed = counted.used[number], needs[number]
+        if limit < UNLIMITED and used + needed > limit:
+            wait = _until(counted.freed[number], now)
+            yield Refusal(scope, measure, limit, used, needed, wait)
+    if counted.running >= scope.concurrent:
+        yield Refusal(scope, "concurrent", scope.concurrent, counted.running, 1, _SOON)
+
+
+def _limits(scope: Scope) -> tuple[int, int, int, int]:
+    return scope.requests, scope.tokens, scope.input, scope.output
+
+
+def _standing(left: int, limit: int, tick: int, now: int) -> Standing:
+    return Standing(limit, max(left, 0), _until(tick, now))
+
+
+def _until(tick: int, now: int) -> float:
+    """Seconds until all of a tick is a minute ago; 0 where there is none."""
+    return max((tick + _MINUTE + 1) * TICK - now, 0) / 1e6 if tick else 0.0

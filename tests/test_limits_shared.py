@@ -1,0 +1,313 @@
+"""Limits over several replicas, and what becomes of them when the store or a replica dies."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from secrets import token_hex
+
+import pytest
+from housekit import house
+from limitkit import Used, key, model, shared_counters
+from structlog.testing import capture_logs
+from valkey.asyncio import Valkey
+from valkeyserver import ValkeyServer
+
+from causerie.access.limits import Limits
+from causerie.access.quota import Refused, Scope, Tokens
+from causerie.errors import RateLimited, StoreUnavailable
+from causerie.shared.counters import SharedCounters, SharedOptions
+from causerie.shared.holds import LocalHold, SharedHold
+from causerie.shared.line import LineOptions
+
+QUICK = LineOptions(reply_seconds=0.2, connect_seconds=5.0, beat_seconds=0.1)
+ONE = key(concurrent=1)
+
+REPLICA = """
+import asyncio, sys
+from causerie.access.quota import Rates, Scope, Tokens
+from causerie.shared.counters import SharedCounters, SharedOptions
+
+async def main():
+    counters = SharedCounters(sys.argv[1], SharedOptions(prefix=sys.argv[2], life_seconds=4))
+    async with counters.running():
+        await counters.wait()
+        hold = await counters.take([Scope("key", "ck_a", Rates(concurrent=1))], Tokens())
+        print(type(hold).__name__, file=sys.stderr, flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Nobody says when another process, or the server, has noticed."""
+    async with asyncio.timeout(30):
+        while not await holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def lost(counters: SharedCounters) -> None:
+    async def away() -> bool:
+        return not counters.here
+
+    await eventually(away)
+
+
+async def admitted(counters: SharedCounters) -> None:
+    async def let_in() -> bool:
+        return not await refused(counters, ONE)
+
+    await eventually(let_in)
+
+
+async def taken(counters: SharedCounters, *scopes: Scope) -> SharedHold | LocalHold:
+    hold = await counters.take(scopes, Tokens())
+    assert not isinstance(hold, Refused)
+    return hold
+
+
+async def refused(counters: SharedCounters, *scopes: Scope) -> bool:
+    found = await counters.take(scopes, Tokens())
+    if isinstance(found, Refused):
+        return True
+    found.release(Tokens())
+    return False
+
+
+async def test_replicas_have_one_limit_together(valkey: ValkeyServer) -> None:
+    prefix = token_hex(4)
+    async with (
+        shared_counters(valkey, prefix=prefix) as one,
+        shared_counters(valkey, prefix=prefix) as two,
+        shared_counters(valkey, prefix=prefix) as three,
+    ):
+        scopes = (key(requests_per_minute=40, tokens_per_minute=10_000), model(concurrent=30))
+        done = await asyncio.gather(
+            *(each.take(scopes, Tokens(100, 100)) for each in (one, two, three) for _ in range(30))
+        )
+        holds = [each for each in done if not isinstance(each, Refused)]
+        assert len(holds) == 30
+        for hold in holds:
+            hold.release(Tokens(100, 50))
+        assert sum([not await refused(two, *scopes) for _ in range(30)]) == 10
+        standings = await _standing_of(three, scopes)
+        assert standings == (0, 10_000 - 30 * 150)
+
+
+async def _standing_of(counters: SharedCounters, scopes: tuple[Scope, ...]) -> tuple[int, int]:
+    found = await counters.take(scopes, Tokens())
+    assert isinstance(found, Refused)
+    requests, tokens = found.standings.requests, found.standings.tokens
+    assert requests is not None
+    assert tokens is not None
+    return requests.remaining, tokens.remaining
+
+
+async def test_what_a_killed_replica_held_ends(valkey: ValkeyServer) -> None:
+    prefix = token_hex(4)
+    replica = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", REPLICA, valkey.url, prefix), stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        assert replica.stderr is not None
+        assert await replica.stderr.readline() == b"SharedHold\n"
+        async with shared_counters(valkey, prefix=prefix, line=QUICK) as counters:
+            assert await refused(counters, ONE)
+            replica.kill()
+            await replica.wait()
+            await admitted(counters)
+    finally:
+        if replica.returncode is None:
+            replica.kill()
+            await replica.wait()
+
+
+async def test_a_replica_that_lives_keeps_what_it_holds(valkey: ValkeyServer) -> None:
+    prefix = token_hex(4)
+    async with (
+        shared_counters(valkey, prefix=prefix, life_seconds=1.0, line=QUICK) as one,
+        shared_counters(valkey, prefix=prefix, life_seconds=1.0, line=QUICK) as two,
+    ):
+        hold = await taken(one, ONE)
+        await asyncio.sleep(1.5)  # longer than its life, were it not heard of
+        assert await refused(two, ONE)
+        hold.release(Tokens())
+        await admitted(two)
+
+
+async def test_without_the_server_each_counts_for_itself_and_says_so(
+    own_valkey: ValkeyServer,
+) -> None:
+    async with shared_counters(own_valkey, line=QUICK) as counters:
+        limits = Limits(counters)
+        with capture_logs() as lines:
+            async with limits.admit((key(concurrent=2),), Tokens):
+                own_valkey.kill()
+                await lost(counters)
+                async with limits.admit((key(concurrent=2),), Tokens) as lease:
+                    assert lease.headers == {}
+                    own_valkey.start()
+                    await counters.wait()
+                    with pytest.raises(RateLimited):  # both are known to the new server
+                        async with limits.admit((key(concurrent=2),), Tokens):
+                            pass
+            for _ in range(3):  # and both have ended there
+                async with limits.admit((ONE,), Tokens):
+                    pass
+        events = [line["event"] for line in lines]
+        assert events == ["limits.store_away", "limits.shared"]
+        assert "pass of the tests" not in str(lines)
+
+
+async def test_without_the_server_nobody_is_let_in_where_that_is_wanted(
+    own_valkey: ValkeyServer,
+) -> None:
+    async with shared_counters(own_valkey, line=QUICK, away="refuse") as counters:
+        own_valkey.kill()
+        await lost(counters)
+        with pytest.raises(StoreUnavailable) as failure:
+            await counters.take([ONE], Tokens())
+        assert (failure.value.status, failure.value.code) == (503, "store_unavailable")
+        async with Limits(counters).admit((), Tokens):
+            pass  # who has no limits does not need the server
+
+
+async def test_a_server_that_hangs_keeps_nobody_waiting(own_valkey: ValkeyServer) -> None:
+    async with shared_counters(own_valkey, line=QUICK) as counters:
+        own_valkey.pause()
+        async with asyncio.timeout(20):
+            hold = await taken(counters, ONE)
+            assert isinstance(hold, LocalHold)
+            assert await refused(counters, ONE)
+        own_valkey.go_on()
+        async with asyncio.timeout(30):
+            await counters.wait()
+        assert await refused(counters, ONE)  # that it runs has been told
+        hold.release(Tokens())
+        assert isinstance(await taken(counters, ONE), SharedHold)
+
+
+async def test_cancelled_while_it_waits_nothing_is_held(own_valkey: ValkeyServer) -> None:
+    patient = LineOptions(reply_seconds=30, connect_seconds=30, beat_seconds=30)
+    scope = key(concurrent=1, requests_per_minute=1, tokens_per_minute=10)
+    async with shared_counters(own_valkey, line=patient) as counters:
+        own_valkey.pause()
+        asking = asyncio.ensure_future(counters.take([scope], Tokens(5, 5)))
+        await asyncio.sleep(0)  # it has been sent off
+        await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        own_valkey.go_on()
+        assert await refused(counters, scope)  # the server had let it in before it hears of it
+        found = await counters.take([scope], Tokens(5, 5))
+        assert isinstance(found, SharedHold)
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_cancelled_at_the_moment_of_the_answer_nothing_is_held(
+    valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    async with shared_counters(valkey) as counters:
+        asking = asyncio.ensure_future(counters.take([ONE], Tokens()))
+        count = counters.count
+
+        def count_and_cancel(scopes: Sequence[Scope], more: int) -> None:
+            count(scopes, more)
+            if more > 0 and late:
+                asyncio.get_running_loop().call_soon(asking.cancel)
+            elif more > 0:
+                asking.cancel()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(counters, "count", count_and_cancel)
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+        assert not await refused(counters, ONE)
+
+
+@pytest.mark.parametrize("command", ["FLUSHALL", "SCRIPT FLUSH"])
+async def test_a_server_that_forgets_is_told_again(valkey: ValkeyServer, command: str) -> None:
+    async with (
+        Valkey.from_url(valkey.url) as client,
+        shared_counters(valkey, line=QUICK) as counters,
+    ):
+        hold = await taken(counters, ONE)
+        await client.execute_command(command)
+        async with asyncio.timeout(30):
+            while isinstance(second := await counters.take([key("x")], Tokens()), LocalHold):
+                second.release(Tokens())
+                await counters.wait()
+        assert await refused(counters, ONE)
+        hold.release(Tokens())
+        assert not await refused(counters, ONE)
+
+
+async def test_a_wrong_password_is_no_end_of_the_service(own_valkey: ValkeyServer) -> None:
+    url = own_valkey.url.replace("tests", "nobody")
+    counters = SharedCounters(url, SharedOptions(line=QUICK))
+    with capture_logs() as lines:
+
+        async def said() -> bool:
+            return bool(lines)
+
+        async with counters.running():
+            await eventually(said)
+            assert isinstance(await taken(counters, ONE), LocalHold)
+    assert lines[0] == {
+        "event": "limits.store_away",
+        "failure": "AuthenticationError",
+        "log_level": "warning",
+    }
+
+
+async def test_nothing_stays_in_the_server(valkey: ValkeyServer) -> None:
+    prefix = token_hex(4)
+    scope = key(requests_per_minute=5, tokens_per_minute=100, concurrent=2)
+    async with (
+        Valkey.from_url(valkey.url) as client,
+        shared_counters(valkey, prefix=prefix) as counters,
+    ):
+        async with Limits(counters).admit((scope,), lambda: Tokens(5, 5)) as lease:
+            lease.settle(Used(5, 50))
+            names = [name async for name in client.scan_iter(f"{{{prefix}}}*")]
+            assert len(names) == 4
+            for name in names:
+                lasts = await client.ttl(name)
+                assert lasts > 0 or name.endswith(b":processes")
+        await taken(counters, key("last"))
+        assert not await client.exists(f"{{{prefix}}}:running:{scope.id}")
+
+
+def test_an_address_that_is_none() -> None:
+    with pytest.raises(ValueError):
+        SharedCounters("postgresql://somewhere")
+
+
+async def test_a_service_counts_where_the_settings_say(
+    valkey: ValkeyServer, tmp_path: Path
+) -> None:
+    text = (
+        '[[models]]\nid = "own"\nengine = "fake"\noptions = { replies = ["Me."] }\n'
+        "[models.limits]\nrequests_per_minute = 3\n"
+        f'[shared]\nurl = "{valkey.url}"\nprefix = "{token_hex(4)}"\n'
+    )
+    seen = []
+    for _ in range(2):  # one after the other, as replicas would beside each other
+        async with house(tmp_path, text) as service:
+            seen += [(await service.ask("/v1", "own"))[0] for _ in range(2)]
+    assert seen == [200, 200, 200, 429]
+
+
+async def test_a_service_starts_without_the_server(tmp_path: Path) -> None:
+    text = (
+        '[[models]]\nid = "own"\nengine = "fake"\noptions = { replies = ["Me."] }\n'
+        "[models.limits]\nrequests_per_minute = 3\n"
+        '[shared]\nurl = "valkey://127.0.0.1:9/0"\naway = "refuse"\n'
+    )
+    async with house(tmp_path, text) as service:
+        status, _, body = await service.ask("/v1", "own")
+        assert (status, body["error"]["code"]) == (503, "store_unavailable")
