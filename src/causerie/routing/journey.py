@@ -70,6 +70,7 @@ class Journey:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._told = self.usage()  # who answers is gone afterwards
         await self._leave()
 
     @property

@@ -1,0 +1,89 @@
+"""A hosted service in a process of its own, and what an operator does to its database."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from argon2 import PasswordHasher
+
+from causerie.accounts.accounts import Accounts
+from causerie.accounts.issuing import Draft, NewKey
+from causerie.accounts.passwords import Passwords
+from causerie.accounts.people import SYSTEM
+from causerie.accounts.usage import RecordFilter
+from causerie.hosting import opened
+from causerie.metering.ledger import UsageRecord
+from causerie.settings import Store
+from causerie.store.accounts import SqlStore
+from causerie.store.reports import SqlUsageReader
+
+CONFIG = """
+[store]
+folder = "data"
+journal = "{journal}"
+[[doors]]
+name = "hosted"
+kind = "hosted"
+[[models]]
+id = "small"
+engine = "fake"
+price = {{ prompt = "1000", completion = "2000" }}
+[[models]]
+id = "other"
+engine = "fake"
+"""
+
+
+def config(*, journal: str = "write") -> str:
+    """A hosted door before two scripted models, which say what the user said."""
+    return CONFIG.format(journal=journal)
+
+
+@dataclass(frozen=True, slots=True)
+class Office:
+    """The database of a service, from outside."""
+
+    accounts: Accounts
+    reader: SqlUsageReader
+    project: str
+
+    async def key(self, **draft: object) -> NewKey:
+        """A new key of the project."""
+        made = Draft(**{"name": "key", **draft})
+        return await self.accounts.keys.create(SYSTEM, self.project, made)
+
+    async def records(self, limit: int = 1000) -> Sequence[UsageRecord]:
+        """The newest."""
+        now = datetime.now(UTC)
+        whole = RecordFilter(now - timedelta(days=1), now + timedelta(days=1), limit=limit)
+        return await self.reader.records(whole)
+
+    async def every_record(self) -> AsyncIterator[UsageRecord]:
+        """All there are, newest first."""
+        now = datetime.now(UTC)
+        page = RecordFilter(now - timedelta(days=1), now + timedelta(days=1), limit=1000)
+        while found := await self.reader.records(page):
+            for one in found:
+                yield one
+            page = replace(page, before=(found[-1].at, found[-1].id))
+
+
+@asynccontextmanager
+async def office(folder: Path, project: str | None = None) -> AsyncIterator[Office]:
+    """The database in this folder, with a project."""
+    database = await opened(Store(url=f"sqlite:///{folder}/causerie.db", folder=str(folder)))
+    try:
+        reader = SqlUsageReader(database)
+        hasher = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
+        accounts = Accounts.over(
+            SqlStore(database), reader, Passwords(hasher), lambda: datetime.now(UTC)
+        )
+        if project is None:
+            project = (await accounts.projects.create(SYSTEM, "Project")).id
+        yield Office(accounts, reader, project)
+    finally:
+        await database.close()

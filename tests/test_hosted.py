@@ -1,0 +1,196 @@
+"""A hosted door in a whole service: keys of accounts, limits, budgets, and usage that is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+
+import openai
+import pytest
+from hostedkit import Office, config, office
+from killkit import killed
+from openai import AsyncOpenAI
+from service import Service, serving
+
+from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
+from causerie.accounts.people import SYSTEM
+from causerie.metering.ledger import UsageRecord
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with serving(tmp_path_factory.mktemp("hosted"), config()) as running:
+        yield running
+
+
+@dataclass
+class House:
+    """A running service, and its database from outside."""
+
+    service: Service
+    office: Office
+
+    def client(self, key: str) -> AsyncOpenAI:
+        return AsyncOpenAI(
+            api_key=key, base_url=f"{self.service.root}/hosted/v1", max_retries=0, timeout=30
+        )
+
+    async def recorded(self, key: str, count: int = 1) -> list[UsageRecord]:
+        """The records of a key, once there are so many; they come a little after the reply."""
+        async with asyncio.timeout(20):
+            while True:
+                found = [one for one in await self.office.records() if one.key == key]
+                if len(found) >= count:
+                    return found
+                await asyncio.sleep(0.02)  # another process writes them
+
+
+@pytest.fixture
+async def house(service: Service) -> AsyncIterator[House]:
+    async with office(service.log.parent / "data") as opened:
+        yield House(service, opened)
+
+
+async def say(client: AsyncOpenAI, text: str = "Good day.", model: str = "small") -> str:
+    reply = await client.chat.completions.create(
+        model=model, messages=[{"role": "user", "content": text}], max_tokens=100
+    )
+    return reply.choices[0].message.content or ""
+
+
+async def test_a_key_opens_the_door_and_its_use_is_kept(house: House) -> None:
+    made = await house.office.key()
+    async with house.client(made.credential) as client:
+        assert await say(client) == "Good day."
+        stream = await client.chat.completions.create(
+            model="small", messages=[{"role": "user", "content": "Again."}], stream=True
+        )
+        text = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+    assert text == "Again."
+    streamed, plain = await house.recorded(made.key.id, 2)
+    assert (plain.project, plain.door, plain.model) == (house.office.project, "hosted", "small")
+    assert (plain.status, plain.finish, plain.stream, streamed.stream) == (200, "stop", False, True)
+    assert plain.completion == len("Good day.") + 1
+    price = Decimal("0.001") * plain.prompt + Decimal("0.002") * plain.completion
+    assert plain.cost == price
+    assert plain.first_token_us is not None
+    assert plain.attempts == 1
+
+
+async def test_who_has_no_key_stays_outside(house: House) -> None:
+    made = await house.office.key()
+    other = made.credential[:-4] + ("aaaa" if made.credential[-4:] != "aaaa" else "bbbb")
+    bodies = []
+    for wrong in (other, "sk-something", "ck_x_' OR 1=1 --"):
+        async with house.client(wrong) as client:
+            with pytest.raises(openai.AuthenticationError) as refused:
+                await say(client)
+        bodies.append(refused.value.body)
+    assert bodies[0] == bodies[1] == bodies[2]
+
+
+async def test_a_revoked_key_stops_within_a_second(house: House) -> None:
+    made = await house.office.key()
+    async with house.client(made.credential) as client:
+        await say(client)
+        await house.office.accounts.keys.delete(SYSTEM, made.key.id)
+        with pytest.raises(openai.AuthenticationError):
+            async with asyncio.timeout(5):  # a busy machine; a second is measured elsewhere
+                while True:
+                    await say(client)
+                    await asyncio.sleep(0.05)  # another process hears of it
+
+
+async def test_a_key_may_use_its_models_only(house: House) -> None:
+    made = await house.office.key(models=frozenset({"other"}))
+    async with house.client(made.credential) as client:
+        assert [model.id async for model in client.models.list()] == ["other"]
+        assert await say(client, model="other") == "Good day."
+        with pytest.raises(openai.PermissionDeniedError, match="may not use the model small"):
+            await say(client)
+        with pytest.raises(openai.NotFoundError):
+            await say(client, model="none")
+
+
+async def test_the_strictest_limit_wins_and_says_whose_it_is(house: House) -> None:
+    bounds = Bounds((Limit(requests_per_minute=2), Limit(model="other", requests_per_minute=1)))
+    made = await house.office.key(bounds=bounds)
+    async with house.client(made.credential) as client:
+        reply = await client.chat.completions.with_raw_response.create(
+            model="small", messages=[{"role": "user", "content": "Hi"}]
+        )
+        assert reply.headers["x-ratelimit-limit-requests"] == "2"
+        assert reply.headers["x-ratelimit-remaining-requests"] == "1"
+        await say(client, model="other")
+        with pytest.raises(openai.RateLimitError) as refused:
+            await say(client, model="small")
+    body = refused.value.body
+    assert isinstance(body, dict)
+    assert body["metadata"]["scope"] == {"kind": "key", "name": made.key.id}
+    assert int(refused.value.response.headers["retry-after"]) >= 1
+    assert refused.value.response.headers["x-ratelimit-remaining-requests"] == "0"
+    [refusal, *_] = await house.recorded(made.key.id, 3)
+    assert (refusal.status, refusal.code) == (429, "requests")
+    assert not refusal.cost
+    assert made.key.id in refusal.reason
+
+
+async def test_a_budget_is_held_before_and_settled_after(house: House) -> None:
+    budget = Budget(Decimal("0.05"), Period.DAY, Unit.MONEY)
+    made = await house.office.key(bounds=Bounds(budgets=(budget,)))
+    async with house.client(made.credential) as client:
+        answered = 0
+        with pytest.raises(openai.APIStatusError) as refused:
+            for _ in range(20):
+                await say(client)
+                answered += 1
+    assert refused.value.status_code == 402
+    assert refused.value.code == "insufficient_budget"
+    records = await house.recorded(made.key.id, answered + 1)
+    spent = sum(one.cost for one in records)
+    dearest = max(one.cost for one in records)
+    assert Decimal("0.05") <= spent < Decimal("0.05") + dearest
+    assert [one.status for one in records] == [402] + [200] * answered
+
+
+async def test_many_at_once_do_not_pass_a_budget_together(house: House) -> None:
+    """What is reserved counts: those that run hold what they may cost at most."""
+    made = await house.office.key(bounds=Bounds(budgets=(Budget(Decimal(200), unit=Unit.TOKENS),)))
+    async with house.client(made.credential) as client:
+        outcomes = await asyncio.gather(*(say(client) for _ in range(20)), return_exceptions=True)
+    answered = [one for one in outcomes if isinstance(one, str)]
+    refused = [one for one in outcomes if isinstance(one, openai.APIStatusError)]
+    assert len(answered) + len(refused) == 20
+    assert answered
+    assert {one.status_code for one in refused} <= {402}
+    records = await house.recorded(made.key.id, 20)
+    used = sum(one.prompt + one.completion for one in records if one.status == 200)
+    assert used < 200 + 150  # the estimate of the one that crosses the line
+
+
+async def test_a_client_that_leaves_is_charged_for_what_was_made(house: House) -> None:
+    made = await house.office.key()
+    async with house.client(made.credential) as client:
+        stream = await client.chat.completions.create(
+            model="small",
+            messages=[{"role": "user", "content": "word " * 1500}],
+            stream=True,
+        )
+        async for _ in stream:
+            break
+        await stream.close()
+    [record] = await house.recorded(made.key.id)
+    assert record.prompt > 0
+    assert record.status in (200, 499)  # the latter where it left in time
+    assert record.cost == Decimal("0.001") * record.prompt + Decimal("0.002") * record.completion
+
+
+@pytest.mark.parametrize("journal", ["write", "off"])
+def test_what_a_client_saw_end_is_in_the_ledger_once(tmp_path: Path, journal: str) -> None:
+    outcome = killed(tmp_path, 2, journal=journal, seed=7)
+    assert outcome.ended > 0
+    assert not outcome.missing
+    assert not outcome.twice
