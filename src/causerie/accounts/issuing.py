@@ -16,10 +16,11 @@ from causerie.accounts.names import digest, tidy_name
 from causerie.accounts.people import Actor
 from causerie.accounts.ports import Books, Store
 from causerie.accounts.rights import Action, Extent
-from causerie.errors import Forbidden, InvalidRequest
+from causerie.errors import Forbidden, InvalidRequest, NotFound
 
 BY_OPERATOR = "operator"
 GRACE = timedelta(hours=24)
+_LAST_YEAR = 9000  # what dates can hold, in every time zone, with room
 _LONGEST_GRACE = timedelta(days=30)
 
 
@@ -171,7 +172,10 @@ class Keys:
         key = await books.keys.find(key_id)
         if key is None or key.deleted_at is not None:
             raise no_such("key")
-        await require(books, actor, action, key.project_id, made_by=key.created_by)
+        try:
+            await require(books, actor, action, key.project_id, made_by=key.created_by)
+        except NotFound as failure:
+            raise no_such("key") from failure  # the words would tell that it is there
         if action is not Action.KEYS_SEE:
             await self._management_only(books, actor, key)
         return key
@@ -195,6 +199,10 @@ class Keys:
 def _check_end(end: datetime | None, now: datetime) -> None:
     if end is not None and end.tzinfo is None:
         raise InvalidRequest("The end needs a time zone.", param="expires_at")
+    if end is not None and end.year > _LAST_YEAR:
+        raise InvalidRequest(
+            "The end is too far away; leave it out for a key without one.", param="expires_at"
+        )
     if end is not None and end <= now:
         raise InvalidRequest("The end has to be in the future.", param="expires_at")
 

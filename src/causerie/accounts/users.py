@@ -154,6 +154,32 @@ class Users:
             await require(books, actor, Action.USERS_SEE)
             return await books.people.every()
 
+    async def see(self, actor: Actor, user_id: str) -> User:
+        """One user; raises :class:`NotFound`."""
+        async with self._store.reading() as books:
+            await require(books, actor, Action.USERS_SEE)
+            user = await books.people.find(user_id)
+        if user is None:
+            raise no_such("user")
+        return user
+
+    async def invitations(self, actor: Actor) -> Sequence[Link]:
+        """The invitations to the service that nobody has used yet."""
+        async with self._store.reading() as books:
+            await require(books, actor, Action.USERS_INVITE)
+            found = await books.links.open(None, self._clock())
+        return [each for each in found if each.kind is LinkKind.INVITATION]
+
+    async def withdraw(self, actor: Actor, link_id: str) -> None:
+        """Take an invitation to the service back."""
+        async with self._store.writing() as books:
+            await require(books, actor, Action.USERS_INVITE)
+            link = await books.links.find(link_id)
+            if link is None or link.project_id or link.kind is not LinkKind.INVITATION:
+                raise no_such("invitation")
+            await books.links.withdraw(link_id)
+            await books.audit.add(entry(self._clock(), actor, "user.withdraw", link_id))
+
     async def disable(self, actor: Actor, user_id: str, *, disabled: bool = True) -> User:
         """Shut somebody out, or let them in again; their sessions end, keys of projects stay."""
         async with self._store.writing() as books:

@@ -1,0 +1,74 @@
+"""The management API: every request below ``/api`` in, every answer out."""
+
+from __future__ import annotations
+
+import msgspec
+
+from causerie.accounts.accounts import Accounts
+from causerie.accounts.guard import Clock
+from causerie.edge.exchange import Exchange
+from causerie.edge.openai import credential
+from causerie.management.document import document
+from causerie.management.keys import KeyDesk
+from causerie.management.managers import Managers
+from causerie.management.people import LinkPath, PeopleDesk
+from causerie.management.projects import ProjectDesk
+from causerie.management.reading import body_of, query_of
+from causerie.management.route import Call, Export, pick
+from causerie.management.routes import key_routes, people_routes, project_routes, usage_routes
+from causerie.management.usage import UsageDesk
+
+PREFIX = "/api"
+_DOCUMENT = "/openapi.json"
+_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+_encode = msgspec.json.Encoder().encode
+
+
+class Management:
+    """Answers what is asked of accounts.
+
+    ``managers`` says whose a key is, ``link_path`` where a browser uses a
+    one-time link, ``clock`` what time it is, in UTC.
+    """
+
+    def __init__(
+        self, accounts: Accounts, managers: Managers, clock: Clock, link_path: LinkPath
+    ) -> None:
+        self._managers = managers
+        self.routes = [
+            *people_routes(PeopleDesk(accounts, link_path)),
+            *project_routes(ProjectDesk(accounts, link_path)),
+            *key_routes(KeyDesk(accounts, clock)),
+            *usage_routes(UsageDesk(accounts, clock)),
+        ]
+        self._document = _encode(document(self.routes))
+
+    async def answer(self, exchange: Exchange) -> None:
+        """Answer one request; raises :class:`~causerie.errors.ServiceError`."""
+        path = exchange.path.removeprefix(PREFIX)
+        if path == _DOCUMENT and exchange.method in ("GET", "HEAD"):
+            exchange.respond(200, self._document, headers=_HEADERS)
+            return
+        route, ids = pick(self.routes, exchange.method, path)
+        actor = await self._managers.manager(credential(exchange))
+        query = query_of(exchange.query, route.query)
+        body = await body_of(exchange, route.body) if route.takes_body else route.body()
+        answer = await route.handler(Call(actor, ids, query, body))
+        if isinstance(answer, Export):
+            await _send(exchange, answer)
+        else:
+            content = b"" if answer is None else _encode(answer)
+            exchange.respond(route.status, content, headers=_HEADERS)
+
+
+async def _send(exchange: Exchange, export: Export) -> None:
+    """A file, no faster than the client reads it; ends where the client leaves."""
+    disposition = {"content-disposition": f'attachment; filename="{export.filename}"'}
+    exchange.start(200, export.content_type, _HEADERS | disposition)
+    async for piece in export.pieces:
+        if exchange.gone:
+            return
+        exchange.write(piece)
+        if exchange.blocked:
+            await exchange.drained()
+    exchange.end()

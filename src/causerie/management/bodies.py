@@ -1,0 +1,154 @@
+"""What the bodies of requests may hold."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
+from causerie.accounts.keys import Purpose
+from causerie.accounts.people import Role
+
+Name = Annotated[str, Meta(min_length=1, max_length=100)]
+Email = Annotated[str, Meta(min_length=3, max_length=254)]
+Id = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
+Word = Annotated[str, Meta(min_length=1, max_length=200)]
+Moment = Annotated[datetime, Meta(tz=True)]
+Count = Annotated[int, Meta(ge=1, le=2**53 - 1)]
+Names = Annotated[frozenset[Word], Meta(max_length=500)]
+
+
+class Body(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What all bodies share: no field that is unknown."""
+
+
+class NoBody(Body, frozen=True):
+    """Nothing, or an empty object."""
+
+
+class LimitBody(Body, frozen=True):
+    """By the minute, and at the same time."""
+
+    model: Annotated[str, Meta(max_length=200, description="Empty: all models together.")] = ""
+    requests_per_minute: Count | None = None
+    tokens_per_minute: Count | None = None
+    input_tokens_per_minute: Count | None = None
+    output_tokens_per_minute: Count | None = None
+    concurrent: Count | None = None
+
+    def limit(self) -> Limit:
+        """As accounts know it."""
+        return Limit(
+            self.model,
+            self.requests_per_minute,
+            self.tokens_per_minute,
+            self.input_tokens_per_minute,
+            self.output_tokens_per_minute,
+            self.concurrent,
+        )
+
+
+class BudgetBody(Body, frozen=True):
+    """So much, within a period."""
+
+    amount: Annotated[Decimal, Meta(description="In decimal notation; tokens are whole.")]
+    period: Annotated[Period, Meta(description="When it begins anew, in UTC.")] = Period.MONTH
+    unit: Unit = Unit.MONEY
+    model: Annotated[str, Meta(max_length=200, description="Empty: all models together.")] = ""
+
+
+class BoundsBody(Body, frozen=True):
+    """All limits and budgets; what is not in it ends."""
+
+    limits: Annotated[tuple[LimitBody, ...], Meta(max_length=200)] = ()
+    budgets: Annotated[tuple[BudgetBody, ...], Meta(max_length=200)] = ()
+
+    def bounds(self) -> Bounds:
+        """As accounts know them."""
+        return Bounds(
+            tuple(each.limit() for each in self.limits),
+            tuple(Budget(each.amount, each.period, each.unit, each.model) for each in self.budgets),
+        )
+
+
+class MakeUser(Body, frozen=True):
+    """An account without a password; a password link lets its owner choose one."""
+
+    email: Email
+    name: Name
+    operator: bool = False
+
+
+class SetOperator(Body, frozen=True):
+    """Whether somebody sees to the whole service."""
+
+    operator: bool
+
+
+class InviteUser(Body, frozen=True):
+    """An invitation to the service."""
+
+    email: Annotated[
+        Email | None, Meta(description="Whose it is alone; without it, whoever has the link.")
+    ] = None
+    operator: bool = False
+
+
+class MakeProject(Body, frozen=True):
+    """A project."""
+
+    name: Name
+    owner: Annotated[Id | None, Meta(description="A user; without one, nobody is in it.")] = None
+
+
+class RenameProject(Body, frozen=True):
+    """What changes of a project."""
+
+    name: Name
+
+
+class InviteMember(Body, frozen=True):
+    """An invitation to a project."""
+
+    role: Role = Role.MEMBER
+    email: Annotated[
+        Email | None, Meta(description="Whose it is alone; without it, whoever has the link.")
+    ] = None
+
+
+class ChangeMember(Body, frozen=True):
+    """What changes of a member."""
+
+    role: Role
+
+
+class MakeKey(Body, frozen=True):
+    """A key. ``null`` for doors and models: all that the project has; empty: none."""
+
+    name: Name
+    purpose: Purpose = Purpose.INFERENCE
+    expires_at: Moment | None = None
+    doors: Names | None = None
+    models: Names | None = None
+    bounds: BoundsBody = BoundsBody()
+
+
+class EditKey(Body, frozen=True):
+    """What changes of a key; what is left out stays as it is."""
+
+    name: Name | UnsetType = UNSET
+    expires_at: Moment | UnsetType | None = UNSET
+    doors: Names | UnsetType | None = UNSET
+    models: Names | UnsetType | None = UNSET
+    bounds: BoundsBody | UnsetType = UNSET
+
+
+class RotateKey(Body, frozen=True):
+    """How long older secrets go on."""
+
+    grace_seconds: Annotated[int, Meta(ge=0, le=30 * 86_400, description="At most 30 days.")] = (
+        86_400
+    )

@@ -1,0 +1,43 @@
+"""Whose credential a request bears: a management key's, or one of an operator's in the settings."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+from typing import Protocol
+
+from causerie.access.keys import KeyDigest
+from causerie.accounts.people import Actor
+
+
+class Managers(Protocol):
+    """Who knows management keys."""
+
+    async def manager(self, credential: str | None) -> Actor:
+        """Who manages by this key.
+
+        Raises ``Unauthenticated``, ``Forbidden`` for a key that is for inference,
+        and ``StoreUnavailable`` where it cannot be known.
+        """
+        ...
+
+
+class OperatorKeys:
+    """Keys of operators, whose digests the settings hold, before those that ``managers`` know."""
+
+    def __init__(self, managers: Managers, keys: Sequence[KeyDigest]) -> None:
+        self._managers = managers
+        self._keys = tuple(keys)
+
+    async def manager(self, credential: str | None) -> Actor:
+        """Every digest is compared, in constant time, whichever matches."""
+        found: KeyDigest | None = None
+        if credential is not None and self._keys:
+            offered = hashlib.sha256(credential.encode("utf-8", "surrogatepass")).digest()
+            for key in self._keys:
+                if hmac.compare_digest(key.digest, offered):
+                    found = key
+        if found is None:
+            return await self._managers.manager(credential)
+        return Actor("key", found.id, found.id, operator=True)

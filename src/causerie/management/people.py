@@ -1,0 +1,95 @@
+"""Operations on people: who calls, users, and the links that make them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from causerie.accounts.accounts import Accounts
+from causerie.accounts.links import LinkKind
+from causerie.management.bodies import InviteUser, MakeUser, NoBody, SetOperator
+from causerie.management.lists import LinkList, UserList, page_of
+from causerie.management.queries import NoQuery, Page
+from causerie.management.route import Call
+from causerie.management.views import LinkView, Me, NewLinkView, UserView
+
+LinkPath = Callable[[LinkKind, str], str]
+"""The path of the page where a link of this kind, with this token, is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeopleDesk:
+    """Users, for operators."""
+
+    accounts: Accounts
+    link_path: LinkPath
+
+    async def me(self, call: Call[NoQuery, NoBody]) -> Me:
+        """Who the key is."""
+        return Me.of(call.actor)
+
+    async def list(self, call: Call[Page, NoBody]) -> UserList:
+        """All users."""
+        found, following = page_of(
+            await self.accounts.users.every(call.actor),
+            call.query.limit,
+            call.query.cursor,
+            lambda user: (user.email, user.id),
+        )
+        return UserList(data=[UserView.of(each) for each in found], next=following)
+
+    async def see(self, call: Call[NoQuery, NoBody]) -> UserView:
+        """One user."""
+        return UserView.of(await self.accounts.users.see(call.actor, call.ids["user"]))
+
+    async def create(self, call: Call[NoQuery, MakeUser]) -> UserView:
+        """A user without a password."""
+        body = call.body
+        made = await self.accounts.users.create(
+            call.actor, email=body.email, name=body.name, password=None, operator=body.operator
+        )
+        return UserView.of(made)
+
+    async def invite(self, call: Call[NoQuery, InviteUser]) -> NewLinkView:
+        """An invitation to the service."""
+        made = await self.accounts.users.invite(
+            call.actor, email=call.body.email, operator=call.body.operator
+        )
+        return NewLinkView.made(made, self.link_path(made.link.kind, made.token))
+
+    async def invitations(self, call: Call[Page, NoBody]) -> LinkList:
+        """Those to the service that nobody has used yet."""
+        found, following = page_of(
+            await self.accounts.users.invitations(call.actor),
+            call.query.limit,
+            call.query.cursor,
+            lambda each: (f"{each.created_at:%Y-%m-%dT%H:%M:%S.%f}", each.id),
+        )
+        return LinkList(data=[LinkView.of(each) for each in found], next=following)
+
+    async def withdraw(self, call: Call[NoQuery, NoBody]) -> None:
+        """Take an invitation to the service back."""
+        await self.accounts.users.withdraw(call.actor, call.ids["invitation"])
+
+    async def reset(self, call: Call[NoQuery, NoBody]) -> NewLinkView:
+        """A link to choose a password."""
+        made = await self.accounts.users.reset_link(call.actor, call.ids["user"])
+        return NewLinkView.made(made, self.link_path(made.link.kind, made.token))
+
+    async def disable(self, call: Call[NoQuery, NoBody]) -> UserView:
+        """Shut out."""
+        return UserView.of(await self.accounts.users.disable(call.actor, call.ids["user"]))
+
+    async def enable(self, call: Call[NoQuery, NoBody]) -> UserView:
+        """Let in again."""
+        return UserView.of(
+            await self.accounts.users.disable(call.actor, call.ids["user"], disabled=False)
+        )
+
+    async def set_operator(self, call: Call[NoQuery, SetOperator]) -> UserView:
+        """Make an operator, or not any more."""
+        return UserView.of(
+            await self.accounts.users.make_operator(
+                call.actor, call.ids["user"], operator=call.body.operator
+            )
+        )

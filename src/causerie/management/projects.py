@@ -1,0 +1,128 @@
+"""Operations on projects: themselves, who is in them, and what they may use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from causerie.accounts.accounts import Accounts
+from causerie.management.bodies import (
+    BoundsBody,
+    ChangeMember,
+    InviteMember,
+    MakeProject,
+    NoBody,
+    RenameProject,
+)
+from causerie.management.lists import LinkList, MemberList, ProjectList, page_of
+from causerie.management.people import LinkPath
+from causerie.management.queries import Leaving, NoQuery, Page
+from causerie.management.route import Call
+from causerie.management.views import (
+    BoundsView,
+    LinkView,
+    MemberView,
+    NewLinkView,
+    ProjectDetails,
+    ProjectView,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectDesk:
+    """Projects and their members."""
+
+    accounts: Accounts
+    link_path: LinkPath
+
+    async def list(self, call: Call[Page, NoBody]) -> ProjectList:
+        """The key's own project; for operators, all."""
+        projects = self.accounts.projects
+        if call.actor.project is not None:
+            found = [(await projects.see(call.actor, call.actor.project)).project]
+        else:
+            found = [*await projects.every(call.actor)]
+        taken, following = page_of(
+            found, call.query.limit, call.query.cursor, lambda each: (each.name, each.id)
+        )
+        return ProjectList(data=[ProjectView.of(each) for each in taken], next=following)
+
+    async def create(self, call: Call[NoQuery, MakeProject]) -> ProjectView:
+        """A new one."""
+        made = await self.accounts.projects.create(
+            call.actor, call.body.name, owner=call.body.owner
+        )
+        return ProjectView.of(made)
+
+    async def see(self, call: Call[NoQuery, NoBody]) -> ProjectDetails:
+        """One, with its limits and budgets."""
+        seen = await self.accounts.projects.see(call.actor, call.ids["project"])
+        return ProjectDetails.of(seen.project, seen.bounds)
+
+    async def rename(self, call: Call[NoQuery, RenameProject]) -> ProjectView:
+        """Give it another name."""
+        return ProjectView.of(
+            await self.accounts.projects.rename(call.actor, call.ids["project"], call.body.name)
+        )
+
+    async def archive(self, call: Call[NoQuery, NoBody]) -> ProjectView:
+        """Stop all its keys."""
+        return ProjectView.of(await self.accounts.projects.archive(call.actor, call.ids["project"]))
+
+    async def restore(self, call: Call[NoQuery, NoBody]) -> ProjectView:
+        """Let its keys work again."""
+        return ProjectView.of(
+            await self.accounts.projects.archive(call.actor, call.ids["project"], archived=False)
+        )
+
+    async def set_bounds(self, call: Call[NoQuery, BoundsBody]) -> BoundsView:
+        """Set all its limits and budgets."""
+        bounds = call.body.bounds()
+        await self.accounts.projects.set_bounds(call.actor, call.ids["project"], bounds)
+        return BoundsView.of(bounds)
+
+    async def members(self, call: Call[Page, NoBody]) -> MemberList:
+        """Who is in it."""
+        found, following = page_of(
+            await self.accounts.projects.members(call.actor, call.ids["project"]),
+            call.query.limit,
+            call.query.cursor,
+            lambda each: (each.user.name, each.user.id),
+        )
+        return MemberList(data=[MemberView.of(each) for each in found], next=following)
+
+    async def change_member(self, call: Call[NoQuery, ChangeMember]) -> None:
+        """Make a member something else."""
+        project, user = call.ids["project"], call.ids["user"]
+        await self.accounts.projects.change_role(call.actor, project, user, call.body.role)
+
+    async def remove_member(self, call: Call[Leaving, NoBody]) -> None:
+        """Take somebody out."""
+        await self.accounts.projects.remove(
+            call.actor,
+            call.ids["project"],
+            call.ids["user"],
+            keep_keys=call.query.keep_keys == "true",
+        )
+
+    async def invitations(self, call: Call[Page, NoBody]) -> LinkList:
+        """Those that nobody has used yet."""
+        found, following = page_of(
+            await self.accounts.projects.invitations(call.actor, call.ids["project"]),
+            call.query.limit,
+            call.query.cursor,
+            lambda each: (f"{each.created_at:%Y-%m-%dT%H:%M:%S.%f}", each.id),
+        )
+        return LinkList(data=[LinkView.of(each) for each in found], next=following)
+
+    async def invite(self, call: Call[NoQuery, InviteMember]) -> NewLinkView:
+        """A link that makes a member."""
+        made = await self.accounts.projects.invite(
+            call.actor, call.ids["project"], call.body.role, email=call.body.email
+        )
+        return NewLinkView.made(made, self.link_path(made.link.kind, made.token))
+
+    async def withdraw(self, call: Call[NoQuery, NoBody]) -> None:
+        """Take an invitation back."""
+        await self.accounts.projects.withdraw(
+            call.actor, call.ids["project"], call.ids["invitation"]
+        )

@@ -1,0 +1,110 @@
+"""What the queries of the operations may say. An empty text is the same as none."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from causerie.accounts.usage import Step
+
+_TIME = r"^(\d{4}-\d{2}-\d{2}([Tt ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?([Zz]|[+ -]\d{2}:\d{2}))?)?$"
+_BY = "(project|key|user|model|door)"
+
+Filter = Annotated[str, Meta(max_length=256)]
+Cursor = Annotated[
+    str,
+    Meta(max_length=2048, description="`next` of the page before; without it, the first page."),
+]
+Flag = Literal["true", "false"]
+Since = Annotated[
+    str,
+    Meta(pattern=_TIME, description="RFC 3339, or a day. Without it, 30 days before `until`."),
+]
+Until = Annotated[
+    str, Meta(pattern=_TIME, description="RFC 3339, or a day; not included. Without it, now.")
+]
+
+
+class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Nothing."""
+
+
+class Page(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which part of a list."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000, description="How many at most.")] = 100
+    cursor: Cursor = ""
+
+
+class Leaving(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What becomes of the keys of a member who is removed."""
+
+    keep_keys: Annotated[
+        Flag, Meta(description="Whether keys that the member made go on; else they are disabled.")
+    ] = "false"
+
+
+class Span(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which usage; without a project that of the key's, or for operators of all."""
+
+    since: Since = ""
+    until: Until = ""
+    project: Filter = ""
+    key: Filter = ""
+    user: Filter = ""
+    model: Filter = ""
+    door: Filter = ""
+
+
+class UsageSpan(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which sums."""
+
+    step: Annotated[Step, Meta(description="The intervals that sums are given for, in UTC.")] = (
+        Step.DAY
+    )
+    by: Annotated[
+        str,
+        Meta(
+            pattern=rf"^({_BY}(,{_BY}){{0,4}})?$",
+            description="What sums are told apart by: of `project`, `key`, `user`, `model` and "
+            "`door`, with commas between.",
+        ),
+    ] = ""
+
+
+class UsagePage(UsageSpan, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which sums, and which part of them."""
+
+    limit: Annotated[int, Meta(ge=1, le=10_000, description="How many at most.")] = 1000
+    cursor: Cursor = ""
+
+
+class LatencySpan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of which requests."""
+
+    since: Since = ""
+    until: Until = ""
+    project: Filter = ""
+    model: Filter = ""
+
+
+class RequestPage(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which single requests."""
+
+    status: Annotated[int, Meta(ge=100, le=599)] | UnsetType = UNSET
+    request_id: Filter = ""
+    failures: Annotated[Flag, Meta(description="Only those with a status from 400.")] = "false"
+    limit: Annotated[int, Meta(ge=1, le=1000, description="How many at most.")] = 100
+    cursor: Cursor = ""
+
+
+class AuditPage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which entries of the audit log."""
+
+    project: Filter = ""
+    actor: Annotated[str, Meta(max_length=256, description="Like `user:ID` or `key:ID`.")] = ""
+    action: Annotated[str, Meta(max_length=256, description="Like `key.create`.")] = ""
+    subject: Filter = ""
+    limit: Annotated[int, Meta(ge=1, le=500, description="How many at most.")] = 100
+    cursor: Cursor = ""

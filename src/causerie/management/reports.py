@@ -1,0 +1,168 @@
+"""What answers say about what was used and done; ``views`` says what there is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from causerie.accounts.audit import AuditEntry
+from causerie.accounts.usage import UsageSum
+from causerie.management.views import Amount, Moment, amount
+from causerie.metering.ledger import UsageRecord
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECONDS = 1_000_000
+
+
+class Group(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What sums are told apart by; only what was asked for is there."""
+
+    project: str | None = None
+    key: str | None = None
+    user: str | None = None
+    model: str | None = None
+    door: str | None = None
+
+
+class UsageView(Struct, frozen=True, kw_only=True):
+    """What the requests of one interval and group add up to; times are means."""
+
+    start: Annotated[Moment | None, Meta(description="`null` for the step `all`.")]
+    group: Group
+    requests: int
+    refused: Annotated[int, Meta(description="Ended with a status from 400.")]
+    failed: Annotated[int, Meta(description="Ended with a status from 500.")]
+    aborted: Annotated[int, Meta(description="The client left.")]
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    reasoning_tokens: int
+    cost: Amount
+    first_token_seconds: float | None
+    duration_seconds: float
+
+    @staticmethod
+    def of(sum: UsageSum) -> UsageView:
+        """From accounts."""
+        return UsageView(
+            start=sum.start,
+            group=Group(**{by.value: name for by, name in sum.group.items()}),
+            requests=sum.requests,
+            refused=sum.refused,
+            failed=sum.failed,
+            aborted=sum.aborted,
+            prompt_tokens=sum.prompt,
+            cached_tokens=sum.cached,
+            completion_tokens=sum.completion,
+            reasoning_tokens=sum.reasoning,
+            cost=amount(sum.cost),
+            first_token_seconds=sum.first_token_seconds,
+            duration_seconds=sum.duration_seconds,
+        )
+
+
+class LatencyView(Struct, frozen=True, kw_only=True):
+    """Seconds to the first token, as percentiles."""
+
+    model: str
+    p50: float
+    p90: float
+    p99: float
+
+
+class RequestView(Struct, frozen=True, kw_only=True):
+    """One request; never what it said. Without a key or project these are empty."""
+
+    id: str
+    request_id: str
+    at: Moment
+    project: str
+    key: str
+    user: str
+    door: str
+    model: str
+    served_by: str
+    stream: bool
+    status: int
+    code: str | None
+    param: Annotated[str | None, Meta(description="The field that a failure is about.")]
+    reason: Annotated[str, Meta(description="A failure's own words, where they quote nothing.")]
+    finish_reason: str | None
+    attempts: int
+    tried: Annotated[list[str], Meta(description="Who was asked, with why each did not do.")]
+    continued: Annotated[int, Meta(description="How often another went on with the answer.")]
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    reasoning_tokens: int
+    cost: Amount
+    estimated: Annotated[bool, Meta(description="Whether its tokens were counted by us.")]
+    queue_seconds: float
+    upstream_seconds: float
+    first_token_seconds: float | None
+    duration_seconds: float
+
+    @staticmethod
+    def of(record: UsageRecord) -> RequestView:
+        """From the ledger."""
+        first = record.first_token_us
+        return RequestView(
+            id=record.id,
+            request_id=record.request_id,
+            at=_EPOCH + timedelta(microseconds=record.at),
+            project=record.project,
+            key=record.key,
+            user=record.user,
+            door=record.door,
+            model=record.model,
+            served_by=record.served_by,
+            stream=record.stream,
+            status=record.status,
+            code=record.code,
+            param=record.param,
+            reason=record.reason,
+            finish_reason=record.finish,
+            attempts=record.attempts,
+            tried=list(record.tried),
+            continued=record.continued,
+            prompt_tokens=record.prompt,
+            cached_tokens=record.cached,
+            completion_tokens=record.completion,
+            reasoning_tokens=record.reasoning,
+            cost=amount(record.cost),
+            estimated=record.estimated,
+            queue_seconds=record.queue_us / _MICROSECONDS,
+            upstream_seconds=record.upstream_us / _MICROSECONDS,
+            first_token_seconds=None if first is None else first / _MICROSECONDS,
+            duration_seconds=record.duration_us / _MICROSECONDS,
+        )
+
+
+class AuditView(Struct, frozen=True, kw_only=True):
+    """One thing that was done."""
+
+    id: int
+    at: Moment
+    actor: str
+    actor_name: str
+    action: str
+    subject: str
+    project: str | None
+    details: Mapping[str, str]
+
+    @staticmethod
+    def of(entry: AuditEntry) -> AuditView:
+        """From accounts."""
+        return AuditView(
+            id=entry.id,
+            at=entry.at,
+            actor=entry.actor,
+            actor_name=entry.actor_name,
+            action=entry.action,
+            subject=entry.subject,
+            project=entry.project_id,
+            details=entry.details,
+        )

@@ -1,0 +1,128 @@
+"""What one operation of the API is: where it stands, what it takes and what it gives.
+
+The same declaration answers requests and is the documentation, so the two cannot differ.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import NoneType
+from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
+
+from causerie.accounts.people import Actor
+from causerie.edge.errors import method_not_allowed
+from causerie.errors import NotFound
+
+ID_PATTERN = "^[A-Za-z0-9_-]{1,64}$"
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """An answer that is a file, sent as it is made."""
+
+    content_type: str
+    filename: str
+    pieces: AsyncIterator[bytes]
+
+
+Q = TypeVar("Q", bound=Struct)
+B = TypeVar("B", bound=Struct)
+A = TypeVar("A", bound=Struct | Export | None)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Q, B]):
+    """One request: who calls, what the path names, what the query and the body say."""
+
+    actor: Actor
+    ids: Mapping[str, str]
+    query: Q
+    body: B
+
+
+@dataclass(frozen=True, slots=True)
+class Route(Generic[Q, B, A]):
+    """One operation."""
+
+    method: str
+    path: str
+    status: int
+    summary: str
+    handler: Callable[[Call[Q, B]], Awaitable[A]]
+    query: type[Q]
+    body: type[B]
+    answer: type[A]
+
+    @property
+    def name(self) -> str:
+        """A name for programs that are made from the documentation."""
+        words = re.findall(r"[a-z]+", self.path)
+        return "_".join([self.method.lower(), *words])
+
+    @property
+    def parameters(self) -> Sequence[str]:
+        """What the path names, in its order."""
+        return re.findall(r"{(\w+)}", self.path)
+
+    @property
+    def takes_body(self) -> bool:
+        """Whether the method has a body."""
+        return self.method in ("POST", "PUT", "PATCH")
+
+    def match(self, segments: Sequence[str]) -> dict[str, str] | None:
+        """What the path names, where these are its segments."""
+        own = self.path.strip("/").split("/")
+        if len(own) != len(segments):
+            return None
+        ids: dict[str, str] = {}
+        for pattern, segment in zip(own, segments, strict=True):
+            if not pattern.startswith("{"):
+                if pattern != segment:
+                    return None
+            elif _ID.fullmatch(segment):
+                ids[pattern[1:-1]] = segment
+            else:
+                return None
+        return ids
+
+
+AnyRoute = Route[Any, Any, Any]
+
+
+def route(
+    place: str,
+    summary: str,
+    handler: Callable[[Call[Q, B]], Awaitable[A]],
+    query: type[Q],
+    body: type[B],
+    answer: type[A],
+) -> Route[Q, B, A]:
+    """An operation; ``place`` is ``METHOD PATH``, and 201 behind it where something is made."""
+    method, path, *made = place.split()
+    status = int(made[0]) if made else 204 if answer is NoneType else 200
+    return Route(method, path, status, summary, handler, query, body, answer)
+
+
+def pick(routes: Sequence[AnyRoute], method: str, path: str) -> tuple[AnyRoute, dict[str, str]]:
+    """The operation at a path below ``/api``, and what the path names.
+
+    Raises :class:`NotFound`, and :class:`InvalidRequest` (405).
+    """
+    segments = path.strip("/").split("/")
+    wanted = "GET" if method == "HEAD" else method
+    others = []
+    for each in routes:
+        ids = each.match(segments)
+        if ids is None:
+            continue
+        if each.method == wanted:
+            return each, ids
+        others.append(each.method)
+    if others:
+        raise method_not_allowed(method, others)
+    raise NotFound(f"There is nothing at /api{path[:200]}; /api/openapi.json says what there is.")

@@ -1,0 +1,142 @@
+"""Which operations there are, and whose they are; nothing else."""
+
+from __future__ import annotations
+
+from types import NoneType
+
+from causerie.management.bodies import (
+    BoundsBody,
+    ChangeMember,
+    EditKey,
+    InviteMember,
+    InviteUser,
+    MakeKey,
+    MakeProject,
+    MakeUser,
+    NoBody,
+    RenameProject,
+    RotateKey,
+    SetOperator,
+)
+from causerie.management.keys import KeyDesk
+from causerie.management.lists import (
+    AuditList,
+    KeyList,
+    LatencyList,
+    LinkList,
+    MemberList,
+    ProjectList,
+    RequestList,
+    UsageList,
+    UserList,
+)
+from causerie.management.people import PeopleDesk
+from causerie.management.projects import ProjectDesk
+from causerie.management.queries import (
+    AuditPage,
+    LatencySpan,
+    Leaving,
+    NoQuery,
+    Page,
+    RequestPage,
+    UsagePage,
+    UsageSpan,
+)
+from causerie.management.route import AnyRoute, Export, route
+from causerie.management.usage import UsageDesk
+from causerie.management.views import (
+    BoundsView,
+    KeyView,
+    Me,
+    NewKeyView,
+    NewLinkView,
+    ProjectDetails,
+    ProjectView,
+    UserView,
+)
+
+_PROJECT = "/projects/{project}"
+_MEMBER = "/projects/{project}/members/{user}"
+_OFFER = "/projects/{project}/invitations/{invitation}"
+
+
+# fmt: off
+def people_routes(desk: PeopleDesk) -> list[AnyRoute]:
+    """Who calls; users, for operators."""
+    return [
+        route("GET /me", "Who the key is", desk.me, NoQuery, NoBody, Me),
+        route("GET /users", "List users", desk.list, Page, NoBody, UserList),
+        route("POST /users 201", "Make a user", desk.create, NoQuery, MakeUser, UserView),
+        route("GET /users/{user}", "See a user", desk.see, NoQuery, NoBody, UserView),
+        route("POST /users/{user}/disable", "Shut a user out",
+              desk.disable, NoQuery, NoBody, UserView),
+        route("POST /users/{user}/enable", "Let a user in again",
+              desk.enable, NoQuery, NoBody, UserView),
+        route("PUT /users/{user}/operator", "Make an operator, or not any more",
+              desk.set_operator, NoQuery, SetOperator, UserView),
+        route("POST /users/{user}/password-link 201", "Make a link to choose a password",
+              desk.reset, NoQuery, NoBody, NewLinkView),
+        route("GET /invitations", "List invitations to the service",
+              desk.invitations, Page, NoBody, LinkList),
+        route("POST /invitations 201", "Invite somebody to the service",
+              desk.invite, NoQuery, InviteUser, NewLinkView),
+        route("DELETE /invitations/{invitation}", "Withdraw an invitation to the service",
+              desk.withdraw, NoQuery, NoBody, NoneType),
+    ]
+
+
+def project_routes(desk: ProjectDesk) -> list[AnyRoute]:
+    """Projects and their members."""
+    return [
+        route("GET /projects", "List projects", desk.list, Page, NoBody, ProjectList),
+        route("POST /projects 201", "Make a project",
+              desk.create, NoQuery, MakeProject, ProjectView),
+        route(f"GET {_PROJECT}", "See a project", desk.see, NoQuery, NoBody, ProjectDetails),
+        route(f"PATCH {_PROJECT}", "Rename a project",
+              desk.rename, NoQuery, RenameProject, ProjectView),
+        route(f"POST {_PROJECT}/archive", "Archive a project",
+              desk.archive, NoQuery, NoBody, ProjectView),
+        route(f"POST {_PROJECT}/restore", "Bring a project back",
+              desk.restore, NoQuery, NoBody, ProjectView),
+        route(f"PUT {_PROJECT}/bounds", "Set limits and budgets of a project",
+              desk.set_bounds, NoQuery, BoundsBody, BoundsView),
+        route(f"GET {_PROJECT}/members", "List members", desk.members, Page, NoBody, MemberList),
+        route(f"PATCH {_MEMBER}", "Change the role of a member",
+              desk.change_member, NoQuery, ChangeMember, NoneType),
+        route(f"DELETE {_MEMBER}", "Remove a member",
+              desk.remove_member, Leaving, NoBody, NoneType),
+        route(f"GET {_PROJECT}/invitations", "List invitations to a project",
+              desk.invitations, Page, NoBody, LinkList),
+        route(f"POST {_PROJECT}/invitations 201", "Invite somebody to a project",
+              desk.invite, NoQuery, InviteMember, NewLinkView),
+        route(f"DELETE {_OFFER}", "Withdraw an invitation to a project",
+              desk.withdraw, NoQuery, NoBody, NoneType),
+    ]
+
+
+def key_routes(desk: KeyDesk) -> list[AnyRoute]:
+    """Keys of projects."""
+    return [
+        route(f"GET {_PROJECT}/keys", "List keys", desk.list, Page, NoBody, KeyList),
+        route(f"POST {_PROJECT}/keys 201", "Make a key", desk.create, NoQuery, MakeKey, NewKeyView),
+        route("GET /keys/{key}", "See a key", desk.see, NoQuery, NoBody, KeyView),
+        route("PATCH /keys/{key}", "Change a key", desk.edit, NoQuery, EditKey, KeyView),
+        route("POST /keys/{key}/rotate", "Give a key a new secret",
+              desk.rotate, NoQuery, RotateKey, NewKeyView),
+        route("POST /keys/{key}/disable", "Disable a key", desk.disable, NoQuery, NoBody, KeyView),
+        route("POST /keys/{key}/enable", "Enable a key", desk.enable, NoQuery, NoBody, KeyView),
+        route("DELETE /keys/{key}", "Delete a key", desk.delete, NoQuery, NoBody, NoneType),
+    ]
+
+
+def usage_routes(desk: UsageDesk) -> list[AnyRoute]:
+    """What was used, and who did what."""
+    return [
+        route("GET /usage", "Usage and cost over time", desk.sums, UsagePage, NoBody, UsageList),
+        route("GET /usage.csv", "Usage and cost as a table",
+              desk.export, UsageSpan, NoBody, Export),
+        route("GET /usage/first-token", "Time to the first token",
+              desk.first_tokens, LatencySpan, NoBody, LatencyList),
+        route("GET /requests", "Single requests", desk.requests, RequestPage, NoBody, RequestList),
+        route("GET /audit", "Who did what", desk.audit, AuditPage, NoBody, AuditList),
+    ]

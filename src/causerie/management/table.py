@@ -1,0 +1,60 @@
+"""Sums of usage as CSV (RFC 4180), made while they are read.
+
+Where a name begins like a formula an apostrophe stands before it, so that a
+program for tables shows it and does not run it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import AsyncIterator, Sequence
+
+from causerie.accounts.usage import Question, UsageSum
+from causerie.management.views import amount
+
+CONTENT_TYPE = "text/csv; charset=utf-8; header=present"
+_COUNTED = (
+    *("requests", "refused", "failed", "aborted"),
+    *("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens"),
+    *("cost", "first_token_seconds", "duration_seconds"),
+)
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+async def table(
+    question: Question, first: Sequence[UsageSum], rest: AsyncIterator[Sequence[UsageSum]]
+) -> AsyncIterator[bytes]:
+    """The head, then a line for each sum."""
+    head = ["start", *question.by, *_COUNTED]
+    yield _lines([head, *(_line(each, question) for each in first)])
+    async for sums in rest:
+        if sums:
+            yield _lines([_line(each, question) for each in sums])
+
+
+def _line(sum: UsageSum, question: Question) -> list[str]:
+    start = "" if sum.start is None else f"{sum.start:%Y-%m-%dT%H:%M:%SZ}"
+    first = "" if sum.first_token_seconds is None else f"{sum.first_token_seconds:.6f}"
+    counts = (
+        *(sum.requests, sum.refused, sum.failed, sum.aborted),
+        *(sum.prompt, sum.cached, sum.completion, sum.reasoning),
+    )
+    return [
+        start,
+        *(_harmless(sum.group[by]) for by in question.by),
+        *map(str, counts),
+        amount(sum.cost),
+        first,
+        f"{sum.duration_seconds:.6f}",
+    ]
+
+
+def _harmless(name: str) -> str:
+    return f"'{name}" if name.startswith(_FORMULA) else name
+
+
+def _lines(rows: Sequence[Sequence[str]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text).writerows(rows)
+    return text.getvalue().encode("utf-8", "replace")

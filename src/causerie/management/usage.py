@@ -1,0 +1,161 @@
+"""Operations that look back: usage, single requests, and who did what."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+
+from msgspec import UNSET
+
+from causerie.accounts.accounts import Accounts
+from causerie.accounts.audit import AuditFilter
+from causerie.accounts.guard import Clock
+from causerie.accounts.usage import Question, RecordFilter, Step, UsageSum
+from causerie.errors import InvalidRequest
+from causerie.management.bodies import NoBody
+from causerie.management.lists import (
+    AuditList,
+    LatencyList,
+    RequestList,
+    UsageList,
+    cursor,
+    no_cursor,
+    place_of,
+)
+from causerie.management.queries import AuditPage, LatencySpan, RequestPage, UsagePage, UsageSpan
+from causerie.management.reading import moment
+from causerie.management.reports import AuditView, LatencyView, RequestView, UsageView
+from causerie.management.route import Call, Export
+from causerie.management.spans import between, narrowed, project_of, question, sums
+from causerie.management.table import CONTENT_TYPE, table
+
+_LARGEST = 2**62
+Place = tuple[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class UsageDesk:
+    """What was used."""
+
+    accounts: Accounts
+    clock: Clock
+
+    async def sums(self, call: Call[UsagePage, NoBody]) -> UsageList:
+        """Sums over time."""
+        query = call.query
+        asked = question(query, self.clock())
+        after = place_of(query.cursor, tuple[str, tuple[str, ...]])
+        found: list[UsageSum] = []
+        project = project_of(call.actor, query.project)
+        async for each in sums(self.accounts, call.actor, project, _from(asked, after)):
+            found += [sum for sum in each if after is None or _place(sum, asked) > after]
+            if len(found) > query.limit:
+                break
+        taken = found[: query.limit]
+        more = len(found) > len(taken)
+        return UsageList(
+            data=[UsageView.of(each) for each in taken],
+            next=cursor(_place(taken[-1], asked)) if more else None,
+        )
+
+    async def export(self, call: Call[UsageSpan, NoBody]) -> Export:
+        """The same as a table, whole."""
+        asked = question(call.query, self.clock())
+        project = project_of(call.actor, call.query.project)
+        rest = sums(self.accounts, call.actor, project, asked)
+        first = await anext(rest)  # what is refused is refused before the answer begins
+        return Export(CONTENT_TYPE, "usage.csv", table(asked, first, rest))
+
+    async def first_tokens(self, call: Call[LatencySpan, NoBody]) -> LatencyList:
+        """The time to the first token."""
+        query = call.query
+        since, until = between(query.since, query.until, self.clock())
+        found = await self.accounts.usage.first_tokens(
+            call.actor,
+            project_of(call.actor, query.project),
+            Question(since=since, until=until, model=query.model or None),
+        )
+        return LatencyList(
+            data=[
+                LatencyView(model=model, p50=shares[0], p90=shares[1], p99=shares[2])
+                for model, shares in sorted(found.items())
+            ]
+        )
+
+    async def requests(self, call: Call[RequestPage, NoBody]) -> RequestList:
+        """Single requests."""
+        query = call.query
+        since, until = between(query.since, query.until, self.clock())
+        before = place_of(query.cursor, tuple[int, str])
+        if before is not None:
+            _check_record(before)
+        wanted = RecordFilter(
+            since=since,
+            until=until,
+            status=None if query.status is UNSET else query.status,
+            request_id=query.request_id or None,
+            failures_only=query.failures == "true",
+            before=before,
+            limit=query.limit,
+            **narrowed(query),
+        )
+        project = project_of(call.actor, query.project)
+        found = await self.accounts.usage.requests(call.actor, project, wanted)
+        last = found[-1] if len(found) == wanted.count else None
+        return RequestList(
+            data=[RequestView.of(each) for each in found],
+            next=cursor((last.at, last.id)) if last is not None else None,
+        )
+
+    async def audit(self, call: Call[AuditPage, NoBody]) -> AuditList:
+        """Who did what."""
+        query = call.query
+        before = place_of(query.cursor, int)
+        if before is not None and not 0 <= before < _LARGEST:
+            raise no_cursor()
+        wanted = AuditFilter(
+            actor=query.actor or None,
+            action=query.action or None,
+            subject=query.subject or None,
+            before=before,
+            limit=query.limit,
+        )
+        project = project_of(call.actor, query.project)
+        projects = self.accounts.projects
+        if project is None:
+            found = await projects.audit_of_all(call.actor, wanted)
+        else:
+            found = await projects.audit(call.actor, project, wanted)
+        full = len(found) == wanted.count
+        return AuditList(
+            data=[AuditView.of(each) for each in found],
+            next=cursor(found[-1].id) if full else None,
+        )
+
+
+def _place(sum: UsageSum, asked: Question) -> Place:
+    start = "" if sum.start is None else f"{sum.start:%Y-%m-%dT%H:%M:%SZ}"
+    return start, tuple(sum.group[by] for by in asked.by)
+
+
+def _from(asked: Question, after: Place | None) -> Question:
+    """The question without the stretches that earlier pages have answered."""
+    if after is None or asked.step is Step.ALL:
+        return asked
+    try:
+        start = moment(after[0], "cursor") or asked.since
+    except InvalidRequest as failure:
+        raise no_cursor() from failure
+    if start >= asked.until:
+        raise no_cursor()
+    return replace(asked, since=max(asked.since, start))
+
+
+def _check_record(place: tuple[int, str]) -> None:
+    """Raises :class:`InvalidRequest` for what is no record's time and id."""
+    try:
+        uuid.UUID(place[1])
+    except ValueError as error:
+        raise no_cursor() from error
+    if not 0 <= place[0] < _LARGEST:
+        raise no_cursor()

@@ -1,0 +1,281 @@
+"""What answers hold. Money is text in decimal notation, exact to a billionth."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from causerie.accounts.bounds import Bounds, Period, Unit
+from causerie.accounts.issuing import NewKey
+from causerie.accounts.keys import ApiKey, KeyState, Purpose
+from causerie.accounts.links import Link, LinkKind, NewLink
+from causerie.accounts.people import Actor, Member, Project, Role, User
+
+Amount = Annotated[str, Meta(pattern=r"^\d+(\.\d+)?$")]
+Moment = Annotated[datetime, Meta(tz=True)]
+
+
+def amount(value: Decimal) -> str:
+    """In decimal notation, without an exponent and without zeros at the end."""
+    text = f"{value:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+class Me(Struct, frozen=True, kw_only=True):
+    """Who the key of the request is."""
+
+    kind: str
+    id: str
+    name: str
+    operator: bool
+    project: str | None
+
+    @staticmethod
+    def of(actor: Actor) -> Me:
+        """From accounts."""
+        return Me(
+            kind=actor.kind,
+            id=actor.id,
+            name=actor.name,
+            operator=actor.operator,
+            project=actor.project,
+        )
+
+
+class LimitView(Struct, frozen=True, kw_only=True):
+    """By the minute, and at the same time; ``null`` is unbounded."""
+
+    model: str
+    requests_per_minute: int | None
+    tokens_per_minute: int | None
+    input_tokens_per_minute: int | None
+    output_tokens_per_minute: int | None
+    concurrent: int | None
+
+
+class BudgetView(Struct, frozen=True, kw_only=True):
+    """So much, within a period."""
+
+    amount: Amount
+    period: Period
+    unit: Unit
+    model: str
+
+
+class BoundsView(Struct, frozen=True, kw_only=True):
+    """All limits and budgets."""
+
+    limits: tuple[LimitView, ...]
+    budgets: tuple[BudgetView, ...]
+
+    @staticmethod
+    def of(bounds: Bounds) -> BoundsView:
+        """From accounts."""
+        return BoundsView(
+            limits=tuple(
+                LimitView(
+                    model=each.model,
+                    requests_per_minute=each.requests_per_minute,
+                    tokens_per_minute=each.tokens_per_minute,
+                    input_tokens_per_minute=each.input_tokens_per_minute,
+                    output_tokens_per_minute=each.output_tokens_per_minute,
+                    concurrent=each.concurrent,
+                )
+                for each in bounds.limits
+            ),
+            budgets=tuple(
+                BudgetView(
+                    amount=amount(each.amount),
+                    period=each.period,
+                    unit=each.unit,
+                    model=each.model,
+                )
+                for each in bounds.budgets
+            ),
+        )
+
+
+class UserView(Struct, frozen=True, kw_only=True):
+    """A person with an account."""
+
+    id: str
+    email: str
+    name: str
+    operator: bool
+    created_at: Moment
+    disabled_at: Moment | None
+
+    @staticmethod
+    def of(user: User) -> UserView:
+        """From accounts."""
+        return UserView(
+            id=user.id,
+            email=user.email,
+            name=user.name,
+            operator=user.operator,
+            created_at=user.created_at,
+            disabled_at=user.disabled_at,
+        )
+
+
+class ProjectView(Struct, frozen=True, kw_only=True):
+    """A project."""
+
+    id: str
+    name: str
+    created_at: Moment
+    archived_at: Moment | None
+
+    @staticmethod
+    def of(project: Project) -> ProjectView:
+        """From accounts."""
+        return ProjectView(
+            id=project.id,
+            name=project.name,
+            created_at=project.created_at,
+            archived_at=project.archived_at,
+        )
+
+
+class ProjectDetails(Struct, frozen=True, kw_only=True):
+    """A project, with what it may use."""
+
+    id: str
+    name: str
+    created_at: Moment
+    archived_at: Moment | None
+    bounds: BoundsView
+
+    @staticmethod
+    def of(project: Project, bounds: Bounds) -> ProjectDetails:
+        """From accounts."""
+        return ProjectDetails(
+            id=project.id,
+            name=project.name,
+            created_at=project.created_at,
+            archived_at=project.archived_at,
+            bounds=BoundsView.of(bounds),
+        )
+
+
+class MemberView(Struct, frozen=True, kw_only=True):
+    """Somebody in a project."""
+
+    user: str
+    email: str
+    name: str
+    role: Role
+    since: Moment
+    disabled_at: Moment | None
+
+    @staticmethod
+    def of(member: Member) -> MemberView:
+        """From accounts."""
+        return MemberView(
+            user=member.user.id,
+            email=member.user.email,
+            name=member.user.name,
+            role=member.role,
+            since=member.since,
+            disabled_at=member.user.disabled_at,
+        )
+
+
+class LinkView(Struct, frozen=True, kw_only=True):
+    """A link that works once."""
+
+    id: str
+    kind: LinkKind
+    email: str | None
+    project: str | None
+    role: Role | None
+    operator: bool
+    user: str | None
+    created_by: str
+    created_at: Moment
+    expires_at: Moment
+
+    @staticmethod
+    def of(link: Link) -> LinkView:
+        """From accounts."""
+        return LinkView(**_link(link))
+
+
+class NewLinkView(LinkView, frozen=True, kw_only=True):
+    """A link that was just made."""
+
+    token: Annotated[str, Meta(description="Its secret, shown this once.")]
+    path: Annotated[str, Meta(description="Where a browser uses it, at the service's address.")]
+
+    @staticmethod
+    def made(made: NewLink, path: str) -> NewLinkView:
+        """From accounts."""
+        return NewLinkView(token=made.token, path=path, **_link(made.link))
+
+
+def _link(link: Link) -> dict[str, Any]:
+    return {
+        "id": link.id,
+        "kind": link.kind,
+        "email": link.email,
+        "project": link.project_id,
+        "role": link.role,
+        "operator": link.operator,
+        "user": link.user_id,
+        "created_by": link.created_by,
+        "created_at": link.created_at,
+        "expires_at": link.expires_at,
+    }
+
+
+class KeyView(Struct, frozen=True, kw_only=True):
+    """A key, without its secret."""
+
+    id: Annotated[str, Meta(description="The public part of the key.")]
+    project: str
+    name: str
+    purpose: Purpose
+    state: KeyState
+    created_by: str
+    created_at: Moment
+    expires_at: Moment | None
+    disabled_at: Moment | None
+    doors: list[str] | None
+    models: list[str] | None
+    bounds: BoundsView
+
+    @staticmethod
+    def of(key: ApiKey, now: datetime) -> KeyView:
+        """From accounts."""
+        return KeyView(**_key(key, now))
+
+
+class NewKeyView(KeyView, frozen=True, kw_only=True):
+    """A key with its secret."""
+
+    credential: Annotated[str, Meta(description="The whole key, shown this once.")]
+
+    @staticmethod
+    def made(made: NewKey, now: datetime) -> NewKeyView:
+        """From accounts."""
+        return NewKeyView(credential=made.credential, **_key(made.key, now))
+
+
+def _key(key: ApiKey, now: datetime) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "project": key.project_id,
+        "name": key.name,
+        "purpose": key.purpose,
+        "state": key.state(now),
+        "created_by": key.created_by,
+        "created_at": key.created_at,
+        "expires_at": key.expires_at,
+        "disabled_at": key.disabled_at,
+        "doors": None if key.doors is None else sorted(key.doors),
+        "models": None if key.models is None else sorted(key.models),
+        "bounds": BoundsView.of(key.bounds),
+    }

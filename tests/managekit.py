@@ -1,0 +1,103 @@
+"""The management API on a test database, and keys of every kind to call it with."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from accountkit import World
+from edgekit import Response, call, make_edge
+
+from causerie.access.keys import KeyDigest
+from causerie.accounts.accounts import Accounts
+from causerie.accounts.keys import Purpose
+from causerie.accounts.links import LinkKind
+from causerie.accounts.people import Actor, Project, User, actor_of
+from causerie.accounts.ring import KeyRing
+from causerie.edge.application import Edge
+from causerie.management.application import Management
+from causerie.management.managers import Managers, OperatorKeys
+
+OPERATOR = "ck_ops_0123456789"
+
+
+@dataclass
+class People:
+    """Lets tests act as people, whose credential is their id; others are asked of the ring."""
+
+    ring: Managers
+    known: dict[str, Actor] = field(default_factory=dict)
+
+    async def manager(self, credential: str | None) -> Actor:
+        found = self.known.get(credential or "")
+        return found if found is not None else await self.ring.manager(credential)
+
+    def let_in(self, user: User) -> str:
+        """The credential of somebody."""
+        self.known[user.id] = actor_of(user)
+        return user.id
+
+
+@dataclass
+class Office:
+    """The API, with what stands behind it."""
+
+    world: World
+    management: Management
+    edge: Edge
+    people: People
+
+    async def ask(
+        self,
+        key: str,
+        path: str,
+        body: object = None,
+        *,
+        method: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """One request; with a body it is a POST, unless a method is said."""
+        given = {"authorization": f"Bearer {key}"} | dict(headers or {})
+        return await call(self.edge, f"/api{path}", body, method=method, headers=given)
+
+    async def manager(self, project: Project) -> str:
+        """A management key of a project."""
+        made = await self.world.key(project, await self._owner(project), purpose=Purpose.MANAGEMENT)
+        return made.credential
+
+    async def _owner(self, project: Project) -> User:
+        async with self.world.store.reading() as books:
+            members = await books.projects.members(project.id)
+        for member in members:
+            if member.role == "owner":
+                return member.user
+        raise LookupError("the project has no owner")
+
+
+def link_path(kind: LinkKind, token: str) -> str:
+    return f"/somewhere/{kind}/{token}"
+
+
+@asynccontextmanager
+async def office(world: World) -> AsyncIterator[Office]:
+    """An API that is served."""
+    accounts = Accounts(
+        users=world.users,
+        profile=world.profile,
+        sign_in=world.sign_in,
+        projects=world.projects,
+        keys=world.keys,
+        usage=world.usage,
+    )
+
+    def now() -> int:
+        return int(world.now.timestamp()) * 1_000_000_000
+
+    async with KeyRing(world.store, now=now) as ring:
+        people = People(ring)
+        managers = OperatorKeys(people, [KeyDigest.of("ops", OPERATOR)])
+        management = Management(accounts, managers, world.clock, link_path)
+        edge = make_edge()
+        edge.mount("/api", management.answer)
+        yield Office(world, management, edge, people)
