@@ -7,12 +7,16 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.parsing.body import read_fields
 from causerie.protocol.parsing.everyday import read_everyday
 from causerie.protocol.parsing.fields import Fields
 from causerie.protocol.parsing.rules import Rules
+from causerie.upstreams.dialect import Dialect
+from causerie.upstreams.dialects import DIALECTS
+from causerie.upstreams.outgoing import outgoing
 
 SAID = st.fixed_dictionaries(
     {"role": st.sampled_from(["system", "developer", "user", "assistant"]), "content": st.text()}
@@ -41,7 +45,7 @@ BODIES = st.fixed_dictionaries(
 @given(BODIES)
 def test_both_ways_agree(body: dict[str, Any]) -> None:
     document = json.loads(json.dumps(body))
-    quick = read_everyday(document, Rules())
+    quick = read_everyday(json.dumps(body).encode(), Rules())
     if quick is None:
         return
     try:
@@ -49,6 +53,17 @@ def test_both_ways_agree(body: dict[str, Any]) -> None:
     except InvalidRequest as refused:
         raise AssertionError(f"read the quick way, refused the other: {refused}") from refused
     assert quick == careful
+
+
+@given(BODIES, st.sampled_from(list(DIALECTS.values())))
+def test_an_upstream_gets_the_same_either_way(body: dict[str, Any], dialect: Dialect) -> None:
+    quick = read_everyday(json.dumps(body).encode(), Rules())
+    if quick is None:
+        return
+    careful = structs.replace(quick, document=dict(quick.document))
+    one, other = (outgoing(request, dialect, "theirs") for request in (quick, careful))
+    assert json.loads(one.body) == json.loads(other.body)
+    assert (one.changes, one.streamed) == (other.changes, other.streamed)
 
 
 def test_an_ordinary_request_is_read_the_quick_way() -> None:
@@ -60,11 +75,11 @@ def test_an_ordinary_request_is_read_the_quick_way() -> None:
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    quick = read_everyday(ordinary, Rules())
+    quick = read_everyday(json.dumps(ordinary).encode(), Rules())
     assert quick is not None
     assert quick == read_fields(Fields(ordinary), Rules())
 
 
 def test_too_many_messages_are_not_read_the_quick_way() -> None:
     many = {"model": "m", "messages": [{"role": "user", "content": "Hi"}] * 3}
-    assert read_everyday(many, Rules(max_messages=2)) is None
+    assert read_everyday(json.dumps(many).encode(), Rules(max_messages=2)) is None

@@ -19,6 +19,7 @@ from causerie.transport.errors import TransportFailed
 from causerie.transport.response import HttpResponse
 
 _WATCH_SECONDS = 0.25
+_MAX_HEADS = 16  # that are kept; the others are made anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class HttpClient:
         self._closed = False
         self._retired = False
         self._fixed = self._fixed_lines()
+        self._heads: dict[tuple[str, str, tuple[tuple[str, str], ...]], bytes] = {}
 
     async def send(
         self,
@@ -77,8 +79,8 @@ class HttpClient:
         :class:`TransportFailed`. A kept connection that the server has closed
         meanwhile is replaced by a new one, once.
         """
-        request = self._request(method, path, headers, body)
-        connection = await self._connection(due)
+        request = b"".join((self._head(method, path, tuple(headers)), _length(method, body), body))
+        connection = self._kept() or await self._connection(due)
         kept = not connection.fresh
         self._expect(connection, due)
         try:
@@ -133,11 +135,13 @@ class HttpClient:
         if self._closed or self._retired or self._reach.idle_seconds <= 0:
             connection.close()
             return
-        connection.idle_since = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        connection.idle_since = loop.time()
         self._idle.append(connection)
-        self._call_next()
+        if self._waiting:
+            self._call_next()
         if self._timer is None:
-            self._sweep_later()
+            self._timer = loop.call_later(self._reach.idle_seconds, self._sweep)
 
     def gone(self, connection: Connection) -> None:
         self._open.discard(connection)
@@ -147,12 +151,17 @@ class HttpClient:
 
     # Steps.
 
+    def _kept(self) -> Connection | None:
+        while self._idle:
+            kept = self._idle.pop()
+            if not kept.closed:
+                return kept
+        return None
+
     async def _connection(self, due: float) -> Connection:
         while True:
-            while self._idle:
-                kept = self._idle.pop()
-                if not kept.closed:
-                    return kept
+            if (kept := self._kept()) is not None:
+                return kept
             if len(self._open) + self._dialing < self._reach.max_connections:
                 return await self._dialled()
             await self._turn(due)
@@ -202,17 +211,14 @@ class HttpClient:
                 turn.set_result(None)
                 return
 
-    def _sweep_later(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._reach.idle_seconds, self._sweep)
-
     def _sweep(self) -> None:
         self._timer = None
         oldest = asyncio.get_running_loop().time() - self._reach.idle_seconds
         while self._idle and self._idle[0].idle_since <= oldest:
             self._idle.popleft().close()
         if self._idle:
-            self._sweep_later()
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._reach.idle_seconds, self._sweep)
 
     def _fixed_lines(self) -> str:
         lines = f"host: {self.address.authority}\r\naccept-encoding: identity\r\n"
@@ -222,15 +228,25 @@ class HttpClient:
             lines += f"proxy-authorization: {self._proxy.authorization}\r\n"
         return lines
 
-    def _request(
-        self, method: str, path: str, headers: Sequence[tuple[str, str]], body: bytes
-    ) -> bytes:
+    def _head(self, method: str, path: str, headers: tuple[tuple[str, str], ...]) -> bytes:
+        """The head but for the body's length; most requests have one that another had."""
+        head = self._heads.get((method, path, headers))
+        if head is None:
+            head = self._new_head(method, path, headers)
+            if len(self._heads) < _MAX_HEADS:
+                self._heads[method, path, headers] = head
+        return head
+
+    def _new_head(self, method: str, path: str, headers: tuple[tuple[str, str], ...]) -> bytes:
         lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
         if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
             raise ValueError("a header holds a line break")
         target = self.address.path + path
         if self._proxy is not None and not self.address.tls:
             target = f"http://{self.address.authority}{target}"
-        length = f"content-length: {len(body)}\r\n" if body or method == "POST" else ""
-        head = f"{method} {target} HTTP/1.1\r\n{self._fixed}{lines}{length}\r\n"
-        return head.encode("latin-1") + body
+        return f"{method} {target} HTTP/1.1\r\n{self._fixed}{lines}".encode("latin-1")
+
+
+def _length(method: str, body: bytes) -> bytes:
+    """The end of the head."""
+    return b"content-length: %d\r\n\r\n" % len(body) if body or method == "POST" else b"\r\n"

@@ -152,9 +152,8 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        if key in self._headers:
-            text = f"{self._headers[key]}, {text}"
-        self._headers[key] = text
+        headers = self._headers
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()

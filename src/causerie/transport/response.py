@@ -74,10 +74,15 @@ class HttpResponse:
         self._size = 0
         return taken
 
+    def at_hand(self, max_bytes: int) -> bytes:
+        """The whole body where it has come and is not larger, else ``b""``."""
+        if not self._ended or self._size > max_bytes:
+            return b""
+        pieces, self._pieces = self._pieces, []
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
     async def read(self, max_bytes: int) -> bytes:
         """The whole body. Raises :class:`TransportFailed`, for a larger one too."""
-        if self._ended and self._size <= max_bytes:
-            return await self.piece()
         pieces: list[bytes] = []
         size = 0
         while piece := await self.piece():

@@ -19,7 +19,7 @@ from causerie.upstreams.calls import CallIds, Calls
 from causerie.upstreams.separator import Separator, Separators
 from causerie.upstreams.wire import Alternative, Choice, Delta, Logprob
 
-_FINISHES: Mapping[str, FinishReason] = {
+FINISHES: Mapping[str, FinishReason] = {
     "stop": "stop",
     "length": "length",
     "max_tokens": "length",
@@ -103,7 +103,7 @@ class Answer:
         self._separated(events)
         if self._logprobs:
             events.append(TextDelta("", tuple(self._logprobs), self._index))
-        reason = _FINISHES.get(self.finish or "stop", "stop")
+        reason = FINISHES.get(self.finish or "stop", "stop")
         self._calls.finish(events, cut=reason in ("length", "content_filter"))
         if self._calls.started and reason == "stop":
             reason = "tool_calls"

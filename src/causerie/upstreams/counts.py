@@ -62,6 +62,11 @@ class Counts:
             estimated=bool(completion) and None in (told.completion_tokens, told.prompt_tokens),
         )
 
+    def of_text(self, told: UsageBody) -> Usage | None:
+        """The tokens of a reply that is all text, where the server said them."""
+        self.told = told
+        return _known(told, 0)
+
     def _prompt(self) -> int:
         size = 0
         for message in self._request.messages:
@@ -70,9 +75,11 @@ class Counts:
         return -(-size // _CHARACTERS)
 
 
-def _known(told: UsageBody) -> Usage | None:
-    """The usage, where the server said all of it."""
+def _known(told: UsageBody, reasoned: int | None = None) -> Usage | None:
+    """The usage, where the server said all of it, but for reasoning that was ``reasoned``."""
     prompt, completion, reasoning = told.prompt_tokens, told.completion_tokens, _reasoning(told)
+    if reasoning is None:
+        reasoning = reasoned
     if prompt is None or completion is None or reasoning is None:
         return None
     return Usage(prompt, completion, min(_cached(told), prompt), min(reasoning, completion))

@@ -7,7 +7,7 @@ dialect's, and what becomes of a reply is ``reply``'s.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -95,12 +95,12 @@ class Endpoint:
         self._client = client
         self._max_concurrent = max_concurrent
         bearer = [("authorization", f"Bearer {credential}")] if credential else []
-        self._asking = [*bearer, ("accept", "application/json")]
-        self._sending = [
+        self._asking = (*bearer, ("accept", "application/json"))
+        self._sending = (
             *bearer,
             ("content-type", "application/json"),
             ("accept", "application/json, text/event-stream"),
-        ]
+        )
 
     def enter(self) -> None:
         """Count a request; raises :class:`Overloaded` where there are too many."""
@@ -112,12 +112,12 @@ class Endpoint:
         """The request that entered is over."""
         self.in_flight -= 1
 
-    async def post(self, body: bytes, due: float) -> HttpResponse:
+    def post(self, body: bytes, due: float) -> Coroutine[None, None, HttpResponse]:
         """Send a chat request; returns with the head. Raises :class:`TransportFailed`.
 
         ``due`` is when the response must be complete, on the loop's clock.
         """
-        return await self._client.send("POST", "/chat/completions", self._sending, body, due=due)
+        return self._client.send("POST", "/chat/completions", self._sending, body, due=due)
 
     async def refused(self, response: HttpResponse) -> ServiceError:
         """The error that a response with a bad status stands for."""

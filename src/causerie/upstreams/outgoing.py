@@ -11,10 +11,11 @@ hiding the reasoning).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
+from causerie.protocol.parsing.everyday import Everyday, Fields, StreamOptions
 from causerie.protocol.parsing.rules import HINTS, HONOURED
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
@@ -66,11 +67,11 @@ _DEMANDING = frozenset(
     {"response_format", "structured_outputs", "logprobs", "logit_bias", "seed"}
     | {"top_k", "min_p", "repetition_penalty"}
 )
+_USAGE = StreamOptions(include_usage=True)
 _encode = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(Struct, frozen=True):
     """``streamed`` says whether the reply was asked for as a stream."""
 
     body: bytes
@@ -87,6 +88,8 @@ def outgoing(
     :class:`InvalidRequest` (``unsupported_parameter``) for what the upstream
     cannot do.
     """
+    if partial is None and (body := _everyday(request, dialect, model)) is not None:
+        return Outgoing(body, (), request.stream or dialect.streams)
     draft = Draft(request, dialect)
     draft.fields["model"] = model
     write_messages(draft, partial)
@@ -104,6 +107,36 @@ def outgoing(
     if streamed:
         _write_stream(draft)
     return Outgoing(_encode(draft.fields), tuple(draft.changes), streamed)
+
+
+def _everyday(request: ChatRequest, dialect: Dialect, model: str) -> bytes | None:
+    """The body where nothing but the model's name is another; ``None`` where more would be."""
+    sent = request.document
+    if not isinstance(sent, Everyday) or dialect.unheeded:
+        return None
+    given = sent.fields
+    accepts, limit = dialect.accepts, dialect.limit
+    if (
+        (given.temperature is not None and "temperature" not in accepts)
+        or (given.top_p is not None and "top_p" not in accepts)
+        or (given.max_tokens is not None and limit == "max_completion_tokens")
+        or (given.max_completion_tokens is not None and limit == "max_tokens")
+        or (given.max_tokens is not None and given.max_completion_tokens is not None)
+    ):
+        return None
+    streamed = request.stream or dialect.streams
+    return _encode(
+        Fields(
+            model,
+            given.messages,
+            True if streamed else None,
+            _USAGE if streamed and dialect.tells_usage else None,
+            given.max_tokens,
+            given.max_completion_tokens,
+            given.temperature,
+            given.top_p,
+        )
+    )
 
 
 def _write_plain(draft: Draft) -> None:

@@ -51,7 +51,7 @@ class Reply:
         self._request = request
         self._partial = partial
         self._incoming = Incoming(request, endpoint.dialect, separators=separators, partial=partial)
-        self._decoder = Decoder(_MAX_EVENT_BYTES)
+        self._decoder: Decoder | None = None
         self._response: HttpResponse | None = None
         self._patience: Patience | None = None
         self._begun: list[Event] = []  # of a plain reply
@@ -77,11 +77,26 @@ class Reply:
         return None
 
     async def __aenter__(self) -> Self:
-        sent = outgoing(self._request, self._endpoint.dialect, self._model, self._partial)
+        endpoint, deadlines = self._endpoint, self._endpoint.deadlines
+        sent = outgoing(self._request, endpoint.dialect, self._model, self._partial)
         self.changes = sent.changes
-        self._endpoint.enter()
+        endpoint.enter()
+        began = asyncio.get_running_loop().time()
+        first = min(deadlines.first_token, deadlines.total) if sent.streamed else deadlines.total
         try:
-            await self._open(sent.body, streamed=sent.streamed)
+            response = self._response = await endpoint.post(sent.body, began + first)
+            if not 200 <= response.status < 300:
+                raise await endpoint.refused(response)
+            if _is_stream(response, streamed=sent.streamed):
+                response.take_over()
+                self._patience = Patience(response, began + first, began + deadlines.total)
+            else:
+                self._whole(
+                    response.at_hand(_MAX_REPLY_BYTES) or await response.read(_MAX_REPLY_BYTES)
+                )
+        except TransportFailed as failure:
+            self._close()
+            raise failed(failure) from failure
         except BaseException:
             self._close()
             raise
@@ -103,27 +118,14 @@ class Reply:
         while not self._over:
             if self._failure is not None:
                 raise self._failure
-            events = self._begun or await self._read()
-            self._begun = []
+            events, self._begun = self._begun, []
+            if not events:
+                if self._patience is None:
+                    break
+                events = await self._read(self._patience)
             if events:
                 return events
         raise StopAsyncIteration
-
-    async def _open(self, body: bytes, *, streamed: bool) -> None:
-        deadlines = self._endpoint.deadlines
-        began = asyncio.get_running_loop().time()
-        first = min(deadlines.first_token, deadlines.total) if streamed else deadlines.total
-        try:
-            response = self._response = await self._endpoint.post(body, began + first)
-            if not 200 <= response.status < 300:
-                raise await self._endpoint.refused(response)
-            if not _is_stream(response, streamed=streamed):
-                self._whole(await response.read(_MAX_REPLY_BYTES))
-                return
-        except TransportFailed as failure:
-            raise failed(failure) from failure
-        response.take_over()
-        self._patience = Patience(response, began + first, began + deadlines.total)
 
     def _whole(self, body: bytes) -> None:
         """A plain reply, or a stream that came as something else."""
@@ -135,27 +137,30 @@ class Reply:
             self._begun = self._incoming.whole(body)
         self._incoming.ended = True
 
-    async def _read(self) -> list[Event]:
+    async def _read(self, patience: Patience) -> list[Event]:
         """The events of the next piece; the end and failures are kept for the next call."""
-        if self._patience is None or self._incoming.ended:
-            await self._drained()
+        if self._incoming.ended:
+            await self._drained(patience)
             return []
         try:
-            piece = await self._patience.piece()
+            piece = await patience.piece()
         except TransportFailed as failure:
-            return self._broken(failure)
+            return self._broken(failure, late=patience.passed)
         events = self._take(piece) if piece else self._ended()
         if events:
             tail = self._incoming.complete
-            self._patience.until(_TAIL_SECONDS if tail else self._endpoint.deadlines.between_chunks)
-            if self._patience.passed and self._failure is None and not tail:
+            patience.until(_TAIL_SECONDS if tail else self._endpoint.deadlines.between_chunks)
+            if patience.passed and self._failure is None and not tail:
                 self._failure = too_late()
         return events
 
     def _take(self, piece: bytes) -> list[Event]:
         events: list[Event] = []
+        decoder = self._decoder
+        if decoder is None:
+            decoder = self._decoder = Decoder(_MAX_EVENT_BYTES)
         try:
-            for data in self._decoder.feed(piece):
+            for data in decoder.feed(piece):
                 events += self._incoming.feed(data)
         except LineTooLong:
             self._failure = UpstreamFailed("The endpoint sent an event that is too long.")
@@ -167,30 +172,27 @@ class Reply:
         """The body has ended."""
         events: list[Event] = []
         try:
-            for data in self._decoder.close():
+            for data in self._decoder.close() if self._decoder is not None else ():
                 events += self._incoming.feed(data)
             events += self._incoming.finish()
         except ServiceError as failure:
             self._failure = failure
         return events
 
-    def _broken(self, failure: TransportFailed) -> list[Event]:
+    def _broken(self, failure: TransportFailed, *, late: bool) -> list[Event]:
         """The body broke off: a failure, unless the reply is complete but for its usage."""
         if self._incoming.complete:
             return self._ended()
-        late = self._patience is not None and self._patience.passed
         self._failure = too_late() if late else failed(failure)
         self._failure.__cause__ = failure
         return []
 
-    async def _drained(self) -> None:
+    async def _drained(self, patience: Patience) -> None:
         """Read the end of the body, so that the connection can be used again."""
         self._over = True
-        if self._patience is None:
-            return
-        self._patience.until(_CLOSING_SECONDS)
+        patience.until(_CLOSING_SECONDS)
         try:
-            while await self._patience.piece():
+            while await patience.piece():
                 pass
         except TransportFailed:
             pass  # the reply is complete; only the connection is lost
@@ -205,7 +207,10 @@ class Reply:
 
 def _is_stream(response: HttpResponse, *, streamed: bool) -> bool:
     """Whether the body is a stream of events, by what was asked for where the type is odd."""
-    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    said = response.headers.get("content-type", "")
+    if said == "application/json":
+        return False
+    kind = said.partition(";")[0].strip().lower()
     if kind == "text/event-stream":
         return True
     return streamed and kind not in ("application/json", "text/html")

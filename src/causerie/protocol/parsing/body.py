@@ -34,8 +34,11 @@ def parse(body: bytes, rules: Rules) -> ChatRequest:
 
     Raises :class:`InvalidRequest` that names the first field that is wrong.
     """
-    document = decode(body, rules)
-    return read_everyday(document, rules) or read_fields(Fields(document), rules)
+    if len(body) <= rules.max_values:  # which holds no more values than bytes
+        request = read_everyday(body, rules)
+        if request is not None:
+            return request
+    return read_fields(Fields(decode(body, rules)), rules)
 
 
 def read_fields(fields: Fields, rules: Rules) -> ChatRequest:
