@@ -53,6 +53,8 @@ class Answer:
     error: Mapping[str, Any] | None = None
     text: str = ""
     reasoning: str = ""
+    alias: str = ""
+    blocks: list[dict[str, Any]] = field(default_factory=list)
     calls: dict[int, dict[str, str]] = field(default_factory=dict)
     finish: list[str] = field(default_factory=list)
     usage: Mapping[str, Any] | None = None
@@ -81,6 +83,8 @@ class Gateway:
         message = choice["message"]
         answer.text = message["content"] or ""
         answer.reasoning = message.get("reasoning_content", "")
+        answer.alias = message.get("reasoning", "")
+        answer.blocks = message.get("reasoning_details", [])
         for index, call in enumerate(message.get("tool_calls", ())):
             answer.calls[index] = {"id": call["id"], **call["function"]}
         answer.finish = [choice["finish_reason"]]
@@ -116,6 +120,8 @@ def _read(answer: Answer, data: bytes) -> None:
         delta = choice["delta"]
         answer.text += delta.get("content") or ""
         answer.reasoning += delta.get("reasoning_content") or ""
+        answer.alias += delta.get("reasoning") or ""
+        answer.blocks += delta.get("reasoning_details") or []
         for piece in delta.get("tool_calls", ()):
             call = answer.calls.setdefault(piece["index"], {"arguments": ""})
             if "id" in piece:
@@ -131,6 +137,7 @@ async def gateway(
     dialect: str = "vllm",
     deadlines: Deadlines = QUICK,
     connect_seconds: float = 0.4,
+    reasoning_object: bool = False,
 ) -> AsyncIterator[Gateway]:
     """A gateway whose one model ``m`` is answered by these, in their order."""
     records = Records()
@@ -142,14 +149,16 @@ async def gateway(
             endpoint = Endpoint(f"e{number}", client, DIALECTS[dialect], deadlines=deadlines)
             targets[f"e{number}"] = RemoteChat(endpoint, "m")
         router = Router(targets)
-        edge = _edge(router, list(targets), records)
+        edge = _edge(router, list(targets), records, reasoning_object)
         port = await held.enter_async_context(serving(edge))
         connector = aiohttp.TCPConnector(limit=0)
         session = await held.enter_async_context(aiohttp.ClientSession(connector=connector))
         yield Gateway(f"http://127.0.0.1:{port}/v1", router, records.kept, session)
 
 
-def _edge(router: Router, targets: Sequence[str], records: Records) -> Edge:
+def _edge(
+    router: Router, targets: Sequence[str], records: Records, reasoning_object: bool
+) -> Edge:
     model = Model(
         Card("m", "m", created=1),
         [Offer(Candidate(name, priority), HONOURED) for priority, name in enumerate(targets)],
@@ -163,7 +172,7 @@ def _edge(router: Router, targets: Sequence[str], records: Records) -> Edge:
         router=router,
         meter=Meter([counters, records]),
     )
-    door = Door("gateway", "/gateway/v1", kind="gateway")
+    door = Door("gateway", "/gateway/v1", kind="gateway", reasoning_object=reasoning_object)
     return Edge(DoorTable([door], default="gateway"), pipeline, Statuses(), counters)
 
 

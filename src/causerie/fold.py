@@ -5,6 +5,8 @@ A plain answer says what its stream would say, put together.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from causerie.errors import InternalError, ServiceError
@@ -38,6 +40,7 @@ from causerie.protocol.events import (
     ToolCallStarted,
     Usage,
 )
+from causerie.protocol.reasoning import Block, block_of, joined
 
 
 class Identity(Struct, frozen=True):
@@ -49,12 +52,17 @@ class Identity(Struct, frozen=True):
 
 
 class Frame(Struct, frozen=True):
-    """What every chunk of one completion has in common, and what the caller asked to see."""
+    """What every chunk of one completion has in common, and what the caller asked to see.
+
+    ``router_names`` says reasoning under the names of routers too
+    (``reasoning``, ``reasoning_details``), with what a provider needs back of it.
+    """
 
     identity: Identity
     model: str
     fingerprint: str
     reasoning_visible: bool = True
+    router_names: bool = False
 
     def chunk(self, *choices: ChunkChoice) -> Chunk:
         """A chunk of this completion."""
@@ -107,8 +115,10 @@ class Fold:
                         ChunkChoice(index=event.choice, delta=Delta(), finish_reason=event.reason)
                     )
                 )
-            elif frame.reasoning_visible or not isinstance(event, ReasoningDelta):
+            elif not isinstance(event, ReasoningDelta):
                 made.append(frame.chunk(_content(event)))
+            elif frame.reasoning_visible and (event.text or frame.router_names):
+                made.append(frame.chunk(_choice(event.choice, _reasoning(event, frame))))
         return made
 
     def broken(self, failure: ServiceError) -> Chunk:
@@ -159,7 +169,7 @@ class Whole:
             model=frame.model,
             system_fingerprint=frame.fingerprint,
             choices=[
-                answer.choice(index, frame.reasoning_visible)
+                answer.choice(index, frame)
                 for index, answer in sorted(self._choices.items())
             ],
             usage=usage_body(self._usage),
@@ -181,10 +191,23 @@ def _choice(index: int, delta: Delta) -> ChunkChoice:
     return ChunkChoice(index=index, delta=delta)
 
 
-def _content(event: ContentEvent) -> ChunkChoice:
+def _reasoning(event: ReasoningDelta, frame: Frame) -> Delta:
+    delta = Delta()
+    if event.text:
+        delta.reasoning_content = event.text
+    if frame.router_names:
+        if event.text:
+            delta.reasoning = event.text
+        delta.reasoning_details = _blocks(event)
+    return delta
+
+
+def _blocks(event: ReasoningDelta) -> Sequence[Block]:
+    return event.blocks or (block_of(event.text),)
+
+
+def _content(event: TextDelta | ToolCallStarted | ToolCallDelta) -> ChunkChoice:
     match event:
-        case ReasoningDelta(text):
-            return _choice(event.choice, Delta(reasoning_content=text))
         case TextDelta(text, logprobs):
             choice = _choice(event.choice, Delta(content=text))
             if logprobs:
@@ -222,7 +245,7 @@ class _Answer:
 
     def __init__(self) -> None:
         self._text: list[str] = []
-        self._reasoning: list[str] = []
+        self._reasoning: list[ReasoningDelta] = []
         self._calls: dict[int, ToolCallBody] = {}
         self._logprobs: list[TokenLogprobBody] = []
         self._finish: FinishReason = "stop"
@@ -234,7 +257,7 @@ class _Answer:
                 if event.logprobs:
                     self._logprobs += map(_logprob, event.logprobs)
             case ReasoningDelta():
-                self._reasoning.append(event.text)
+                self._reasoning.append(event)
             case Finished():
                 self._finish = event.reason
             case ToolCallStarted():
@@ -243,11 +266,11 @@ class _Answer:
             case ToolCallDelta():
                 self._calls[event.index].function.arguments += event.arguments
 
-    def choice(self, index: int, reasoning_visible: bool) -> CompletionChoice:
+    def choice(self, index: int, frame: Frame) -> CompletionChoice:
         text = "".join(self._text)
         message = MessageBody(content=text if text or not self._calls else None)
-        if self._reasoning and reasoning_visible:
-            message.reasoning_content = "".join(self._reasoning)
+        if self._reasoning and frame.reasoning_visible:
+            self._reason(message, router_names=frame.router_names)
         if self._calls:
             message.tool_calls = [call for _, call in sorted(self._calls.items())]
         return CompletionChoice(
@@ -256,3 +279,14 @@ class _Answer:
             logprobs=Logprobs(content=self._logprobs) if self._logprobs else None,
             finish_reason=self._finish,
         )
+
+    def _reason(self, message: MessageBody, *, router_names: bool) -> None:
+        reasoning = "".join([event.text for event in self._reasoning])
+        if reasoning:
+            message.reasoning_content = reasoning
+        if router_names:
+            if reasoning:
+                message.reasoning = reasoning
+            message.reasoning_details = joined(
+                block for event in self._reasoning for block in _blocks(event)
+            )

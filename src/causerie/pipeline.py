@@ -150,7 +150,11 @@ class Pipeline:
                         record.first_token()
                         _note(record, journey)
                         frame = Frame(
-                            identity, request.model, journey.fingerprint, request.thinking.visible
+                            identity,
+                            request.model,
+                            journey.fingerprint,
+                            reasoning_visible=request.thinking.visible,
+                            router_names=door.reasoning_object,
                         )
                         headers = _headers(record, journey) | lease.headers
                         yield Reply(headers, frame, _Noted(journey, record))

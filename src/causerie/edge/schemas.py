@@ -15,6 +15,9 @@ _NAME = "^[a-zA-Z0-9_-]{1,64}$"
 _MAX_INT32 = 2**31 - 1
 
 
+_ON_ROUTERS = "Only at doors that know the object `reasoning`."
+
+
 def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
@@ -109,6 +112,9 @@ def _message_schemas() -> dict[str, Schema]:
             content=described(text(), "May be null or left out where there are `tool_calls`."),
             reasoning_content=described(
                 text(), "The reasoning that came with the message; send it back unchanged."
+            ),
+            reasoning_details=described(
+                array(OBJECT), "Blocks of reasoning as they came; their provider needs them back."
             ),
             tool_calls=array(ref("ToolCall"), maxItems=1024),
         ),
@@ -328,6 +334,8 @@ def _completion_schemas() -> dict[str, Schema]:
             content={"type": ["string", "null"]},
             reasoning_content=text(),
             tool_calls=array(ref("ToolCall")),
+            reasoning=described(text(), _ON_ROUTERS),
+            reasoning_details=described(array(OBJECT), _ON_ROUTERS),
         ),
     }
 
@@ -370,6 +378,8 @@ def _chunk_schemas() -> dict[str, Schema]:
                     function=structure("arguments", name=text(), arguments=text()),
                 )
             ),
+            reasoning=described(text(), _ON_ROUTERS),
+            reasoning_details=described(array(OBJECT), _ON_ROUTERS),
         ),
     }
 

@@ -6,12 +6,14 @@ ones are written as ``null``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from causerie.protocol.events import FinishReason
+from causerie.protocol.reasoning import Block
 
 
 class FunctionPiece(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,10 +59,14 @@ class Logprobs(msgspec.Struct, kw_only=True):
 
 
 class Delta(msgspec.Struct, kw_only=True):
+    """``reasoning`` and ``reasoning_details`` say the reasoning again, as routers name it."""
+
     role: Literal["assistant"] | UnsetType = UNSET
     content: str | UnsetType = UNSET
     reasoning_content: str | UnsetType = UNSET
     tool_calls: list[ToolCallPiece] | UnsetType = UNSET
+    reasoning: str | UnsetType = UNSET
+    reasoning_details: Sequence[Block] | UnsetType = UNSET
 
 
 class ChunkChoice(msgspec.Struct, kw_only=True):
@@ -104,6 +110,8 @@ class MessageBody(msgspec.Struct, kw_only=True):
     content: str | None = None
     reasoning_content: str | UnsetType = UNSET
     tool_calls: list[ToolCallBody] | UnsetType = UNSET
+    reasoning: str | UnsetType = UNSET
+    reasoning_details: Sequence[Block] | UnsetType = UNSET
 
 
 class CompletionChoice(msgspec.Struct, kw_only=True):

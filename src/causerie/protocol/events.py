@@ -14,6 +14,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from causerie.protocol.reasoning import Block
+
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "error"]
 
 
@@ -27,10 +29,15 @@ class TokenLogprob(Struct, frozen=True):
 
 
 class ReasoningDelta(Struct, frozen=True):
-    """A piece of the reasoning text."""
+    """A piece of the reasoning text.
+
+    ``blocks`` are the same in the form of a provider that needs it back, and
+    what of it cannot be read: the text may be empty then.
+    """
 
     text: str
     choice: int = 0
+    blocks: tuple[Block, ...] = ()
 
 
 class TextDelta(Struct, frozen=True):

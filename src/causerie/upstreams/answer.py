@@ -15,6 +15,7 @@ from causerie.protocol.events import (
     TextDelta,
     TokenLogprob,
 )
+from causerie.protocol.reasoning import are_plain, blocks_of, text_of
 from causerie.upstreams.calls import CallIds, Calls
 from causerie.upstreams.separator import Separator, Separators
 from causerie.upstreams.wire import Alternative, Choice, Delta, Logprob
@@ -78,8 +79,10 @@ class Answer:
         delta = choice.delta or choice.message
         if delta is not None:
             reasoning = delta.reasoning_content or delta.reasoning
-            if reasoning or delta.reasoning_details:
-                self._reasoning(reasoning or _details(delta.reasoning_details), events)
+            if delta.reasoning_details:
+                self._blocks(reasoning or text_of(delta.reasoning_details), delta, events)
+            elif reasoning:
+                self._reasoning(reasoning, events)
             if self._top is not None and choice.logprobs is not None and not reasoning:
                 self._logprobs += self._tokens(choice.logprobs.content or ())
             content = delta.content
@@ -121,6 +124,16 @@ class Answer:
         self._separated(events)
         self.reasoned += len(text)
         events.append(ReasoningDelta(text, self._index))
+
+    def _blocks(self, text: str, delta: Delta, events: list[Event]) -> None:
+        """Reasoning in blocks; those that are more than their text are kept for their provider."""
+        blocks = blocks_of(delta.reasoning_details)
+        if are_plain(blocks) or self._in_text:
+            self._reasoning(text, events)
+            return
+        self._separated(events)
+        self.reasoned += len(text)
+        events.append(ReasoningDelta(text, self._index, blocks))
 
     def _separated(self, events: list[Event]) -> None:
         """No more tags are looked for."""
@@ -218,11 +231,3 @@ def _part(part: Any) -> tuple[str, str]:
         return thinking, ""
     text = part.get("text") or part.get("refusal")
     return "", text if isinstance(text, str) else ""
-
-
-def _details(details: list[Any] | None) -> str:
-    """The readable part of reasoning details."""
-    texts = (
-        part.get("text") or part.get("summary") for part in details or () if isinstance(part, dict)
-    )
-    return "".join(text for text in texts if isinstance(text, str))

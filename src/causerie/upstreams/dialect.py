@@ -51,6 +51,7 @@ class History:
 
     ``reasoning`` are the fields under which earlier reasoning is sent (none:
     it is left out), ``parts`` writes it as parts of the content instead.
+    ``details``: blocks of reasoning that it made itself are sent back as they were.
     ``placeholder`` stands in for reasoning that a message with calls lacks,
     where the server refuses such a message while thinking.
     ``nine_character_ids`` is a rule for ids of calls; ``developer`` and
@@ -59,6 +60,7 @@ class History:
 
     reasoning: tuple[str, ...] = ("reasoning_content",)
     parts: bool = False
+    details: bool = False
     placeholder: str = ""
     nine_character_ids: bool = False
     developer: bool = False

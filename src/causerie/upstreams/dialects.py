@@ -50,7 +50,7 @@ GENERIC = Dialect(
     | _EXTENDED
     | HINTS
     | {"n", "seed", "logit_bias", "parallel_tool_calls", "documents", "modalities", "session_id"},
-    history=History(developer=True),
+    history=History(details=True, developer=True),
     continuing=Continuing("as_sent"),
     shapes=_BY_FORMAT
     | {
@@ -174,7 +174,7 @@ OPENROUTER = Dialect(
     | _LOGPROBS
     | {"top_k", "min_p", "repetition_penalty", "seed", "logit_bias", "parallel_tool_calls"}
     | {"user", "verbosity", "session_id", "prompt_cache_key", "service_tier"},
-    history=History(reasoning=("reasoning",), developer=True),
+    history=History(reasoning=("reasoning",), details=True, developer=True),
     shapes=_BY_FORMAT,
     strict_schemas=True,
     demands=True,

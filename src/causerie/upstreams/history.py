@@ -13,9 +13,11 @@ from typing import Any
 import msgspec
 
 from causerie.protocol.partial import Partial
+from causerie.protocol.reasoning import are_plain, blocks_of, text_of
 from causerie.upstreams.draft import Draft
 
 _REASONING = ("reasoning_content", "reasoning")
+_DETAILS = "reasoning_details"
 _DIGITS = string.digits + string.ascii_letters
 
 Entry = Mapping[str, Any]
@@ -40,8 +42,8 @@ def _usual(message: Entry) -> bool:
     """Whether every server reads it as it is."""
     role = message.get("role")
     if role == "assistant":
-        return not any(
-            message.get(name) for name in (*_REASONING, "tool_calls", "reasoning_details")
+        return _DETAILS not in message and not any(
+            message.get(name) for name in (*_REASONING, "tool_calls")
         )
     return role != "developer" and role != "tool"
 
@@ -73,6 +75,8 @@ def _assistant(draft: Draft, message: Entry) -> Entry:
 def _with_reasoning(draft: Draft, message: Entry) -> Entry:
     """Earlier reasoning under the names of that server."""
     history = draft.dialect.history
+    if _DETAILS in message:
+        message = _with_details(draft, message)
     given = [name for name in _REASONING if message.get(name) is not None]
     reasoning = message[given[0]] if given else None
     if not reasoning and history.placeholder and message.get("tool_calls") and _thinks(draft):
@@ -89,6 +93,23 @@ def _with_reasoning(draft: Draft, message: Entry) -> Entry:
     elif given[0] not in history.reasoning:
         draft.moved(f"messages.{given[0]}", f"messages.{history.reasoning[0]}")
     return {**bare, **dict.fromkeys(history.reasoning, reasoning)}
+
+
+def _with_details(draft: Draft, message: Entry) -> Entry:
+    """Blocks of reasoning for a server that knows them and needs them; else their text.
+
+    Blocks that are nothing but text were made here, for clients that read blocks.
+    """
+    blocks = blocks_of(message[_DETAILS])
+    plain = are_plain(blocks)
+    bare = {key: value for key, value in message.items() if key != _DETAILS}
+    if draft.dialect.history.details and not plain:
+        return message
+    if not any(message.get(name) for name in _REASONING) and (text := text_of(message[_DETAILS])):
+        bare["reasoning"] = text
+    if not plain:
+        draft.dropped(f"messages.{_DETAILS}")
+    return bare
 
 
 def _thinks(draft: Draft) -> bool:

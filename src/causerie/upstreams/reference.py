@@ -158,7 +158,8 @@ def _budget(dialect: Dialect) -> str:
 def _earlier(dialect: Dialect) -> str:
     if dialect.history.parts:
         return "parts of `content`"
-    return " and ".join(f"`{name}`" for name in dialect.history.reasoning) or "left out"
+    names = " and ".join(f"`{name}`" for name in dialect.history.reasoning) or "left out"
+    return f"{names}; its own blocks: `reasoning_details`" if dialect.history.details else names
 
 
 def _messages(dialect: Dialect) -> str:

@@ -16,6 +16,7 @@ from causerie.protocol.parsing.fields import (
     wrong_value,
 )
 from causerie.protocol.parsing.rules import Rules
+from causerie.protocol.reasoning import text_of
 from causerie.protocol.request import ImagePart, Message, Part, Role, TextPart, ToolCall
 
 _ROLES: Mapping[str, Role] = {
@@ -89,9 +90,7 @@ def _assistant(fields: Fields, name: str | None) -> Message:
     if fields.has("function_call"):
         raise unsupported(fields.param("function_call"), "Send past calls in `tool_calls`.")
     content = _content(fields, "assistant")
-    reasoning = fields.string("reasoning_content")
-    if reasoning is None:
-        reasoning = fields.string("reasoning")
+    reasoning = _reasoning(fields)
     calls = tuple(_call(call) for call in fields.objects("tool_calls", most=_MAX_CALLS))
     if content is None and not calls and reasoning is None:
         raise missing(fields.param("content"), "a string, unless there are `tool_calls`")
@@ -102,6 +101,17 @@ def _assistant(fields: Fields, name: str | None) -> Message:
         tool_calls=calls,
         name=name,
     )
+
+
+def _reasoning(fields: Fields) -> str | None:
+    """Earlier reasoning, by any of its names; of blocks, what can be read of them."""
+    reasoning = fields.string("reasoning_content")
+    if reasoning is None:
+        reasoning = fields.string("reasoning")
+    if fields.has("reasoning_details"):
+        blocks = [block.values for block in fields.objects("reasoning_details", most=_MAX_PARTS)]
+        reasoning = reasoning or text_of(blocks)
+    return reasoning
 
 
 def _call(fields: Fields) -> ToolCall:

@@ -1,0 +1,77 @@
+"""Blocks of reasoning: ``reasoning_details`` as the well-known aggregating router has them.
+
+A block is a JSON object: readable text, a summary, or what only its provider
+can read (encrypted, or text with a signature). The latter must come back to
+the provider as it was. This module knows their shape, and no provider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Block = Mapping[str, Any]
+
+_READABLE = {"reasoning.text": "text", "reasoning.summary": "summary"}
+_PLAIN = frozenset({"type", "text", "index", "format"})
+
+
+def block_of(text: str) -> dict[str, Any]:
+    """Reasoning that is nothing but text, as a block.
+
+    Without a format its readers would take it for one that lacks its signature.
+    """
+    return {"type": "reasoning.text", "text": text, "format": "unknown", "index": 0}
+
+
+def blocks_of(value: object) -> tuple[Block, ...]:
+    """The blocks of what a server or a client sent; what is no block is left out."""
+    return tuple(block for block in _objects(value) if isinstance(block.get("type"), str))
+
+
+def text_of(value: object) -> str:
+    """All that can be read of what a server or a client sent as blocks."""
+    texts = (block.get("text") or block.get("summary") for block in _objects(value))
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def are_plain(blocks: Iterable[Block]) -> bool:
+    """Whether they are their text, and nothing is lost where only that is passed on."""
+    return all(_is_plain(block) for block in blocks)
+
+
+def joined(blocks: Iterable[Block]) -> list[Block]:
+    """The blocks of a reply out of the pieces of its stream: neighbours of one text together."""
+    out: list[Block] = []
+    for block in blocks:
+        field = _READABLE.get(block["type"])
+        if field is not None and out and _continues(out[-1], block):
+            told = {name: value for name, value in block.items() if value is not None}
+            text = f"{out[-1].get(field) or ''}{block.get(field) or ''}"
+            out[-1] = {**out[-1], **told, field: text}
+        else:
+            out.append(block)
+    return out
+
+
+def _objects(value: object) -> Iterable[Block]:
+    return (one for one in value if isinstance(one, dict)) if isinstance(value, list) else ()
+
+
+def _is_plain(block: Block) -> bool:
+    told = {name for name, value in block.items() if value is not None}
+    return (
+        block["type"] == "reasoning.text"
+        and told <= _PLAIN
+        and block.get("format") in (None, "unknown")
+    )
+
+
+def _continues(last: Block, block: Block) -> bool:
+    """Whether it is a further piece of the same text; a signature ends one."""
+    return (
+        last["type"] == block["type"]
+        and last.get("index") == block.get("index")
+        and block.get("id") in (None, last.get("id"))
+        and not last.get("signature")
+    )

@@ -1,0 +1,192 @@
+"""Reasoning that a provider needs back: kept in the reply, sent back in its own form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from endpoint import ScriptedEndpoint, piece, running
+from gatewaykit import gateway
+from upstreamkit import F, joined, read, reader, request, sent
+from upstreamkit import chunk as streamed
+
+from causerie.errors import InvalidRequest
+from causerie.fold import Fold, Frame, Identity, Whole
+from causerie.protocol.events import Event, Finished, ReasoningDelta, TextDelta, Usage
+from causerie.protocol.reasoning import Block, are_plain, block_of
+from causerie.protocol.reasoning import joined as together
+from causerie.upstreams.dialects import DIALECTS
+
+SIGNED = {
+    "type": "reasoning.text",
+    "text": "so",
+    "signature": "c2ln",
+    "format": "anthropic-claude-v1",
+    "index": 0,
+}
+HIDDEN = {
+    "type": "reasoning.encrypted",
+    "data": "b3BhcXVl",
+    "format": "openai-responses-v1",
+    "id": "rs_1",
+    "index": 1,
+}
+SUMMARY = {"type": "reasoning.summary", "summary": "so", "index": 0}
+KEPT = ("generic", "causerie", "openrouter")
+CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "2"}
+USER = {"role": "user", "content": "q"}
+
+
+def framed(*, router_names: bool, visible: bool = True) -> Frame:
+    return Frame(Identity("chatcmpl-1", 1, "r"), "m", "f", visible, router_names)
+
+
+def plain(frame: Frame, events: list[Event]) -> dict[str, Any]:
+    whole = Whole(frame)
+    whole.feed(events)
+    [choice] = msgspec.json.decode(msgspec.json.encode(whole.completion()))["choices"]
+    message: dict[str, Any] = choice["message"]
+    return message
+
+
+def deltas(frame: Frame, events: list[Event]) -> list[dict[str, Any]]:
+    chunks = msgspec.json.decode(msgspec.json.encode(Fold(frame).feed(events)))
+    return [choice["delta"] for one in chunks for choice in one["choices"]]
+
+
+REPLY: list[Event] = [
+    ReasoningDelta("so", blocks=({**SIGNED, "signature": None},)),
+    ReasoningDelta("", blocks=({"type": "reasoning.text", "signature": "c2ln", "index": 0},)),
+    ReasoningDelta("", blocks=(HIDDEN,)),
+    TextDelta("Hi"),
+    Finished("stop"),
+    Usage(1, 2),
+]
+
+
+def test_a_plain_answer_has_them_whole() -> None:
+    message = plain(framed(router_names=True), REPLY)
+    assert message["reasoning"] == message["reasoning_content"] == "so"
+    assert message["reasoning_details"] == [SIGNED, HIDDEN]
+
+
+def test_a_stream_has_them_as_they_came() -> None:
+    first, *pieces = deltas(framed(router_names=True), REPLY)
+    assert first == {"role": "assistant", "content": ""}
+    assert [one.get("reasoning") for one in pieces] == ["so", None, None, None, None]
+    assert [one.get("reasoning_content") for one in pieces] == ["so", None, None, None, None]
+    blocks = [block for one in pieces for block in one.get("reasoning_details", ())]
+    assert together(blocks) == [SIGNED, HIDDEN]
+
+
+def test_text_alone_is_a_block_for_clients_that_read_only_blocks() -> None:
+    events: list[Event] = [ReasoningDelta("a"), ReasoningDelta("b"), Finished("stop"), Usage(1, 2)]
+    [one] = plain(framed(router_names=True), events)["reasoning_details"]
+    assert one == block_of("ab")
+    assert [one["reasoning_details"] for one in deltas(framed(router_names=True), events)[1:3]] == [
+        [block_of("a")],
+        [block_of("b")],
+    ]
+
+
+@pytest.mark.parametrize("visible", [True, False])
+def test_other_doors_say_reasoning_once(visible: bool) -> None:
+    frame = framed(router_names=False, visible=visible)
+    assert plain(frame, REPLY).get("reasoning_content") == ("so" if visible else None)
+    told = {name for one in (plain(frame, REPLY), *deltas(frame, REPLY)) for name in one}
+    assert told <= {"role", "content", "reasoning_content"}
+    assert len(deltas(frame, REPLY)) == (4 if visible else 3)
+
+
+def test_what_is_hidden_is_hidden_by_every_name() -> None:
+    frame = framed(router_names=True, visible=False)
+    assert plain(frame, REPLY) == {"role": "assistant", "content": "Hi"}
+    assert deltas(frame, REPLY) == [{"role": "assistant", "content": ""}, {"content": "Hi"}, {}]
+
+
+def test_read_from_an_endpoint() -> None:
+    pieces = [streamed(reasoning="so", reasoning_details=[SIGNED]), streamed("stop", content="Hi")]
+    events = joined(read(reader(DIALECTS["openrouter"]), *pieces))
+    assert events[:2] == [ReasoningDelta("so", blocks=(SIGNED,)), TextDelta("Hi")]
+    late = [streamed(content="Hi"), streamed("stop", reasoning_details=[HIDDEN, "nonsense", {}])]
+    events = read(reader(DIALECTS["openrouter"]), *late)
+    assert events[:2] == [TextDelta("Hi"), ReasoningDelta("", blocks=(HIDDEN,))]
+
+
+@pytest.mark.parametrize("block", [block_of("so"), {"type": "reasoning.text", "text": "so"}])
+def test_text_alone_is_not_kept_as_a_block(block: Block) -> None:
+    assert are_plain([block])
+    events = read(reader(), streamed(reasoning_details=[block]), streamed("stop", content="Hi"))
+    assert events[0] == ReasoningDelta("so")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("blocks", [[SIGNED], [SUMMARY, HIDDEN], [HIDDEN]])
+def test_sent_back(dialect: str, blocks: list[dict[str, Any]]) -> None:
+    told: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+    without, _ = sent(dialect, messages=[USER, told, RESULT], tools=[F], reasoning_effort="none")
+    told["reasoning_details"] = blocks
+    body, changes = sent(dialect, messages=[USER, told, RESULT], tools=[F])
+    message = body["messages"][1]
+    if dialect in KEPT:
+        assert message == told
+        assert changes == []
+        return
+    assert "reasoning_details" not in message
+    assert "messages.reasoning_details dropped" in changes
+    if dialect == "deepseek":  # which refuses calls without their reasoning
+        assert message["reasoning_content"] == (" " if blocks == [HIDDEN] else "so")
+    elif blocks == [HIDDEN]:
+        assert message == without["messages"][1]
+    elif dialect == "mistral":
+        assert message["content"][0]["thinking"] == [{"type": "text", "text": "so"}]
+    elif dialect != "openai":
+        assert "so" in (message.get("reasoning_content"), message.get("reasoning"))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_blocks_that_are_only_text_go_back_as_text(dialect: str) -> None:
+    text = {"role": "assistant", "content": "a", "reasoning_content": "so", "reasoning": "so"}
+    blocks = {**text, "reasoning_details": [block_of("so")]}
+    assert sent(dialect, messages=[USER, text]) == sent(dialect, messages=[USER, blocks])
+
+
+def test_a_model_of_ours_reads_what_can_be_read() -> None:
+    told: dict[str, Any] = {"role": "assistant", "content": "a", "reasoning_details": [SIGNED]}
+    assert request(messages=[USER, told]).messages[1].reasoning_content == "so"
+    told["reasoning"] = "first"
+    assert request(messages=[USER, told]).messages[1].reasoning_content == "first"
+    assert request(messages=[USER, told | {"reasoning_content": "x"}]).messages[
+        1
+    ].reasoning_content == ("x")
+
+
+@pytest.mark.parametrize(
+    ("details", "param"),
+    [("so", "messages[1].reasoning_details"), (["so"], "messages[1].reasoning_details[0]")],
+)
+def test_what_is_no_block_is_refused(details: object, param: str) -> None:
+    told = {"role": "assistant", "content": "a", "reasoning": "r", "reasoning_details": details}
+    with pytest.raises(InvalidRequest) as refused:
+        request(messages=[USER, told])
+    assert (refused.value.param, refused.value.code) == (param, "invalid_type")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_through_a_gateway(stream: bool) -> None:
+    script = [
+        piece(role="assistant", content="", reasoning="so", reasoning_details=[SIGNED]),
+        piece(reasoning_details=[HIDDEN]),
+        piece(content="Hi"),
+        piece("stop"),
+    ]
+    async with (
+        running(ScriptedEndpoint([script])) as endpoint,
+        gateway(endpoint.base_url, dialect="llama-server", reasoning_object=True) as front,
+    ):
+        answer = await (front.stream() if stream else front.plain())
+    assert answer.reasoning == answer.alias == "so"
+    assert together(answer.blocks) == [SIGNED, HIDDEN]
+    assert answer.text == "Hi"
