@@ -21,7 +21,7 @@ from causerie.edge.application import Edge
 from causerie.edge.doors import Door, DoorTable
 from causerie.metering.counters import Counters
 from causerie.metering.meter import Meter, Record
-from causerie.pipeline import Pipeline
+from causerie.pipeline import Pipeline, Scopes
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.parsing.rules import HONOURED
 from causerie.routing.router import Router
@@ -156,9 +156,7 @@ async def gateway(
         yield Gateway(f"http://127.0.0.1:{port}/v1", router, records.kept, session)
 
 
-def _edge(
-    router: Router, targets: Sequence[str], records: Records, reasoning_object: bool
-) -> Edge:
+def _edge(router: Router, targets: Sequence[str], records: Records, reasoning_object: bool) -> Edge:
     model = Model(
         Card("m", "m", created=1),
         [Offer(Candidate(name, priority), HONOURED) for priority, name in enumerate(targets)],
@@ -168,7 +166,7 @@ def _edge(
         keys=StaticKeys(),
         catalog=Catalog([model]),
         limits=Limits(MemoryCounters()),
-        scopes={},
+        scopes=Scopes({}),
         router=router,
         meter=Meter([counters, records]),
     )

@@ -169,8 +169,7 @@ class Whole:
             model=frame.model,
             system_fingerprint=frame.fingerprint,
             choices=[
-                answer.choice(index, frame)
-                for index, answer in sorted(self._choices.items())
+                answer.choice(index, frame) for index, answer in sorted(self._choices.items())
             ],
             usage=usage_body(self._usage),
         )
