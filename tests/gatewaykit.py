@@ -166,7 +166,7 @@ def _edge(router: Router, targets: Sequence[str], records: Records, reasoning_ob
         keys=StaticKeys(),
         catalog=Catalog([model]),
         limits=Limits(MemoryCounters()),
-        scopes=Scopes({}),
+        scopes=Scopes({}, {}),
         router=router,
         meter=Meter([counters, records]),
     )
