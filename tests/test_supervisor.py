@@ -115,6 +115,20 @@ async def test_the_delay_doubles_up_to_half_a_minute() -> None:
     await watched.stop()
 
 
+async def test_a_child_that_has_worked_starts_the_delay_anew() -> None:
+    nursery = Nursery()
+    watched = nursery.supervisor()
+    await watched.start()
+    for run, works in enumerate((False, False, True, False)):
+        if works:
+            watched.proved()
+        nursery.children[run].end.set_result("signal 9")
+        nursery.go.release()
+        await settled()
+    assert nursery.waits == [pytest.approx(seconds, rel=0.21) for seconds in (0.2, 0.4, 0.2, 0.4)]
+    await watched.stop()
+
+
 async def test_a_child_that_ran_for_a_minute_starts_the_delay_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

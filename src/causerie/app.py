@@ -35,6 +35,10 @@ _SLOTS_BEFORE_LOADING = 8  # the engine says how many, once it is there
 class Announcer(Watcher, Protocol):
     """Who is told how the start goes; ``download`` of what is fetched for it."""
 
+    def first_link(self, token: str) -> None:
+        """There is nobody yet; this token makes the account of the owner, once."""
+        ...
+
     @property
     def download(self) -> Progress: ...
 
@@ -55,6 +59,8 @@ async def run_service(loaded: Loaded, read: Callable[[], Loaded], watcher: Annou
             Fleet(makers.entries(), memory_budget=settings.engines.memory_budget_bytes) as fleet,
             service(settings, fleet, credentials) as running,
         ):
+            if (link := await running.first_link()) is not None:
+                watcher.first_link(link.token)
             reloading = Reloading(loaded, _with_credentials(read), running, makers.renew(fleet))
             reloading.address = "{}:{}".format(*address.getsockname()[:2])
             folder = runtime_folder(variables())

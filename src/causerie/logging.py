@@ -22,7 +22,7 @@ request_id: ContextVar[str] = ContextVar("request_id", default="")
 """The request that the current task answers; it is on every line that the task logs."""
 
 _NUMBERS = {level: logging.getLevelNamesMapping()[level.upper()] for level in get_args(Level)}
-_QUIET = {"asyncio": logging.WARNING, "huggingface_hub": logging.WARNING}
+_QUIET = dict.fromkeys(("alembic", "asyncio", "huggingface_hub"), logging.WARNING)
 
 
 def configure(level: Level = "info", form: Format = "auto", stream: TextIO | None = None) -> None:

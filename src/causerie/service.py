@@ -18,6 +18,7 @@ from causerie import settings as configured
 from causerie.access import limits as access
 from causerie.access.keys import KeyDigest, StaticKeys
 from causerie.access.quota import Rates, Scope, ScopeKind
+from causerie.accounts.links import NewLink
 from causerie.accounts.prices import Price
 from causerie.assembly.endpoints import Connected, checks, close, connected
 from causerie.assembly.limits import counters
@@ -116,6 +117,10 @@ class Service:
         if self._edge is None:
             raise RuntimeError("there are no parts yet; replace() gives them")
         return self._edge
+
+    async def first_link(self) -> NewLink | None:
+        """A link that makes the first operator, where there are accounts and none has it yet."""
+        return None if self._hosted is None else await self._hosted.accounts.users.first_link()
 
     def prepare(self, settings: Settings, credentials: Credentials) -> Prepared:
         """Read and make what may fail. Blocks; may run in a thread.

@@ -16,7 +16,7 @@ import causerie
 from causerie.cli.progress import DownloadBar
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.settings import Settings
-from causerie.settings.addresses import Way, default_way, ways
+from causerie.settings.addresses import Way, default_way, has_accounts, ways
 
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
@@ -28,7 +28,12 @@ class Announcer:
         self._settings = settings
         self._console = console
         self._status: Status | None = None
+        self._first: str | None = None
         self.download = DownloadBar(console)
+
+    def first_link(self, token: str) -> None:
+        """There is nobody yet; this token makes the account of the owner, once."""
+        self._first = token
 
     def loading(self, engines: Sequence[EngineStatus]) -> None:
         """Show how far the loads are; only on a terminal, and not beside a download's bar."""
@@ -39,7 +44,7 @@ class Announcer:
     def ready(self, host: str, port: int) -> None:
         """Show the block: address, models, a line to try."""
         self.stop()
-        for line in block(self._settings, host, port):
+        for line in block(self._settings, host, port, self._first):
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def stopping(self) -> None:
@@ -73,8 +78,8 @@ class Announcer:
         return f"Loading {engine.model}{share}"
 
 
-def block(settings: Settings, host: str, port: int) -> Sequence[str]:
-    """The lines that say how to use the service."""
+def block(settings: Settings, host: str, port: int, first_link: str | None = None) -> Sequence[str]:
+    """The lines that say how to use the service; ``first_link`` is the owner's token."""
     shown = _EVERYWHERE.get(host, f"[{host}]" if ":" in host else host)
     base = f"http://{shown}:{port}/v1"
     default = default_way(settings)
@@ -91,6 +96,15 @@ def block(settings: Settings, host: str, port: int) -> Sequence[str]:
     ]
     if settings.server.docs:
         lines.append(f"  docs     http://{shown}:{port}/docs")
+    if has_accounts(settings) and settings.console.enabled:
+        console = f"{settings.console.address or f'http://{shown}:{port}'}/console"
+        lines.append(f"  console  {console}")
+        if first_link is not None:
+            lines += [
+                "",
+                "Nobody has an account yet. This link makes the owner's, once, within a day:",
+            ]
+            lines += ["", f"  {console}/link#{first_link}"]
     if len(others) > 1 or any(way.models != default.models for way in others):
         lines.append(f"  doors    {len(others)} more; `causerie check` lists them")
     return [*lines, "", "Ctrl-C stops it.", ""]

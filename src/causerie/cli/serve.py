@@ -35,7 +35,9 @@ Only = Annotated[
 ]
 Host = Annotated[str | None, typer.Option("--host", help="Address to listen on.")]
 Port = Annotated[str | None, typer.Option("--port", "-p", help="Port; 0 takes a free one.")]
-Keys = Annotated[str | None, typer.Option("--keys", help="`off`, or digests from `causerie key`.")]
+Keys = Annotated[
+    str | None, typer.Option("--keys", help="`off`, `accounts`, or digests from `causerie key`.")
+]
 Context = Annotated[
     int | None, typer.Option("--context", help="Tokens of prompt and output of one request.")
 ]

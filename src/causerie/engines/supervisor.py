@@ -43,7 +43,8 @@ class Supervisor(Generic[C]):
     """One child at a time. ``child`` is there only while it is ready.
 
     The delay before a restart doubles from 0.2 to 30 seconds, with jitter, and
-    starts anew once a child has run for a minute.
+    starts anew once a child has run for a minute or has finished a piece of work:
+    it is for those that cannot serve, and each second of it is one without service.
     """
 
     def __init__(
@@ -61,6 +62,11 @@ class Supervisor(Generic[C]):
         self.restarts = 0
         self.detail = ""
         self.retry_at = 0.0
+        self._proved = False
+
+    def proved(self) -> None:
+        """The child has finished a piece of work."""
+        self._proved = True
 
     async def start(self) -> None:
         """Start the child; raises :class:`EngineFailed` where the first start fails."""
@@ -105,8 +111,9 @@ class Supervisor(Generic[C]):
             why = await child.ended()
             self.child = None
             await child.stop()
-            if time.monotonic() - started > _STABLE_SECONDS:
+            if self._proved or time.monotonic() - started > _STABLE_SECONDS:
                 delay = _FIRST_DELAY
+            self._proved = False
             log.warning("engine ended", model=self._name, why=why)
             self.detail = why
             child, delay = await self._again(delay)

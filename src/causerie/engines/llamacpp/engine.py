@@ -22,6 +22,7 @@ from causerie.engines.base import (
     Output,
     PromptTooLong,
     Sampling,
+    Stopped,
     TextRequest,
 )
 from causerie.engines.llamacpp.client import LlamaCppClient
@@ -195,6 +196,8 @@ class LlamaCppEngine:
     async def _moving(self, outputs: AsyncGenerator[Output, None]) -> AsyncGenerator[Output, None]:
         async for output in outputs:
             self._moved = time.monotonic()
+            if type(output) is Stopped:
+                self._supervisor.proved()
             yield output
 
     async def _words(self) -> _Words:
