@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
+import aiohttp
 import openai
 import pytest
 from hostedkit import Office, config, office
@@ -16,6 +17,7 @@ from openai import AsyncOpenAI
 from service import Service, serving
 
 from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
+from causerie.accounts.keys import Purpose
 from causerie.accounts.people import SYSTEM
 from causerie.metering.ledger import UsageRecord
 
@@ -194,3 +196,25 @@ def test_what_a_client_saw_end_is_in_the_ledger_once(tmp_path: Path, journal: st
     assert outcome.ended > 0
     assert not outcome.missing
     assert not outcome.twice
+
+
+async def test_the_management_api_takes_management_keys_only(house: House) -> None:
+    manages = await house.office.key(purpose=Purpose.MANAGEMENT)
+    infers = await house.office.key()
+    async with aiohttp.ClientSession(house.service.root) as session:
+        headers = {"Authorization": f"Bearer {manages.credential}"}
+        body = {"name": "made by a program"}
+        path = f"/api/projects/{house.office.project}/keys"
+        async with session.post(path, headers=headers, json=body) as made:
+            assert made.status == 201
+            credential = (await made.json())["credential"]
+        headers = {"Authorization": f"Bearer {infers.credential}"}
+        async with session.get(path, headers=headers) as refused:
+            assert refused.status == 403
+        async with session.get(path, headers={"Host": "hosted.localhost"}) as elsewhere:
+            assert elsewhere.status == 404
+    async with house.client(credential) as client:
+        assert await say(client) == "Good day."
+    async with house.client(manages.credential) as client:
+        with pytest.raises(openai.PermissionDeniedError):
+            await say(client)

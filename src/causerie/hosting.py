@@ -17,6 +17,7 @@ from pathlib import Path
 from causerie.accounts.accounts import Accounts
 from causerie.accounts.bookkeeping import Bookkeeping
 from causerie.accounts.budgets import Budgets
+from causerie.accounts.guard import Clock
 from causerie.accounts.passwords import Passwords
 from causerie.accounts.ring import KeyRing, RingOptions
 from causerie.edge.ownership import owned
@@ -39,6 +40,7 @@ class Hosting:
     accounts: Accounts
     ring: KeyRing
     books: Bookkeeping
+    clock: Clock
 
 
 @asynccontextmanager
@@ -61,7 +63,7 @@ async def hosting(store: Store) -> AsyncIterator[Hosting]:
             raise CannotStart(f"the database cannot be used: {failure}") from failure
         _ = await stack.enter_async_context(owned(budgets.follow()))
         accounts = Accounts.over(sql, reader, Passwords(), _clock)
-        yield Hosting(accounts, ring, Bookkeeping(ledger, budgets))
+        yield Hosting(accounts, ring, Bookkeeping(ledger, budgets), _clock)
 
 
 async def opened(store: Store) -> Database:

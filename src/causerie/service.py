@@ -18,7 +18,7 @@ from causerie import settings as configured
 from causerie.access import limits as access
 from causerie.access.keys import KeyDigest, StaticKeys
 from causerie.access.quota import Rates, Scope, ScopeKind
-from causerie.accounts.links import NewLink
+from causerie.accounts.links import LinkKind, NewLink
 from causerie.accounts.prices import Price
 from causerie.assembly.endpoints import Connected, checks, close, connected
 from causerie.assembly.limits import counters
@@ -36,6 +36,7 @@ from causerie.edge.server import Listen
 from causerie.engines.base import EngineStatus
 from causerie.hosting import Hosting, hosting
 from causerie.journal import Journal
+from causerie.management.application import Management
 from causerie.metering.counters import Counters
 from causerie.metering.meter import Meter, RecordSink
 from causerie.metering.request_log import RequestLog
@@ -166,6 +167,7 @@ class Service:
                 limits=limits(server),
                 docs=server.docs,
             )
+            self._mount(self._edge, settings)
         else:
             self._edge.replace(prepared.doors, pipeline, limits=limits(server), docs=server.docs)
 
@@ -179,6 +181,14 @@ class Service:
     async def close(self) -> None:
         """Close every connection to endpoints."""
         await close([*self._targets.endpoints.values(), *self._retired])
+
+    def _mount(self, edge: Edge, settings: Settings) -> None:
+        """What people and their programs manage accounts by."""
+        if self._hosted is None or not settings.console.enabled:
+            return
+        accounts, clock = self._hosted.accounts, self._hosted.clock
+        management = Management(accounts, self._hosted.ring, clock, _link)
+        edge.mount("/api", management.answer)
 
     def _members(self, settings: Settings) -> Members | None:
         if self._hosted is None:
@@ -204,6 +214,11 @@ class Service:
 
     def _waiting(self) -> list[tuple[str, int]]:
         return [(id, own.gate.waiting) for id, own in self._targets.own.items()]
+
+
+def _link(_: LinkKind, token: str) -> str:
+    """Where a browser uses a one-time link; what stands behind the # is sent to no server."""
+    return f"/console/link#{token}"
 
 
 def door_table(settings: Settings) -> DoorTable:
