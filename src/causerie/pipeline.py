@@ -14,21 +14,36 @@ gives the place back and writes the usage.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from causerie.access.estimate import estimate
+from causerie.access.free import FreeScopes
 from causerie.access.keys import Caller, Locked, Named, StaticKeys
 from causerie.access.limits import Limits
 from causerie.access.quota import Scope, Tokens
-from causerie.catalog.catalog import Catalog
-from causerie.catalog.model import Model
-from causerie.errors import Forbidden, ServiceError
+from causerie.catalog.catalog import Catalog, Entry
+from causerie.catalog.listing import Listing
+from causerie.errors import (
+    Forbidden,
+    NotFound,
+    OverBudget,
+    Overloaded,
+    RateLimited,
+    ServiceError,
+    UpstreamFailed,
+)
 from causerie.fold import Frame, Identity
 from causerie.metering.meter import Meter, Record
 from causerie.protocol.events import Batch
 from causerie.protocol.request import ChatRequest
+from causerie.protocol.variants import free_name, is_free
 from causerie.routing.journey import Journey
 from causerie.routing.router import Router
 
@@ -65,6 +80,10 @@ class Allowances(Protocol):
         """Hold the estimate against budgets until the record is entered; raises ``OverBudget``."""
         ...
 
+    def release(self, reservation: object) -> None:
+        """Give back what is held for a request that asks for another model instead."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Members:
@@ -92,6 +111,7 @@ class Scopes:
 
     models: Mapping[str, Scope]
     doors: Mapping[str, Scope]
+    free: FreeScopes | None = None  # of accounts, for the free variants of models
 
     def of(self, door: str, model: str) -> Sequence[Scope]:
         """Those whose limits hold for a request."""
@@ -125,16 +145,30 @@ class Pipeline:
             raise ServiceError(f"The door {door.name} takes keys of accounts; there are none here.")
         return await self.members.ring.authenticate(door, credential)
 
-    @asynccontextmanager
-    async def open(
+    def open(
         self, door: Door, caller: Caller, request: ChatRequest, identity: Identity
-    ) -> AsyncIterator[Reply]:
+    ) -> AbstractAsyncContextManager[Reply]:
         """An answer, entered with its first event at hand; raises ``ServiceError`` before."""
-        async with self.meter.record(identity.request_id, door.name, caller) as record:
-            model = self.catalog.resolve(door.models, request.model)
+        recording = self.meter.record(identity.request_id, door.name, caller)
+        if request.fallbacks:
+            return self._first_of(door, caller, request, identity, recording)
+        return self._answer(door, caller, request, request.model, identity, recording)
+
+    @asynccontextmanager
+    async def _answer(
+        self,
+        door: Door,
+        caller: Caller,
+        request: ChatRequest,
+        name: str,
+        identity: Identity,
+        recording: AbstractAsyncContextManager[Record],
+    ) -> AsyncIterator[Reply]:
+        """The answer of one model."""
+        async with recording as record:
+            model = self._allowed(door, caller, name)
             record.model, record.stream = model.id, request.stream
-            if caller.models is not None and caller.models.isdisjoint(model.names):
-                raise _not_for(caller, model)
+            told, request = model.changes(request), model.adapted(request)
             candidates = model.candidates(request)
             async with self.limits.admit(
                 self._scopes(caller, model.id), lambda: estimate(request)
@@ -156,17 +190,80 @@ class Pipeline:
                             reasoning_visible=request.thinking.visible,
                             router_names=door.reasoning_object,
                         )
-                        headers = _headers(record, journey) | lease.headers
+                        headers = _headers(record, journey, request.model, told) | lease.headers
                         yield Reply(headers, frame, _Noted(journey, record))
                 finally:
                     _note(record, journey)
                     lease.settle(journey.usage())
 
+    @asynccontextmanager
+    async def _first_of(
+        self,
+        door: Door,
+        caller: Caller,
+        request: ChatRequest,
+        identity: Identity,
+        recording: AbstractAsyncContextManager[Record],
+    ) -> AsyncIterator[Reply]:
+        """The answer of the first model that has one, of those the request falls back on."""
+        names = (request.model, *request.fallbacks)
+        for name in names:
+            self._allowed(door, caller, name)
+        async with recording as record, AsyncExitStack() as stack:
+            for name in names:
+                answer = self._answer(door, caller, request, name, identity, nullcontext(record))
+                try:
+                    reply = await stack.enter_async_context(answer)
+                    break
+                except ServiceError as failure:
+                    if name == names[-1] or not _another_may(failure):
+                        raise
+                    if self.members is not None and record.reservation is not None:
+                        self.members.allowances.release(record.reservation)
+                        record.reservation = None
+            yield reply
+
+    def _allowed(self, door: Door, caller: Caller, name: str) -> Entry:
+        model = self.catalog.resolve(door.models, name)
+        if caller.models is not None and caller.models.isdisjoint(model.names):
+            raise _not_for(caller, model)
+        return model
+
     def _scopes(self, caller: Caller, model: str) -> Sequence[Scope]:
+        if self.scopes.free is not None and is_free(model):
+            return self._free_scopes(caller, model, self.scopes.free)
         found = self.scopes.of(caller.door, model)
         if self.members is None:
             return found
         return [*self.members.allowances.scopes(caller, model), *found]
+
+    def _free_scopes(self, caller: Caller, model: str, free: FreeScopes) -> Sequence[Scope]:
+        """Of their own, so that free requests never stand in the way of paid ones."""
+        found = [free.of(caller), *self.scopes.of(free_name(caller.door), model)]
+        if self.members is not None:
+            found += self.members.allowances.scopes(caller, model)
+        return found
+
+    def listed(self, door: Door, caller: Caller | None) -> Sequence[Listing]:
+        """The router's catalog behind a door; with a caller what that one may use of it."""
+        mine = None if caller is None else caller.models
+        return [
+            one
+            for one in self.catalog.listed(door.models)
+            if mine is None or not mine.isdisjoint(one.names)
+        ]
+
+    def listing(self, door: Door, name: str) -> Listing:
+        """One entry of the router's catalog; raises :class:`NotFound`."""
+        entry = self.catalog.resolve(door.models, name)
+        if not isinstance(entry, Listing) or entry.is_over:
+            raise NotFound(
+                f"There is no model {name[:200]} in the catalog; GET /models lists those that "
+                "there are.",
+                code="model_not_found",
+                param="model",
+            )
+        return entry
 
     def models(self, door: Door, caller: Caller | None) -> Sequence[Mapping[str, Any]]:
         """The catalog behind a door, as ``GET /models`` shows it to this caller."""
@@ -178,7 +275,14 @@ class Pipeline:
         ]
 
 
-def _not_for(caller: Caller, model: Model) -> Forbidden:
+def _another_may(failure: ServiceError) -> bool:
+    """Whether another model may do better: not where the request itself is wrong."""
+    if isinstance(failure, (OverBudget, Overloaded, RateLimited, UpstreamFailed)):
+        return True
+    return failure.code in ("unsupported_parameter", "context_length_exceeded")
+
+
+def _not_for(caller: Caller, model: Entry) -> Forbidden:
     may = ", ".join(sorted(caller.models or ())) or "none"
     return Forbidden(
         f"The key {caller.key} may not use the model {model.id}; it may use: {may[:500]}.",
@@ -196,7 +300,7 @@ def _note(record: Record, journey: Journey) -> None:
         record.tried = [f"{one.target}: {one.failure or 'answered'}" for one in journey.tried]
 
 
-def _headers(record: Record, journey: Journey) -> dict[str, str]:
+def _headers(record: Record, journey: Journey, asked: str, told: Sequence[str]) -> dict[str, str]:
     headers = {
         "x-served-by": record.served_by,
         "x-attempts": str(record.attempts),
@@ -206,8 +310,10 @@ def _headers(record: Record, journey: Journey) -> dict[str, str]:
             f"overhead;dur={record.overhead_seconds * 1000:.1f}"
         ),
     }
-    if journey.changes:
-        headers["x-request-changes"] = ", ".join(journey.changes)
+    if record.model != asked:
+        headers["x-served-model"] = record.model
+    if journey.changes or told:
+        headers["x-request-changes"] = ", ".join([*told, *journey.changes])
     return headers
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from causerie import settings as configured
 from causerie.access import limits as access
+from causerie.access.free import FreeScopes
 from causerie.access.keys import KeyDigest, StaticKeys
 from causerie.access.quota import Rates, Scope, ScopeKind
 from causerie.accounts.links import LinkKind, NewLink
@@ -41,10 +42,12 @@ from causerie.metering.counters import Counters
 from causerie.metering.meter import Meter, RecordSink
 from causerie.metering.request_log import RequestLog
 from causerie.pipeline import Members, Pipeline, Scopes
+from causerie.protocol.variants import free_name
 from causerie.routing.health import Check, Health
 from causerie.routing.router import Router
 from causerie.routing.seat import SeatStatus
 from causerie.settings import Problem, Server, Settings, SettingsError
+from causerie.settings import price as configured_price
 from causerie.settings.addresses import Way, default_way, has_accounts, ways
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials
 from causerie.startup import Engines
@@ -150,7 +153,7 @@ class Service:
         self._changed.set()
         pipeline = Pipeline(
             keys=StaticKeys(),
-            catalog=offered(settings, own),
+            catalog=offered(settings, own, lambda name: self._router.standing(name)),
             limits=self._limits,
             scopes=scopes(settings),
             router=self._router,
@@ -159,17 +162,15 @@ class Service:
         )
         server = settings.server
         if self._edge is None:
-            self._edge = Edge(
-                prepared.doors,
-                pipeline,
-                self,
-                self._counters,
-                limits=limits(server),
-                docs=server.docs,
-            )
+            self._edge = Edge(prepared.doors, pipeline, self, self._counters)
             self._mount(self._edge, settings)
-        else:
-            self._edge.replace(prepared.doors, pipeline, limits=limits(server), docs=server.docs)
+        self._edge.replace(
+            prepared.doors,
+            pipeline,
+            limits=limits(server),
+            docs=server.docs,
+            market=pipeline,
+        )
 
     async def watch(self) -> None:
         """Ask endpoints whether they are there, for ever; those of the parts in force."""
@@ -193,7 +194,8 @@ class Service:
     def _members(self, settings: Settings) -> Members | None:
         if self._hosted is None:
             return None
-        self._hosted.books.prices = prices(settings)
+        self._hosted.books.prices = prices(settings) | dearest(settings)
+        self._hosted.books.offers = offer_prices(settings)
         return Members(self._hosted.ring, self._hosted.books)
 
     def _retire(self, before: Targets) -> None:
@@ -244,8 +246,11 @@ def scopes(settings: Settings) -> Scopes:
     """What is limited of doors, models and aliases."""
     models = {one.id: one.limits for one in settings.models}
     models |= {one.id: one.limits for one in settings.aliases}
+    models |= {one.id: one.limits for one in settings.catalog}
     doors = {way.door.name: way.door.limits for way in ways(settings)}
-    return Scopes(_limited("model", models), _limited("door", doors))
+    doors |= {free_name(name): each for name, each in doors.items()}
+    free = FreeScopes(Rates(**msgspec.structs.asdict(settings.free)))
+    return Scopes(_limited("model", models), _limited("door", doors), free)
 
 
 def _limited(kind: ScopeKind, limits: Mapping[str, configured.Limits]) -> Mapping[str, Scope]:
@@ -257,15 +262,38 @@ def _limited(kind: ScopeKind, limits: Mapping[str, configured.Limits]) -> Mappin
     return made
 
 
-def prices(settings: Settings) -> Mapping[str, Price]:
-    """What the use of each model costs."""
+def prices(settings: Settings) -> dict[str, Price]:
+    """What the use of each model and alias costs."""
     models = {one.id: one.price for one in settings.models}
     models |= {one.id: one.price for one in settings.aliases}
+    return {name: _price(each) for name, each in models.items()}
+
+
+def offer_prices(settings: Settings) -> dict[tuple[str, str], Price]:
+    """What each offer of the catalog costs, by the model and who answers."""
+    return {
+        (entry.id, offer.name): _price(offer.price)
+        for entry in settings.catalog
+        for offer in entry.offers
+    }
+
+
+def dearest(settings: Settings) -> dict[str, Price]:
+    """The most that the use of each entry of the catalog can cost."""
     made: dict[str, Price] = {}
-    for name, each in models.items():
-        prompt, completion, cached, request = each.by_token
-        made[name] = Price(prompt=prompt, completion=completion, cached=cached, request=request)
+    for entry in settings.catalog:
+        every = [_price(offer.price) for offer in entry.offers]
+        made[entry.id] = Price(
+            prompt=max(one.prompt for one in every),
+            completion=max(one.completion for one in every),
+            request=max(one.request for one in every),
+        )
     return made
+
+
+def _price(price: configured_price.Price) -> Price:
+    prompt, completion, cached, request = price.by_token
+    return Price(prompt=prompt, completion=completion, cached=cached, request=request)
 
 
 def listen(server: Server) -> Listen:
@@ -283,5 +311,6 @@ def _door(way: Way) -> doors.Door:
         keys=tuple(map(KeyDigest.parse, keys)) if isinstance(keys, tuple) else None,
         models=frozenset(way.models),
         accounts=keys == "accounts",
-        reasoning_object=way.door.reasoning,
+        reasoning_object=way.door.reasoning or way.door.kind == "router",
+        open_catalog=way.door.kind == "router",
     )

@@ -24,13 +24,18 @@ FREE = Price()
 
 
 class Bookkeeping:
-    """Holds, settles and records. ``prices`` are by the id of the model."""
+    """Holds, settles and records.
+
+    ``prices`` are by the id of the model, ``offers`` by that and by who answers,
+    where that makes a difference; ``prices`` are the highest of them then.
+    """
 
     def __init__(self, ledger: Ledger, budgets: Budgets) -> None:
         self._ledger = ledger
         self._budgets = budgets
         self._entitlements = Entitlements()
         self.prices: Mapping[str, Price] = {}
+        self.offers: Mapping[tuple[str, str], Price] = {}
 
     def scopes(self, caller: Caller, model: str) -> tuple[Scope, ...]:
         """Whose limits hold for the caller, with this model."""
@@ -58,12 +63,21 @@ class Bookkeeping:
         cost = price.cost(prompt=tokens.input, cached=0, completion=tokens.output)
         return await self._budgets.reserve(claims, model, cost, tokens.input + tokens.output)
 
+    def release(self, reservation: object) -> None:
+        """Give back what :meth:`reserve` holds."""
+        if isinstance(reservation, Reservation):
+            reservation.release()
+
+    def price(self, model: str, served_by: str) -> Price:
+        """What the use of a model costs, by who answers."""
+        return self.offers.get((model, served_by)) or self.prices.get(model, FREE)
+
     async def enter(self, record: Record) -> None:
         """Settle what a request used, and return when its record is safe.
 
         Raises :class:`StoreUnavailable` where it cannot be made safe.
         """
-        price = self.prices.get(record.model, FREE)
+        price = self.price(record.model, record.served_by)
         cost = price.charge(
             status=record.status,
             prompt=record.prompt,

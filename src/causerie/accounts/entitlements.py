@@ -14,6 +14,7 @@ from causerie.access.quota import Rates, Scope, ScopeKind
 from causerie.accounts.bounds import Bounds, Limit
 from causerie.accounts.budgets import Claim
 from causerie.accounts.keys import Grant
+from causerie.protocol.variants import free_name, is_free
 
 _KEPT = 10_000
 _RATES = tuple(each.name for each in fields(Limit) if each.name != "model")
@@ -53,7 +54,7 @@ def _entitlement(grant: Grant, model: str) -> Entitlement:
     )
     return Entitlement(
         scopes=tuple(
-            Scope(kind, f"{name} for {model}" if limit.model else name, _rates(limit))
+            Scope(kind, _scope(name, limit, model), _rates(limit))
             for kind, name, each in bounds
             for limit in _applying(each, model)
         ),
@@ -61,6 +62,13 @@ def _entitlement(grant: Grant, model: str) -> Entitlement:
             Claim(f"{kind}:{name}", each.budgets) for kind, name, each in bounds if each.budgets
         ),
     )
+
+
+def _scope(name: str, limit: Limit, model: str) -> str:
+    """Whose counts they are; free variants of models have counts of their own."""
+    if limit.model:
+        return f"{name} for {model}"
+    return free_name(name) if is_free(model) else name
 
 
 def _applying(bounds: Bounds, model: str) -> Iterator[Limit]:

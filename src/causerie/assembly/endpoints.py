@@ -71,7 +71,7 @@ def checks(settings: Settings, endpoints: Mapping[str, Connected]) -> Sequence[C
 
 def _check(one: described.Endpoint, endpoint: Endpoint, settings: Settings) -> Check:
     health = one.health
-    every = (target for alias in settings.aliases for target in alias.targets)
+    every = settings.targets
     return Check(
         ask=lambda: endpoint.check(health.path, health.timeout_seconds),
         interval_seconds=health.interval_seconds,

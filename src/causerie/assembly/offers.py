@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 
+from causerie.assembly.listings import listings
 from causerie.assembly.targets import OwnModel
 from causerie.catalog.catalog import Catalog
+from causerie.catalog.choice import Standings
 from causerie.catalog.model import Card, Model, Offer, Profile
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.parsing.rules import HONOURED
@@ -36,9 +38,14 @@ _SWITCHES = frozenset({"reasoning", "reasoning_effort", "chat_template_kwargs"})
 """Ways to switch thinking, each written as the target knows it."""
 
 
-def offered(settings: Settings, own: Mapping[str, OwnModel]) -> Catalog:
-    """The catalog of all doors."""
-    return Catalog(_models(settings, own))
+def offered(settings: Settings, own: Mapping[str, OwnModel], standings: Standings) -> Catalog:
+    """The catalog of all doors; ``standings`` tells how targets stand now."""
+    offers = {
+        model.id: Offer(Candidate(model.id), HONOURED, _own_profile(model, own[model.id]))
+        for model in settings.models
+    }
+    listed = listings(settings, offers, standings, parameters)
+    return Catalog([*_models(settings, offers), *listed])
 
 
 def parameters(probed: EndpointModel | None) -> frozenset[str] | None:
@@ -54,12 +61,8 @@ def parameters(probed: EndpointModel | None) -> frozenset[str] | None:
     return (known | _ALWAYS) & HONOURED
 
 
-def _models(settings: Settings, own: Mapping[str, OwnModel]) -> Iterator[Model]:
+def _models(settings: Settings, offers: Mapping[str, Offer]) -> Iterator[Model]:
     created = time.time_ns() // 1_000_000_000
-    offers = {
-        model.id: Offer(Candidate(model.id), HONOURED, _own_profile(model, own[model.id]))
-        for model in settings.models
-    }
     for model in settings.models:
         name = model.name or model.id
         card = Card(model.id, name, model.description, created, model.aliases)

@@ -109,14 +109,14 @@ def own_models(
 def remote_models(
     settings: Settings, endpoints: Mapping[str, Connected], before: Targets
 ) -> Mapping[str, RemoteModel]:
-    """The models of endpoints that some alias names."""
+    """The models of endpoints that an alias or an offer names."""
     continuing = {
         f"{endpoint.name}/{model.id}": model.continues
         for endpoint in settings.endpoints
         for model in endpoint.models
     }
     made: dict[str, RemoteModel] = {}
-    for target in (target for alias in settings.aliases for target in alias.targets):
+    for target in settings.targets:
         if target.endpoint is None or target.name in made:
             continue
         endpoint = endpoints[target.endpoint].endpoint

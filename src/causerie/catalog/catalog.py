@@ -9,25 +9,29 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
+from causerie.catalog.listing import TWISTS, Listing
 from causerie.catalog.model import Model
 from causerie.errors import NotFound
+
+Entry = Model | Listing
 
 
 class Catalog:
     """All models. Ids and aliases are unique (the settings have been checked)."""
 
-    def __init__(self, models: Iterable[Model]) -> None:
-        self._models = tuple(models)
-        self._by_name = {name: model for model in self._models for name in model.names}
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._entries = tuple(entries)
+        self._by_name = {name: entry for entry in self._entries for name in entry.names}
 
-    def resolve(self, visible: frozenset[str] | None, name: str) -> Model:
+    def resolve(self, visible: frozenset[str] | None, name: str) -> Entry:
         """The model of that id or alias, if it is among ``visible`` (``None``: all).
 
-        Raises :class:`NotFound`, which names the nearest id.
+        An id of the router's catalog may have one of its suffixes. Raises
+        :class:`NotFound`, which names the nearest id.
         """
-        model = self._by_name.get(name)
-        if model is not None and (visible is None or model.id in visible):
-            return model
+        entry = self._by_name.get(name) or self._twisted(name)
+        if entry is not None and (visible is None or entry.id in visible):
+            return entry
         known = [entry.id for entry in self.visible(visible)]
         close = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {close[0]}?" if close else " GET /models lists those that there are."
@@ -35,6 +39,22 @@ class Catalog:
             f"There is no model {name[:200]} here.{hint}", code="model_not_found", param="model"
         )
 
-    def visible(self, names: frozenset[str] | None) -> Sequence[Model]:
+    def visible(self, names: frozenset[str] | None) -> Sequence[Entry]:
         """The models among ``names`` (``None``: all), in the configured order."""
-        return [model for model in self._models if names is None or model.id in names]
+        return [entry for entry in self._entries if names is None or entry.id in names]
+
+    def listed(self, names: frozenset[str] | None) -> Sequence[Listing]:
+        """The entries of the router's catalog among ``names`` that are not over."""
+        return [
+            entry
+            for entry in self.visible(names)
+            if isinstance(entry, Listing) and not entry.is_over
+        ]
+
+    def _twisted(self, name: str) -> Listing | None:
+        base, colon, suffix = name.rpartition(":")
+        twist = TWISTS.get(suffix)
+        entry = self._by_name.get(base) if colon and twist is not None else None
+        if twist is None or not isinstance(entry, Listing):
+            return None
+        return entry.twisted(twist)

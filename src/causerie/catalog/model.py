@@ -61,7 +61,7 @@ class Model:
         self._card = card
         self._offers = tuple(offers)
         self._all = tuple(offer.candidate for offer in self._offers)
-        sets = [_known(offer) for offer in self._offers]
+        sets = [known(offer) for offer in self._offers]
         self.parameters = frozenset[str]().union(*sets)
         self._common = self.parameters.intersection(*sets)
 
@@ -89,10 +89,18 @@ class Model:
                 code="unsupported_parameter",
                 param=name,
             )
-        able = [one.candidate for one in self._offers if request.params <= _known(one)]
+        able = [one.candidate for one in self._offers if request.params <= known(one)]
         if not able:
             raise self._not_together(request.params)
         return able
+
+    def adapted(self, request: ChatRequest) -> ChatRequest:
+        """The request itself: nothing but what it says is asked of a model."""
+        return request
+
+    def changes(self, request: ChatRequest) -> Sequence[str]:
+        """What :meth:`adapted` has made of a request."""
+        return ()
 
     def entry(self, *, reasoning_object: bool = False) -> dict[str, Any]:
         """The model as ``GET /models`` shows it, at a door that knows ``reasoning`` or does not."""
@@ -132,7 +140,7 @@ class Model:
 
     def _not_together(self, wanted: frozenset[str]) -> InvalidRequest:
         """Each parameter has somebody who supports it, and nobody supports all."""
-        lacking = {one.candidate.name: sorted(wanted - _known(one)) for one in self._offers}
+        lacking = {one.candidate.name: sorted(wanted - known(one)) for one in self._offers}
         nearest = min(lacking.values(), key=len)
         words = "; ".join(
             f"{name} lacks {', '.join(f'`{one}`' for one in names)}"
@@ -146,7 +154,8 @@ class Model:
         )
 
 
-def _known(offer: Offer) -> frozenset[str]:
+def known(offer: Offer) -> frozenset[str]:
+    """What a target supports; everything where nothing is known."""
     return HONOURED if offer.parameters is None else offer.parameters
 
 

@@ -13,7 +13,8 @@ from causerie.edge.metrics import MetricsPage
 from causerie.edge.openai import Limits, OpenAI
 from causerie.edge.openapi import Documents
 from causerie.edge.ports import Engines, Metrics, Pipeline
-from causerie.edge.routes import Handler, door_routes, pick, service_routes
+from causerie.edge.router import Market, RouterPages
+from causerie.edge.routes import Handler, door_routes, pick, router_routes, service_routes
 from causerie.errors import InvalidRequest, ServiceError
 from causerie.logging import request_id
 
@@ -46,11 +47,19 @@ class Edge:
         *,
         limits: Limits | None = None,
         docs: bool = True,
+        market: Market | None = None,
     ) -> None:
-        """Answer by these from now on; requests under way keep what they came to."""
+        """Answer by these from now on; requests under way keep what they came to.
+
+        ``market`` is the catalog behind the doors of routers.
+        """
         limits = limits or Limits()
         self._doors = doors
-        self._door_routes = door_routes(OpenAI(pipeline, self.drain, limits))
+        openai = OpenAI(pipeline, self.drain, limits)
+        self._door_routes = door_routes(openai)
+        self._router_routes = (
+            router_routes(openai, RouterPages(market)) if market is not None else self._door_routes
+        )
         self._service_routes = service_routes(
             Health(self._engines, self.drain),
             MetricsPage(self._metrics),
@@ -103,5 +112,6 @@ class Edge:
                 return
         door, rest = self._doors.find(host, exchange.path)
         exchange.door = door.name
-        door_handler, parameter = pick(self._door_routes, exchange.method, rest)
+        routes = self._router_routes if door.kind == "router" else self._door_routes
+        door_handler, parameter = pick(routes, exchange.method, rest)
         await door_handler(exchange, door, parameter)

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from causerie.access.keys import Caller
 from causerie.edge.body import BodyLimits, check_type, read_body
+from causerie.edge.credential import credential
 from causerie.edge.doors import Door
 from causerie.edge.drain import Drain
 from causerie.edge.errors import internal
@@ -140,6 +141,7 @@ class OpenAI:
     def _rules(self, exchange: Exchange, door: Door) -> Rules:
         return Rules(
             reasoning_object=door.reasoning_object,
+            router=door.kind == "router",
             reject_unknown=exchange.headers.get("x-unknown-params").lower() == "reject",
             max_messages=self.limits.max_messages,
             max_nesting=self.limits.max_nesting,
@@ -164,12 +166,6 @@ def _in_session(request: ChatRequest, exchange: Exchange) -> ChatRequest:
 
 def _headers(reply: Reply, request: ChatRequest) -> Mapping[str, str]:
     return {**reply.headers, **ignored(request)} if request.unknown else reply.headers
-
-
-def credential(exchange: Exchange) -> str | None:
-    """The bearer token of the request, ``None`` where there is none."""
-    scheme, _, token = exchange.headers.get("authorization").partition(" ")
-    return token.strip() or None if scheme.lower() == "bearer" else None
 
 
 def ignored(request: ChatRequest) -> dict[str, str]:

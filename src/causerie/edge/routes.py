@@ -15,6 +15,7 @@ from causerie.edge.health import Health
 from causerie.edge.metrics import MetricsPage
 from causerie.edge.openai import OpenAI
 from causerie.edge.openapi import Documents
+from causerie.edge.router import RouterPages
 
 Handler = Callable[[Exchange], Awaitable[None]]
 DoorHandler = Callable[[Exchange, Door, str], Awaitable[None]]
@@ -40,6 +41,18 @@ def door_routes(openai: OpenAI) -> Mapping[str, Mapping[str, DoorHandler]]:
     return {
         "/models": {"GET": openai.list_models},
         "/models/{id}": {"GET": openai.show_model},
+        "/chat/completions": {"POST": openai.complete},
+    }
+
+
+def router_routes(openai: OpenAI, pages: RouterPages) -> Mapping[str, Mapping[str, DoorHandler]]:
+    """Paths below the base address of a router."""
+    return {
+        "/models": {"GET": pages.list_models},
+        "/models/user": {"GET": pages.list_mine},
+        "/models/count": {"GET": pages.count},
+        "/models/{id}": {"GET": pages.show},
+        "/model/{id}": {"GET": pages.show_wrapped},
         "/chat/completions": {"POST": openai.complete},
     }
 

@@ -12,6 +12,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from causerie.protocol.preferences import INDIFFERENT, Preferences
+
 Role = Literal["system", "user", "assistant", "tool"]  # "developer" is read as "system"
 
 
@@ -155,6 +157,9 @@ class ChatRequest(Struct, frozen=True):
     continue_final_message: bool = False
     add_generation_prompt: bool = True
     session_id: str | None = None
+    cache_key: str | None = None  # names requests whose prompts begin alike
+    fallbacks: tuple[str, ...] = ()  # models to ask where ``model`` does not answer
+    preferences: Preferences = INDIFFERENT
     unknown: tuple[str, ...] = ()  # top-level fields nobody here knows
     params: frozenset[str] = frozenset()  # names of the parameters that were given, as sent
     # The body as it came, for upstreams, which get it passed on; nobody else looks at it.

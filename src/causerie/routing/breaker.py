@@ -27,12 +27,12 @@ class Breaker:
     """The breaker of one target. ``clock`` gives seconds; ``chance`` a number from 0 to 1."""
 
     __slots__ = (
-        "_chance", "_clock", "_down_until", "_failures", "_full_until", "_trial_until", "_waits",
-        "reason",
+        "_chance", "_down_until", "_failures", "_full_until", "_trial_until", "_waits",
+        "clock", "reason",
     )  # fmt: skip
 
     def __init__(self, clock: Callable[[], float], chance: Callable[[], float]) -> None:
-        self._clock = clock
+        self.clock = clock
         self._chance = chance
         self._failures = 0
         self._waits = 0
@@ -50,7 +50,7 @@ class Breaker:
         """As it is now: ``trying`` while one request finds out for all."""
         if not self._failures and not self._full_until:
             return "up"
-        now = self._clock()
+        now = self.clock()
         if self._failures >= THRESHOLD:
             if now < self._down_until:
                 return "down"
@@ -68,13 +68,13 @@ class Breaker:
             "trying": self._trial_until,
             "full": self._full_until,
         }[state]
-        return until - self._clock()
+        return until - self.clock()
 
     def begin(self) -> bool:
         """A request is sent to it; whether that one finds out for all."""
         if self._failures < THRESHOLD or self.state() != "up":
             return False
-        self._trial_until = self._clock() + _TRIAL_SECONDS
+        self._trial_until = self.clock() + _TRIAL_SECONDS
         return True
 
     def left(self) -> None:
@@ -103,7 +103,7 @@ class Breaker:
         """It could not be reached, did not answer in time, or failed."""
         self._failures += 1
         self.reason = reason
-        now = self._clock()
+        now = self.clock()
         if self._failures < THRESHOLD or now < self._down_until:
             return  # what fails together fails of one cause, and lengthens nothing
         self._trial_until = 0.0
@@ -115,4 +115,4 @@ class Breaker:
         """It takes no more for ``seconds``."""
         self._trial_until = 0.0
         self.reason = reason
-        self._full_until = self._clock() + min(max(seconds, 0.1), LONGEST_FULL_SECONDS)
+        self._full_until = self.clock() + min(max(seconds, 0.1), LONGEST_FULL_SECONDS)

@@ -149,6 +149,7 @@ class Journey:
         visit.seat.breaker.succeeded()
         told = batch[-1]
         assert isinstance(told, Usage)
+        visit.wrote(told.completion)
         if not self.continued:
             self._told = told
             return batch

@@ -86,9 +86,11 @@ def _distance(candidate: Candidate, conversation: bytes) -> float:
 
 
 def opening(request: ChatRequest) -> str:
-    """What names a conversation: its session, else its messages up to the first of the user."""
+    """What names a conversation: its session, its cache key, else how it opens."""
     if request.session_id is not None:
         return request.session_id
+    if request.cache_key is not None:
+        return request.cache_key
     texts = []
     for message in request.messages:
         texts.append(message.text[:_OPENING_CHARACTERS])

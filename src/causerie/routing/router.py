@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.request import ChatRequest
+from causerie.protocol.standing import Standing
 from causerie.routing.breaker import Breaker
 from causerie.routing.hedge import Hedges, Hedging
 from causerie.routing.journey import Journey
@@ -92,6 +93,11 @@ class Router:
     def seat(self, name: str) -> Seat | None:
         """The target of that name."""
         return self._seats.get(name)
+
+    def standing(self, name: str) -> Standing | None:
+        """How the target of that name stands, with what was measured of it."""
+        seat = self._seats.get(name)
+        return seat.standing() if seat is not None else None
 
     def status(self) -> list[SeatStatus]:
         """How every target stands."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from causerie.errors import Overloaded, RateLimited, ServiceError, UpstreamFailed
+from causerie.protocol.standing import Standing
 from causerie.routing.breaker import Breaker, State
+from causerie.routing.pace import HALF_HOUR, Pace
 from causerie.routing.target import Gate, Target
 
 _FULL_SECONDS = 1.0  # where a full target does not say for how long
@@ -25,13 +27,14 @@ class SeatStatus(Struct, frozen=True):
 class Seat:
     """One target, by its name; ``gate`` bounds what it does at the same time."""
 
-    __slots__ = ("answered", "breaker", "gate", "in_flight", "name", "target")
+    __slots__ = ("answered", "breaker", "gate", "in_flight", "name", "pace", "target")
 
     def __init__(self, name: str, target: Target, gate: Gate | None, breaker: Breaker) -> None:
         self.name = name
         self.target = target
         self.gate = gate
         self.breaker = breaker
+        self.pace = Pace(breaker.clock)
         self.in_flight = 0
         self.answered = 0  # requests that it began to answer, ever
 
@@ -42,6 +45,7 @@ class Seat:
                 self.breaker.full(_wait_of(failure), failure.code)
         elif isinstance(failure, UpstreamFailed) and not _is_refusal(failure):
             self.breaker.failed(failure.code)
+            self.pace.failed()
         else:
             self.breaker.answers()  # whoever refuses a request is there
 
@@ -55,6 +59,21 @@ class Seat:
             failures=breaker.failures,
             wait_seconds=breaker.wait(),
             reason=breaker.reason,
+        )
+
+    def standing(self) -> Standing:
+        """How it stands now, with what was measured."""
+        pace = self.pace
+        return Standing(
+            up=self.breaker.state() == "up",
+            idle=self.in_flight == 0,
+            first_token=pace.first_token.percentiles(),
+            speed=pace.speed.percentiles(),
+            first_token_half_hour=pace.first_token.percentiles(HALF_HOUR),
+            speed_half_hour=pace.speed.percentiles(HALF_HOUR),
+            uptime=pace.uptime(5),
+            uptime_half_hour=pace.uptime(30),
+            uptime_day=pace.uptime(1440),
         )
 
 

@@ -26,7 +26,7 @@ class Visit:
     """
 
     __slots__ = (
-        "_clock", "_entry", "_partial", "_reply", "_request", "_trial", "answer", "first",
+        "_began", "_clock", "_entry", "_partial", "_reply", "_request", "_trial", "answer", "first",
         "next", "queued_seconds", "seat", "upstream_seconds",
     )  # fmt: skip
 
@@ -44,6 +44,7 @@ class Visit:
         self._clock = clock
         self._entry: AbstractAsyncContextManager[Lease] | None = None
         self._reply: AbstractAsyncContextManager[Answering] | None = None
+        self._began = 0.0  # when the first content was there
         self._trial = False  # whether this one finds out if the target is there again
         seat.in_flight += 1
 
@@ -62,6 +63,7 @@ class Visit:
             raise
         seat.breaker.answers()
         seat.answered += 1
+        seat.pace.answered(self.upstream_seconds)
 
     async def _open(self) -> None:
         started = self._clock()
@@ -83,8 +85,13 @@ class Visit:
         except StopAsyncIteration:
             pass  # a reply that says nothing is one, too
         finally:
-            self.upstream_seconds = self._clock() - started
+            self._began = self._clock()
+            self.upstream_seconds = self._began - started
         self.answer = answer
+
+    def wrote(self, tokens: int) -> None:
+        """The whole reply is there, of so many tokens."""
+        self.seat.pace.wrote(tokens, self._clock() - self._began)
 
     async def leave(self) -> None:
         """Free the target."""

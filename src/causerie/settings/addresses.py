@@ -40,7 +40,9 @@ def behind(settings: Settings, kind: str) -> tuple[str, ...]:
     """The ids of all that a door of this kind can have behind it."""
     models = tuple(one.id for one in settings.models)
     aliases = tuple(one.id for one in settings.aliases)
-    return {"endpoint": models, "gateway": aliases}.get(kind, models + aliases)
+    listed = tuple(one.id for one in settings.catalog)
+    found = {"endpoint": models, "gateway": aliases, "router": listed}
+    return found.get(kind, models + aliases)
 
 
 def has_accounts(settings: Settings) -> bool:
@@ -78,6 +80,8 @@ def _names(door: Door, domain: str) -> Iterator[str]:
     yield f"{door.name}.{domain}"
     if door.kind == "hosted":
         yield f"api.{domain}"
+    if door.kind == "router" and door.name != "router":
+        yield f"router.{domain}"
 
 
 def _own(settings: Settings) -> Iterator[Way]:

@@ -11,7 +11,12 @@ from causerie.settings.problems import Broken, dotted
 from causerie.settings.tree import Settings
 
 _OURS = frozenset({"api", "console", "docs", "health", "metrics", "openapi.json", "v1"})
-_BEHIND = {"endpoint": "model of our own", "gateway": "alias", "hosted": "model or alias"}
+_BEHIND = {
+    "endpoint": "model of our own",
+    "gateway": "alias",
+    "hosted": "model or alias",
+    "router": "entry of the catalog",
+}
 
 
 def door_rules(settings: Settings) -> Iterator[Broken]:
@@ -84,8 +89,8 @@ def _listed(way: Way, settings: Settings) -> Iterator[Broken]:
         if model not in there:
             known = ", ".join(there) or "none"
             yield Broken((*way.at, "models"), f'no {noun} has the id "{model}"; known: {known}')
-    if not way.models and (settings.models or settings.aliases):
-        kind = "endpoint" if gateway else "gateway"
+    if not way.models and (settings.models or settings.aliases or settings.catalog):
+        kind = next(one for one in ("endpoint", "gateway", "router") if behind(settings, one))
         yield Broken(
             (*way.at, "kind"),
             f"leads nowhere, for there is no {noun}; list some, or make it a door of "
@@ -96,7 +101,6 @@ def _listed(way: Way, settings: Settings) -> Iterator[Broken]:
         yield Broken((*way.at, "prefix"), f'"{way.prefix}" is in use by the service itself')
     if way.door.reasoning and not gateway:
         yield Broken((*way.at, "reasoning"), 'is for doors of `kind = "gateway"` only')
-
     if way.door.kind == "hosted" and way.door.keys != "accounts":
         yield Broken((*way.at, "keys"), 'of a hosted door are `"accounts"`; leave it out')
 

@@ -26,6 +26,7 @@ from causerie.settings.settle import settled
 from causerie.settings.tree import Settings
 
 FILE_NAME = "causerie.toml"
+_DOORS = {"gateway": "aliases", "router": "catalog"}
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off"}
 _LINE = re.compile(r" \(at line (\d+), column \d+\)$")
@@ -201,13 +202,14 @@ def _problem(rule: Broken, layers: _Layers) -> Problem:
 
 
 def _put_gateway(values: dict[str, Any]) -> None:
-    """What is there by default where the file has aliases: a gateway as the first door."""
-    if not values.get("aliases"):
+    """What is there by default where the file has aliases or a catalog: their doors first."""
+    if not values.get("aliases") and not values.get("catalog"):
         return
     models = values.setdefault("models", [])
     if "doors" not in values:
         own = [{"name": "endpoint"}] if models else []
-        values["doors"] = [{"name": "gateway", "kind": "gateway"}, *own]
+        kinds = [kind for kind, key in _DOORS.items() if values.get(key)]
+        values["doors"] = [*({"name": kind, "kind": kind} for kind in kinds), *own]
 
 
 def _given(values: Mapping[str, Any], path: KeyPath) -> bool:

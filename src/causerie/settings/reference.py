@@ -78,12 +78,19 @@ def _section(kind: type[msgspec.Struct], section: Any) -> Iterator[str]:
     yield f"## `{_title(name, section.type)}`\n"
     yield f"{inspect.getdoc(kind)}\n"
     yield from _table(kind, name)
+    yield from _inner(kind, name)
+
+
+def _inner(kind: type[msgspec.Struct], name: str) -> Iterator[str]:
+    """The tables inside a table, however deep."""
     for field in msgspec.structs.fields(kind):
         inner = _struct(field.type)
         if inner is not None:
-            yield f"### `{_title(f'{name}.{field.name}', field.type)}`\n"
+            place = f"{name}.{field.name}"
+            yield f"### `{_title(place, field.type)}`\n"
             yield f"{inspect.getdoc(inner)}\n"
-            yield from _table(inner, f"{name}.{field.name}")
+            yield from _table(inner, place)
+            yield from _inner(inner, place)
 
 
 def _title(name: str, kind: Any) -> str:

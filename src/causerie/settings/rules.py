@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from causerie.settings.catalog_rules import catalog_rules
 from causerie.settings.door_rules import door_rules
 from causerie.settings.endpoint_rules import endpoint_rules
 from causerie.settings.lines import Path as KeyPath
@@ -21,12 +22,13 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
     for index, model in enumerate(settings.models):
         yield from _model(index, model)
     yield from endpoint_rules(settings)
+    yield from catalog_rules(settings)
     yield from door_rules(settings)
 
 
 def _names(settings: Settings) -> Iterator[Broken]:
-    """One catalog holds models, their other names, and aliases."""
-    if not settings.models and not settings.aliases:
+    """Models, aliases and entries of the catalog have names of their own."""
+    if not settings.models and not settings.aliases and not settings.catalog:
         yield Broken(("models",), "is empty; a service needs at least one model or alias")
     taken: dict[str, KeyPath] = {}
     places: list[tuple[KeyPath, str]] = []
@@ -34,6 +36,9 @@ def _names(settings: Settings) -> Iterator[Broken]:
         places.append((("models", index, "id"), model.id))
         places += [(("models", index, "aliases"), name) for name in model.aliases]
     places += [(("aliases", index, "id"), one.id) for index, one in enumerate(settings.aliases)]
+    for index, entry in enumerate(settings.catalog):
+        places.append((("catalog", index, "id"), entry.id))
+        places += [(("catalog", index, "aliases"), name) for name in entry.aliases]
     for path, name in places:
         other = taken.setdefault(name, path)
         if other is not path:

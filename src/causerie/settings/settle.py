@@ -39,10 +39,10 @@ def _store(store: Store, folder: Path, data: Path) -> Store:
 
 
 def _door_keys(door: Door, keys: Keys | None) -> Keys | None:
-    """A hosted door is there for keys of accounts, whatever other doors take."""
+    """Hosted doors and routers are there for keys of accounts, whatever other doors take."""
     if door.keys is not None:
         return door.keys
-    return "accounts" if door.kind == "hosted" else keys
+    return "accounts" if door.kind in ("hosted", "router") else keys
 
 
 def _model(model: Model, folder: Path, keys: Keys | None) -> Model:

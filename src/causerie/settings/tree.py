@@ -6,11 +6,13 @@ the person who edits the file. Nothing here reads anything.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from causerie.settings.alias import Alias
+from causerie.settings.alias import Alias, Target
+from causerie.settings.catalog import Entry, Free, Offer
 from causerie.settings.endpoint import Endpoint
 from causerie.settings.limits import Limits
 from causerie.settings.price import Price
@@ -90,17 +92,18 @@ class Door(Struct, frozen=True, kw_only=True):
         DoorName, Meta(description="Lower-case name; part of the door's address and of log lines.")
     ]
     kind: Annotated[
-        Literal["endpoint", "gateway", "hosted"],
+        Literal["endpoint", "gateway", "hosted", "router"],
         Meta(
             description="`endpoint`: models that this service runs itself; `gateway`: aliases, "
-            "whoever runs what is behind them; `hosted`: both, for keys of accounts."
+            "whoever runs what is behind them; `hosted`: both, for keys of accounts; `router`: "
+            "the catalog."
         ),
     ] = "endpoint"
     prefix: Annotated[
         Prefix | None,
         Meta(
-            description="Path of the base address. Unset: `/endpoints/NAME/v1`, for a gateway "
-            "and hosted door `/NAME/v1`."
+            description="Path of the base address. Unset: `/endpoints/NAME/v1`, for the "
+            "other kinds `/NAME/v1`."
         ),
     ] = None
     hosts: Annotated[
@@ -118,7 +121,8 @@ class Door(Struct, frozen=True, kw_only=True):
     models: Annotated[
         tuple[Name, ...] | None,
         Meta(
-            description="Ids of the models behind it, of a gateway the ids of aliases. Unset: all."
+            description="Ids of the models behind it, of a gateway the ids of aliases, of a router "
+            "those of the catalog. Unset: all."
         ),
     ] = None
     limits: Annotated[
@@ -126,7 +130,10 @@ class Door(Struct, frozen=True, kw_only=True):
     ] = Limits()
     reasoning: Annotated[
         bool,
-        Meta(description="Whether requests may have the `reasoning` object; gateways only."),
+        Meta(
+            description="Whether requests may have the `reasoning` object; gateways only, routers "
+            "always have it."
+        ),
     ] = False
 
 
@@ -324,8 +331,8 @@ DEFAULT_MODEL = Model(
 class Settings(Struct, frozen=True, kw_only=True):
     """The whole configuration. With nothing set, the default model on port 8000.
 
-    With aliases, the default is no model of our own and a gateway as first door
-    (see ``load``).
+    With aliases or a catalog, the default is no model of our own and a gateway or
+    a router as first door (see ``load``).
     """
 
     server: Server = Server()
@@ -333,12 +340,22 @@ class Settings(Struct, frozen=True, kw_only=True):
     models: tuple[Model, ...] = (DEFAULT_MODEL,)
     endpoints: tuple[Endpoint, ...] = ()
     aliases: tuple[Alias, ...] = ()
+    catalog: tuple[Entry, ...] = ()
+    free: Free = Free()
     engines: Engines = Engines()
     weights: Weights = Weights()
     store: Store = Store()
     shared: Shared = Shared()
     console: Console = Console()
     logging: Logging = Logging()
+
+    @property
+    def targets(self) -> Iterator[Target | Offer]:
+        """Everybody whom an alias or an entry of the catalog names, some more than once."""
+        for alias in self.aliases:
+            yield from alias.targets
+        for entry in self.catalog:
+            yield from entry.offers
 
 
 def byte_count(size: str) -> int:

@@ -17,9 +17,16 @@ from causerie.protocol.parsing.everyday import read_everyday
 from causerie.protocol.parsing.fields import Fields, shown, unsupported
 from causerie.protocol.parsing.messages import read_messages
 from causerie.protocol.parsing.output import read_output
+from causerie.protocol.parsing.preferences import (
+    ROUTER_FIELDS,
+    read_models,
+    read_preferences,
+    wants_usage,
+)
 from causerie.protocol.parsing.rules import HINTS, HONOURED, REFUSED, Rules
 from causerie.protocol.parsing.thinking import read_thinking
 from causerie.protocol.parsing.tools import read_tool_choice, read_tools
+from causerie.protocol.preferences import INDIFFERENT
 from causerie.protocol.request import ChatRequest, Message
 
 _MAX_CHOICES = 16
@@ -44,19 +51,20 @@ def parse(body: bytes, rules: Rules) -> ChatRequest:
 def read_fields(fields: Fields, rules: Rules) -> ChatRequest:
     """The request, read field by field; raises :class:`InvalidRequest` for the first wrong one."""
     _refuse_known(fields)
-    unknown = _unknown(fields)
+    unknown = _unknown(fields, rules)
     if unknown and rules.reject_unknown:
         raise unsupported(unknown[0], "No such parameter is known; leave it out.")
     messages = read_messages(fields, rules)
     tools = read_tools(fields)
     length = read_length(fields)
+    model, fallbacks = _models(fields, rules)
     parallel = fields.boolean("parallel_tool_calls")
     continues = fields.boolean("continue_final_message") or False
     return ChatRequest(
-        model=fields.required_string("model", most=_MAX_ID),
+        model=model,
         messages=messages,
         stream=fields.boolean("stream") or False,
-        include_usage=_include_usage(fields),
+        include_usage=_include_usage(fields) or (rules.router and wants_usage(fields)),
         max_tokens=length.most,
         min_tokens=length.least,
         n=fields.integer("n", 1, _MAX_CHOICES) or 1,
@@ -75,10 +83,32 @@ def read_fields(fields: Fields, rules: Rules) -> ChatRequest:
         continue_final_message=continues,
         add_generation_prompt=_generation_prompt(fields, continues, messages),
         session_id=fields.string("session_id", most=_MAX_ID),
+        cache_key=_cache_key(fields),
+        fallbacks=fallbacks,
+        preferences=read_preferences(fields) if rules.router else INDIFFERENT,
         unknown=unknown,
         params=frozenset(name for name in fields.values if name in HONOURED and fields.has(name)),
-        document=fields.values,
+        document=_passed_on(fields, rules),
     )
+
+
+def _cache_key(fields: Fields) -> str | None:
+    """A hint, so whatever it is, it is taken."""
+    key = fields.get("prompt_cache_key")
+    return key[:_MAX_ID] if isinstance(key, str) and key else None
+
+
+def _models(fields: Fields, rules: Rules) -> tuple[str, tuple[str, ...]]:
+    if rules.router and fields.has("models"):
+        return read_models(fields, _MAX_ID)
+    return fields.required_string("model", most=_MAX_ID), ()
+
+
+def _passed_on(fields: Fields, rules: Rules) -> Mapping[str, object]:
+    """The body as an upstream may see it: what is said to the router stays here."""
+    if not rules.router or ROUTER_FIELDS.isdisjoint(fields.values):
+        return fields.values
+    return {name: value for name, value in fields.values.items() if name not in ROUTER_FIELDS}
 
 
 def _refuse_known(fields: Fields) -> None:
@@ -96,9 +126,11 @@ def _refuse_known(fields: Fields) -> None:
         )
 
 
-def _unknown(fields: Fields) -> tuple[str, ...]:
+def _unknown(fields: Fields, rules: Rules) -> tuple[str, ...]:
     """Names that nobody here knows; a ``null`` asks for nothing and is not counted."""
     names = [name for name in fields.values if name not in _KNOWN and fields.has(name)]
+    if rules.router:
+        names = [name for name in names if name not in ROUTER_FIELDS]
     options = fields.child("stream_options")
     if options is not None:
         names += [

@@ -11,11 +11,13 @@ class Rules(Struct, frozen=True):
     """How a body is read.
 
     ``reasoning_object`` says whether the door knows the router's ``reasoning``
-    object; ``reject_unknown`` refuses fields that nobody here knows;
-    ``max_values`` bounds the JSON values of a body, ``max_nesting`` its depth.
+    object, ``router`` whether it knows ``models``, ``provider`` and the like;
+    ``reject_unknown`` refuses fields that nobody here knows; ``max_values``
+    bounds the JSON values of a body, ``max_nesting`` its depth.
     """
 
     reasoning_object: bool = False
+    router: bool = False
     reject_unknown: bool = False
     max_messages: int = 4096
     max_nesting: int = 64

@@ -1,0 +1,135 @@
+"""Which endpoints of a model a request goes to, and in which order.
+
+Without preferences the cheap ones are asked more: by the inverse square of the
+price, the same one for the same conversation; those that cost nothing come
+before all others. A sort or an order is kept strictly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from causerie.catalog.supply import Supply
+from causerie.errors import InvalidRequest
+from causerie.protocol.candidate import Candidate
+from causerie.protocol.preferences import Preferences, SortBy
+from causerie.protocol.standing import UNKNOWN, Standing
+
+Standings = Callable[[str], Standing | None]
+"""How a target stands, by its name."""
+
+_LEAST_WEIGHT = 1e-4
+
+
+def able(
+    model: str, supplies: Sequence[Supply], wanted: frozenset[str], preferences: Preferences
+) -> Sequence[Supply]:
+    """Those that support all parameters and that the preferences allow.
+
+    Raises :class:`InvalidRequest` where there is none: it says what excluded each.
+    """
+    strict = preferences.require_parameters
+    left = [
+        one
+        for one in supplies
+        if not one.lacking(wanted, strict=strict) and not any(one.disliked(preferences))
+    ]
+    if not left:
+        raise _nobody(model, supplies, wanted, preferences)
+    return left
+
+
+def ranked(
+    supplies: Sequence[Supply], preferences: Preferences, sort: SortBy | None, standings: Standings
+) -> Sequence[Candidate]:
+    """The candidates of routing, at least one; ``sort`` is the model's own, if it has one."""
+    by = preferences.sort or sort
+    if preferences.order:
+        first = [
+            one
+            for name in preferences.order
+            for one in supplies
+            if one.is_one_of(frozenset((name,)))
+        ]
+        listed = list(dict.fromkeys(first))
+        candidates = [Candidate(one.name, place) for place, one in enumerate(listed)]
+        rest = [one for one in supplies if one not in listed]
+        candidates += _shifted(_sorted(rest, by, standings), len(listed))
+        return candidates  # without fallbacks the others were left out before
+    candidates = _sorted(supplies, by, standings)
+    return candidates if preferences.allow_fallbacks else _single(candidates, standings)
+
+
+def weighted(supplies: Sequence[Supply]) -> list[Candidate]:
+    """By the inverse square of the price."""
+    gratis = [one for one in supplies if not one.tariff.usual]
+    paid = [one for one in supplies if one.tariff.usual]
+    least = min((one.tariff.usual for one in paid), default=None)
+    candidates = [Candidate(one.name) for one in gratis]
+    for one in paid:
+        assert least is not None
+        weight = max(float(least / one.tariff.usual) ** 2, _LEAST_WEIGHT)
+        candidates.append(Candidate(one.name, 1 if gratis else 0, weight))
+    return candidates
+
+
+def _sorted(supplies: Sequence[Supply], by: SortBy | None, standings: Standings) -> list[Candidate]:
+    match by:
+        case None:
+            return weighted(supplies)
+        case "price":
+            prices = sorted({one.tariff.usual for one in supplies})
+            return [Candidate(one.name, prices.index(one.tariff.usual)) for one in supplies]
+        case "throughput" | "latency":
+            places = sorted(
+                supplies, key=lambda one: (_slowness(one.name, by, standings), one.tariff.usual)
+            )
+            return [Candidate(one.name, place) for place, one in enumerate(places)]
+
+
+def _slowness(name: str, by: SortBy, standings: Standings) -> float:
+    """The less the better. One that nobody has measured lately gets one request to measure it."""
+    standing = standings(name) or UNKNOWN
+    measured = standing.speed if by == "throughput" else standing.first_token
+    if measured is None:
+        return float("-inf") if standing.idle else float("inf")
+    return -measured.p50 if by == "throughput" else measured.p50
+
+
+def _single(candidates: Sequence[Candidate], standings: Standings) -> Sequence[Candidate]:
+    """The first choice among those that are up."""
+
+    def rank(one: Candidate) -> tuple[bool, int, float]:
+        return not (standings(one.name) or UNKNOWN).up, one.priority, -one.weight
+
+    return [min(candidates, key=rank)]
+
+
+def _shifted(candidates: Sequence[Candidate], places: int) -> list[Candidate]:
+    return [Candidate(one.name, one.priority + places, one.weight) for one in candidates]
+
+
+def _nobody(
+    model: str, supplies: Sequence[Supply], wanted: frozenset[str], preferences: Preferences
+) -> InvalidRequest:
+    strict = preferences.require_parameters
+    excluded: dict[str, str] = {}
+    params: list[tuple[int, str]] = []
+    fields: list[str] = []
+    for one in supplies:
+        lacks = one.lacking(wanted, strict=strict)
+        dislikes = list(one.disliked(preferences))
+        words = [f"lacks {', '.join(f'`{name}`' for name in lacks)}"] if lacks else []
+        excluded[one.name] = " and ".join([*words, *(why for _, why in dislikes)])
+        fields += [field for field, _ in dislikes]
+        if lacks and not dislikes:
+            params.append((len(lacks), lacks[0]))
+    told = "; ".join(f"{name} {why}" for name, why in excluded.items())
+    param = min(params)[1] if params else f"provider.{fields[0]}"
+    return InvalidRequest(
+        f"No endpoint of the model {model} can take this request: {told}. "
+        + (f"Leave out `{param}`." if params else f"Change or leave out `{param}`."),
+        code="unsupported_parameter" if params else "invalid_value",
+        param=param,
+        metadata={"excluded": excluded},
+    )

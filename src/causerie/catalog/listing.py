@@ -1,0 +1,299 @@
+"""An entry of the router's catalog: one model that several endpoints offer at their prices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any, Literal
+
+from msgspec import structs
+
+from causerie.catalog.choice import Standings, able, ranked, weighted
+from causerie.catalog.model import EFFORTS, Card, Profile
+from causerie.catalog.supply import Supply
+from causerie.errors import InvalidRequest, NotFound
+from causerie.protocol.candidate import Candidate
+from causerie.protocol.preferences import INDIFFERENT, SortBy
+from causerie.protocol.request import ChatRequest, Thinking
+from causerie.protocol.standing import UNKNOWN, Percentiles, Standing
+from causerie.protocol.variants import is_free
+
+Twist = Literal["nitro", "floor", "thinking", "extended"]
+TWISTS: Mapping[str, Twist] = {
+    "nitro": "nitro",
+    "floor": "floor",
+    "thinking": "thinking",
+    "extended": "extended",
+}
+_SORTS: Mapping[Twist, SortBy] = {"nitro": "throughput", "floor": "price"}
+
+
+def today() -> date:
+    """The day in UTC."""
+    return datetime.now(UTC).date()
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """``twist`` is what a suffix of the id asks for besides the model.
+
+    ``nitro``: the fastest first; ``floor``: the cheapest first; ``thinking``: the
+    model thinks; ``extended``: only endpoints with the longest context. After
+    ``ends`` the model is there no more.
+    """
+
+    card: Card
+    supplies: tuple[Supply, ...]
+    standings: Standings
+    ends: date | None = None
+    hedge_seconds: float | None = None
+    twist: Twist | None = None
+    clock: Callable[[], date] = today
+
+    @property
+    def id(self) -> str:
+        """What a request names as ``model``; a suffix that twists is not part of it."""
+        return self.card.id
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The id, and what else a request may name."""
+        return (self.card.id, *self.card.aliases)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it is the free variant of a model."""
+        return is_free(self.card.id)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its last day has gone by."""
+        return self.ends is not None and self.clock() > self.ends
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """What its endpoints support, taken together."""
+        return frozenset[str]().union(*(one.parameters for one in self.supplies))
+
+    def twisted(self, twist: Twist) -> Listing:
+        """The same model with another way to choose."""
+        supplies = self.supplies
+        if twist == "extended":
+            lengths = {one.name: one.profile.context_length or 0 for one in supplies}
+            longest = max(lengths.values())
+            supplies = tuple(one for one in supplies if lengths[one.name] == longest)
+        return Listing(
+            self.card, supplies, self.standings, self.ends, self.hedge_seconds, twist, self.clock
+        )
+
+    def adapted(self, request: ChatRequest) -> ChatRequest:
+        """The request as the twist has it; raises :class:`InvalidRequest` where it contradicts."""
+        if self.twist != "thinking":
+            return request
+        thinking = request.thinking
+        if thinking.enabled is False:
+            raise InvalidRequest(
+                f"`:thinking` contradicts the request, whose thinking is off; ask for {self.id}.",
+                param="model",
+            )
+        if thinking.enabled:
+            return request
+        on = Thinking(True, thinking.effort, thinking.budget, thinking.visible)
+        return structs.replace(request, thinking=on, params=request.params | {"reasoning"})
+
+    def changes(self, request: ChatRequest) -> Sequence[str]:
+        """What :meth:`adapted` has made of a request."""
+        adds = self.twist == "thinking" and not request.thinking.enabled
+        return ("model:thinking->reasoning.enabled",) if adds else ()
+
+    def candidates(self, request: ChatRequest) -> Sequence[Candidate]:
+        """Who is asked, and in which order.
+
+        Raises :class:`InvalidRequest` where nobody can or may be asked, and
+        :class:`NotFound` after the model's end.
+        """
+        if self.is_over:
+            raise NotFound(
+                f"The model {self.id} was there until {self.ends}; GET /models lists those that "
+                "there are.",
+                code="model_not_found",
+                param="model",
+            )
+        preferences = request.preferences
+        supplies = able(self.id, self.supplies, request.params, preferences)
+        sort = _SORTS.get(self.twist) if self.twist is not None else None
+        if preferences is INDIFFERENT and sort is None:
+            return weighted(supplies)
+        return ranked(supplies, preferences, sort, self.standings)
+
+    # What is told of it.
+
+    @property
+    def cheapest(self) -> Supply:
+        """Whose prices stand for the model's."""
+        return min(self.supplies, key=lambda one: one.tariff.usual)
+
+    @property
+    def price(self) -> Decimal:
+        """Of the cheapest, for a usual million tokens."""
+        return self.cheapest.tariff.usual
+
+    @property
+    def created(self) -> int:
+        """When the model came out, in Unix seconds."""
+        return self.card.created
+
+    @property
+    def providers(self) -> frozenset[str]:
+        """The names of its endpoints."""
+        return frozenset(one.provider for one in self.supplies)
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        """What is known of its endpoints now: all of an entry that may change."""
+        return tuple(one.profile for one in self.supplies)
+
+    @property
+    def throughput(self) -> float | None:
+        """The median of its fastest endpoint, in tokens a second; ``None``: nobody measured it."""
+        found = [standing.speed for standing in self._standing() if standing.speed is not None]
+        return max((one.p50 for one in found), default=None)
+
+    @property
+    def latency(self) -> float | None:
+        """The median of the endpoint that is quickest to begin, in seconds."""
+        found = [one.first_token for one in self._standing() if one.first_token is not None]
+        return min((one.p50 for one in found), default=None)
+
+    def _standing(self) -> Iterator[Standing]:
+        for one in self.supplies:
+            yield self.standings(one.name) or UNKNOWN
+
+    @property
+    def context_length(self) -> int | None:
+        """The longest of its endpoints: where one's is too short, another one is asked."""
+        return _most(one.profile.context_length for one in self.supplies)
+
+    def entry(self, *, reasoning_object: bool = True) -> dict[str, Any]:
+        """The model as ``GET /models`` shows it; ``details`` is below the base address."""
+        profiles = [one.profile for one in self.supplies]
+        top = self.cheapest
+        parameters = self.parameters if reasoning_object else self.parameters - {"reasoning"}
+        entry: dict[str, Any] = {
+            "id": self.id,
+            "object": "model",
+            "canonical_slug": self.id,
+            "name": self.card.name,
+            "created": self.card.created,
+            "owned_by": self.id.partition("/")[0],
+            "description": self.card.description,
+            "context_length": self.context_length,
+            "architecture": _architecture(profiles),
+            "pricing": top.tariff.entry(),
+            "top_provider": {
+                "context_length": top.profile.context_length,
+                "max_completion_tokens": top.profile.max_output_tokens,
+                "is_moderated": False,
+            },
+            "per_request_limits": None,
+            "supported_parameters": sorted(parameters),
+            "default_parameters": None,
+            "supported_voices": None,
+            "expiration_date": self.ends.isoformat() if self.ends is not None else None,
+            "links": {"details": f"/models/{self.id}/endpoints"},
+        }
+        longest = _most(profile.max_output_tokens for profile in profiles)
+        if longest is not None:
+            entry["max_output_tokens"] = longest
+        if parameters & {"reasoning", "reasoning_effort"}:
+            entry["reasoning"] = _reasoning(profiles)
+        return entry
+
+    def endpoints(self) -> dict[str, Any]:
+        """The model with each of its endpoints, as ``GET /models/ID/endpoints`` shows it."""
+        return {
+            "id": self.id,
+            "name": self.card.name,
+            "created": self.card.created,
+            "description": self.card.description,
+            "architecture": _architecture([one.profile for one in self.supplies]),
+            "endpoints": [self._endpoint(one) for one in self.supplies],
+        }
+
+    def _endpoint(self, one: Supply) -> dict[str, Any]:
+        standing, profile = self.standings(one.name) or UNKNOWN, one.profile
+        return {
+            "name": f"{one.provider} | {self.id}",
+            "model_id": self.id,
+            "model_name": self.card.name,
+            "provider_name": one.provider,
+            "tag": one.name,
+            "context_length": profile.context_length or 0,
+            "max_completion_tokens": profile.max_output_tokens,
+            "max_prompt_tokens": None,
+            "pricing": one.tariff.entry(),
+            "quantization": one.quantization,
+            "supported_parameters": sorted(one.parameters),
+            "supported_parameters_measured": one.probed.isoformat() if one.probed else None,
+            "supports_implicit_caching": one.tariff.cached is not None,
+            "supports_voice_cloning": False,
+            "supports_tool_choice": _tool_choice(one.parameters),
+            "keeps_data": not one.private,
+            "status": 0 if standing.up else -1,
+            **_figures(standing),
+        }
+
+
+def _figures(standing: Standing) -> dict[str, Any]:
+    """Times in milliseconds, speeds in tokens a second, uptimes in percent."""
+    return {
+        "latency_last_5m": _percentiles(standing.first_token, 1000),
+        "throughput_last_5m": _percentiles(standing.speed, 1),
+        "latency_last_30m": _percentiles(standing.first_token_half_hour, 1000),
+        "throughput_last_30m": _percentiles(standing.speed_half_hour, 1),
+        "uptime_last_5m": _percent(standing.uptime),
+        "uptime_last_30m": _percent(standing.uptime_half_hour),
+        "uptime_last_1d": _percent(standing.uptime_day),
+    }
+
+
+def _percentiles(measured: Percentiles | None, factor: float) -> dict[str, float] | None:
+    if measured is None:
+        return None
+    return {name: round(value * factor, 3) for name, value in structs.asdict(measured).items()}
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else round(share * 100, 3)
+
+
+def _architecture(profiles: Sequence[Profile]) -> dict[str, Any]:
+    images = any(profile.images for profile in profiles)
+    return {
+        "modality": "text+image->text" if images else "text->text",
+        "input_modalities": ["text", "image"] if images else ["text"],
+        "output_modalities": ["text"],
+        "tokenizer": "Other",
+        "instruct_type": None,
+    }
+
+
+def _reasoning(profiles: Sequence[Profile]) -> dict[str, Any]:
+    mandatory = all(profile.must_think for profile in profiles)
+    return {
+        "supported_efforts": [one for one in EFFORTS if one != "none" or not mandatory],
+        "mandatory": mandatory,
+        "supports_max_tokens": True,
+    }
+
+
+def _tool_choice(parameters: frozenset[str]) -> dict[str, bool]:
+    there = "tools" in parameters and "tool_choice" in parameters
+    names = ("none", "auto", "required", "function")
+    return dict.fromkeys(names, there)
+
+
+def _most(lengths: Iterable[int | None]) -> int | None:
+    return max((length for length in lengths if length is not None), default=None)

@@ -1,0 +1,48 @@
+"""What the use of an offer costs, as the router's catalog tells and compares it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+_MILLION = 1_000_000
+_PROMPT_SHARE = Decimal("0.75")  # of the tokens of a usual request
+
+
+@dataclass(frozen=True, slots=True)
+class Tariff:
+    """Money for one token of the prompt, of the reply, of the prompt from the cache (``None``:
+    like any other of the prompt), and for one request."""
+
+    prompt: Decimal = Decimal(0)
+    completion: Decimal = Decimal(0)
+    cached: Decimal | None = None
+    request: Decimal = Decimal(0)
+
+    @property
+    def usual(self) -> Decimal:
+        """A million tokens, three in four of them of the prompt: what offers are compared by."""
+        tokens = self.prompt * _PROMPT_SHARE + self.completion * (1 - _PROMPT_SHARE)
+        return tokens * _MILLION + self.request * 1000
+
+    @property
+    def by_million(self) -> Mapping[str, Decimal]:
+        """By the names of ``provider.max_price``."""
+        return {
+            "prompt": self.prompt * _MILLION,
+            "completion": self.completion * _MILLION,
+            "request": self.request,
+        }
+
+    def entry(self) -> dict[str, str]:
+        """As the catalog writes it: decimal numbers as text, without exponents."""
+        prices = {"prompt": self.prompt, "completion": self.completion, "request": self.request}
+        if self.cached is not None:
+            prices["input_cache_read"] = self.cached
+        return {name: _plain(price) for name, price in prices.items()}
+
+
+def _plain(price: Decimal) -> str:
+    text = f"{price:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,0 +1,167 @@
+"""Which entries of the router's catalog a query asks for, and in which order.
+
+The names are those that clients of the well-known aggregating router send.
+What is not understood is refused: a filter that is ignored shows what should
+not be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Protocol, TypeVar
+from urllib.parse import parse_qsl, urlencode
+
+from causerie.errors import InvalidRequest
+
+_MOST = 1000
+_MILLION = 1_000_000
+_NAMES = (
+    "supported_parameters",
+    "output_modalities",
+    "model_authors",
+    "providers",
+    "q",
+    "context",
+    "min_price",
+    "max_price",
+    "sort",
+    "offset",
+    "limit",
+)
+
+
+class Listed(Protocol):
+    """What filters ask of an entry."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def parameters(self) -> frozenset[str]: ...
+    @property
+    def providers(self) -> frozenset[str]: ...
+    @property
+    def price(self) -> Decimal: ...
+    @property
+    def created(self) -> int: ...
+    @property
+    def context_length(self) -> int | None: ...
+    @property
+    def throughput(self) -> float | None: ...
+    @property
+    def latency(self) -> float | None: ...
+
+
+E = TypeVar("E", bound=Listed)
+_SORTS: Mapping[str, Callable[[Listed], Decimal | float]] = {
+    "pricing-low-to-high": lambda one: one.price,
+    "pricing-high-to-low": lambda one: -one.price,
+    "context-high-to-low": lambda one: -(one.context_length or 0),
+    "throughput-high-to-low": lambda one: -(one.throughput or 0.0),
+    "latency-low-to-high": lambda one: float("inf") if one.latency is None else one.latency,
+    "newest": lambda one: -one.created,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """``given`` is the query; ``limit`` ``None`` shows all. Prices are for a usual million."""
+
+    given: Mapping[str, str] = field(default_factory=dict)
+    offset: int = 0
+    limit: int | None = None
+    context: int = 0
+    min_price: Decimal | None = None
+    max_price: Decimal | None = None
+
+    @staticmethod
+    def parse(query: str) -> Filters:
+        """From what follows the question mark. Raises :class:`InvalidRequest`."""
+        try:
+            given = dict(parse_qsl(query, keep_blank_values=True, max_num_fields=64))
+        except ValueError as error:
+            raise InvalidRequest("The query has more than 64 parts; send fewer.") from error
+        for name in given:
+            if name not in _NAMES:
+                known = ", ".join(_NAMES)
+                raise _wrong(name, f"is no filter of this catalog; there are {known}.")
+        sort = given.get("sort")
+        if sort is not None and sort not in _SORTS:
+            raise _wrong("sort", f"must be one of {', '.join(_SORTS)}.")
+        return Filters(
+            given,
+            offset=_whole(given, "offset", 0, 2**31) or 0,
+            limit=_whole(given, "limit", 1, _MOST),
+            context=_whole(given, "context", 0, 2**31) or 0,
+            min_price=_money(given, "min_price"),
+            max_price=_money(given, "max_price"),
+        )
+
+    @property
+    def end(self) -> int | None:
+        """Where the page ends, counted in entries; ``None``: with the last of all."""
+        return None if self.limit is None else self.offset + self.limit
+
+    def query(self, *, offset: int) -> str:
+        """The query of another page."""
+        return urlencode({**self.given, "offset": str(offset)})
+
+    def of(self, entries: Sequence[E]) -> Sequence[E]:
+        """Those that are asked for, of all pages."""
+        if not self.given:
+            return entries
+        wanted = self._words("supported_parameters")
+        authors, providers = self._words("model_authors"), self._words("providers")
+        text = self.given.get("q", "").lower()
+        if not _speaks(self._words("output_modalities"), {"text"}):
+            return []
+        found = [
+            one
+            for one in entries
+            if wanted <= one.parameters
+            and (not authors or one.id.partition("/")[0] in authors)
+            and (not providers or providers & one.providers)
+            and text in one.id.lower()
+            and self.context <= (one.context_length or 0)
+            and self._affordable(one.price)
+        ]
+        sort = self.given.get("sort")
+        return found if sort is None else sorted(found, key=_SORTS[sort])
+
+    def _affordable(self, price: Decimal) -> bool:
+        low, high = self.min_price, self.max_price
+        return (low is None or low <= price) and (high is None or price <= high)
+
+    def _words(self, name: str) -> frozenset[str]:
+        return frozenset(word for word in self.given.get(name, "").split(",") if word)
+
+
+def _speaks(wanted: frozenset[str], spoken: set[str]) -> bool:
+    return not wanted or "all" in wanted or bool(wanted & spoken)
+
+
+def _whole(given: Mapping[str, str], name: str, least: int, most: int) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 12 and least <= int(text) <= most):
+        raise _wrong(name, f"must be a whole number from {least} to {most}.")
+    return int(text)
+
+
+def _money(given: Mapping[str, str], name: str) -> Decimal | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    try:
+        money = Decimal(text)
+    except InvalidOperation:
+        money = Decimal(-1)
+    if not money.is_finite() or money < 0:
+        raise _wrong(name, "must be an amount of money for a million tokens.")
+    return money
+
+
+def _wrong(name: str, advice: str) -> InvalidRequest:
+    return InvalidRequest(f"`{name[:100]}` {advice}", code="invalid_value", param=name[:100])

@@ -1,0 +1,88 @@
+"""What the router's door has besides completions: its catalog, in the form its clients know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from causerie.access.keys import Caller
+from causerie.edge.credential import credential
+from causerie.edge.doors import Door
+from causerie.edge.exchange import Exchange
+from causerie.edge.shelf import Page, Shelf, Shown
+
+_ENDPOINTS = "/endpoints"
+_OPEN = {"cache-control": "public, max-age=2"}
+_OWN = {"cache-control": "private, no-store"}
+
+
+class Market(Protocol):
+    """The catalog behind a door."""
+
+    async def authenticate(self, door: Door, credential: str | None) -> Caller:
+        """Who is calling; raises ``Unauthenticated``."""
+        ...
+
+    def listed(self, door: Door, caller: Caller | None) -> Sequence[Shown]:
+        """All entries; with a caller those that it may use."""
+        ...
+
+    def listing(self, door: Door, name: str) -> Shown:
+        """One entry; raises ``NotFound``."""
+        ...
+
+
+class RouterPages:
+    """The handlers; ``shelf`` keeps the pages of the open catalog."""
+
+    def __init__(self, market: Market, shelf: Shelf | None = None) -> None:
+        self._market = market
+        self._shelf = shelf or Shelf()
+
+    async def list_models(self, exchange: Exchange, door: Door, _: str) -> None:
+        """``GET /models``, with filters, sorts and pages."""
+        page = self._shelf.page(
+            door.name,
+            exchange.path,
+            exchange.query,
+            lambda: self._market.listed(door, None),
+        )
+        _send(exchange, page, _OPEN)
+
+    async def list_mine(self, exchange: Exchange, door: Door, _: str) -> None:
+        """``GET /models/user``: what the key may use."""
+        caller = await self._market.authenticate(door, credential(exchange))
+        page = self._shelf.page(
+            f"{door.name} {caller.key}",
+            exchange.path,
+            exchange.query,
+            lambda: self._market.listed(door, caller),
+        )
+        _send(exchange, page, _OWN)
+
+    async def count(self, exchange: Exchange, door: Door, _: str) -> None:
+        """``GET /models/count``."""
+        exchange.json({"data": {"count": len(self._market.listed(door, None))}}, _OPEN)
+
+    async def show(self, exchange: Exchange, door: Door, name: str) -> None:
+        """``GET /models/{id}`` and ``GET /models/{id}/endpoints``."""
+        if name.endswith(_ENDPOINTS):
+            entry = self._market.listing(door, name.removesuffix(_ENDPOINTS))
+            exchange.json({"data": entry.endpoints()}, _OPEN)
+        else:
+            exchange.json(self._market.listing(door, name).entry(), _OPEN)
+
+    async def show_wrapped(self, exchange: Exchange, door: Door, name: str) -> None:
+        """``GET /model/{id}``: the entry in an object of its own."""
+        exchange.json({"data": self._market.listing(door, name).entry()}, _OPEN)
+
+
+def _send(exchange: Exchange, page: Page, caching: Mapping[str, str]) -> None:
+    headers = {"etag": page.etag, "vary": "authorization", **caching}
+    known = exchange.headers.get("if-none-match")
+    if known and (known == "*" or page.etag in known):
+        length = {"content-length": str(len(page.body))}  # as the whole answer has it
+        exchange.start(304, "application/json", length | headers)
+        exchange.end()
+        return
+    exchange.respond(200, page.body, headers=headers)

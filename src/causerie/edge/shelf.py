@@ -1,0 +1,107 @@
+"""The router's catalog as bytes: pages that are made once and answered many times.
+
+Each entry is written when it is first shown, and again when something of it has
+changed; a page is kept for a few seconds. Knows nothing of prices or routing
+beyond what entries tell of themselves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Protocol
+
+import msgspec
+
+from causerie.edge.filters import Filters
+
+_FRESH_SECONDS = 2.0
+_MOST_PAGES = 256
+_encode = msgspec.json.Encoder().encode
+
+
+class Shown(Protocol):
+    """An entry of the catalog. ``latency`` is in seconds, ``throughput`` in tokens a second."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def parameters(self) -> frozenset[str]: ...
+    @property
+    def providers(self) -> frozenset[str]: ...
+    @property
+    def profiles(self) -> object:
+        """Something that is equal as long as the entry stays the same."""
+        ...
+
+    @property
+    def price(self) -> Decimal: ...
+    @property
+    def created(self) -> int: ...
+    @property
+    def context_length(self) -> int | None: ...
+    @property
+    def throughput(self) -> float | None: ...
+    @property
+    def latency(self) -> float | None: ...
+    def entry(self) -> dict[str, Any]: ...
+    def endpoints(self) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """``etag`` is a digest of the body, in quotes."""
+
+    body: bytes
+    etag: str
+
+
+class Shelf:
+    """Pages by whose they are and which part of the catalog."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._pages: dict[tuple[str, str, str], tuple[float, Page]] = {}
+        self._written: dict[str, tuple[Shown, object, bytes]] = {}
+
+    def page(
+        self, door: str, path: str, query: str, entries: Callable[[], Sequence[Shown]]
+    ) -> Page:
+        """The part of the catalog that the query asks for; ``entries`` gives all of it.
+
+        Raises :class:`InvalidRequest` for a query that nobody understands.
+        """
+        place, now = (door, path, query), self._clock()
+        kept = self._pages.get(place)
+        if kept is not None and now - kept[0] < _FRESH_SECONDS:
+            return kept[1]
+        page = self.made(path, Filters.parse(query), entries())
+        if place not in self._pages and len(self._pages) >= _MOST_PAGES:
+            del self._pages[next(iter(self._pages))]
+        self._pages[place] = now, page
+        return page
+
+    def made(self, path: str, filters: Filters, entries: Sequence[Shown]) -> Page:
+        """A page that is not kept."""
+        found = filters.of(entries)
+        first, last = filters.offset, filters.end
+        shown = found[first:last]
+        following = None
+        if last is not None and last < len(found):
+            following = f"{path}?{filters.query(offset=last)}"
+        tail = {"object": "list", "total_count": len(found), "links": {"next": following}}
+        data = b",".join([self._entry(one) for one in shown])
+        body = b'{"data":[' + data + b"]," + _encode(tail)[1:]
+        digest = hashlib.blake2b(body, digest_size=12).hexdigest()
+        return Page(body, f'"{digest}"')
+
+    def _entry(self, one: Shown) -> bytes:
+        kept, profiles = self._written.get(one.id), one.profiles
+        if kept is not None and kept[0] is one and kept[1] == profiles:
+            return kept[2]
+        written = _encode(one.entry())
+        self._written[one.id] = one, profiles, written
+        return written

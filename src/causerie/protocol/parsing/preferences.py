@@ -1,0 +1,151 @@
+"""What only the router's door knows: other models to fall back on, and preferences of endpoints.
+
+The names are those that users of the well-known aggregating router send. What
+is read here is for our own choice and goes to no upstream.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from typing import get_args
+
+from causerie.errors import InvalidRequest
+from causerie.protocol.parsing.fields import (
+    Fields,
+    missing,
+    unsupported,
+    wrong_type,
+    wrong_value,
+)
+from causerie.protocol.preferences import INDIFFERENT, MostPrice, Preferences, SortBy
+
+ROUTER_FIELDS = frozenset({"models", "provider", "route", "transforms", "plugins", "usage"})
+_MAX_MODELS = 16
+_MAX_NAMES = 64
+_PROVIDER = frozenset(
+    {
+        "order",
+        "only",
+        "ignore",
+        "quantizations",
+        "allow_fallbacks",
+        "require_parameters",
+        "data_collection",
+        "zdr",
+        "sort",
+        "max_price",
+    }
+)
+_PRICES = ("prompt", "completion", "request")
+_SORTS: tuple[SortBy, ...] = get_args(SortBy)
+
+
+def read_models(fields: Fields, most: int) -> tuple[str, tuple[str, ...]]:
+    """The model that is asked for, and those to fall back on; ``most`` characters each."""
+    asked = fields.string("model", most=most)
+    named = _names(fields, "models", _MAX_MODELS)
+    for index, name in enumerate(named):
+        if len(name) > most:
+            param = f"{fields.param('models')}[{index}]"
+            raise wrong_value(param, f"must be at most {most} characters long.")
+    if asked == "":
+        raise wrong_value("model", "must not be empty.")
+    every = [*([asked] if asked is not None else []), *named]
+    if not every:
+        raise missing("model", "a string")
+    first, *others = dict.fromkeys(every)
+    return first, tuple(others)
+
+
+def read_preferences(fields: Fields) -> Preferences:
+    """``provider``; the other fields of this door are checked, too."""
+    fields.word("route", ("fallback",))
+    for name in ("transforms", "plugins"):
+        if fields.array(name, most=_MAX_NAMES):
+            raise unsupported(name, "Messages and replies are never altered here; leave it out.")
+    provider = fields.child("provider")
+    if provider is None:
+        return INDIFFERENT
+    for name in provider.values:
+        if name not in _PROVIDER and provider.has(name):
+            known = ", ".join(sorted(_PROVIDER))
+            raise unsupported(provider.param(name), f"`provider` takes {known}.")
+    allow, require = provider.boolean("allow_fallbacks"), provider.boolean("require_parameters")
+    collection = provider.word("data_collection", ("allow", "deny"))
+    return Preferences(
+        order=_names(provider, "order", _MAX_NAMES),
+        only=_set(provider, "only"),
+        ignore=_set(provider, "ignore") or frozenset(),
+        quantizations=_set(provider, "quantizations"),
+        allow_fallbacks=allow is not False,
+        require_parameters=require or False,
+        private=collection == "deny" or provider.boolean("zdr") or False,
+        sort=_sort(provider),
+        max_price=_max_price(provider),
+    )
+
+
+def wants_usage(fields: Fields) -> bool:
+    """``usage.include``, which asks for the usage in a stream."""
+    usage = fields.child("usage")
+    return bool(usage is not None and usage.boolean("include"))
+
+
+def _names(fields: Fields, name: str, most: int) -> tuple[str, ...]:
+    names: list[str] = []
+    for index, value in enumerate(fields.array(name, most=most) or ()):
+        param = f"{fields.param(name)}[{index}]"
+        if not isinstance(value, str):
+            raise wrong_type(param, "a string", value)
+        if not value:
+            raise wrong_value(param, "must not be empty.")
+        names.append(value)
+    return tuple(names)
+
+
+def _set(fields: Fields, name: str) -> frozenset[str] | None:
+    return frozenset(_names(fields, name, _MAX_NAMES)) if fields.has(name) else None
+
+
+def _sort(provider: Fields) -> SortBy | None:
+    """``"price"``, or ``{"by": "price"}``."""
+    value = provider.get("sort")
+    place, name = provider, "sort"
+    if isinstance(value, dict):
+        place, name = Fields(value, provider.param("sort")), "by"
+        for other in place.values:
+            if other != "by" and place.has(other):
+                raise unsupported(place.param(other), "`provider.sort` takes `by`.")
+    word = place.word(name, _SORTS)
+    return next((sort for sort in _SORTS if sort == word), None)
+
+
+def _max_price(provider: Fields) -> MostPrice:
+    prices = provider.child("max_price")
+    if prices is None:
+        return MostPrice()
+    for name in prices.values:
+        if name not in _PRICES and prices.has(name):
+            known = ", ".join(_PRICES)
+            raise unsupported(prices.param(name), f"`provider.max_price` takes {known}.")
+    return MostPrice(*(_money(prices, name) for name in _PRICES))
+
+
+def _money(prices: Fields, name: str) -> Decimal | None:
+    """A number, or a number as text, which keeps its digits."""
+    value = prices.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise wrong_type(prices.param(name), "a number", value)
+    try:
+        money = Decimal(str(value))
+    except InvalidOperation:
+        raise _no_money(prices.param(name)) from None
+    if not money.is_finite() or money < 0:
+        raise _no_money(prices.param(name))
+    return money
+
+
+def _no_money(param: str) -> InvalidRequest:
+    return wrong_value(param, "must be an amount of money, 0 or more.")

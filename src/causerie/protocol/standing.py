@@ -1,0 +1,38 @@
+"""How a target stands now, by what was seen of it: for whoever chooses among targets."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Percentiles(Struct, frozen=True):
+    """Of many measurements: so much or less was half of them, three quarters, and so on."""
+
+    p50: float
+    p75: float
+    p90: float
+    p99: float
+
+
+class Standing(Struct, frozen=True):
+    """``None`` is what nobody has measured lately.
+
+    ``first_token`` is in seconds, ``speed`` in tokens of output a second, both of
+    the last five minutes where nothing else is said; ``uptime`` the share of
+    requests that it answered of those that it could have. ``up``: it is asked;
+    ``idle``: nothing is under way there.
+    """
+
+    up: bool = True
+    idle: bool = True
+    first_token: Percentiles | None = None
+    speed: Percentiles | None = None
+    first_token_half_hour: Percentiles | None = None
+    speed_half_hour: Percentiles | None = None
+    uptime: float | None = None  # of five minutes
+    uptime_half_hour: float | None = None
+    uptime_day: float | None = None
+
+
+UNKNOWN = Standing()
+"""Of a target that nobody has asked yet."""

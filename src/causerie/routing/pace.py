@@ -1,0 +1,91 @@
+"""How fast a target has answered lately, and how often it has not, from the requests it got.
+
+Percentiles are of up to half an hour, shares of answered requests are by the
+minute, for a day.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from causerie.protocol.standing import Percentiles
+
+FIVE_MINUTES = 300.0
+HALF_HOUR = 1800.0
+_MOST = 2000
+_SHARES = (0.5, 0.75, 0.9, 0.99)
+_LEAST_SECONDS = 0.005  # a reply that came at once tells nothing of speed
+_FRESH_SECONDS = 1.0  # percentiles are not counted again within
+_DAY_MINUTES = 1440
+
+
+class Samples:
+    """Measurements with their times, of half an hour, of the newest few thousand."""
+
+    __slots__ = ("_clock", "_known", "_made")
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._made: deque[tuple[float, float]] = deque(maxlen=_MOST)
+        self._known: dict[float, tuple[float, Percentiles | None]] = {}
+
+    def add(self, value: float) -> None:
+        """One more."""
+        self._made.append((self._clock(), value))
+
+    def percentiles(self, window: float = FIVE_MINUTES) -> Percentiles | None:
+        """Of the last so many seconds; ``None`` where nothing was measured in them."""
+        now = self._clock()
+        counted, percentiles = self._known.get(window, (float("-inf"), None))
+        if percentiles is not None and now - counted < _FRESH_SECONDS:
+            return percentiles
+        values = sorted(value for made, value in self._made if made >= now - window)
+        if values:
+            last = len(values) - 1
+            found = Percentiles(*(values[min(int(len(values) * one), last)] for one in _SHARES))
+        else:
+            found = None
+        self._known[window] = (now, found)
+        return found
+
+
+class Pace:
+    """Of one target. Times are in seconds."""
+
+    __slots__ = ("_clock", "_minutes", "first_token", "speed")
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.first_token = Samples(clock)
+        self.speed = Samples(clock)
+        self._minutes: deque[list[int]] = deque(maxlen=_DAY_MINUTES)  # minute, answered, not
+
+    def answered(self, seconds: float) -> None:
+        """It began to answer after so long."""
+        self.first_token.add(seconds)
+        self._minute()[1] += 1
+
+    def failed(self) -> None:
+        """It should have answered and did not."""
+        self._minute()[2] += 1
+
+    def wrote(self, tokens: int, seconds: float) -> None:
+        """So many tokens came, from the first on in so long."""
+        if tokens > 1 and seconds >= _LEAST_SECONDS:
+            self.speed.add(tokens / seconds)
+
+    def uptime(self, minutes: int) -> float | None:
+        """The share of requests that it answered in the last so many minutes; ``None``: of none."""
+        since = int(self._clock() / 60) - minutes
+        answered = failed = 0
+        for minute, good, bad in self._minutes:
+            if minute > since:
+                answered, failed = answered + good, failed + bad
+        return answered / (answered + failed) if answered + failed else None
+
+    def _minute(self) -> list[int]:
+        now = int(self._clock() / 60)
+        if not self._minutes or self._minutes[-1][0] != now:
+            self._minutes.append([now, 0, 0])
+        return self._minutes[-1]

@@ -1,0 +1,96 @@
+"""The router's catalog: models by `author/slug`, and the endpoints that offer each at a price."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from causerie.settings.limits import Limits
+from causerie.settings.price import Price
+from causerie.settings.values import Count, DoorName, Name, Text
+
+Slug = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}/[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}(:(free|extended))?\Z",
+        extra={"words": "a name like `author/slug`, with `:free` or `:extended` for a variant"},
+    ),
+]
+Quantization = Literal["int4", "int8", "fp4", "fp6", "fp8", "fp16", "bf16", "fp32"]
+
+
+class Offer(Struct, frozen=True, kw_only=True):
+    """One that offers the model: an endpoint, or this service itself."""
+
+    model: Annotated[Text, Meta(description="Id of the model, there or of an entry of `models`.")]
+    endpoint: Annotated[
+        DoorName | None,
+        Meta(description="Name of the endpoint. Unset: a model that this service runs itself."),
+    ] = None
+    price: Annotated[Price, Meta(description="What its use costs here.")] = Price()
+    context_length: Annotated[
+        Count | None,
+        Meta(description="Tokens that prompt and output may have. Unset: as a probe found."),
+    ] = None
+    max_output_tokens: Annotated[
+        Count | None, Meta(description="Most tokens of a reply. Unset: not known.")
+    ] = None
+    supported_parameters: Annotated[
+        tuple[Text, ...] | None,
+        Meta(description="Parameters that it honours here. Unset: as a probe found."),
+    ] = None
+    quantization: Annotated[
+        Quantization | None, Meta(description="Number type of its weights. Unset: not known.")
+    ] = None
+    keeps_data: Annotated[
+        bool,
+        Meta(description="Whether it may keep what it is sent; such requests can avoid it."),
+    ] = True
+
+    @property
+    def name(self) -> str:
+        """What routing, headers and logs call it."""
+        return self.model if self.endpoint is None else f"{self.endpoint}/{self.model}"
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """A model behind the doors of `kind = "router"`."""
+
+    id: Annotated[Slug, Meta(description="What a request names as `model`.")]
+    offers: Annotated[tuple[Offer, ...], Meta(description="Who offers it, at least one.")]
+    aliases: Annotated[tuple[Name, ...], Meta(description="Other names for it.")] = ()
+    name: Annotated[Text | None, Meta(description="Name for people. Unset: the id.")] = None
+    description: Annotated[str, Meta(description="A few sentences for the catalog.")] = ""
+    created: Annotated[
+        datetime.date | None,
+        Meta(
+            description="When the model came out.",
+            extra={"words": "a day like `2026-11-21`"},
+        ),
+    ] = None
+    ends: Annotated[
+        datetime.date | None,
+        Meta(
+            description="Its last day in the catalog. Unset: it stays.",
+            extra={"words": "a day like `2026-11-21`"},
+        ),
+    ] = None
+    hedge_seconds: Annotated[
+        Annotated[float, Meta(gt=0, le=3600)] | None,
+        Meta(
+            description="After so long without an answer a second endpoint is asked too, for a "
+            "small share of the requests. Unset: never."
+        ),
+    ] = None
+    limits: Annotated[
+        Limits, Meta(description="How much it is used at most, over all who use it.")
+    ] = Limits()
+
+
+class Free(Struct, frozen=True, kw_only=True):
+    """How much of the `:free` models each account has, all of them together."""
+
+    requests_per_minute: Annotated[Count, Meta(description="Requests a minute.")] = 20
+    concurrent: Annotated[Count, Meta(description="Requests at the same time.")] = 4
