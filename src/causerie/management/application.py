@@ -6,8 +6,8 @@ import msgspec
 
 from causerie.accounts.accounts import Accounts
 from causerie.accounts.guard import Clock
+from causerie.edge.credential import credential
 from causerie.edge.exchange import Exchange
-from causerie.edge.openai import credential
 from causerie.management.document import document
 from causerie.management.keys import KeyDesk
 from causerie.management.managers import Managers
