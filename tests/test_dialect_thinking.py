@@ -125,6 +125,8 @@ def test_budget(dialect: str) -> None:
         with pytest.raises(InvalidRequest) as refused:
             sent(dialect, thinking_token_budget=50)
         assert refused.value.param == "thinking_token_budget"
+        if dialect in IN_WORDS:
+            return
         with pytest.raises(InvalidRequest) as refused:
             sent(dialect, reasoning={"max_tokens": 50})
         assert refused.value.param == "reasoning.max_tokens"
@@ -136,6 +138,41 @@ def test_budget(dialect: str) -> None:
     assert found.pop("chat_template_kwargs", ON) == ON
     assert found == BUDGETS[dialect]
     assert (changes == []) == (dialect == "openrouter")
+
+
+IN_WORDS = ("openai", "ollama", "lmstudio", "deepseek")
+
+
+@pytest.mark.parametrize("dialect", IN_WORDS)
+@pytest.mark.parametrize(
+    ("budget", "limit", "effort"),
+    [
+        (50, None, "minimal"),
+        (8192, None, "medium"),
+        (99, 1000, "minimal"),
+        (200, 1000, "low"),
+        (799, 1000, "medium"),
+        (800, 1000, "high"),
+        (5000, 1000, "xhigh"),
+    ],
+)
+def test_a_router_s_budget_in_words(
+    dialect: str, budget: int, limit: int | None, effort: str
+) -> None:
+    found, changes = said(dialect, reasoning={"max_tokens": budget}, max_tokens=limit)
+    word = DIALECTS[dialect].thinking.efforts[effort]
+    assert found["reasoning_effort"] == word
+    assert f"reasoning.max_tokens->reasoning_effort {word}" in changes
+    assert found.get("thinking") == ({"type": "enabled"} if dialect == "deepseek" else None)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_how_reasoning_is_summed_up_is_a_hint(dialect: str) -> None:
+    found, changes = said(dialect, reasoning={"summary": "auto"})
+    if dialect == "openrouter":
+        assert (found, changes) == ({"reasoning": {"summary": "auto"}}, [])
+    else:
+        assert (found, changes) == ({}, ["reasoning.summary dropped"])
 
 
 @pytest.mark.parametrize("dialect", KIN)

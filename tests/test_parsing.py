@@ -218,10 +218,16 @@ def test_the_reasoning_object_belongs_to_the_router() -> None:
     assert read(router, reasoning={"effort": "none"}).thinking.enabled is False
     assert read(router, reasoning={"max_tokens": 8}).thinking == Thinking(enabled=True, budget=8)
     hidden = read(router, reasoning={"exclude": True, "enabled": True}).thinking
-    assert hidden == Thinking(enabled=True, visible=False)
+    assert hidden == Thinking(enabled=True, visible=False, usual_effort="medium")
+    sure = read(router, reasoning={"enabled": True}, thinking_token_budget=8).thinking
+    assert sure == Thinking(enabled=True, budget=8)
     assert read(router, reasoning={}).thinking == Thinking()
     assert refuse(router, reasoning={"effort": "huge"}).param == "reasoning.effort"
-    assert refuse(router, reasoning={"summary": "auto"}).param == "reasoning.summary"
+    assert refuse(router, reasoning={"mode": "pro"}).param == "reasoning.mode"
+    assert read(router, reasoning={"summary": "auto"}).thinking == Thinking()
+    assert refuse(router, reasoning={"summary": 1}).param == "reasoning.summary"
+    twice = {"reasoning": {"max_tokens": 8}, "thinking_token_budget": 8}
+    assert read(router, **twice).thinking == Thinking(enabled=True, budget=8)
 
 
 def test_template_kwargs_are_kept_and_thinking_may_be_a_word_there() -> None:

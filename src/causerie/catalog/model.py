@@ -13,10 +13,9 @@ from typing import Any
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.candidate import Candidate
+from causerie.protocol.effort import EFFORTS
 from causerie.protocol.parsing.rules import HONOURED
 from causerie.protocol.request import ChatRequest
-
-EFFORTS = ("max", "xhigh", "high", "medium", "low", "minimal", "none")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Whether a model thinks, and for how many tokens at most.
 
 One setting comes in (:class:`causerie.protocol.request.Thinking`); what goes
-out is what the template is told and a budget. Shares of the output limit:
-max and xhigh 95 %, high 80 %, medium 50 %, low 20 %, minimal 10 %.
+out is what the template is told and a budget: an effort is a share of the
+output limit.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from math import ceil
 
 from causerie.chat.formats.format import Format, Reasoning
 from causerie.errors import InvalidRequest
+from causerie.protocol.effort import SHARES
 from causerie.protocol.request import Thinking
 
-_SHARES = {"max": 0.95, "xhigh": 0.95, "high": 0.8, "medium": 0.5, "low": 0.2, "minimal": 0.1}
 _ANSWER_TOKENS = 256
 
 
@@ -64,5 +64,5 @@ def budget(thinking: Thinking, limit: int) -> int:
     most = max(limit - answer, 0)
     if thinking.budget is not None:
         return min(thinking.budget, most)
-    share = _SHARES.get(thinking.effort or "")
+    share = SHARES.get(thinking.effort or thinking.usual_effort or "")
     return min(int(limit * share), most) if share else most

@@ -6,8 +6,8 @@ sends what it generates and holds the answers to it.
 
 from __future__ import annotations
 
+from causerie.protocol.effort import EFFORTS
 from causerie.protocol.parsing import HINTS
-from causerie.protocol.parsing.thinking import EFFORTS
 
 Schema = dict[str, object]
 

@@ -108,7 +108,9 @@ class Thinking(Struct, frozen=True):
     and ``thinking_token_budget``; contradictions were refused at parsing.
 
     ``enabled`` ``None`` leaves it to the model; ``budget`` is in tokens;
-    ``visible`` ``False`` keeps the reasoning out of the reply
+    ``usual_effort`` is what turning it on stands for, where the way it was said
+    defines that and no effort or budget was said; servers of others have their
+    own. ``visible`` ``False`` keeps the reasoning out of the reply
     (``include_reasoning: false``, ``reasoning.exclude``).
     """
 
@@ -116,6 +118,7 @@ class Thinking(Struct, frozen=True):
     effort: str | None = None
     budget: int | None = None
     visible: bool = True
+    usual_effort: str | None = None
 
 
 class Draw(Struct, frozen=True):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from causerie.protocol.effort import USUAL, effort_within
 from causerie.upstreams.dialect import Switch
 from causerie.upstreams.draft import Draft
 
@@ -24,11 +25,16 @@ PARAMETERS = frozenset(
 )
 _SWITCHES = ("enable_thinking", "thinking")
 _KWARGS = "chat_template_kwargs"
+_GRADED = 3  # words of effort that a server needs for a budget to be said in them
 
 
 def write_thinking(draft: Draft) -> None:
     """Say how to think; raises :class:`InvalidRequest` where that cannot be said."""
-    _WRITERS[draft.dialect.thinking.switch](draft)
+    control = draft.dialect.thinking
+    _WRITERS[control.switch](draft)
+    sent = draft.document.get("reasoning")
+    if control.switch != "object" and isinstance(sent, Mapping) and sent.get("summary"):
+        draft.dropped("reasoning.summary")
 
 
 def _as_sent(draft: Draft) -> None:
@@ -64,24 +70,26 @@ def _by_effort(draft: Draft) -> None:
     """Off is one of the words."""
     _refuse_template_arguments(draft)
     thinking = draft.request.thinking
-    _write_budget(draft)
     if thinking.enabled is False:
         _write_word(draft, "none")
-    elif thinking.effort is not None:
-        _write_word(draft, thinking.effort)
-    elif thinking.enabled:
-        _write_word(draft, "medium")
+    elif not _write_budget_as_effort(draft):
+        _write_budget(draft)
+        if thinking.effort is not None:
+            _write_word(draft, thinking.effort)
+        elif thinking.enabled:
+            _write_word(draft, USUAL)
 
 
 def _by_type(draft: Draft) -> None:
     _refuse_template_arguments(draft)
     thinking = draft.request.thinking
-    _write_budget(draft)
     if thinking.enabled is not None:
         draft.fields["thinking"] = {"type": "enabled" if thinking.enabled else "disabled"}
         draft.moved(_switched_by(draft), "thinking.type")
-    if thinking.effort is not None:
-        _write_word(draft, thinking.effort)
+    if not _write_budget_as_effort(draft):
+        _write_budget(draft)
+        if thinking.effort is not None:
+            _write_word(draft, thinking.effort)
 
 
 def _by_object(draft: Draft) -> None:
@@ -155,6 +163,8 @@ def _write_word(draft: Draft, effort: str) -> None:
     sent = draft.document.get("reasoning_effort")
     if sent is None:
         draft.moved(_switched_by(draft), "reasoning_effort")
+        if word != effort and draft.request.thinking.effort is not None:
+            draft.changes.append(f"reasoning.effort {effort}->{word}")
     elif sent != word:
         draft.changes.append(f"reasoning_effort {sent}->{word}")
 
@@ -171,6 +181,23 @@ def _write_budget(draft: Draft) -> None:
     draft.fields[name] = budget
     if said != name:
         draft.moved("reasoning.max_tokens" if said == "reasoning" else said, name)
+
+
+def _write_budget_as_effort(draft: Draft) -> bool:
+    """``reasoning.max_tokens`` where only words are known: the greatest effort within it.
+
+    As on the well-known router. Whoever says ``thinking_token_budget`` relies on the number.
+    """
+    thinking, control = draft.request.thinking, draft.dialect.thinking
+    graded = len(set(control.efforts.values()) - {"none"}) >= _GRADED
+    if not thinking.budget or thinking.effort is not None or control.budget is not None:
+        return False
+    if not graded or draft.given("thinking_token_budget"):
+        return False
+    word = control.efforts[effort_within(thinking.budget, draft.request.max_tokens)]
+    draft.fields["reasoning_effort"] = word
+    draft.changes.append(f"reasoning.max_tokens->reasoning_effort {word}")
+    return True
 
 
 def _refuse_template_arguments(draft: Draft) -> None:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from causerie.errors import InvalidRequest
+from causerie.protocol.effort import EFFORTS, USUAL
 from causerie.protocol.parsing.fields import Fields, unsupported
 from causerie.protocol.parsing.rules import Rules
 from causerie.protocol.request import Thinking
 
-EFFORTS = ("max", "xhigh", "high", "medium", "low", "minimal", "none")
-_REASONING_FIELDS = ("effort", "max_tokens", "exclude", "enabled")
+_REASONING_FIELDS = ("effort", "max_tokens", "exclude", "enabled", "summary")
 _FIELDS = frozenset(
     {
         "chat_template_kwargs",
@@ -30,6 +30,7 @@ _FIELDS = frozenset(
 )
 _DEFAULT = Thinking()
 _MAX_BUDGET = 2**31 - 1
+_MAX_WORD = 64
 
 T = TypeVar("T")
 
@@ -62,15 +63,17 @@ def read_thinking(body: Fields, rules: Rules) -> Thinking:
     shows = [_switch(body, "include_reasoning"), _hidden(reasoning)]
     effort, budget, shown = _agreed(efforts), _agreed(budgets), _agreed(shows)
     enabled = _agreed([*switches, _implied(effort), _implied_by_budget(budget)])
-    if enabled is None and budget is not None and budget.param == "reasoning.max_tokens":
-        enabled = _Said(True, budget.param)
+    if enabled is None and reasoning.get("max_tokens"):
+        enabled = _Said(True, reasoning.param("max_tokens"))
     _check_budget(enabled, budget)
     on = None if enabled is None else enabled.value
+    usual = on is True and reasoning.boolean("enabled") and effort is None and budget is None
     return Thinking(
         enabled=on,
         effort=None if effort is None or on is False else effort.value,
         budget=None if budget is None or on is False else budget.value,
         visible=shown is None or shown.value,
+        usual_effort=USUAL if usual else None,
     )
 
 
@@ -93,6 +96,7 @@ def _reasoning(body: Fields, rules: Rules) -> Fields:
         raise InvalidRequest(
             "`reasoning` takes `effort` or `max_tokens`, not both.", param="reasoning"
         )
+    fields.string("summary", most=_MAX_WORD)  # a hint: how a provider sums its reasoning up
     return fields
 
 
