@@ -11,10 +11,11 @@ from typing import Any, Literal
 from msgspec import structs
 
 from causerie.catalog.choice import Standings, able, ranked, weighted
-from causerie.catalog.model import EFFORTS, Card, Profile
+from causerie.catalog.model import Card, Profile
 from causerie.catalog.supply import Supply
 from causerie.errors import InvalidRequest, NotFound
 from causerie.protocol.candidate import Candidate
+from causerie.protocol.effort import EFFORTS
 from causerie.protocol.preferences import INDIFFERENT, SortBy
 from causerie.protocol.request import ChatRequest, Thinking
 from causerie.protocol.standing import UNKNOWN, Percentiles, Standing
