@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 import structlog
 
 from causerie.edge.doors import DoorTable
@@ -78,7 +80,7 @@ class Edge:
         request_id.set(exchange.request_id)
         failure: ServiceError | None = None
         try:
-            await self._dispatch(exchange)
+            await self._answering(exchange)
         except ClientGone:
             log.info("client gone", path=exchange.path, status=exchange.status)
         except ServiceError as refused:
@@ -94,13 +96,13 @@ class Edge:
         log.info("refused", path=exchange.path, status=failure.status, code=failure.code)
         exchange.refuse(failure)
 
-    async def _dispatch(self, exchange: Exchange) -> None:
+    def _answering(self, exchange: Exchange) -> Awaitable[None]:
+        """What answers it; raises :class:`ServiceError` where nothing does."""
         handler = self._service_routes.get(exchange.path)
         if handler is not None:
             if exchange.method not in ("GET", "HEAD"):
                 raise method_not_allowed(exchange.method, ["GET"])
-            await handler(exchange)
-            return
+            return handler(exchange)
         hosts = exchange.headers.every("host")
         if len(hosts) > 1:
             raise InvalidRequest("There is more than one `Host` header; send one.")
@@ -108,10 +110,9 @@ class Edge:
         if self._mounts:
             mounted = self._mounts.get("/" + exchange.path[1:].partition("/")[0])
             if mounted is not None and not self._doors.has_host(host):
-                await mounted(exchange)
-                return
+                return mounted(exchange)
         door, rest = self._doors.find(host, exchange.path)
         exchange.door = door.name
         routes = self._router_routes if door.kind == "router" else self._door_routes
         door_handler, parameter = pick(routes, exchange.method, rest)
-        await door_handler(exchange, door, parameter)
+        return door_handler(exchange, door, parameter)

@@ -51,9 +51,14 @@ async def read_body(exchange: Exchange, limits: BodyLimits) -> bytes:
     announced = exchange.headers.get("content-length")
     if announced.isascii() and announced.isdigit() and int(announced) > limits.max_bytes:
         raise _too_large(limits)
-    if exchange.complete and exchange.received <= limits.max_bytes:
-        return await exchange.piece()
     return await _arriving(exchange, limits)
+
+
+def body_at_hand(exchange: Exchange, limits: BodyLimits) -> bytes:
+    """The whole body where it is there already and not too large, else ``b""``."""
+    if exchange.complete and exchange.received <= limits.max_bytes:
+        return exchange.at_hand()
+    return b""
 
 
 async def _arriving(exchange: Exchange, limits: BodyLimits) -> bytes:

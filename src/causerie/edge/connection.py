@@ -26,6 +26,9 @@ Handler = Callable[[Exchange], Awaitable[None]]
 
 _MAX_UNREAD = 256 * 1024  # bytes of a body that wait for a handler
 _LINGER_SECONDS = 5.0  # for the rest of a body that nobody wants
+_MAX_PATHS = 1024
+_NEVER = float("inf")
+_paths: dict[bytes, tuple[str, str]] = {}
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -93,7 +96,7 @@ class Connection(asyncio.Protocol):
         self._paused = False
         self._deaf = False  # nothing more is read
         self._over = False  # nothing more is read or answered
-        self._deadline = float("inf")
+        self._deadline = _NEVER
         self.full: asyncio.Future[None] | None = None
 
     # What exchanges ask.
@@ -178,7 +181,7 @@ class Connection(asyncio.Protocol):
         if self.full is not None:
             self.full.set_result(None)
             self.full = None
-            self._deadline = float("inf")
+            self._deadline = _NEVER
 
     # What the parser calls.
 
@@ -188,12 +191,10 @@ class Connection(asyncio.Protocol):
         self._expects = False
 
     def on_url(self, url: bytes) -> None:
-        self._url += url
+        self._url = self._url + url if self._url else url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers.add(name, value)
-        if name.lower() == b"expect" and value.lower() == b"100-continue":
-            self._expects = True
 
     def on_headers_complete(self) -> None:
         if self._over:
@@ -202,19 +203,14 @@ class Connection(asyncio.Protocol):
             self._refuse(self._too_large())
             return
         self._head_bytes = 0
-        self._deadline = float("inf")
-        exchange = Exchange(
-            self,
-            self._parser.get_method().decode("ascii"),
-            _path(self._url),
-            self._parser.get_http_version(),
-            self._headers,
-        )
-        if b"?" in self._url:
-            exchange.query = (
-                self._url.partition(b"?")[2].partition(b"#")[0].decode("ascii", "replace")
-            )
-        exchange.keep_alive = self._parser.should_keep_alive()
+        self._deadline = _NEVER
+        parser, headers = self._parser, self._headers
+        self._expects = headers.get("expect").lower() == "100-continue"
+        path, query = _paths.get(self._url) or _place(self._url)
+        method = parser.get_method().decode("ascii")
+        exchange = Exchange(self, method, path, parser.get_http_version(), headers)
+        exchange.query = query
+        exchange.keep_alive = parser.should_keep_alive()
         self._incoming = exchange
         if self._current is None:
             self._begin(exchange)
@@ -317,6 +313,15 @@ class Connection(asyncio.Protocol):
             exchange.feed_end()
             exchange.refuse(failure)
         self._close()
+
+
+def _place(url: bytes) -> tuple[str, str]:
+    """Path and query of a request target; most targets are asked for again and again."""
+    query = url.partition(b"?")[2].partition(b"#")[0].decode("ascii", "replace")
+    place = _path(url), query
+    if len(url) <= 128 and len(_paths) < _MAX_PATHS and not query:
+        _paths[url] = place
+    return place
 
 
 def _path(url: bytes) -> str:

@@ -38,7 +38,7 @@ class Watch:
             self._reason = reason
             self._task.cancel()
 
-    async def __aenter__(self) -> Watch:
+    def __enter__(self) -> Watch:
         self._task = asyncio.current_task()
         assert self._task is not None
         self._cancelling = self._task.cancelling()
@@ -48,7 +48,7 @@ class Watch:
             self._client_left()
         return self
 
-    async def __aexit__(
+    def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
@@ -68,20 +68,29 @@ class Watch:
 
 
 class Drain:
-    """Counts the work under way."""
+    """Counts requests: each enters, which raises :class:`Overloaded` at a stop."""
 
     def __init__(self) -> None:
         self.stopping = False
         self._running: set[Watch] = set()
         self._open = 0
         self._idle = asyncio.Event()
-        self._idle.set()
 
-    def counted(self) -> _Counted:
-        """Count one request while the block runs; raises :class:`Overloaded` at a stop."""
+    def __enter__(self) -> Drain:
         if self.stopping:
             raise _stopping()
-        return _Counted(self)
+        self._open += 1
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._open -= 1
+        if self.stopping and not self._open:
+            self._idle.set()
 
     def watched(self, exchange: Exchange) -> Watch:
         """Work that ends when the client leaves or the time of a stop is over.
@@ -90,20 +99,11 @@ class Drain:
         """
         return Watch(exchange, self._running)
 
-    def begin(self) -> None:
-        """One more request is open."""
-        self._open += 1
-        self._idle.clear()
-
-    def end(self) -> None:
-        """One request is over."""
-        self._open -= 1
-        if not self._open:
-            self._idle.set()
-
     async def finish(self, seconds: float) -> None:
         """Begin nothing new, give what runs ``seconds``, then end it."""
         self.stopping = True
+        if not self._open:
+            return
         if await self._becomes_idle(seconds):
             return
         for watch in tuple(self._running):
@@ -117,26 +117,6 @@ class Drain:
         except TimeoutError:
             return False
         return True
-
-
-class _Counted:
-    """One request, counted while the block runs."""
-
-    __slots__ = ("_drain",)
-
-    def __init__(self, drain: Drain) -> None:
-        self._drain = drain
-
-    def __enter__(self) -> None:
-        self._drain.begin()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._drain.end()
 
 
 def _stopping() -> Overloaded:

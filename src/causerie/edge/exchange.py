@@ -20,7 +20,7 @@ from causerie.errors import ServiceError
 
 _encoder = msgspec.json.Encoder()
 _STATUS_LINES = {
-    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus
 }
 
 
@@ -71,7 +71,7 @@ class Exchange:
     __slots__ = (
         "_arrived", "_body", "_chunked", "_head", "_more", "_wire", "door", "ended", "gone",
         "headers", "keep_alive", "method", "on_gone", "path", "query", "received", "request_id",
-        "status", "token", "version",
+        "status", "token", "unread", "version",
     )  # fmt: skip
 
     def __init__(self, wire: Wire, method: str, path: str, version: str, headers: Headers) -> None:
@@ -80,8 +80,8 @@ class Exchange:
         self.query = ""
         self.version = version
         self.headers = headers
-        self.token = ids.token()
-        self.request_id = ids.taken_over(headers.get("x-request-id")) or f"req-{self.token}"
+        self.token = token = ids.token()
+        self.request_id = ids.taken_over(headers.get("x-request-id")) or f"req-{token}"
         self.door = ""
         self.status: int | None = None
         self.ended = False
@@ -91,6 +91,7 @@ class Exchange:
         self.received = 0  # bytes of the body so far
         self._wire = wire
         self._body: list[bytes] = []
+        self.unread = 0  # bytes of it that were not taken yet
         self._more = True
         self._arrived: asyncio.Future[None] | None = None
         self._head: bytes | None = None
@@ -111,11 +112,6 @@ class Exchange:
     # The request's body.
 
     @property
-    def unread(self) -> int:
-        """Bytes of the body that have arrived and were not taken yet."""
-        return sum(map(len, self._body))
-
-    @property
     def complete(self) -> bool:
         """Whether the whole request has arrived."""
         return not self._more
@@ -123,13 +119,16 @@ class Exchange:
     def feed(self, piece: bytes) -> None:
         """A piece of the body has arrived."""
         self.received += len(piece)
+        self.unread += len(piece)
         self._body.append(piece)
-        self._wake()
+        if self._arrived is not None:
+            self._wake()
 
     def feed_end(self) -> None:
         """The body is complete."""
         self._more = False
-        self._wake()
+        if self._arrived is not None:
+            self._wake()
 
     def leave(self) -> None:
         """The client has left."""
@@ -150,9 +149,13 @@ class Exchange:
             self._wire.read_on()
             self._arrived = asyncio.get_running_loop().create_future()
             await self._arrived
-        taken = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        self._body.clear()
-        return taken
+        return self.at_hand()
+
+    def at_hand(self) -> bytes:
+        """What has arrived of the body and was not taken yet."""
+        body, self._body = self._body, []
+        self.unread = 0
+        return body[0] if len(body) == 1 else b"".join(body)
 
     def _wake(self) -> None:
         if self._arrived is not None and not self._arrived.done():
@@ -160,31 +163,41 @@ class Exchange:
 
     # The response.
 
-    def start(self, status: int, content_type: str, headers: Mapping[str, str]) -> None:
-        """Begin the response; the head goes out with the first piece of the body."""
+    def start(
+        self,
+        status: int,
+        content_type: str,
+        headers: Mapping[str, str],
+        length: int | None = None,
+    ) -> None:
+        """Begin the response; the head goes out with the first piece of the body.
+
+        ``headers`` are by lower-case name. Without the ``length`` of the body in bytes its
+        pieces are framed.
+        """
         self.status = status
-        closes = self._wire.closing
-        sized = False
-        lines = f"content-type: {content_type}\r\nx-request-id: {self.request_id}\r\n"
-        for name, value in headers.items():
-            name = name.lower()
-            sized = sized or name == "content-length"
-            if name == "connection":
-                closes = closes or value.lower() == "close"
-            else:
-                if "\n" in value or "\r" in value:
-                    value = " ".join(value.split())
-                lines += f"{name}: {value}\r\n"
-        self._chunked = not sized and self.version == "1.1"
+        lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
+        text = "".join(lines)
+        if text.count("\n") != len(lines) or text.count("\r") != len(lines):
+            text = "".join([" ".join(line.split()) + "\r\n" for line in lines])
+        self._chunked = length is None and self.version == "1.1"
         if self._chunked:
-            lines += "transfer-encoding: chunked\r\n"
-        self.keep_alive = self.keep_alive and not closes and (sized or self._chunked)
-        if not self.keep_alive:
-            lines += "connection: close\r\n"
+            text += "transfer-encoding: chunked\r\n"
+        elif length is not None:
+            text += f"content-length: {length}\r\n"
+        if self._wire.closing or not (self._chunked or length is not None):
+            self.keep_alive = False
+        if "connection" in headers:
+            self.keep_alive = self.keep_alive and headers["connection"].lower() != "close"
+        elif not self.keep_alive:
+            text += "connection: close\r\n"
         elif self.version == "1.0":
-            lines += "connection: keep-alive\r\n"
-        line = _STATUS_LINES.get(status) or f"HTTP/1.1 {status} \r\n".encode()
-        self._head = line + lines.encode("latin-1", "replace") + b"\r\n"
+            text += "connection: keep-alive\r\n"
+        line = _STATUS_LINES.get(status) or f"HTTP/1.1 {status} \r\n"
+        head = (
+            f"{line}content-type: {content_type}\r\nx-request-id: {self.request_id}\r\n{text}\r\n"
+        )
+        self._head = head.encode("latin-1", "replace")
 
     def write(self, piece: bytes) -> None:
         """Send a piece of the response's body."""
@@ -226,9 +239,8 @@ class Exchange:
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Send a whole response."""
-        length = {"content-length": str(len(body))}
-        self.start(status, content_type, length | dict(headers) if headers else length)
+        """Send a whole response; ``headers`` are by lower-case name."""
+        self.start(status, content_type, headers or {}, len(body))
         self.end(body)
 
     def json(self, value: object, headers: Mapping[str, str] | None = None) -> None:
@@ -237,4 +249,5 @@ class Exchange:
 
     def refuse(self, failure: ServiceError) -> None:
         """Send a failure."""
-        self.respond(failure.status, _encoder.encode(failure.body()), headers=failure.headers)
+        headers = {name.lower(): value for name, value in failure.headers.items()}
+        self.respond(failure.status, _encoder.encode(failure.body()), headers=headers)

@@ -52,7 +52,8 @@ class Health:
             code="engine_loading" if state == "loading" else "no_endpoint",
         )
         encoded = _encoder.encode(body | failure.body())
-        exchange.respond(failure.status, encoded, headers=failure.headers)
+        headers = {name.lower(): value for name, value in failure.headers.items()}
+        exchange.respond(failure.status, encoded, headers=headers)
 
     def _state(self) -> str:
         if self.drain.stopping:

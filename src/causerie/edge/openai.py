@@ -12,7 +12,7 @@ import structlog
 from msgspec import structs
 
 from causerie.access.keys import Caller
-from causerie.edge.body import BodyLimits, check_type, read_body
+from causerie.edge.body import BodyLimits, body_at_hand, check_type, read_body
 from causerie.edge.credential import credential
 from causerie.edge.doors import Door
 from causerie.edge.drain import Drain
@@ -53,6 +53,7 @@ class OpenAI:
     drain: Drain
     limits: Limits = Limits()
     clock: Callable[[], int] = _unix_time
+    _known: dict[tuple[bool, str, bool], Rules] = field(default_factory=dict, init=False)
 
     async def list_models(self, exchange: Exchange, door: Door, _: str) -> None:
         """``GET /models``."""
@@ -78,9 +79,10 @@ class OpenAI:
         completion_id = exchange.name_completion()
         request_id.set(exchange.request_id)
         caller = await self.pipeline.authenticate(door, credential(exchange))
-        with self.drain.counted():
+        with self.drain:
             check_type(exchange.headers)
-            body = await read_body(exchange, self.limits.body)
+            limits = self.limits.body
+            body = body_at_hand(exchange, limits) or await read_body(exchange, limits)
             request = _in_session(parse(body, self._rules(exchange, door)), exchange)
             identity = Identity(completion_id, self.clock(), exchange.request_id)
             answer = self._stream if request.stream else self._plain
@@ -94,13 +96,11 @@ class OpenAI:
         request: ChatRequest,
         identity: Identity,
     ) -> None:
-        async with (
-            self.drain.watched(exchange),
-            self.pipeline.open(door, caller, request, identity) as reply,
-        ):
-            whole = Whole(reply.frame)
-            async for batch in reply.events:
-                whole.feed(batch)
+        with self.drain.watched(exchange):
+            async with self.pipeline.open(door, caller, request, identity) as reply:
+                whole = Whole(reply.frame)
+                async for batch in reply.events:
+                    whole.feed(batch)
         exchange.respond(200, _encode(whole.completion()), headers=_headers(reply, request))
 
     async def _stream(
@@ -114,17 +114,15 @@ class OpenAI:
         fold = Fold(Frame(identity, request.model, ""), usage=request.include_usage)
         with EventStream(exchange, ping_seconds=self.limits.ping_seconds) as events:
             try:
-                async with (
-                    self.drain.watched(exchange),
-                    self.pipeline.open(door, caller, request, identity) as reply,
-                ):
-                    fold.frame = reply.frame
-                    events.start(_headers(reply, request))
-                    async for batch in reply.events:
-                        for chunk in fold.feed(batch):
-                            events.put(_encode(chunk))
-                        if events.blocked:
-                            await events.room()
+                with self.drain.watched(exchange):
+                    async with self.pipeline.open(door, caller, request, identity) as reply:
+                        fold.frame = reply.frame
+                        events.start(_headers(reply, request))
+                        async for batch in reply.events:
+                            for chunk in fold.feed(batch):
+                                events.put(_encode(chunk))
+                            if events.blocked:
+                                await events.room()
             except ClientGone:
                 raise
             except Exception as failure:
@@ -139,13 +137,17 @@ class OpenAI:
         return await self.pipeline.authenticate(door, credential(exchange))
 
     def _rules(self, exchange: Exchange, door: Door) -> Rules:
-        return Rules(
-            reasoning_object=door.reasoning_object,
-            router=door.kind == "router",
-            reject_unknown=exchange.headers.get("x-unknown-params").lower() == "reject",
-            max_messages=self.limits.max_messages,
-            max_nesting=self.limits.max_nesting,
-        )
+        rejects = exchange.headers.get("x-unknown-params").lower() == "reject"
+        rules = self._known.get((door.reasoning_object, door.kind, rejects))
+        if rules is None:
+            rules = self._known[door.reasoning_object, door.kind, rejects] = Rules(
+                reasoning_object=door.reasoning_object,
+                router=door.kind == "router",
+                reject_unknown=rejects,
+                max_messages=self.limits.max_messages,
+                max_nesting=self.limits.max_nesting,
+            )
+        return rules
 
 
 def _told(failure: Exception, exchange: Exchange) -> ServiceError:
