@@ -147,6 +147,10 @@ class UsageReader(Protocol):
         """By ``key:ID`` or ``project:ID``, with one model or (empty) all, since a midnight UTC."""
         ...
 
+    async def last_used(self, project: str) -> Mapping[str, datetime]:
+        """The hour of each key's last request."""
+        ...
+
 
 class Usage:
     """Usage, for those who may see it."""
@@ -196,6 +200,11 @@ class Usage:
         await self._may(actor, project_id, action)
         question.check()
         return replace(question, project=project_id or question.project)
+
+    async def last_used(self, actor: Actor, project_id: str) -> Mapping[str, datetime]:
+        """The hour that each key of a project was last used in; keys never used are not there."""
+        await self._may(actor, project_id, Action.KEYS_SEE)
+        return await self._reader.last_used(project_id)
 
     async def _may(self, actor: Actor, project_id: str | None, action: Action) -> None:
         async with self._store.reading() as books:

@@ -79,6 +79,21 @@ class SqlUsageReader:
             row = (await connection.execute(spent_query(owner, model, since))).one()
         return Spent(amount_of(int(row[0] or 0)), int(row[1] or 0))
 
+    async def last_used(self, project: str) -> Mapping[str, datetime]:
+        """Rolled up by the hour."""
+        async with self._database.reading() as connection:
+            found = (await connection.execute(last_used_query(project))).all()
+        return {key: moment_of(start) for key, start in found}
+
+
+def last_used_query(project: str) -> Select[Any]:
+    """The hour of each key's last request."""
+    table = usage_hourly
+    latest = func.max(table.c.start, type_=table.c.start.type)
+    return (
+        select(table.c.key_id, latest).where(table.c.project_id == project).group_by(table.c.key_id)
+    )
+
 
 def sums_query(question: Question) -> Select[Any]:
     """From the days where whole days are asked for, else from the hours."""

@@ -1,0 +1,143 @@
+"""The whole console: every request below ``/console`` in, every page out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from http import HTTPStatus
+from urllib.parse import quote
+
+from causerie.accounts.accounts import Accounts
+from causerie.accounts.names import new_token
+from causerie.accounts.sessions import form_token_fits
+from causerie.console.cookies import token_in
+from causerie.console.fields import Fields
+from causerie.console.navigation import ENTRIES
+from causerie.console.origin import Site
+from causerie.console.ports import House
+from causerie.console.routes import routes
+from causerie.console.routing import Route, RouteTable
+from causerie.console.security import HEADERS
+from causerie.console.statics import Statics
+from causerie.console.templating import environment
+from causerie.console.visit import PREFIX, Desk, Visit
+from causerie.edge.body import BodyLimits, read_body
+from causerie.edge.exchange import Exchange
+from causerie.errors import (
+    Forbidden,
+    InvalidRequest,
+    ServiceError,
+    StoreUnavailable,
+    Unauthenticated,
+)
+
+_STATIC = f"{PREFIX}/static"
+_SAFE = ("GET", "HEAD")
+_FORM = "application/x-www-form-urlencoded"
+_FORM_LIMITS = BodyLimits(max_bytes=256 * 1024, seconds=30.0)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Console:
+    """Answers what is asked below :data:`~causerie.console.visit.PREFIX`."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        house: House,
+        site: Site | None = None,
+        *,
+        clock: Callable[[], datetime] = _now,
+    ) -> None:
+        self._statics = Statics(_STATIC)
+        self._routes = RouteTable(routes(house))
+        patterns = {route.pattern for route in self._routes.routes}
+        self._desk = Desk(
+            accounts,
+            environment(self._statics),
+            site or Site(),
+            HEADERS,
+            clock,
+            tuple(each for each in ENTRIES if each.pattern in patterns),
+        )
+
+    async def answer(self, exchange: Exchange) -> None:
+        """Answer one request; raises :class:`ServiceError` where a script wants it as JSON."""
+        if exchange.path.startswith(f"{_STATIC}/") and exchange.method in _SAFE:
+            self._statics.answer(exchange, dict(HEADERS))
+            return
+        visit = self._arrive(exchange)
+        try:
+            path = exchange.path.removeprefix(PREFIX) or "/"
+            route, visit.params = self._routes.find(exchange.method, path)
+            if route.raw:
+                await self._serve(visit, route)
+                return
+        except ServiceError as failure:
+            if exchange.headers.get("content-type").startswith("application/json"):
+                raise
+            await self._refuse(visit, failure)
+            return
+        try:
+            await self._serve(visit, route)
+        except ServiceError as failure:
+            await self._refuse(visit, failure)
+
+    def _arrive(self, exchange: Exchange) -> Visit:
+        """A visit; who has no token yet gets one, which forms are bound to."""
+        secure = self._desk.site.secure(exchange)
+        token = token_in(exchange.headers, secure=secure)
+        visit = Visit(exchange, self._desk, token)
+        if not token:
+            visit.keep(new_token(), None)
+        return visit
+
+    async def _serve(self, visit: Visit, route: Route) -> None:
+        exchange = visit.exchange
+        visit.query = Fields.parse(exchange.query)
+        if exchange.method not in _SAFE:
+            self._desk.site.check(exchange)
+            if not route.raw:
+                visit.form = await _form(exchange)
+            _check_token(visit)
+        try:
+            visit.user, visit.session = await self._desk.accounts.sign_in.whose(visit.token)
+        except Unauthenticated:
+            if not route.open:
+                raise
+        await route.page(visit)
+
+    async def _refuse(self, visit: Visit, failure: ServiceError) -> None:
+        """A page that says what went wrong; to sign in, where that is what is missing."""
+        if failure.code == "session_ended" and visit.user is None:
+            here = visit.exchange.path if visit.exchange.method in _SAFE else f"{PREFIX}/"
+            visit.go(f"/sign-in?next={quote(here)}")
+            return
+        if isinstance(failure, StoreUnavailable):
+            visit.user = None  # the frame around a page needs the database
+        phrase = HTTPStatus(failure.status).phrase
+        await visit.show_problem("failure.html", failure, phrase=phrase)
+
+
+async def _form(exchange: Exchange) -> Fields:
+    """The fields of a form; raises :class:`InvalidRequest`."""
+    kind = exchange.headers.get("content-type").partition(";")[0].strip().lower()
+    body = await read_body(exchange, _FORM_LIMITS)
+    if kind != _FORM and body:
+        raise InvalidRequest(
+            f"A form is sent as {_FORM}.", code="unsupported_media_type", status=415
+        )
+    return Fields.parse(body.decode("utf-8", "replace"))
+
+
+def _check_token(visit: Visit) -> None:
+    given = visit.exchange.headers.get("x-form-token") or visit.form.raw("form_token")
+    if not form_token_fits(visit.token, given):
+        raise Forbidden(
+            "This page is older than your session, so nothing was changed. "
+            "Open it anew and try again.",
+            code="stale_form",
+        )

@@ -1,0 +1,115 @@
+"""Limits and budgets as rows of a form, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from types import MappingProxyType
+
+from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
+from causerie.console.fields import Fields
+from causerie.errors import InvalidRequest
+
+Row = Mapping[str, str]
+
+LIMITS = (
+    ("requests_per_minute", "Requests / min"),
+    ("tokens_per_minute", "Tokens / min"),
+    ("input_tokens_per_minute", "Input tokens / min"),
+    ("output_tokens_per_minute", "Output tokens / min"),
+    ("concurrent", "At the same time"),
+)
+PERIODS = (
+    (Period.DAY, "each day"),
+    (Period.WEEK, "each week"),
+    (Period.MONTH, "each month"),
+    (Period.NEVER, "never"),
+)
+UNITS = ((Unit.MONEY, "$"), (Unit.TOKENS, "tokens"))
+CHOICES = MappingProxyType({"limits": LIMITS, "periods": PERIODS, "units": UNITS})
+_BUDGET = ("amount", "unit", "period", "model")
+_LIMIT = tuple(name for name, _ in LIMITS)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundsRows:
+    """What the form shows: what there is, or what was typed."""
+
+    limits: Sequence[Row]
+    budgets: Sequence[Row]
+
+    @staticmethod
+    def of(bounds: Bounds) -> BoundsRows:
+        """What there is."""
+        return BoundsRows(
+            [
+                {"model": each.model, **{name: _text(getattr(each, name)) for name in _LIMIT}}
+                for each in bounds.limits
+            ],
+            [
+                {
+                    "model": each.model,
+                    "amount": f"{each.amount.normalize():f}",
+                    "unit": each.unit,
+                    "period": each.period,
+                }
+                for each in bounds.budgets
+            ],
+        )
+
+    @staticmethod
+    def typed(form: Fields) -> BoundsRows:
+        """What was typed; rows without a number are left out."""
+        limits = _rows(form, "limit", ("model", *_LIMIT))
+        budgets = _rows(form, "budget", _BUDGET)
+        return BoundsRows(
+            [row for row in limits if any(row[name] for name in _LIMIT)],
+            [row for row in budgets if row["amount"]],
+        )
+
+    def bounds(self) -> Bounds:
+        """As accounts take them; raises :class:`InvalidRequest`."""
+        return Bounds(
+            tuple(
+                Limit(row["model"], **{name: _whole(row[name], name) for name in _LIMIT})
+                for row in self.limits
+            ),
+            tuple(_budget(row) for row in self.budgets),
+        )
+
+
+NO_ROWS = BoundsRows((), ())
+
+
+def _rows(form: Fields, kind: str, names: Iterable[str]) -> list[Row]:
+    columns = {name: form.every(f"{kind}_{name}") for name in names}
+    length = max(map(len, columns.values()), default=0)
+    return [
+        {name: column[index] if index < len(column) else "" for name, column in columns.items()}
+        for index in range(length)
+    ]
+
+
+def _budget(row: Row) -> Budget:
+    try:
+        amount = Decimal(row["amount"].replace(",", "").removeprefix("$"))
+        return Budget(amount, Period(row["period"]), Unit(row["unit"]), row["model"])
+    except (InvalidOperation, ValueError) as failure:
+        raise InvalidRequest(
+            f"`{row['amount'][:20]}` is no amount; one looks like 25 or 0.50.", param="budgets"
+        ) from failure
+
+
+def _whole(text: str, name: str) -> int | None:
+    plain = text.replace(",", "").replace(" ", "")
+    if not plain:
+        return None
+    if not plain.isascii() or not plain.isdigit() or len(plain) > 16:
+        title = dict(LIMITS)[name]
+        raise InvalidRequest(f"{title}: `{text[:20]}` is no whole number.", param="limits")
+    return int(plain)
+
+
+def _text(number: int | None) -> str:
+    return "" if number is None else str(number)

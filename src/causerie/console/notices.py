@@ -1,0 +1,35 @@
+"""What a page says after something was done; the address names only which."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+NOTICES = MappingProxyType(
+    {
+        "key-saved": "The key was changed.",
+        "key-disabled": "The key was disabled; it stops within a second.",
+        "key-enabled": "The key works again.",
+        "key-deleted": "The key was deleted.",
+        "name-saved": "The name was changed.",
+        "password-saved": "The password was changed; all other sessions have ended.",
+        "password-reset": "The password was changed. Sign in with it.",
+        "factor-removed": "The second factor was removed.",
+        "session-ended": "The session has ended.",
+        "sessions-ended": "All other sessions have ended.",
+        "signed-out": "You have signed out.",
+        "joined": "You are a member of the project now.",
+        "project-renamed": "The project was renamed.",
+        "project-archived": "The project was archived; its keys do not work any more.",
+        "project-restored": "The project is back; its keys work again.",
+        "bounds-saved": "Limits and budgets were changed.",
+        "invitation-withdrawn": "The invitation was withdrawn.",
+        "member-changed": "The role was changed.",
+        "member-removed": "The member was removed.",
+        "left": "You have left the project.",
+        "user-disabled": "The user was disabled; their sessions have ended.",
+        "user-enabled": "The user may sign in again.",
+        "operator-made": "The user is an operator now.",
+        "operator-unmade": "The user is no operator any more.",
+        "project-made": "The project was made.",
+    }
+)

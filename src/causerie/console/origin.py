@@ -1,0 +1,71 @@
+"""Where a request comes from, and whether this site's own pages sent it.
+
+A form that changes something is taken only with an ``Origin`` header that names
+this site: browsers send it with every such request and pages cannot forge it.
+``X-Forwarded-For`` counts only where the connection comes from a proxy that is
+trusted; ``X-Forwarded-Proto`` decides no more than the visitor's own cookie.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+
+from causerie.edge.exchange import Exchange
+from causerie.errors import Forbidden
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The site's own addresses.
+
+    ``address`` is its public one, like ``https://llm.example``, where that is
+    known; without it a request's ``Host`` says. ``proxies`` are trusted.
+    """
+
+    address: str = ""
+    proxies: tuple[Network, ...] = ()
+
+    def secure(self, exchange: Exchange) -> bool:
+        """Whether the visitor came by https."""
+        if self.address:
+            return self.address.startswith("https:")
+        return exchange.headers.get("x-forwarded-proto").lower() == "https"
+
+    def base(self, exchange: Exchange) -> str:
+        """The address that this visitor reaches us at, without a path."""
+        if self.address:
+            return self.address.rstrip("/")
+        scheme = "https" if self.secure(exchange) else "http"
+        return f"{scheme}://{exchange.headers.get('host')}"
+
+    def client(self, exchange: Exchange) -> str:
+        """The visitor's address: the last one that a trusted proxy did not have itself."""
+        address = exchange.peer
+        hops = ",".join(exchange.headers.every("x-forwarded-for")).split(",")
+        while self._trusts(address) and hops and (hop := hops.pop().strip()):
+            address = hop
+        return address[:100]
+
+    def check(self, exchange: Exchange) -> None:
+        """Raises :class:`Forbidden` for what another site's page has sent."""
+        origin = exchange.headers.get("origin").lower()
+        fetched = exchange.headers.get("sec-fetch-site") or "same-origin"
+        own = {self.base(exchange).lower()}
+        if not self.address:
+            own.add(f"https://{exchange.headers.get('host')}".lower())  # https ends before us
+        if origin not in own or fetched != "same-origin":
+            raise Forbidden(
+                "This form was not sent by a page of this site, so nothing was changed. "
+                "Open the page anew and try again.",
+                code="foreign_origin",
+            )
+
+    def _trusts(self, address: str) -> bool:
+        try:
+            parsed = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        return any(parsed in network for network in self.proxies)

@@ -1,0 +1,1 @@
+"""What each page asks of accounts, and what it shows."""

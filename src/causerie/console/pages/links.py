@@ -1,0 +1,108 @@
+"""What a one-time link leads to: a new account, a project, or a new password.
+
+The secret stands behind the ``#`` of the link, so that it gets into no log and no
+``Referer``; a script puts it into the form that asks for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from causerie.accounts.links import Link, LinkKind
+from causerie.accounts.people import SYSTEM
+from causerie.console.pages.sign_in import go_on
+from causerie.console.visit import PREFIX, Visit
+from causerie.errors import NotFound, ServiceError
+
+
+def address(base: str, token: str) -> str:
+    """The link for a token; ``base`` is the service's address without a path."""
+    return f"{base}{PREFIX}/link#{token}"
+
+
+async def show(visit: Visit) -> None:
+    """The form that a script fills in and sends."""
+    await visit.show("links/token.html")
+
+
+async def follow(visit: Visit) -> None:
+    """Show what the link is for."""
+    token = visit.form.get("token")
+    try:
+        link = await visit.accounts.users.link(token)
+    except NotFound as problem:
+        await visit.show_problem("links/token.html", problem)
+        return
+    await visit.show(_page(visit, link), **await _values(visit, link, token))
+
+
+async def accept(visit: Visit) -> None:
+    """Make the account that an invitation is for, and sign in to it."""
+    form, token = visit.form, visit.form.get("token")
+    link = await visit.accounts.users.link(token)
+    email, password = link.email or form.get("email"), form.raw("password")
+    try:
+        await visit.accounts.users.accept(
+            token, email=email, name=form.get("name"), password=password
+        )
+    except NotFound:
+        raise
+    except ServiceError as problem:
+        values = await _values(visit, link, token)
+        values |= {"email": email, "name": form.get("name")}
+        await visit.show_problem("links/account.html", problem, **values)
+        return
+    begun = await visit.accounts.sign_in.with_password(
+        email, password, visit.client, old_token=visit.token
+    )
+    go_on(visit, begun, "")
+
+
+async def join(visit: Visit) -> None:
+    """Make who is signed in a member."""
+    token = visit.form.get("token")
+    link = await visit.accounts.users.link(token)
+    try:
+        await visit.accounts.users.join(token, visit.me)
+    except NotFound:
+        raise
+    except ServiceError as problem:
+        await visit.show_problem("links/join.html", problem, **await _values(visit, link, token))
+        return
+    visit.go(f"/projects/{link.project_id}/keys" if link.project_id else "/", done="joined")
+
+
+async def reset(visit: Visit) -> None:
+    """Take a new password."""
+    token = visit.form.get("token")
+    link = await visit.accounts.users.link(token)
+    try:
+        await visit.accounts.profile.reset_password(token, visit.form.raw("password"))
+    except NotFound:
+        raise
+    except ServiceError as problem:
+        values = await _values(visit, link, token)
+        await visit.show_problem("links/password.html", problem, **values)
+        return
+    visit.go("/sign-in", done="password-reset")
+
+
+def _page(visit: Visit, link: Link) -> str:
+    if link.kind is LinkKind.RESET:
+        return "links/password.html"
+    if link.kind is LinkKind.INVITATION and visit.user is not None:
+        return "links/join.html"
+    return "links/account.html"
+
+
+async def _values(visit: Visit, link: Link, token: str) -> dict[str, Any]:
+    offered = None
+    if link.project_id is not None:  # whoever holds the link may know the project's name
+        offered = (await visit.accounts.projects.see(SYSTEM, link.project_id)).project
+    return {
+        "link": link,
+        "token": token,
+        "offered": offered,
+        "email": link.email or "",
+        "name": "",
+    }

@@ -1,0 +1,71 @@
+"""Finds the page for a path; ``{name}`` in a pattern takes one part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from causerie.console.visit import Visit
+from causerie.errors import InvalidRequest, NotFound
+
+Page = Callable[[Visit], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A page. An ``open`` one needs nobody to have signed in; one that is ``raw`` reads its
+    request's body itself, takes the form token in a header, and has failures as JSON."""
+
+    method: str
+    pattern: str
+    page: Page
+    open: bool = False
+    raw: bool = False
+
+
+class RouteTable:
+    """All pages."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self.routes = tuple(routes)
+        self._by_pattern: dict[tuple[str, ...], dict[str, Route]] = {}
+        for route in self.routes:
+            parts = tuple(route.pattern.split("/"))
+            self._by_pattern.setdefault(parts, {})[route.method] = route
+
+    def find(self, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
+        """The page and the named parts of its path; raises :class:`NotFound`, and
+        :class:`InvalidRequest` (405) for another method."""
+        parts = tuple(path.split("/"))
+        exact = self._by_pattern.get(parts)
+        found = (exact, {}) if exact is not None else self._matching(parts)
+        if found is None:
+            raise NotFound("There is no such page.")
+        methods, params = found
+        route = methods.get("GET" if method == "HEAD" else method)
+        if route is None:
+            raise InvalidRequest(
+                f"This page cannot be asked with {method}.",
+                code="method_not_allowed",
+                status=405,
+                headers={"Allow": ", ".join(sorted(methods))},
+            )
+        return route, params
+
+    def _matching(self, parts: tuple[str, ...]) -> tuple[dict[str, Route], dict[str, str]] | None:
+        for pattern, methods in self._by_pattern.items():
+            if len(pattern) == len(parts) and (params := _params(pattern, parts)) is not None:
+                return methods, params
+        return None
+
+
+def _params(pattern: tuple[str, ...], parts: tuple[str, ...]) -> dict[str, str] | None:
+    params: dict[str, str] = {}
+    for expected, part in zip(pattern, parts, strict=True):
+        if expected.startswith("{"):
+            if not part or not part.isprintable():
+                return None
+            params[expected[1:-1]] = part
+        elif expected != part:
+            return None
+    return params

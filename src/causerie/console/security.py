@@ -1,0 +1,33 @@
+"""Headers of every answer: what a browser may do with our pages, which is little.
+
+Scripts and styles come from our own files only, never from a page's text, so
+that what somebody wrote into a name cannot run. Nobody may frame a page, and
+addresses are told to no other site.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+_POLICY = (
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self' data:",
+    "font-src 'self'",
+    "connect-src 'self'",
+    "form-action 'self'",
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
+)
+HEADERS = MappingProxyType(
+    {
+        "Content-Security-Policy": "; ".join(_POLICY),
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+        "Referrer-Policy": "same-origin",
+        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "DENY",
+    }
+)

@@ -1,0 +1,93 @@
+"""What was spent of budgets, for pages: from the same sums that usage is shown from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+from causerie.accounts.bounds import Budget, Unit
+from causerie.accounts.people import Actor
+from causerie.accounts.usage import By, Question, Step, Usage, UsageSum
+
+_NEARLY = Decimal("0.8")
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """How a budget stands; ``resets_at`` is when it begins anew."""
+
+    budget: Budget
+    spent: Decimal
+    resets_at: datetime | None
+
+    @property
+    def share(self) -> Decimal:
+        """What is spent of it, from 0; 1 is all."""
+        if self.budget.amount == 0:
+            return Decimal(1)
+        return self.spent / self.budget.amount
+
+    @property
+    def percent(self) -> int:
+        """For a bar, from 0 to 100."""
+        return min(int(self.share * 100), 100)
+
+    @property
+    def level(self) -> str:
+        """How it looks: ``good``, ``warn`` or ``bad``."""
+        return "bad" if self.share >= 1 else "warn" if self.share >= _NEARLY else "good"
+
+
+class SpendingReader:
+    """Asks the usage of one project, once for each period."""
+
+    def __init__(self, usage: Usage, actor: Actor, project_id: str, now: datetime) -> None:
+        self._usage = usage
+        self._actor = actor
+        self._project_id = project_id
+        self._now = now
+
+    async def of_keys(
+        self, budgets: Mapping[str, Iterable[Budget]]
+    ) -> Mapping[str, list[Spending]]:
+        """By key."""
+        asked = {key: tuple(each) for key, each in budgets.items()}
+        sums = await self._sums([each for every in asked.values() for each in every])
+        return {
+            key: [self._spending(each, sums[each.period], key) for each in every]
+            for key, every in asked.items()
+        }
+
+    async def of_project(self, budgets: Iterable[Budget]) -> list[Spending]:
+        """Of the project's own budgets."""
+        asked = tuple(budgets)
+        sums = await self._sums(asked)
+        return [self._spending(each, sums[each.period], None) for each in asked]
+
+    async def _sums(self, budgets: Iterable[Budget]) -> dict[str, list[UsageSum]]:
+        midnight = self._now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        found: dict[str, list[UsageSum]] = {}
+        for period in {each.period for each in budgets}:
+            question = Question(
+                since=period.start(self._now),
+                until=midnight + timedelta(days=1),
+                step=Step.ALL,
+                by=(By.KEY, By.MODEL),
+            )
+            found[period] = list(
+                await self._usage.of_project(self._actor, self._project_id, question)
+            )
+        return found
+
+    def _spending(self, budget: Budget, sums: Iterable[UsageSum], key: str | None) -> Spending:
+        spent = Decimal(0)
+        for each in sums:
+            if key not in (None, each.group[By.KEY]) or budget.model not in (
+                "",
+                each.group[By.MODEL],
+            ):
+                continue
+            spent += each.cost if budget.unit is Unit.MONEY else each.prompt + each.completion
+        return Spending(budget, spent, budget.period.end(self._now))

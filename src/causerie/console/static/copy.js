@@ -1,0 +1,26 @@
+// Copies what stands in the element that the button names, and says so.
+
+document.addEventListener("click", async (event) => {
+  const button = event.target instanceof Element ? event.target.closest("[data-copy]") : null;
+  if (!button) return;
+  const source = document.getElementById(button.dataset.copy);
+  if (!source) return;
+  const text = source.value ?? source.textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    // Without https there is no clipboard: the text is selected, to be copied by hand.
+    const range = document.createRange();
+    range.selectNodeContents(source);
+    const selection = getSelection();
+    selection.removeAllRanges();
+    selection.addRange(range);
+    if (!document.execCommand("copy")) return;
+  }
+  const label = button.querySelector("[data-copy-label]");
+  button.classList.add("copied");
+  if (!label) return;
+  const before = label.textContent;
+  label.textContent = "Copied";
+  setTimeout(() => { label.textContent = before; button.classList.remove("copied"); }, 1600);
+});

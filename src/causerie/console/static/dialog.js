@@ -1,0 +1,31 @@
+// Pages that htmx fetches into the dialog are shown as one; without scripts they are pages.
+
+const dialog = document.getElementById("dialog");
+const inside = document.getElementById("dialog-content");
+let again = false; // whether something was made, so that the page behind is out of date
+
+document.addEventListener("htmx:afterSwap", (event) => {
+  if (event.detail.target !== inside || !dialog) return;
+  if (!dialog.open) dialog.showModal();
+  again = again || inside.querySelector("[data-made]") !== null;
+  const wrong = inside.querySelector("[aria-invalid=true]");
+  (wrong ?? inside.querySelector("[autofocus]"))?.focus();
+});
+
+dialog?.addEventListener("close", () => {
+  inside.replaceChildren(); // a secret that was shown is gone
+  if (again) location.reload();
+});
+
+document.addEventListener("click", (event) => {
+  const target = event.target instanceof Element ? event.target : null;
+  if (!dialog || !target) return;
+  if (target.closest("[data-dialog-close]") && dialog.contains(target)) {
+    event.preventDefault();
+    dialog.close();
+  }
+});
+
+document.addEventListener("htmx:responseError", (event) => {
+  if (event.detail.xhr.status >= 500) location.reload();
+});

@@ -1,0 +1,46 @@
+// The frame: theme, menus, navigation on narrow screens, notices that go by themselves.
+
+const root = document.documentElement;
+const systemDark = matchMedia("(prefers-color-scheme: dark)");
+
+function dark() {
+  return root.dataset.theme ? root.dataset.theme === "dark" : systemDark.matches;
+}
+
+document.addEventListener("click", (event) => {
+  const target = event.target instanceof Element ? event.target : null;
+  if (!target) return;
+  if (target.closest("[data-theme-switch]")) {
+    root.dataset.theme = dark() ? "light" : "dark";
+    try { localStorage.setItem("theme", root.dataset.theme); } catch { /* for this page only */ }
+  }
+  const opener = target.closest("[data-nav-switch]");
+  if (opener) {
+    const open = opener.closest(".sidebar").toggleAttribute("data-open");
+    opener.setAttribute("aria-expanded", String(open));
+  }
+  for (const menu of document.querySelectorAll("details.menu[open]")) {
+    if (!menu.contains(target)) menu.open = false;
+  }
+  target.closest("[data-toast-close]")?.closest(".toast")?.remove();
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  const menu = document.activeElement?.closest("details.menu[open]");
+  if (menu) {
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  }
+});
+
+for (const toast of document.querySelectorAll(".toast")) {
+  setTimeout(() => toast.remove(), 6000);
+}
+
+// The notice of an address is said once: reloading the page does not say it again.
+const here = new URL(location.href);
+if (here.searchParams.has("done")) {
+  here.searchParams.delete("done");
+  history.replaceState(history.state, "", here);
+}

@@ -1,0 +1,34 @@
+// Rows of a form that can be added and taken away, and parts that a choice shows.
+
+function follow(part) {
+  for (const element of part.querySelectorAll("[data-shown-by]")) {
+    const [name, value] = element.dataset.shownBy.split("=");
+    const form = element.closest("form");
+    const chosen = form?.querySelector(`[name="${name}"]:checked`) ?? form?.elements[name];
+    element.hidden = chosen?.value !== value;
+  }
+}
+
+document.addEventListener("click", (event) => {
+  const target = event.target instanceof Element ? event.target : null;
+  const adder = target?.closest("[data-add-row]");
+  if (adder) {
+    const template = document.getElementById(adder.dataset.addRow);
+    const row = template.content.firstElementChild.cloneNode(true);
+    document.getElementById(`${adder.dataset.addRow}-rows`).append(row);
+    row.querySelector("select, input")?.focus();
+  }
+  target?.closest("[data-remove-row]")?.closest(".row")?.remove();
+});
+document.addEventListener("change", (event) => follow(event.target.closest("form") ?? document));
+document.addEventListener("htmx:afterSettle", (event) => follow(event.target));
+follow(document);
+
+document.addEventListener("click", (event) => {
+  const tab = event.target instanceof Element ? event.target.closest("[role=tab]") : null;
+  if (!tab) return;
+  for (const each of tab.closest("[role=tablist]").querySelectorAll("[role=tab]")) {
+    each.setAttribute("aria-selected", String(each === tab));
+    document.getElementById(each.getAttribute("aria-controls")).hidden = each !== tab;
+  }
+});

@@ -1,0 +1,30 @@
+// Times in the visitor's own zone and manner; the server sends them in UTC.
+
+const looks = {
+  moment: new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" }),
+  date: new Intl.DateTimeFormat(undefined, { dateStyle: "medium" }),
+};
+const full = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
+const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
+const units = [["year", 31536000], ["month", 2592000], ["day", 86400], ["hour", 3600], ["minute", 60]];
+
+function since(at) {
+  const seconds = (at.getTime() - Date.now()) / 1000;
+  for (const [unit, length] of units) {
+    if (Math.abs(seconds) >= length) return relative.format(Math.trunc(seconds / length), unit);
+  }
+  return relative.format(0, "minute");
+}
+
+export function showTimes(part) {
+  for (const element of part.querySelectorAll("time[data-look]")) {
+    const at = new Date(element.dateTime);
+    if (Number.isNaN(at.getTime())) continue;
+    const look = looks[element.dataset.look];
+    element.textContent = look ? look.format(at) : since(at);
+    element.title = full.format(at);
+  }
+}
+
+showTimes(document);
+document.addEventListener("htmx:afterSettle", (event) => showTimes(event.target));

@@ -1,0 +1,73 @@
+"""Styles, scripts and pictures: read once, named by their content, kept by browsers for a year."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from types import MappingProxyType
+
+from msgspec import Struct
+
+from causerie.edge.exchange import Exchange
+from causerie.edge.headers import Headers
+from causerie.errors import NotFound
+
+_TYPES = MappingProxyType(
+    {
+        "css": "text/css; charset=utf-8",
+        "js": "text/javascript; charset=utf-8",
+        "svg": "image/svg+xml",
+    }
+)
+_HASH_LENGTH = 16
+_FOR_EVER = "public, max-age=31536000, immutable"
+
+
+class _File(Struct, frozen=True):
+    content: bytes
+    type: str
+    address: str
+
+
+class Statics:
+    """All static files below one address. The styles are one file, in the order of their names."""
+
+    def __init__(self, prefix: str) -> None:
+        self._files: dict[str, _File] = {}
+        self._by_address: dict[str, _File] = {}
+        folder = files(__package__) / "static"
+        kept = {each.name: each.read_bytes() for each in folder.iterdir() if _kind(each)}
+        styles = sorted(name for name in kept if name.endswith(".css"))
+        self._add(prefix, "console.css", b"\n".join(kept.pop(name) for name in styles))
+        for name, content in kept.items():
+            self._add(prefix, name, content)
+
+    def address(self, name: str) -> str:
+        """The path of a file; raises :class:`KeyError` for one that is not there."""
+        return self._files[name].address
+
+    def answer(self, exchange: Exchange, headers: dict[str, str]) -> None:
+        """Send a file; raises :class:`NotFound`."""
+        file = self._by_address.get(exchange.path)
+        if file is None:
+            raise NotFound("There is no such file.")
+        kept = headers | {"Cache-Control": _FOR_EVER, "ETag": f'"{file.address}"'}
+        if _has(exchange.headers, file.address):
+            exchange.respond(304, b"", content_type=file.type, headers=kept)
+            return
+        exchange.respond(200, file.content, content_type=file.type, headers=kept)
+
+    def _add(self, prefix: str, name: str, content: bytes) -> None:
+        stem, _, kind = name.rpartition(".")
+        hashed = hashlib.sha256(content).hexdigest()[:_HASH_LENGTH]
+        file = _File(content, _TYPES[kind], f"{prefix}/{stem}.{hashed}.{kind}")
+        self._files[name] = self._by_address[file.address] = file
+
+
+def _kind(file: Traversable) -> bool:
+    return file.name.rpartition(".")[2] in _TYPES
+
+
+def _has(headers: Headers, address: str) -> bool:
+    return headers.get("if-none-match") == f'"{address}"'

@@ -1,0 +1,93 @@
+"""Templates of the pages, and how values look in them. Everything is escaped unless made here."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from causerie.console.statics import Statics
+
+_LOOKS = {"moment": "%Y-%m-%d %H:%M UTC", "date": "%Y-%m-%d", "ago": "%Y-%m-%d %H:%M UTC"}
+_THOUSAND = 1000
+_CENT = Decimal("0.01")
+_FINE = Decimal("0.0001")
+
+
+def environment(statics: Statics) -> Environment:
+    """The environment that every page is rendered in."""
+    made = Environment(
+        loader=PackageLoader("causerie.console"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= {
+        "moment": moment,
+        "date": date,
+        "ago": ago,
+        "money": money,
+        "count": count,
+        "short": short,
+    }
+    made.globals |= {"static": statics.address}
+    return made
+
+
+def moment(at: datetime | None, empty: str = "never") -> Markup:
+    """A day and time; a script shows it in the visitor's own zone."""
+    return _time(at, "moment", empty)
+
+
+def date(at: datetime | None, empty: str = "never") -> Markup:
+    """A day."""
+    return _time(at, "date", empty)
+
+
+def ago(at: datetime | None, empty: str = "never") -> Markup:
+    """How long ago, or how long until then; the full time is in its title."""
+    return _time(at, "ago", empty)
+
+
+def money(amount: Decimal | float) -> str:
+    """An amount of the service's currency, small ones with more digits."""
+    value = Decimal(amount)
+    if value and abs(value) < _CENT:
+        return f"${value.quantize(_FINE)}" if abs(value) >= _FINE else "<$0.0001"
+    return f"${value.quantize(_CENT):,}"
+
+
+def count(number: int | Decimal) -> str:
+    """A whole number, its thousands apart."""
+    return f"{int(number):,}"
+
+
+def short(number: float | Decimal) -> str:
+    """A number in at most four characters or so: 999, 1.2k, 34M."""
+    value = float(number)
+    for unit in ("", "k", "M", "B"):
+        if abs(value) < _THOUSAND or unit == "B":
+            digits = 1 if unit and abs(value) < 10 else 0
+            return f"{value:,.{digits}f}{unit}"
+        value /= _THOUSAND
+    return ""
+
+
+def _time(at: datetime | None, look: str, empty: str) -> Markup:
+    if at is None:
+        return Markup('<span class="quiet">{}</span>').format(empty)
+    utc = at.astimezone(UTC)
+    return Markup('<time datetime="{}" data-look="{}" title="{}">{}</time>').format(
+        utc.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        look,
+        utc.strftime(_LOOKS["moment"]),
+        utc.strftime(_LOOKS[look]),
+    )
+
+
+Context = dict[str, Any]

@@ -1,0 +1,179 @@
+"""One visit of a page: who comes, what they sent, and the ways to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from jinja2 import Environment
+
+from causerie.accounts.accounts import Accounts
+from causerie.accounts.people import Actor, Project, User, actor_of
+from causerie.accounts.projects import ProjectView
+from causerie.accounts.rights import Action, Extent, Part, extent
+from causerie.accounts.sessions import Client, Session, form_token
+from causerie.console.cookies import cookie
+from causerie.console.fields import Fields
+from causerie.console.navigation import Entry, sections
+from causerie.console.notices import NOTICES
+from causerie.console.origin import Site
+from causerie.edge.exchange import Exchange
+from causerie.errors import ServiceError, Unauthenticated
+
+PREFIX = "/console"
+SEE_OTHER = 303
+_NO_CONTENT = 204
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What all visits share."""
+
+    accounts: Accounts
+    templates: Environment
+    site: Site
+    headers: Mapping[str, str]
+    clock: Callable[[], datetime]
+    entries: tuple[Entry, ...] = ()
+
+
+@dataclass(slots=True)
+class Visit:
+    """A visit. ``token`` is that of the cookie; ``params`` are the parts of the path.
+
+    A page asks :attr:`actor` and hands it to accounts, which decide what it
+    may; what templates ask by ``may`` only hides what would be refused.
+    """
+
+    exchange: Exchange
+    desk: Desk
+    token: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    query: Fields = field(default_factory=Fields)
+    form: Fields = field(default_factory=Fields)
+    user: User | None = None
+    session: Session | None = None
+    view: ProjectView | None = None
+    _headers: dict[str, str] = field(default_factory=dict)
+
+    # Who.
+
+    @property
+    def me(self) -> User:
+        """Who has signed in; raises :class:`Unauthenticated`."""
+        if self.user is None:
+            raise Unauthenticated("Sign in first.", code="session_ended")
+        return self.user
+
+    @property
+    def actor(self) -> Actor:
+        """Who has signed in, as somebody who does something."""
+        return actor_of(self.me)
+
+    @property
+    def accounts(self) -> Accounts:
+        """The rules for all that a page does."""
+        return self.desk.accounts
+
+    @property
+    def client(self) -> Client:
+        """Where the visitor comes from."""
+        agent = self.exchange.headers.get("user-agent")
+        return Client(self.desk.site.client(self.exchange), agent)
+
+    @property
+    def base(self) -> str:
+        """The address that this visitor reaches the service at."""
+        return self.desk.site.base(self.exchange)
+
+    @property
+    def by_script(self) -> bool:
+        """Whether a script fetches this for a part of the page that is open."""
+        return self.exchange.headers.get("hx-request") == "true"
+
+    async def project(self) -> ProjectView:
+        """The project of the path; raises :class:`NotFound` where one may not see it."""
+        if self.view is None:
+            self.view = await self.accounts.projects.see(self.actor, self.params["project"])
+        return self.view
+
+    # Answers.
+
+    def keep(self, token: str, life: timedelta | None) -> None:
+        """Give the browser another token, with the answer."""
+        self.token = token
+        secure = self.desk.site.secure(self.exchange)
+        self._headers["Set-Cookie"] = cookie(token, secure=secure, life=life)
+
+    async def show(self, template: str, /, *, status: int = 200, **values: Any) -> None:
+        """Send a page. ``problem`` is a :class:`ServiceError` that its form shows."""
+        context = {"problem": None, **await self._frame(), **values}
+        self.send(status, self.desk.templates.get_template(template).render(context))
+
+    async def show_problem(self, template: str, problem: ServiceError, /, **values: Any) -> None:
+        """Send a form again, with what was wrong in it."""
+        self._headers |= {
+            name: value
+            for name, value in problem.headers.items()
+            if name != "WWW-Authenticate"  # a person is asked by our form
+        }
+        await self.show(template, status=problem.status, problem=problem, **values)
+
+    def send(self, status: int, text: str, content_type: str = "text/html; charset=utf-8") -> None:
+        """Send text that was made already."""
+        headers = {**self.desk.headers, "Cache-Control": "no-store", **self._headers}
+        self.exchange.respond(status, text.encode(), content_type=content_type, headers=headers)
+
+    def go(self, path: str, *, done: str = "") -> None:
+        """Lead to another page of the console, which then shows the notice ``done``."""
+        target = PREFIX + path + (f"?done={done}" if done else "")
+        headers = {**self.desk.headers, "Cache-Control": "no-store", **self._headers}
+        if self.by_script:
+            self.exchange.respond(_NO_CONTENT, b"", headers=headers | {"HX-Redirect": target})
+        else:
+            self.exchange.respond(SEE_OTHER, b"", headers=headers | {"Location": target})
+
+    async def _frame(self) -> dict[str, Any]:
+        """What every page shows around its own."""
+        found = await self.accounts.projects.of(self.user) if self.user is not None else ()
+        projects = [project for project, _ in found]
+        current = self.view.project if self.view is not None else None
+        if current is None and projects:
+            current = projects[0]
+        parts = self._parts({project.id: Part(each.role) for project, each in found}, current)
+        path = self.exchange.path.removeprefix(PREFIX)
+        return {
+            "visit": self,
+            "user": self.user,
+            "prefix": PREFIX,
+            "form_token": form_token(self.token),
+            "projects": projects,
+            "project": current,
+            "role": next((each.role for one, each in found if one == current), None),
+            "may": _Rights(parts, self.user.id if self.user is not None else ""),
+            "sections": sections(self.desk.entries, current, path, operator=Part.OPERATOR in parts),
+            "notice": NOTICES.get(self.query.get("done")),
+            "now": self.desk.clock(),
+        }
+
+    def _parts(self, roles: Mapping[str, Part], project: Project | None) -> frozenset[Part]:
+        parts = {Part.OUTSIDER}
+        if self.user is not None and self.user.operator:
+            parts.add(Part.OPERATOR)
+        if project is not None and project.id in roles:
+            parts.add(roles[project.id])
+        return frozenset(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rights:
+    """What templates may offer: ``may('keys.edit', key.created_by)``."""
+
+    parts: frozenset[Part]
+    user_id: str
+
+    def __call__(self, action: str, made_by: str | None = None) -> bool:
+        reach = extent(Action(action), self.parts)
+        return reach is Extent.ALL or (reach is Extent.OWN and made_by == self.user_id)

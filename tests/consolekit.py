@@ -1,0 +1,192 @@
+"""The console over real HTTP, and a visitor with a cookie jar and no scripts."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from html import unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from accountkit import PASSWORD, World
+from edgekit import Statuses, make_edge, serving
+
+from causerie.accounts.accounts import Accounts
+from causerie.accounts.people import User
+from causerie.accounts.sessions import Client
+from causerie.console.application import Console
+from causerie.console.origin import Site
+from causerie.console.ports import DoorView
+from causerie.store.database import Database
+
+MODELS = ("smollm2", "qwen3-4b", "org/large-model-with-a-rather-long-name-instruct-q4_k_m")
+
+
+class ScriptedHouse(Statuses):
+    """A service with doors, models, and engines whose state the test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open_doors = [DoorView("hosted", "/hosted/v1"), DoorView("router", "/router/v1")]
+
+    def doors(self) -> Sequence[DoorView]:
+        return self.open_doors
+
+    def models(self) -> Sequence[Mapping[str, Any]]:
+        return [{"id": name, "object": "model"} for name in MODELS]
+
+
+def accounts_of(world: World) -> Accounts:
+    return Accounts(
+        world.users, world.profile, world.sign_in, world.projects, world.keys, world.usage
+    )
+
+
+@dataclass
+class Page:
+    """An answer."""
+
+    status: int
+    headers: dict[str, str]
+    text: str
+
+    @property
+    def form_token(self) -> str:
+        found = re.search(r'name="form-token" content="([0-9a-f]+)"', self.text)
+        assert found, self.text[:500]
+        return found[1]
+
+    @property
+    def target(self) -> str:
+        """Where it leads to, below the console."""
+        return self.headers["location"].removeprefix("/console")
+
+    def code(self, id: str) -> str:
+        """The text of the element with this id."""
+        found = re.search(rf'id="{id}"[^>]*>([^<]*)<', self.text)
+        assert found, self.text
+        return unescape(found[1])
+
+
+@dataclass
+class Visitor:
+    """A browser that runs no scripts."""
+
+    port: int
+    cookies: dict[str, str] = field(default_factory=dict)
+    form_token: str = ""
+    extra: dict[str, str] = field(default_factory=dict)
+
+    async def ask(
+        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
+    ) -> Page:
+        """One request on a connection of its own; follows nothing."""
+        sent = {"host": f"127.0.0.1:{self.port}", "connection": "close", **self.extra}
+        if self.cookies:
+            sent["cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        if body or method == "POST":
+            sent["content-length"] = str(len(body))
+        sent |= headers or {}
+        head = "".join(f"{name}: {value}\r\n" for name, value in sent.items() if value)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(f"{method} /console{path} HTTP/1.1\r\n{head}\r\n".encode() + body)
+        raw = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        return self._page(raw)
+
+    async def get(self, path: str, headers: Mapping[str, str] | None = None) -> Page:
+        page = await self.ask("GET", path, headers=headers)
+        if 'name="form-token"' in page.text:
+            self.form_token = page.form_token
+        return page
+
+    async def post(
+        self,
+        path: str,
+        fields: Mapping[str, object] | Sequence[tuple[str, object]] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> Page:
+        """Send a form as its page would: with token and origin."""
+        pairs = list(fields.items()) if isinstance(fields, Mapping) else list(fields)
+        if not any(name == "form_token" for name, _ in pairs):
+            pairs.append(("form_token", self.form_token))
+        sent = {
+            "origin": f"http://127.0.0.1:{self.port}",
+            "content-type": "application/x-www-form-urlencoded",
+            **(headers or {}),
+        }
+        page = await self.ask("POST", path, urlencode(pairs).encode(), sent)
+        if 'name="form-token"' in page.text:
+            self.form_token = page.form_token
+        return page
+
+    async def sign_in(self, user: User, password: str = PASSWORD) -> Page:
+        await self.get("/sign-in")
+        page = await self.post("/sign-in", {"email": user.email, "password": password})
+        if page.status == 303:
+            await self.get("/profile")
+        return page
+
+    def _page(self, raw: bytes) -> Page:
+        head, _, body = raw.partition(b"\r\n\r\n")
+        status, *lines = head.decode("latin-1").split("\r\n")
+        headers = dict(line.split(": ", 1) for line in lines)
+        if "set-cookie" in headers:
+            name, _, value = headers["set-cookie"].partition(";")[0].partition("=")
+            self.cookies[name] = value
+        return Page(int(status.split()[1]), headers, body.decode())
+
+
+@dataclass
+class Place:
+    """A console that is served."""
+
+    world: World
+    house: ScriptedHouse
+    port: int
+
+    def visitor(self) -> Visitor:
+        return Visitor(self.port)
+
+    async def visitor_of(self, user: User) -> Visitor:
+        """Somebody who has signed in, without typing a password."""
+        visitor = self.visitor()
+        async with self.world.store.writing() as books:
+            begun = await self.world.sign_in.begin(books, user, Client("127.0.0.1", "test"))
+        visitor.cookies["causerie"] = begun.token
+        await visitor.get("/profile")
+        return visitor
+
+
+@asynccontextmanager
+async def console_of(world: World, site: Site | None = None) -> AsyncIterator[Place]:
+    house = ScriptedHouse()
+    edge = make_edge(statuses=house)
+    console = Console(accounts_of(world), house, site, clock=world.clock)
+    edge.mount("/console", console.answer)
+    async with serving(edge) as port:
+        yield Place(world, house, port)
+
+
+@pytest.fixture
+async def lite(tmp_path: Path, sqlite_template: Path) -> AsyncIterator[World]:
+    """An empty service on SQLite."""
+    file = tmp_path / "causerie.db"
+    shutil.copyfile(sqlite_template, file)
+    database = Database(f"sqlite:///{file}")
+    yield World(database)
+    await database.close()
+
+
+@pytest.fixture
+async def place(lite: World) -> AsyncIterator[Place]:
+    """A console over an empty service."""
+    async with console_of(lite) as served:
+        yield served

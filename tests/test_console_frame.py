@@ -1,0 +1,222 @@
+"""What holds for every page of the console: who may send forms, cookies, headers, files."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from accountkit import PASSWORD, World
+from consolekit import Place, Visitor, console_of
+
+from causerie.console.origin import Site
+
+
+async def test_a_visitor_is_led_to_sign_in_and_back(place: Place) -> None:
+    user = await place.world.person(password=PASSWORD)
+    project = await place.world.project(owner=user)
+    visitor = place.visitor()
+    asked = await visitor.get(f"/projects/{project.id}/keys")
+    assert asked.status == 303
+    assert asked.target == f"/sign-in?next=/console/projects/{project.id}/keys"
+    form = await visitor.get(asked.target)
+    assert f'value="/console/projects/{project.id}/keys"' in form.text
+    entered = await visitor.post(
+        "/sign-in",
+        {"email": user.email, "password": PASSWORD, "next": f"/console/projects/{project.id}/keys"},
+    )
+    assert (entered.status, entered.target) == (303, f"/projects/{project.id}/keys")
+    assert (await visitor.get(entered.target)).status == 200
+
+
+@pytest.mark.parametrize(
+    "next", ["https://evil.example/", "//evil.example", "/console/\\evil", "/console//evil.example"]
+)
+async def test_signing_in_leads_nowhere_else(place: Place, next: str) -> None:
+    user = await place.world.person(password=PASSWORD)
+    visitor = place.visitor()
+    await visitor.get("/sign-in")
+    entered = await visitor.post(
+        "/sign-in", {"email": user.email, "password": PASSWORD, "next": next}
+    )
+    assert entered.headers["location"] == "/console/"
+
+
+async def test_the_token_is_another_one_after_signing_in(place: Place) -> None:
+    user = await place.world.person(password=PASSWORD)
+    visitor = place.visitor()
+    await visitor.get("/sign-in")
+    before, form = visitor.cookies["causerie"], visitor.form_token
+    await visitor.sign_in(user)
+    assert visitor.cookies["causerie"] != before
+    assert visitor.form_token != form
+    thief = Visitor(place.port, {"causerie": before})
+    assert (await thief.get("/profile")).status == 303
+
+
+async def test_a_session_that_was_open_ends_when_somebody_signs_in(place: Place) -> None:
+    user = await place.world.person(password=PASSWORD)
+    visitor = await place.visitor_of(user)
+    old = Visitor(place.port, dict(visitor.cookies))
+    await visitor.post("/sign-out")
+    assert (await old.get("/profile")).status == 303
+    assert (await visitor.get("/profile")).status == 303
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": ""},
+        {"origin": "null"},
+        {"origin": "https://evil.example"},
+        {"origin": "http://127.0.0.1"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+    ],
+    ids=str,
+)
+async def test_forms_of_other_sites_change_nothing(place: Place, headers: dict[str, str]) -> None:
+    user = await place.world.person(password=PASSWORD)
+    visitor = await place.visitor_of(user)
+    refused = await visitor.post("/profile/name", {"name": "Mallory"}, headers)
+    assert refused.status == 403
+    assert "nothing was changed" in refused.text
+    assert "Mallory" not in (await visitor.get("/profile")).text
+
+
+@pytest.mark.parametrize("token", ["", "0" * 64, "é"])
+async def test_a_form_without_its_token_changes_nothing(place: Place, token: str) -> None:
+    user = await place.world.person(password=PASSWORD)
+    visitor = await place.visitor_of(user)
+    refused = await visitor.post("/profile/name", {"name": "Mallory", "form_token": token})
+    assert refused.status == 403
+    assert "Mallory" not in (await visitor.get("/profile")).text
+
+
+async def test_the_token_of_another_session_does_not_fit(place: Place) -> None:
+    mine = await place.visitor_of(await place.world.person(password=PASSWORD))
+    theirs = await place.visitor_of(await place.world.person(password=PASSWORD))
+    refused = await mine.post("/profile/name", {"name": "M", "form_token": theirs.form_token})
+    assert refused.status == 403
+
+
+async def test_signing_in_itself_needs_the_token(place: Place) -> None:
+    user = await place.world.person(password=PASSWORD)
+    visitor = place.visitor()
+    fields = {"email": user.email, "password": PASSWORD}
+    refused = await visitor.post("/sign-in", fields)
+    assert refused.status == 403
+
+
+async def test_a_cookie_is_kept_from_scripts_and_other_sites(lite: World) -> None:
+    async with console_of(lite) as place:
+        page = await place.visitor().get("/sign-in")
+        assert re.fullmatch(
+            r"causerie=[A-Za-z0-9]{43}; Path=/; HttpOnly; SameSite=Lax",
+            page.headers["set-cookie"],
+        )
+        behind = await place.visitor().get("/sign-in", {"x-forwarded-proto": "https"})
+        assert behind.headers["set-cookie"].startswith("__Host-causerie=")
+        assert behind.headers["set-cookie"].endswith("; HttpOnly; SameSite=Lax; Secure")
+
+
+async def test_a_session_cookie_lives_as_long_as_its_session(lite: World) -> None:
+    user = await lite.person(password=PASSWORD)
+    async with console_of(lite, Site("https://llm.example")) as place:
+        visitor = place.visitor()
+        await visitor.get("/sign-in")
+        page = await visitor.post(
+            "/sign-in",
+            {"email": user.email, "password": PASSWORD},
+            {"origin": "https://llm.example"},
+        )
+        assert page.status == 303
+        assert page.headers["set-cookie"].endswith(
+            f"; Path=/; Max-Age={30 * 24 * 3600}; HttpOnly; SameSite=Lax; Secure"
+        )
+        refused = await visitor.post("/sign-in", {"email": "a", "password": "b"})
+        assert refused.status == 403  # by the address of the machine, not the public one
+
+
+async def test_pages_may_run_nothing_but_our_files(place: Place) -> None:
+    user = await place.world.person(password=PASSWORD)
+    visitor = await place.visitor_of(user)
+    for path in ("/sign-in", "/profile", "/nowhere", "/link"):
+        page = await visitor.get(path)
+        policy = page.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert page.headers["x-content-type-options"] == "nosniff"
+        assert page.headers["referrer-policy"] == "same-origin"
+        if page.text:
+            assert page.headers["cache-control"] == "no-store"
+            assert not re.search(r"<script(?! src=)|<style|\sstyle=|\son[a-z]+=", page.text)
+
+
+async def test_files_are_named_by_their_content_and_kept(place: Place) -> None:
+    visitor = place.visitor()
+    page = await visitor.get("/sign-in")
+    addresses = re.findall(r'(?:src|href)="/console(/static/[^"]+)"', page.text)
+    assert len(addresses) >= 8
+    for address in addresses:
+        file = await visitor.get(address)
+        assert file.status == 200, address
+        assert file.headers["cache-control"] == "public, max-age=31536000, immutable"
+        assert "set-cookie" not in file.headers
+        again = await visitor.get(address, {"if-none-match": file.headers["etag"]})
+        assert (again.status, again.text) == (304, "")
+    assert (await visitor.ask("GET", "/static/../pages/keys.py")).status == 404
+    assert (await visitor.ask("GET", "/static/console.css")).status == 404
+
+
+async def test_guessing_passwords_is_slowed_down(place: Place) -> None:
+    user = await place.world.person(password=PASSWORD)
+    visitor = place.visitor()
+    await visitor.get("/sign-in")
+    for _ in range(5):
+        page = await visitor.post("/sign-in", {"email": user.email, "password": "wrong"})
+        assert page.status == 401
+        assert "Address or password is wrong" in page.text
+    page = await visitor.post("/sign-in", {"email": user.email, "password": PASSWORD})
+    assert page.status == 429
+    assert int(page.headers["retry-after"]) >= 1
+
+
+async def test_who_cannot_be_known_has_another_count(lite: World) -> None:
+    """A proxy's word counts where it is trusted, and nobody else's."""
+    user = await lite.person(password=PASSWORD)
+    async with console_of(lite) as place:
+        visitor = place.visitor()
+        await visitor.get("/sign-in")
+        for number in range(5):
+            spoofed = {"x-forwarded-for": f"192.0.2.{number}"}
+            await visitor.post("/sign-in", {"email": user.email, "password": "no"}, spoofed)
+        page = await visitor.post("/sign-in", {"email": user.email, "password": PASSWORD})
+        assert page.status == 429
+
+
+async def test_forms_are_bounded(place: Place) -> None:
+    visitor = place.visitor()
+    await visitor.get("/sign-in")
+    many = [(f"f{number}", "") for number in range(1000)]
+    assert (await visitor.post("/sign-in", many)).status == 400
+    zero = await visitor.post("/sign-in", {"email": "a\0b", "password": "x"})
+    assert zero.status == 400
+    json = await visitor.post("/sign-in", {}, {"content-type": "application/json"})
+    assert json.status in (403, 415)
+
+
+async def test_other_methods_and_paths(place: Place) -> None:
+    visitor = await place.visitor_of(await place.world.person(password=PASSWORD))
+    missing = await visitor.get("/nowhere")
+    assert (missing.status, "There is no such page" in missing.text) == (404, True)
+    wrong = await visitor.ask("DELETE", "/profile")
+    assert (wrong.status, wrong.headers["allow"]) == (405, "GET")
+    assert (await visitor.ask("HEAD", "/profile")).text == ""
+
+
+async def test_a_script_is_led_by_a_header(place: Place) -> None:
+    visitor = place.visitor()
+    page = await visitor.get("/profile", {"hx-request": "true"})
+    assert page.status == 204
+    assert page.headers["hx-redirect"].startswith("/console/sign-in")

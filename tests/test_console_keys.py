@@ -1,0 +1,179 @@
+"""API keys through the pages: made, shown once, changed, rotated, stopped, deleted."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+from consolekit import MODELS, Place
+
+from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
+from causerie.accounts.keys import Purpose
+from causerie.accounts.names import digest
+from causerie.accounts.people import actor_of
+
+FULL: list[tuple[str, object]] = [
+    ("name", "Batch job"),
+    ("end", "date"),
+    ("date", "2026-12-24"),
+    ("doors_all", "some"),
+    ("doors", "hosted"),
+    ("models_all", "some"),
+    ("models", MODELS[0]),
+    ("models", MODELS[1]),
+    ("limit_model", ""),
+    ("limit_requests_per_minute", "1,000"),
+    ("limit_tokens_per_minute", ""),
+    ("limit_input_tokens_per_minute", ""),
+    ("limit_output_tokens_per_minute", "5000"),
+    ("limit_concurrent", "4"),
+    ("budget_amount", "25.50"),
+    ("budget_unit", "money"),
+    ("budget_period", "week"),
+    ("budget_model", MODELS[0]),
+    ("budget_amount", ""),
+    ("budget_unit", "tokens"),
+    ("budget_period", "day"),
+    ("budget_model", ""),
+]
+
+
+async def test_a_key_is_made_and_shown_once(place: Place) -> None:
+    owner = await place.world.person()
+    project = await place.world.project(owner=owner)
+    visitor = await place.visitor_of(owner)
+    base = f"/projects/{project.id}/keys"
+    assert "No keys yet" in (await visitor.get(base)).text
+    assert "Rate limits" in (await visitor.get(f"{base}/new")).text
+    made = await visitor.post(f"{base}/new", FULL)
+    assert made.status == 200
+    credential = made.code("credential")
+    for snippet in ("curl", "python", "javascript", "environment"):
+        text = made.code(f"code-{snippet}")
+        assert credential in text
+        assert f"http://127.0.0.1:{place.port}/hosted/v1" in text
+    assert made.code("base-1") == f"http://127.0.0.1:{place.port}/hosted/v1"
+    (key,) = await place.world.keys.of(actor_of(owner), project.id)
+    assert credential.startswith(key.id)
+    assert key.expires_at == datetime(2026, 12, 24, 23, 59, 59, tzinfo=UTC)
+    assert key.doors == {"hosted"}
+    assert key.models == {MODELS[0], MODELS[1]}
+    assert key.bounds == Bounds(
+        (Limit("", 1000, None, None, 5000, 4),),
+        (Budget(Decimal("25.50"), Period.WEEK, Unit.MONEY, MODELS[0]),),
+    )
+    listed = await visitor.get(base)
+    assert "Batch job" in listed.text
+    assert credential not in listed.text
+    assert "$25.50" in listed.text
+    assert "never" in listed.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"name": ""}, "A name has 1 to 100"),
+        ({"name": "a", "end": "date", "date": "2020-01-01"}, "in the future"),
+        ({"name": "a", "end": "date", "date": "soon"}, "Choose the day"),
+        ({"name": "a", "purpose": "both"}, "inference or management"),
+        ({"name": "a", "limit_model": "", "limit_concurrent": "-1"}, "no whole number"),
+        ({"name": "a", "budget_amount": "much", "budget_unit": "money"}, "no amount"),
+        (
+            {"name": "a", "budget_amount": "1.5", "budget_unit": "tokens", "budget_period": "day"},
+            "Tokens are whole",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_what_makes_no_sense_is_said_beside_it(
+    place: Place, fields: dict[str, str], said: str
+) -> None:
+    owner = await place.world.person()
+    project = await place.world.project(owner=owner)
+    visitor = await place.visitor_of(owner)
+    page = await visitor.post(f"/projects/{project.id}/keys/new", fields)
+    assert page.status == 400
+    assert said in page.text
+    assert not await place.world.keys.of(actor_of(owner), project.id)
+
+
+async def test_a_form_that_nothing_was_changed_in_changes_nothing(place: Place) -> None:
+    owner = await place.world.person()
+    project = await place.world.project(owner=owner)
+    visitor = await place.visitor_of(owner)
+    await visitor.post(f"/projects/{project.id}/keys/new", FULL)
+    (key,) = await place.world.keys.of(actor_of(owner), project.id)
+    form = await visitor.get(f"/projects/{project.id}/keys/{key.id}")
+    html = re.sub(r"(?s)<template.*?</template>|<noscript.*?</noscript>", "", form.text)
+    html = html[html.index('id="panel"') :]
+    fields = [
+        (name, value)
+        for whole, name, value in re.findall(
+            r'(<input [^>]*?name="([^"]+)"[^>]*?value="([^"]*)"[^>]*>)', html
+        )
+        if ('type="radio"' not in whole and 'type="checkbox"' not in whole) or "checked" in whole
+    ]
+    for name, options in re.findall(r'(?s)<select [^>]*name="([^"]+)"[^>]*>(.*?)</select>', html):
+        chosen = re.search(r'value="([^"]*)" selected', options)
+        fields.append((name, chosen[1] if chosen else ""))
+    saved = await visitor.post(f"/projects/{project.id}/keys/{key.id}", fields)
+    assert saved.target.endswith("?done=key-saved")
+    assert (await place.world.keys.see(actor_of(owner), key.id)) == key
+
+
+async def test_a_key_is_rotated_stopped_and_deleted(place: Place) -> None:
+    owner = await place.world.person()
+    project = await place.world.project(owner=owner)
+    made = await place.world.key(project, owner)
+    visitor = await place.visitor_of(owner)
+    base = f"/projects/{project.id}/keys/{made.key.id}"
+    assert "24 hours" in (await visitor.get(f"{base}/rotate")).text
+    rotated = await visitor.post(f"{base}/rotate", {"grace": "1"})
+    credential = rotated.code("credential")
+    assert credential != made.credential
+    async with place.world.store.reading() as books:
+        old = await books.keys.grant(digest(made.credential))
+        new = await books.keys.grant(digest(credential))
+    assert old is not None
+    assert old.until == datetime(2026, 11, 21, 13, tzinfo=UTC)
+    assert new is not None
+    assert new.until is None
+    assert (await visitor.post(f"{base}/rotate", {"grace": "9999"})).status == 400
+
+    listed = f"/projects/{project.id}/keys"
+    assert (await visitor.post(f"{base}/disable")).target == f"{listed}?done=key-disabled"
+    page = await visitor.get(f"{listed}?done=key-disabled")
+    assert "it stops within a second" in page.text
+    assert "Enable" in page.text
+    assert (await visitor.post(f"{base}/enable")).target == f"{listed}?done=key-enabled"
+    assert "for good" in (await visitor.get(f"{base}/delete")).text
+    assert (await visitor.post(f"{base}/delete")).target == f"{listed}?done=key-deleted"
+    assert (await visitor.get(base)).status == 404
+
+
+async def test_a_management_key_is_told_apart(place: Place) -> None:
+    owner, member = await place.world.person(), await place.world.person()
+    project = await place.world.project(owner=owner, member=member)
+    visitor = await place.visitor_of(owner)
+    path = f"/projects/{project.id}/keys/new"
+    made = await visitor.post(path, {"name": "ci", "purpose": "management"})
+    assert f"http://127.0.0.1:{place.port}/api/keys" in made.code("code-curl")
+    (key,) = await place.world.keys.of(actor_of(owner), project.id)
+    assert key.purpose is Purpose.MANAGEMENT
+    other = await place.visitor_of(member)
+    assert 'value="management"' not in (await other.get(path)).text
+    assert (await other.post(path, {"name": "ci", "purpose": "management"})).status == 403
+
+
+async def test_a_key_of_another_project_is_not_there(place: Place) -> None:
+    owner = await place.world.person()
+    mine, other = await place.world.project(owner=owner), await place.world.project(owner=owner)
+    key = (await place.world.key(other, owner)).key
+    visitor = await place.visitor_of(owner)
+    assert (await visitor.get(f"/projects/{mine.id}/keys/{key.id}")).status == 404
+    assert (await visitor.post(f"/projects/{mine.id}/keys/{key.id}/delete")).status == 404
+    stranger = await place.visitor_of(await place.world.person())
+    assert (await stranger.get(f"/projects/{mine.id}/keys")).status == 404
+    assert (await stranger.get(f"/projects/{other.id}/keys/{key.id}")).status == 404

@@ -1,0 +1,152 @@
+"""Coming in: passwords, second factors, one-time links; and one's own account."""
+
+from __future__ import annotations
+
+import re
+
+from accountkit import PASSWORD
+from consolekit import Place
+
+from causerie.accounts import totp
+from causerie.accounts.people import SYSTEM, Role, actor_of
+
+NEW = "nine purple ladders hum"
+
+
+def code_now(place: Place, secret: str) -> str:
+    return totp.code_at(secret, int(place.world.now.timestamp()) // 30)
+
+
+async def test_a_second_factor_is_set_up_used_and_removed(place: Place) -> None:
+    user = await place.world.person(password=PASSWORD)
+    visitor = await place.visitor_of(user)
+    shown = await visitor.post("/profile/factor")
+    secret = shown.code("factor-secret")
+    assert "<svg" in shown.text
+    wrong = await visitor.post(
+        "/profile/factor/confirm",
+        {"code": "000000", "secret": secret, "address": "otpauth://totp/x"},
+    )
+    assert wrong.status == 400
+    assert "does not fit" in wrong.text
+    codes = await visitor.post("/profile/factor/confirm", {"code": code_now(place, secret)})
+    recovery = codes.code("codes").split()
+    assert len(recovery) == 10
+
+    other = place.visitor()
+    half = await other.sign_in(user)
+    assert half.target == "/sign-in/code?next="
+    assert (await other.get("/profile")).status == 303
+    assert (await other.get("/sign-in/code")).status == 200
+    assert (await other.post("/sign-in/code", {"code": "123456"})).status == 401
+    place.world.later(seconds=60)
+    assert (await other.post("/sign-in/code", {"code": code_now(place, secret)})).status == 303
+    assert (await other.get("/profile")).status == 200
+
+    refused = await other.post("/profile/factor/remove", {"password": PASSWORD, "code": "wrong"})
+    assert refused.status == 401
+    removed = await other.post(
+        "/profile/factor/remove", {"password": PASSWORD, "code": recovery[0]}
+    )
+    assert removed.target == "/profile?done=factor-removed"
+
+
+async def test_guessing_codes_is_slowed_down(place: Place) -> None:
+    user = await place.world.person(password=PASSWORD)
+    visitor = await place.visitor_of(user)
+    secret = (await visitor.post("/profile/factor")).code("factor-secret")
+    await visitor.post("/profile/factor/confirm", {"code": code_now(place, secret)})
+    thief = place.visitor()
+    await thief.sign_in(user)
+    await thief.get("/sign-in/code")
+    statuses = [(await thief.post("/sign-in/code", {"code": f"{n:06}"})).status for n in range(6)]
+    assert statuses == [401] * 5 + [429]
+
+
+async def test_the_first_link_makes_an_operator(place: Place) -> None:
+    made = await place.world.users.first_link()
+    assert made is not None
+    visitor = place.visitor()
+    assert "data-link" in (await visitor.get("/link")).text
+    shown = await visitor.post("/link", {"token": made.token})
+    assert "Welcome to Causerie" in shown.text
+    fields = {"token": made.token, "email": "ada@example.org", "name": "Ada"}
+    weak = await visitor.post("/link/account", fields | {"password": "short"})
+    assert weak.status == 400
+    assert 'value="Ada"' in weak.text
+    entered = await visitor.post("/link/account", fields | {"password": NEW})
+    assert (entered.status, entered.target) == (303, "/")
+    assert (await visitor.get("/")).target == "/operator/projects"
+    assert (await visitor.get("/link")).status == 200
+    again = await visitor.post("/link", {"token": made.token})
+    assert again.status == 404
+    assert "does not work any more" in again.text
+
+
+async def test_an_invitation_brings_somebody_new_into_a_project(place: Place) -> None:
+    owner = await place.world.person()
+    project = await place.world.project(owner=owner)
+    made = await place.world.projects.invite(
+        actor_of(owner), project.id, Role.MEMBER, email="bo@example.org"
+    )
+    visitor = place.visitor()
+    await visitor.get("/link")
+    shown = await visitor.post("/link", {"token": made.token})
+    assert "Join Project" in shown.text
+    fields = {"token": made.token, "email": "mallory@example.org", "name": "Bo", "password": NEW}
+    entered = await visitor.post("/link/account", fields)
+    assert entered.target == "/"  # the address is that of the invitation, whatever was sent
+    assert (await visitor.get("/")).target.startswith(f"/projects/{project.id}/")
+    assert "bo@example.org" in (await visitor.get("/profile")).text
+
+
+async def test_an_invitation_brings_somebody_known_into_a_project(place: Place) -> None:
+    owner, guest = await place.world.person(), await place.world.person()
+    project = await place.world.project(owner=owner)
+    made = await place.world.projects.invite(actor_of(owner), project.id, Role.VIEWER)
+    visitor = await place.visitor_of(guest)
+    assert "You come in as viewer" in (await visitor.post("/link", {"token": made.token})).text
+    joined = await visitor.post("/link/join", {"token": made.token})
+    assert joined.target == f"/projects/{project.id}/keys?done=joined"
+
+
+async def test_a_reset_link_changes_the_password_and_ends_sessions(place: Place) -> None:
+    user = await place.world.person(password=PASSWORD)
+    old = await place.visitor_of(user)
+    made = await place.world.users.reset_link(SYSTEM, user.id)
+    visitor = place.visitor()
+    await visitor.get("/link")
+    assert "new password" in (await visitor.post("/link", {"token": made.token})).text
+    done = await visitor.post("/link/password", {"token": made.token, "password": NEW})
+    assert done.target == "/sign-in?done=password-reset"
+    assert (await old.get("/profile")).status == 303
+    assert (await visitor.sign_in(user, NEW)).status == 303
+
+
+async def test_password_and_name_are_changed(place: Place) -> None:
+    user = await place.world.person(password=PASSWORD)
+    visitor, other = await place.visitor_of(user), await place.visitor_of(user)
+    wrong = await visitor.post("/profile/password", {"old": "no", "password": NEW})
+    assert (wrong.status, "The password is wrong" in wrong.text) == (401, True)
+    changed = await visitor.post("/profile/password", {"old": PASSWORD, "password": NEW})
+    assert changed.target == "/profile?done=password-saved"
+    assert (await visitor.get("/profile")).status == 200
+    assert (await other.get("/profile")).status == 303
+    assert (await visitor.post("/profile/name", {"name": " "})).status == 400
+    await visitor.post("/profile/name", {"name": "Grace Hopper"})
+    assert "Grace Hopper" in (await visitor.get("/profile")).text
+
+
+async def test_sessions_are_ended_by_their_owner_only(place: Place) -> None:
+    user, stranger = await place.world.person(), await place.world.person()
+    mine, other = await place.visitor_of(user), await place.visitor_of(user)
+    page = await mine.get("/profile")
+    (session,) = set(re.findall(r"/profile/sessions/(ses_\w+)/end", page.text))
+    foreign = await place.visitor_of(stranger)
+    assert (await foreign.post(f"/profile/sessions/{session}/end")).status == 404
+    assert (await mine.post(f"/profile/sessions/{session}/end")).status == 303
+    assert (await other.get("/profile")).status == 303
+    third = await place.visitor_of(user)
+    await mine.post("/profile/sessions/end-others")
+    assert (await third.get("/profile")).status == 303
+    assert (await mine.get("/profile")).status == 200
