@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from argon2 import PasswordHasher
 
+from causerie.accounts.arrival import Arrivals
 from causerie.accounts.audit import AuditFilter
 from causerie.accounts.issuing import Draft, Keys, NewKey
 from causerie.accounts.passwords import Passwords
@@ -42,6 +43,7 @@ class World:
         self.users = Users(self.store, self.passwords, self.clock)
         self.profile = Profile(self.store, self.passwords, self.clock)
         self.sign_in = SignIn(self.store, self.passwords, self.clock)
+        self.arrivals = Arrivals(self.users, self.sign_in)
         self.projects = Projects(self.store, self.clock)
         self.keys = Keys(self.store, self.clock)
         self.usage = Usage(self.store, SqlUsageReader(self.database))

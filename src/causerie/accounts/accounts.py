@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from causerie.accounts.arrival import Arrivals
 from causerie.accounts.guard import Clock
 from causerie.accounts.issuing import Keys
 from causerie.accounts.passwords import Passwords
@@ -25,6 +26,11 @@ class Accounts:
     projects: Projects
     keys: Keys
     usage: Usage
+
+    @property
+    def arrivals(self) -> Arrivals:
+        """The way in with an identity of another provider."""
+        return Arrivals(self.users, self.sign_in)
 
     @staticmethod
     def over(store: Store, reader: UsageReader, passwords: Passwords, clock: Clock) -> Accounts:

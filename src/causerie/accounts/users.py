@@ -71,12 +71,20 @@ class Users:
         async with self._store.reading() as books:
             return still_good(await books.links.by_digest(digest(token)), self._clock())
 
-    async def accept(self, token: str, *, email: str, name: str, password: str | None) -> User:
+    async def accept(
+        self,
+        token: str,
+        *,
+        email: str,
+        name: str,
+        password: str | None,
+        identity: tuple[str, str] | None = None,
+    ) -> User:
         """Use up a link and make the account that it is for.
 
-        Without a password the account is entered by an identity of another
-        provider, which the caller has seen. Raises :class:`NotFound` for a spent
-        link, and :class:`InvalidRequest`.
+        Without a password the account is entered by an ``identity`` (issuer and
+        subject) of another provider, which the caller has seen. Raises
+        :class:`NotFound` for a spent link, and :class:`InvalidRequest`.
         """
         email, name = tidy_email(email), tidy_name(name)
         hashed = None
@@ -91,6 +99,8 @@ class Users:
                 raise InvalidRequest("The invitation is for another address.", param="email")
             user = self._new(email, name, hashed, operator=link.operator)
             await self._add(books, user, actor_of(user), by=link.created_by)
+            if identity is not None:
+                await self._bind(books, user, *identity)
             await self._join(books, link, user)
             return user
 
@@ -125,28 +135,33 @@ class Users:
             await self._add(books, user, actor, by=actor.label)
             return user
 
-    async def sign_up(self, *, email: str, name: str, password: str) -> User:
-        """Make an account without an invitation: only for services that are open to all."""
+    async def sign_up(
+        self,
+        *,
+        email: str,
+        name: str,
+        password: str | None,
+        identity: tuple[str, str] | None = None,
+    ) -> User:
+        """Make an account without an invitation: only for services that are open to all.
+
+        ``identity`` is as for :meth:`accept`.
+        """
         email, name = tidy_email(email), tidy_name(name)
-        hashed = await self._passwords.hash_new(password, (email, name))
+        hashed = None
+        if password is not None:
+            hashed = await self._passwords.hash_new(password, (email, name))
         async with self._store.writing() as books:
             user = self._new(email, name, hashed, operator=False)
             await self._add(books, user, actor_of(user), by="sign-up")
+            if identity is not None:
+                await self._bind(books, user, *identity)
             return user
 
     async def link_identity(self, user: User, issuer: str, subject: str) -> None:
         """Let an identity of another provider enter this account."""
-        now = self._clock()
         async with self._store.writing() as books:
-            try:
-                await books.people.link(Identity(issuer, subject, user.id, now))
-            except Taken as failure:
-                raise InvalidRequest(
-                    "This identity belongs to an account already.", code="taken", status=409
-                ) from failure
-            await books.audit.add(
-                entry(now, actor_of(user), "user.link_identity", user.id, issuer=issuer)
-            )
+            await self._bind(books, user, issuer, subject)
 
     async def every(self, actor: Actor) -> Sequence[User]:
         """All users, by address."""
@@ -231,6 +246,18 @@ class Users:
             ) from failure
         await books.audit.add(
             entry(self._clock(), actor, "user.create", user.id, email=user.email, by=by)
+        )
+
+    async def _bind(self, books: Books, user: User, issuer: str, subject: str) -> None:
+        now = self._clock()
+        try:
+            await books.people.link(Identity(issuer, subject, user.id, now))
+        except Taken as failure:
+            raise InvalidRequest(
+                "This identity belongs to an account already.", code="taken", status=409
+            ) from failure
+        await books.audit.add(
+            entry(now, actor_of(user), "user.link_identity", user.id, issuer=issuer)
         )
 
     async def _first_only(self, books: Books) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from causerie.settings.alias import Alias, Target
 from causerie.settings.endpoint import Endpoint, EndpointModel, Health, Timeouts, Tls
+from causerie.settings.identity import IdentityProvider
 from causerie.settings.limits import Limits
 from causerie.settings.load import Loaded, load
 from causerie.settings.price import Price
@@ -39,6 +40,7 @@ __all__ = [
     "EndpointModel",
     "Engines",
     "Health",
+    "IdentityProvider",
     "Limits",
     "LlamaCpp",
     "Loaded",

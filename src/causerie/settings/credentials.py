@@ -24,10 +24,11 @@ _MOST_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The secrets of endpoints, by their names."""
+    """The secrets of endpoints, and of identity providers (``clients``), by their names."""
 
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     proxies: Mapping[str, str] = field(default_factory=dict, repr=False)
+    clients: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 NO_CREDENTIALS = Credentials()
@@ -42,8 +43,7 @@ def read_credentials(
     all that cannot be had.
     """
     environ = environment.variables() if environ is None else environ
-    keys: dict[str, str] = {}
-    proxies: dict[str, str] = {}
+    found: dict[str, dict[str, str]] = {"key": {}, "proxy": {}, "client_secret": {}}
     problems: list[Problem] = []
     for path, name, secret in _secrets(loaded):
         if secret.command is not None and not commands:
@@ -55,10 +55,10 @@ def read_credentials(
         except ValueError as error:
             problems.append(Problem(loaded.where(path), dotted(path), str(error)))
         else:
-            (proxies if path[-1] == "proxy" else keys)[name] = value
+            found[str(path[-1])][name] = value
     if problems:
         raise SettingsError(problems)
-    return Credentials(keys, proxies)
+    return Credentials(found["key"], found["proxy"], found["client_secret"])
 
 
 def secret_value(secret: Secret, environ: Mapping[str, str]) -> str:
@@ -86,6 +86,13 @@ def _secrets(loaded: Loaded) -> Iterator[tuple[KeyPath, str, Secret]]:
             yield ("endpoints", index, "key"), endpoint.name, endpoint.key
         if isinstance(endpoint.proxy, Secret):
             yield ("endpoints", index, "proxy"), endpoint.name, endpoint.proxy
+    for index, provider in enumerate(loaded.settings.identity_providers):
+        if provider.client_secret is not None:
+            yield (
+                ("identity_providers", index, "client_secret"),
+                provider.name,
+                provider.client_secret,
+            )
 
 
 def _of_file(file: Path) -> str:

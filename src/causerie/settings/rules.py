@@ -11,6 +11,7 @@ from pathlib import Path
 from causerie.settings.catalog_rules import catalog_rules
 from causerie.settings.door_rules import door_rules
 from causerie.settings.endpoint_rules import endpoint_rules
+from causerie.settings.identity import identity_rules
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.problems import Broken, dotted
 from causerie.settings.tree import LlamaCpp, Model, Settings
@@ -24,6 +25,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
     yield from endpoint_rules(settings)
     yield from catalog_rules(settings)
     yield from door_rules(settings)
+    yield from identity_rules(settings.identity_providers)
 
 
 def _names(settings: Settings) -> Iterator[Broken]:

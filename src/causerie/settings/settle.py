@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from causerie.settings.endpoint import Endpoint
+from causerie.settings.identity import IdentityProvider
 from causerie.settings.store import Store
 from causerie.settings.tree import Door, Model, Settings
 from causerie.settings.values import Keys, Secret
@@ -29,6 +30,9 @@ def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settin
         ),
         models=tuple(_model(model, folder, keys) for model in settings.models),
         endpoints=tuple(_endpoint(endpoint, folder) for endpoint in settings.endpoints),
+        identity_providers=tuple(
+            _identity_provider(each, folder) for each in settings.identity_providers
+        ),
     )
 
 
@@ -74,6 +78,13 @@ def _endpoint(endpoint: Endpoint, folder: Path) -> Endpoint:
         key=_secret(endpoint.key, folder) if endpoint.key is not None else None,
         proxy=_secret(proxy, folder) if isinstance(proxy, Secret) else proxy,
     )
+
+
+def _identity_provider(provider: IdentityProvider, folder: Path) -> IdentityProvider:
+    if provider.client_secret is None:
+        return provider
+    secret = _secret(provider.client_secret, folder)
+    return msgspec.structs.replace(provider, client_secret=secret)
 
 
 def _secret(secret: Secret, folder: Path) -> Secret:

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 from causerie.settings.alias import Alias, Target
 from causerie.settings.catalog import Entry, Free, Offer
 from causerie.settings.endpoint import Endpoint
+from causerie.settings.identity import IdentityProvider
 from causerie.settings.limits import Limits
 from causerie.settings.price import Price
 from causerie.settings.shared import Shared
@@ -347,6 +348,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     store: Store = Store()
     shared: Shared = Shared()
     console: Console = Console()
+    identity_providers: tuple[IdentityProvider, ...] = ()
     logging: Logging = Logging()
 
     @property

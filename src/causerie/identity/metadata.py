@@ -1,0 +1,134 @@
+"""What a provider says of itself: its endpoints and its keys, kept for a while.
+
+OpenID Connect Discovery 1.0, sections 3 and 4; RFC 7517 for the keys.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from joserfc.errors import JoseError
+from joserfc.jwk import JWKRegistry, Key
+
+from causerie.identity.web import ProviderFailed, Web
+
+_PATH = "/.well-known/openid-configuration"
+_KEPT = 3600.0  # seconds
+_ANEW = 60.0  # seconds between two looks for keys that were not there
+_FAILED = 5.0  # seconds for which a failure is not tried again
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """A provider's document, as far as it is used here."""
+
+    authorization: str
+    token: str
+    keys: str
+    userinfo: str | None
+    algorithms: frozenset[str]
+    secret_in_form: bool
+    names_itself: bool
+
+    @staticmethod
+    def parse(found: Mapping[str, Any], issuer: str) -> Metadata:
+        """Raises :class:`ProviderFailed` for a document that is not this issuer's."""
+        if found.get("issuer") != issuer:
+            raise ProviderFailed("its document names another issuer")
+        methods = _words(found, "token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+        return Metadata(
+            authorization=_address(found, "authorization_endpoint", issuer),
+            token=_address(found, "token_endpoint", issuer),
+            keys=_address(found, "jwks_uri", issuer),
+            userinfo=(
+                _address(found, "userinfo_endpoint", issuer)
+                if "userinfo_endpoint" in found
+                else None
+            ),
+            algorithms=frozenset(_words(found, "id_token_signing_alg_values_supported")),
+            secret_in_form="client_secret_basic" not in methods,
+            names_itself=found.get("authorization_response_iss_parameter_supported") is True,
+        )
+
+
+class Provider:
+    """The document and the keys of one issuer."""
+
+    def __init__(self, issuer: str, web: Web, monotonic: Callable[[], float]) -> None:
+        self.issuer = issuer
+        self._web = web
+        self._monotonic = monotonic
+        self._turn = asyncio.Lock()
+        self._metadata: Metadata | None = None
+        self._metadata_at = 0.0
+        self._keys: Sequence[Key] = ()
+        self._keys_at: float | None = None
+        self._failure: ProviderFailed | None = None
+        self._failed_at = 0.0
+
+    async def metadata(self) -> Metadata:
+        """Raises :class:`ProviderFailed`."""
+        async with self._turn:
+            return await self._document()
+
+    async def keys(self, *, anew: bool = False) -> Sequence[Key]:
+        """Its keys; ``anew`` where a key was not among them. Raises :class:`ProviderFailed`."""
+        async with self._turn:
+            metadata = await self._document()
+            age = self._monotonic() - self._keys_at if self._keys_at is not None else _KEPT
+            if age >= (_ANEW if anew else _KEPT):
+                self._keys = _imported(await self._once(metadata.keys))
+                self._keys_at = self._monotonic()
+            return self._keys
+
+    async def _document(self) -> Metadata:
+        now = self._monotonic()
+        if self._metadata is None or now - self._metadata_at >= _KEPT:
+            found = await self._once(self.issuer.rstrip("/") + _PATH)
+            self._metadata = Metadata.parse(found, self.issuer)
+            self._metadata_at = now
+        return self._metadata
+
+    async def _once(self, url: str) -> Mapping[str, Any]:
+        """Ask, but not again at once after it failed: many may want to sign in meanwhile."""
+        if self._failure is not None and self._monotonic() - self._failed_at < _FAILED:
+            raise ProviderFailed(str(self._failure))
+        try:
+            found = await self._web.get(url)
+        except ProviderFailed as failure:
+            self._failure, self._failed_at = failure, self._monotonic()
+            raise
+        self._failure = None
+        return found
+
+
+def _imported(found: Mapping[str, Any]) -> Sequence[Key]:
+    """Public keys for signatures; those of unknown kinds are left out."""
+    listed = found.get("keys")
+    keys: list[Key] = []
+    for each in listed if isinstance(listed, list) else []:
+        if not isinstance(each, dict) or each.get("kty") not in ("RSA", "EC", "OKP"):
+            continue
+        if each.get("use", "sig") != "sig":
+            continue
+        try:
+            keys.append(JWKRegistry.import_key(each))
+        except (JoseError, ValueError, TypeError, KeyError):
+            continue
+    return keys
+
+
+def _address(found: Mapping[str, Any], name: str, issuer: str) -> str:
+    value = found.get(name)
+    schemes = ("https://",) if issuer.startswith("https://") else ("https://", "http://")
+    if not isinstance(value, str) or not value.startswith(schemes) or "#" in value:
+        raise ProviderFailed(f"its document has no good {name}")
+    return value
+
+
+def _words(found: Mapping[str, Any], name: str) -> Sequence[str]:
+    value = found.get(name)
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []

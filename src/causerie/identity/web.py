@@ -1,0 +1,89 @@
+"""JSON from a provider, with an end to its time and its size.
+
+Addresses are the issuer's, which comes from the configuration, and those that
+the issuer's own document names. Redirects are not followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+
+from causerie.transport.client import HttpClient, Reach
+from causerie.transport.errors import TransportFailed
+
+_FORM = "application/x-www-form-urlencoded"
+
+
+class ProviderFailed(Exception):
+    """The provider did not answer as it should; the words are for the log, and hold no secret."""
+
+
+class Web:
+    """Asks providers. An answer that takes longer, or is larger, is none."""
+
+    def __init__(
+        self,
+        *,
+        seconds: float = 10.0,
+        max_bytes: int = 512 * 1024,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._seconds = seconds
+        self._max_bytes = max_bytes
+        self._tls = tls or ssl.create_default_context()
+
+    async def get(self, url: str, headers: Sequence[tuple[str, str]] = ()) -> Mapping[str, Any]:
+        """The object at ``url``; raises :class:`ProviderFailed`."""
+        return await self._ask("GET", url, headers, b"")
+
+    async def post(
+        self, url: str, fields: Mapping[str, str], headers: Sequence[tuple[str, str]] = ()
+    ) -> Mapping[str, Any]:
+        """What is answered to a form; raises :class:`ProviderFailed`."""
+        body = urlencode(fields).encode()
+        return await self._ask("POST", url, [*headers, ("content-type", _FORM)], body)
+
+    async def _ask(
+        self, method: str, url: str, headers: Sequence[tuple[str, str]], body: bytes
+    ) -> Mapping[str, Any]:
+        parts = urlsplit(url)
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        reach = Reach(tls=self._tls, connect_seconds=self._seconds, idle_seconds=0)
+        try:
+            client = HttpClient(f"{parts.scheme}://{parts.netloc}", reach)
+        except ValueError as failure:
+            raise ProviderFailed(f"an address that is none: {failure}") from failure
+        try:
+            async with asyncio.timeout(self._seconds):
+                accept = ("accept", "application/json")
+                response = await client.send(method, path, [accept, *headers], body)
+                content = await response.read(self._max_bytes)
+        except TransportFailed as failure:
+            raise ProviderFailed(f"{parts.netloc}: {failure.kind}") from failure
+        except TimeoutError as failure:
+            raise ProviderFailed(f"{parts.netloc}: no answer in {self._seconds:g} s") from failure
+        except ValueError as failure:
+            raise ProviderFailed(f"{parts.netloc}: cannot be asked") from failure
+        finally:
+            await client.close()
+        return _object(parts.netloc, response.status, content)
+
+
+def _object(place: str, status: int, content: bytes) -> Mapping[str, Any]:
+    try:
+        found = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        found = None
+    if status != 200:
+        error = found.get("error") if isinstance(found, dict) else None
+        word = error if isinstance(error, str) and error.isascii() and error.isprintable() else ""
+        raise ProviderFailed(f"{place}: status {status} {word[:40]}".rstrip())
+    if not isinstance(found, dict):
+        raise ProviderFailed(f"{place}: no JSON object")
+    return found

@@ -1,0 +1,286 @@
+"""Signing in with another provider, by its process: the way it goes, and everything that lies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import aiohttp
+import pytest
+from oidcserver import CLIENT, SECRET, RunningIssuer, issuer
+from structlog.testing import capture_logs
+
+from causerie.errors import Unauthenticated, UpstreamFailed
+from causerie.identity.provider import (
+    ATTEMPT_SECONDS,
+    Attempt,
+    Claims,
+    OidcProvider,
+    ProviderOptions,
+    Returned,
+)
+from causerie.identity.web import Web
+
+CALLBACK = "http://127.0.0.1:1/console/sign-in/test/back"
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[RunningIssuer]:
+    with issuer() as found:
+        yield found
+
+
+@dataclass
+class Browser:
+    """Somebody at a browser, in front of the service and the provider."""
+
+    house: RunningIssuer
+    options: ProviderOptions
+    web: Web
+    later: float = 0.0  # on the calendar
+    passed: float = 0.0  # on the clock that only measures
+    provider: OidcProvider = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.provider = OidcProvider(
+            self.options,
+            self.web,
+            now=lambda: time.time() + self.later,
+            monotonic=lambda: time.monotonic() + self.passed,
+        )
+
+    async def leave(self) -> tuple[Attempt, Returned]:
+        """To the provider, and back to our door."""
+        begun = await self.provider.begin(CALLBACK)
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(begun.url, allow_redirects=False) as response,
+        ):
+            assert response.status == 302, await response.text()
+            place = response.headers["location"]
+        assert place.startswith(f"{CALLBACK}?")
+        found = {name: each[0] for name, each in parse_qs(urlsplit(place).query).items()}
+        names = {"iss": "issuer"}
+        return begun.attempt, Returned(**{names.get(name, name): found[name] for name in found})
+
+    async def come(self) -> Claims:
+        """All the way."""
+        return await self.provider.finish(*await self.leave())
+
+    async def refused(self) -> str:
+        """What the log says of why it was not believed; people are told less."""
+        attempt, returned = await self.leave()
+        return await self.refused_with(attempt, returned)
+
+    async def refused_with(self, attempt: Attempt | None, returned: Returned) -> str:
+        with capture_logs() as lines, pytest.raises(Unauthenticated) as caught:
+            await self.provider.finish(attempt, returned)
+        assert caught.value.code == "identity_refused"
+        assert caught.value.message.startswith("Signing in with The Test was not completed.")
+        for secret in (SECRET, returned.code or "-", returned.state or "-"):
+            assert secret == "-" or secret not in str(lines)
+        return str(lines[-1]["why"])
+
+    async def failed(self) -> str:
+        """What the log says of a provider that cannot be asked."""
+        with capture_logs() as lines, pytest.raises(UpstreamFailed) as caught:
+            await self.come()
+        assert caught.value.code == "identity_provider"
+        assert "127.0.0.1" not in caught.value.message
+        assert SECRET not in str(lines)
+        return str(lines[-1]["why"])
+
+
+@pytest.fixture
+def browser(running: RunningIssuer) -> Browser:
+    running.behave()
+    options = ProviderOptions("test", "The Test", running.issuer, CLIENT, SECRET)
+    return Browser(running, options, Web(seconds=1.0, max_bytes=100_000))
+
+
+async def test_there_and_back(browser: Browser) -> None:
+    assert await browser.come() == Claims(
+        browser.house.issuer, "ada-1", "ada@example.org", email_verified=True, name="Ada"
+    )
+    await browser.come()
+    assert browser.house.asked() == {"discovery": 1, "keys": 1, "token": 2}
+
+
+@pytest.mark.parametrize(
+    ("ways", "changes"),
+    [
+        ({"signed": "ec"}, {}),
+        ({"signed": "nameless"}, {}),
+        (
+            {
+                "secret_in_form": True,
+                "document": {"token_endpoint_auth_methods_supported": ["client_secret_post"]},
+            },
+            {},
+        ),
+        ({"claims": {"aud": [CLIENT, "another"], "azp": CLIENT}}, {}),
+        ({"claims": {"email_verified": "true"}}, {}),
+        ({"claims": {"email_verified": False}}, {"email_verified": False}),
+        ({"claims": {"email_verified": None}}, {"email_verified": False}),
+        ({"claims": {"email": None, "email_verified": None}}, {}),  # the rest is asked for
+        ({"claims": {"email": 7, "name": ["x"]}}, {"email": "", "name": ""}),
+        ({"document": {"id_token_signing_alg_values_supported": 3}}, {}),
+        ({"times": {"iat": 30, "exp": -30, "nbf": 30}}, {}),  # clocks differ a little
+    ],
+)
+async def test_what_good_providers_do(
+    browser: Browser, ways: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    browser.house.behave(**ways)
+    plain = Claims(browser.house.issuer, "ada-1", "ada@example.org", True, "Ada")
+    assert await browser.come() == replace(plain, **changes)
+
+
+@pytest.mark.parametrize(
+    ("ways", "why"),
+    [
+        ({"signed": "none"}, "no signature by a public key"),
+        ({"signed": "public"}, "no signature by a public key"),
+        ({"signed": "strange"}, "its signature is wrong"),
+        ({"signed": "changed"}, "its signature is wrong"),
+        ({"signed": "newer"}, "no key of its issuer signed it"),
+        (
+            {"signed": "ec", "document": {"id_token_signing_alg_values_supported": ["RS256"]}},
+            "its issuer does not offer",
+        ),
+        ({"claims": {"nonce": "another"}}, "another attempt"),
+        ({"claims": {"nonce": None}}, "another attempt"),
+        ({"claims": {"nonce": 7}}, "another attempt"),
+        ({"claims": {"aud": "another"}}, "somebody else"),
+        ({"claims": {"aud": None}}, "somebody else"),
+        ({"claims": {"aud": [CLIENT, "another"]}}, "given to somebody else"),
+        ({"claims": {"azp": "another"}}, "given to somebody else"),
+        ({"claims": {"iss": "http://127.0.0.1:2"}}, "another issuer"),
+        ({"claims": {"sub": None}}, "names nobody"),
+        ({"claims": {"sub": ""}}, "names nobody"),
+        ({"claims": {"sub": "x" * 300}}, "names nobody"),
+        ({"times": {"exp": -120}}, "has expired"),
+        ({"claims": {"exp": None}}, "times are missing"),
+        ({"claims": {"exp": "9999999999"}}, "times are missing"),
+        ({"claims": {"exp": True}}, "times are missing"),
+        ({"times": {"iat": 3600}}, "of the future"),
+        ({"times": {"nbf": 3600}}, "of the future"),
+        ({"reply": {"id_token": None}}, "no id token"),
+        ({"reply": {"id_token": "x.y.z"}}, "no signed token"),
+        ({"reply": {"id_token": ""}}, "no signed token"),
+        ({"reply": {"id_token": "é" * 10}}, "no signed token"),
+        ({"denied": True}, "did not let them in"),
+        ({"back": {"code": None}}, "did not let them in"),
+        ({"back": {"code": "x" * 5000}}, "did not let them in"),
+        ({"back": {"iss": "http://127.0.0.1:2"}}, "the answer is of another issuer"),
+        ({"back": {"iss": None}}, "the answer is of another issuer"),
+        ({"back": {"state": "planted"}}, "the state is of another attempt"),
+        ({"claims": {"email": None}, "told": {"sub": "eve"}}, "tells of somebody else"),
+    ],
+)
+async def test_what_is_not_believed(browser: Browser, ways: dict[str, Any], why: str) -> None:
+    browser.house.behave(**ways)
+    assert why in await browser.refused()
+
+
+@pytest.mark.parametrize(
+    ("ways", "why"),
+    [
+        ({"discovery": "broken"}, "status 500 server_error"),
+        ({"discovery": "html"}, "no JSON object"),
+        ({"discovery": "slow"}, "no answer in 1 s"),
+        ({"discovery": "huge"}, "too_large"),
+        ({"discovery": "redirect"}, "status 302"),
+        ({"document": {"issuer": "http://127.0.0.1:2"}}, "names another issuer"),
+        ({"document": {"token_endpoint": "file:///etc/passwd"}}, "no good token_endpoint"),
+        ({"document": {"jwks_uri": None}}, "no good jwks_uri"),
+        ({"document": {"jwks_uri": "http://127.0.0.1:bad/"}}, "an address that is none"),
+        ({"document": {"jwks_uri": "http://127.0.0.1:1/\r\nx: y"}}, "127.0.0.1"),
+        ({"keys": "broken"}, "status 500"),
+        ({"keys": "huge"}, "too_large"),
+        ({"token": "slow"}, "no answer in 1 s"),
+        ({"token": "huge"}, "too_large"),
+        ({"token": "html"}, "no JSON object"),
+        ({"claims": {"email": None}, "userinfo": "broken"}, "status 500"),
+    ],
+)
+async def test_a_provider_that_cannot_be_asked(
+    browser: Browser, ways: dict[str, Any], why: str
+) -> None:
+    browser.house.behave(**ways)
+    assert why in await browser.failed()
+    browser.house.behave()
+    browser.passed += 3601
+    assert (await browser.come()).subject == "ada-1"
+
+
+async def test_a_provider_that_is_down_is_not_asked_by_everybody(browser: Browser) -> None:
+    browser.house.behave(discovery="broken")
+    for _ in range(5):
+        await browser.failed()
+    assert browser.house.asked() == {"discovery": 1}
+    browser.passed += 6
+    await browser.failed()
+    assert browser.house.asked() == {"discovery": 2}
+
+
+async def test_a_provider_that_is_gone() -> None:
+    options = ProviderOptions("test", "The Test", "http://127.0.0.1:9", CLIENT, SECRET)
+    provider = OidcProvider(options, Web(seconds=1.0), now=time.time)
+    with pytest.raises(UpstreamFailed):
+        await provider.begin(CALLBACK)
+
+
+async def test_new_keys_are_looked_for_once_in_a_while(browser: Browser) -> None:
+    await browser.come()
+    browser.house.behave(signed="newer", rotated=True)
+    assert "no key of its issuer" in await browser.refused()
+    assert "keys" not in browser.house.asked()  # it was asked a moment ago
+    browser.passed += 61
+    assert (await browser.come()).subject == "ada-1"
+    assert browser.house.asked()["keys"] == 1
+
+
+async def test_a_code_works_once(browser: Browser) -> None:
+    attempt, returned = await browser.leave()
+    await browser.provider.finish(attempt, returned)
+    with capture_logs() as lines, pytest.raises(UpstreamFailed):
+        await browser.provider.finish(attempt, returned)
+    assert "invalid_grant" in lines[-1]["why"]
+
+
+async def test_a_code_works_only_where_it_was_begun(browser: Browser) -> None:
+    """Somebody's answer, planted in another's browser, or taken to one's own."""
+    mine, my_return = await browser.leave()
+    _, their_return = await browser.leave()
+    assert "state" in await browser.refused_with(mine, their_return)
+    assert "not begun" in await browser.refused_with(None, their_return)
+    forged = replace(their_return, state=mine.state)  # the code of one, the state of another
+    with pytest.raises(UpstreamFailed):  # the verifier does not fit
+        await browser.provider.finish(mine, forged)
+    elsewhere = replace(mine, callback=CALLBACK.replace("test", "other"))
+    with pytest.raises(UpstreamFailed):
+        await browser.provider.finish(elsewhere, my_return)
+
+
+async def test_an_attempt_ends(browser: Browser) -> None:
+    attempt, returned = await browser.leave()
+    for moved in (ATTEMPT_SECONDS + 60, -3600):
+        browser.later = moved
+        assert "too long" in await browser.refused_with(attempt, returned)
+
+
+async def test_attempts_are_never_alike(browser: Browser) -> None:
+    begun = [(await browser.provider.begin(CALLBACK)).attempt for _ in range(20)]
+    for part in ("state", "nonce", "verifier"):
+        assert len({getattr(each, part) for each in begun}) == 20
+        assert getattr(begun[0], part) not in repr(begun[0])
+    assert SECRET not in repr(browser.options)
+
+
+async def test_a_wrong_secret(browser: Browser) -> None:
+    wrong = Browser(browser.house, replace(browser.options, client_secret="wrong"), browser.web)
+    assert "status 401 invalid_client" in await wrong.failed()
