@@ -81,8 +81,7 @@ def _send(exchange: Exchange, page: Page, caching: Mapping[str, str]) -> None:
     headers = {"etag": page.etag, "vary": "authorization", **caching}
     known = exchange.headers.get("if-none-match")
     if known and (known == "*" or page.etag in known):
-        length = {"content-length": str(len(page.body))}  # as the whole answer has it
-        exchange.start(304, "application/json", length | headers)
+        exchange.start(304, "application/json", headers, len(page.body))  # that of the whole answer
         exchange.end()
         return
     exchange.respond(200, page.body, headers=headers)
