@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 import pytest
 from accountkit import PASSWORD, World
-from edgekit import Statuses, make_edge, serving
+from edgekit import OPEN, ScriptedPipeline, Statuses, make_edge, serving
 
 from causerie.accounts.accounts import Accounts
 from causerie.accounts.people import User
@@ -23,16 +23,21 @@ from causerie.accounts.sessions import Client
 from causerie.console.application import Console
 from causerie.console.origin import Site
 from causerie.console.ports import DoorView
+from causerie.edge.drain import Drain
+from causerie.edge.exchange import Exchange
+from causerie.edge.openai import OpenAI
 from causerie.store.database import Database
 
 MODELS = ("smollm2", "qwen3-4b", "org/large-model-with-a-rather-long-name-instruct-q4_k_m")
 
 
 class ScriptedHouse(Statuses):
-    """A service with doors, models, and engines whose state the test says."""
+    """A service with doors, models, engines whose state the test says, and scripted answers."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.pipeline = ScriptedPipeline(any_model=True)
+        self.asked: list[tuple[str, str]] = []
         self.open_doors = [DoorView("hosted", "/hosted/v1"), DoorView("router", "/router/v1")]
 
     def doors(self) -> Sequence[DoorView]:
@@ -40,6 +45,13 @@ class ScriptedHouse(Statuses):
 
     def models(self) -> Sequence[Mapping[str, Any]]:
         return [{"id": name, "object": "model"} for name in MODELS]
+
+    def answering(self, model: str) -> Sequence[str]:
+        return [model]
+
+    async def complete(self, exchange: Exchange, user: User, project_id: str) -> None:
+        self.asked.append((user.id, project_id))
+        await OpenAI(self.pipeline, Drain()).complete(exchange, OPEN, "")
 
 
 def accounts_of(world: World) -> Accounts:
@@ -137,7 +149,8 @@ class Visitor:
     def _page(self, raw: bytes) -> Page:
         head, _, body = raw.partition(b"\r\n\r\n")
         status, *lines = head.decode("latin-1").split("\r\n")
-        headers = dict(line.split(": ", 1) for line in lines)
+        pairs = (line.split(": ", 1) for line in lines)
+        headers = {name.lower(): value for name, value in pairs}
         if "set-cookie" in headers:
             name, _, value = headers["set-cookie"].partition(";")[0].partition("=")
             self.cookies[name] = value
@@ -166,9 +179,11 @@ class Place:
 
 
 @asynccontextmanager
-async def console_of(world: World, site: Site | None = None) -> AsyncIterator[Place]:
-    house = ScriptedHouse()
-    edge = make_edge(statuses=house)
+async def console_of(
+    world: World, site: Site | None = None, house: ScriptedHouse | None = None
+) -> AsyncIterator[Place]:
+    house = house or ScriptedHouse()
+    edge = make_edge(house.pipeline, house)
     console = Console(accounts_of(world), house, site, clock=world.clock)
     edge.mount("/console", console.answer)
     async with serving(edge) as port:

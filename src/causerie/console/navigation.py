@@ -47,6 +47,8 @@ ENTRIES = (
     Entry("Health", "/operator", "pulse", "operator"),
     Entry("Users", "/operator/users", "people", "operator"),
     Entry("Projects", "/operator/projects", "folders", "operator"),
+    Entry("All usage", "/operator/usage", "chart", "operator"),
+    Entry("All activity", "/operator/activity", "list", "operator"),
     Entry("Audit log", "/operator/audit", "shield", "operator"),
 )
 

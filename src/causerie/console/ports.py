@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from causerie.accounts.people import User
+from causerie.edge.exchange import Exchange
 from causerie.edge.ports import TargetStatus
 from causerie.engines.base import EngineStatus
 
@@ -27,6 +29,18 @@ class House(Protocol):
 
     def models(self) -> Sequence[Mapping[str, Any]]:
         """The catalog, as ``GET /models`` gives its entries."""
+        ...
+
+    def answering(self, model: str) -> Sequence[str]:
+        """The targets of a model, by the names that ``status`` and ``targets`` have for them."""
+        ...
+
+    async def complete(self, exchange: Exchange, user: User, project_id: str) -> None:
+        """Read the request's body as one of ``POST /chat/completions`` and answer it.
+
+        It counts for the project, whose limits and budgets hold. A client that
+        leaves ends the generation. Raises ``ServiceError`` before the answer begins.
+        """
         ...
 
     def status(self) -> Sequence[EngineStatus]:

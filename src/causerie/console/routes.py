@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from causerie.console.pages import links, profile, sign_in, start
+from causerie.console.pages import activity, links, profile, sign_in, start, usage
 from causerie.console.pages.keys import KeysPages
+from causerie.console.pages.models import ModelsPages
+from causerie.console.pages.playground import PlaygroundPages
 from causerie.console.ports import House
 from causerie.console.routing import Route
 
@@ -17,6 +19,8 @@ def routes(house: House) -> tuple[Route, ...]:
         *_sign_in(),
         *_profile(),
         *_keys(KeysPages(house)),
+        *_trying(ModelsPages(house), PlaygroundPages(house)),
+        *_used(),
     )
 
 
@@ -63,4 +67,24 @@ def _keys(keys: KeysPages) -> tuple[Route, ...]:
         Route("POST", f"{key}/delete", keys.delete),
         Route("POST", f"{key}/disable", keys.disable),
         Route("POST", f"{key}/enable", keys.enable),
+    )
+
+
+def _trying(models: ModelsPages, playground: PlaygroundPages) -> tuple[Route, ...]:
+    return (
+        Route("GET", "/projects/{project}/playground", playground.show),
+        Route("POST", "/projects/{project}/playground", playground.complete, raw=True),
+        Route("GET", "/projects/{project}/models", models.show),
+        Route("GET", "/projects/{project}/models/states", models.states),
+    )
+
+
+def _used() -> tuple[Route, ...]:
+    return (
+        Route("GET", "/projects/{project}/usage", usage.show),
+        Route("GET", "/projects/{project}/usage.csv", usage.download),
+        Route("GET", "/projects/{project}/activity", activity.show),
+        Route("GET", "/operator/usage", usage.show_service),
+        Route("GET", "/operator/usage.csv", usage.download_service),
+        Route("GET", "/operator/activity", activity.show_service),
     )

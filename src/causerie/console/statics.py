@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from types import MappingProxyType
@@ -21,6 +22,7 @@ _TYPES = MappingProxyType(
     }
 )
 _HASH_LENGTH = 16
+_IMPORT = re.compile(rb"""(^import [^;"]*")\./([a-z_]+\.js)(";)""", re.MULTILINE)
 _FOR_EVER = "public, max-age=31536000, immutable"
 
 
@@ -40,8 +42,11 @@ class Statics:
         kept = {each.name: each.read_bytes() for each in folder.iterdir() if _kind(each)}
         styles = sorted(name for name in kept if name.endswith(".css"))
         self._add(prefix, "console.css", b"\n".join(kept.pop(name) for name in styles))
+        scripts = {name: kept.pop(name) for name in list(kept) if name.endswith(".js")}
         for name, content in kept.items():
             self._add(prefix, name, content)
+        for name in scripts:
+            self._add_script(prefix, name, scripts)
 
     def address(self, name: str) -> str:
         """The path of a file; raises :class:`KeyError` for one that is not there."""
@@ -57,6 +62,22 @@ class Statics:
             exchange.respond(304, b"", content_type=file.type, headers=kept)
             return
         exchange.respond(200, file.content, content_type=file.type, headers=kept)
+
+    def _add_script(self, prefix: str, name: str, scripts: dict[str, bytes]) -> None:
+        """A script after those that it imports, which it then names as they are named here.
+
+        So that no script meets one of another version. Raises :class:`KeyError`
+        where it imports what is not there.
+        """
+        if name in self._files:
+            return
+
+        def named(found: re.Match[bytes]) -> bytes:
+            imported = found[2].decode()
+            self._add_script(prefix, imported, scripts)
+            return found[1] + self._files[imported].address.encode() + found[3]
+
+        self._add(prefix, name, _IMPORT.sub(named, scripts[name]))
 
     def _add(self, prefix: str, name: str, content: bytes) -> None:
         stem, _, kind = name.rpartition(".")

@@ -11,7 +11,13 @@ from markupsafe import Markup
 
 from causerie.console.statics import Statics
 
-_LOOKS = {"moment": "%Y-%m-%d %H:%M UTC", "date": "%Y-%m-%d", "ago": "%Y-%m-%d %H:%M UTC"}
+_LOOKS = {
+    "moment": "%Y-%m-%d %H:%M UTC",
+    "date": "%Y-%m-%d",
+    "ago": "%Y-%m-%d %H:%M UTC",
+    "hour": "%H:%M",
+    "stamp": "%m-%d %H:%M:%S",
+}
 _THOUSAND = 1000
 _CENT = Decimal("0.01")
 _FINE = Decimal("0.0001")
@@ -34,8 +40,12 @@ def environment(statics: Statics) -> Environment:
         "money": money,
         "count": count,
         "short": short,
+        "seconds": seconds,
+        "day": day,
+        "hour": hour,
+        "stamp": stamp,
     }
-    made.globals |= {"static": statics.address}
+    made.globals |= {"static": statics.address, "seconds": seconds}
     return made
 
 
@@ -76,6 +86,32 @@ def short(number: float | Decimal) -> str:
             return f"{value:,.{digits}f}{unit}"
         value /= _THOUSAND
     return ""
+
+
+def seconds(amount: float) -> str:
+    """A length of time, three digits of it: 12 ms, 1.5 s, 4 min 10 s."""
+    if amount < 0.9995:
+        return f"{amount * 1000:.0f} ms"
+    if amount < 59.95:
+        return f"{amount:.1f} s"
+    minutes, rest = divmod(round(amount), 60)
+    return f"{minutes} min {rest} s"
+
+
+def day(at: datetime) -> str:
+    """A day in UTC, short, for an axis."""
+    utc = at.astimezone(UTC)
+    return f"{utc.day} {utc:%b}"
+
+
+def hour(at: datetime) -> Markup:
+    """An hour of the visitor's day, for an axis."""
+    return _time(at, "hour", "")
+
+
+def stamp(at: datetime) -> Markup:
+    """A moment of the log, to the second, its year left out."""
+    return _time(at, "stamp", "")
 
 
 def _time(at: datetime | None, look: str, empty: str) -> Markup:

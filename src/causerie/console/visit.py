@@ -126,6 +126,11 @@ class Visit:
         headers = {**self.desk.headers, "Cache-Control": "no-store", **self._headers}
         self.exchange.respond(status, text.encode(), content_type=content_type, headers=headers)
 
+    def save_as(self, name: str, text: str, content_type: str) -> None:
+        """Send text that the browser saves as a file."""
+        self._headers["Content-Disposition"] = f'attachment; filename="{name}"'
+        self.send(200, text, content_type)
+
     def go(self, path: str, *, done: str = "") -> None:
         """Lead to another page of the console, which then shows the notice ``done``."""
         target = PREFIX + path + (f"?done={done}" if done else "")

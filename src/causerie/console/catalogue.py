@@ -1,0 +1,176 @@
+"""The catalog for people: what a model can do, what it costs, and how those stand who answer.
+
+Entries come as ``GET /models`` gives them; a field that one lacks is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any, Protocol
+
+from causerie.edge.ports import TargetStatus
+from causerie.engines.base import EngineState, EngineStatus
+
+_MILLION = 1_000_000
+# Parameters by what they are for, the most telling first; all others come after them.
+_GROUPS = (
+    ("Tools", ("tools", "tool_choice", "parallel_tool_calls")),
+    ("Form of the answer", ("response_format", "structured_outputs")),
+    (
+        "Thinking",
+        (
+            *("reasoning", "reasoning_effort", "thinking_token_budget", "include_reasoning"),
+            "chat_template_kwargs",
+        ),
+    ),
+    (
+        "Sampling",
+        (
+            *("temperature", "top_p", "top_k", "min_p", "seed", "repetition_penalty"),
+            *("frequency_penalty", "presence_penalty", "logit_bias", "logprobs", "top_logprobs"),
+        ),
+    ),
+    (
+        "Length",
+        (
+            *("max_tokens", "max_completion_tokens", "min_tokens", "stop", "stop_token_ids"),
+            "ignore_eos",
+        ),
+    ),
+)
+_PLAIN = frozenset({"model", "messages", "stream", "stream_options"})
+
+
+class Answering(Protocol):
+    """Who answers for models, and how they stand."""
+
+    def models(self) -> Sequence[Mapping[str, Any]]:
+        """The catalog, as ``GET /models`` gives its entries."""
+        ...
+
+    def answering(self, model: str) -> Sequence[str]:
+        """The targets of a model, by the names that ``status`` and ``targets`` have for them."""
+        ...
+
+    def status(self) -> Sequence[EngineStatus]:
+        """Our engines."""
+        ...
+
+    def targets(self) -> Sequence[TargetStatus]:
+        """All targets of routing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one target stands: in a word, with a ``tone`` (good, warn, bad or none), and more."""
+
+    target: str
+    word: str
+    tone: str = ""
+    detail: str = ""
+    progress: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelView:
+    """A model as a page shows it. Prices are for a million tokens."""
+
+    id: str
+    name: str
+    description: str
+    context: int | None
+    output: int | None
+    images: bool
+    price: tuple[Decimal, Decimal] | None
+    parameters: Sequence[str]
+    efforts: Sequence[str]
+    must_think: bool
+
+    @property
+    def groups(self) -> Sequence[tuple[str, Sequence[str]]]:
+        """Its parameters by what they are for."""
+        named = {name for _, names in _GROUPS for name in names} | _PLAIN
+        found = [(title, [n for n in names if n in self.parameters]) for title, names in _GROUPS]
+        found.append(("Other", [name for name in self.parameters if name not in named]))
+        return [(title, names) for title, names in found if names]
+
+    @property
+    def abilities(self) -> Sequence[str]:
+        """What it can do, in a few words."""
+        words = {
+            "tools": "tools",
+            "response_format": "structured output",
+            "reasoning_effort": "thinking",
+        }
+        found = [word for name, word in words.items() if name in self.parameters]
+        return [*found, "images"] if self.images else found
+
+
+def view(entry: Mapping[str, Any]) -> ModelView:
+    """An entry of the catalog."""
+    id = str(entry.get("id", ""))
+    reasoning = entry.get("reasoning") or {}
+    architecture = entry.get("architecture") or {}
+    return ModelView(
+        id=id,
+        name=str(entry.get("name") or id),
+        description=str(entry.get("description") or ""),
+        context=entry.get("context_length"),
+        output=entry.get("max_output_tokens"),
+        images="image" in (architecture.get("input_modalities") or ()),
+        price=_price(entry.get("pricing") or {}),
+        parameters=tuple(entry.get("supported_parameters") or ()),
+        efforts=tuple(reasoning.get("supported_efforts") or ()),
+        must_think=bool(reasoning.get("mandatory")),
+    )
+
+
+def standings(house: Answering) -> Mapping[str, Sequence[Standing]]:
+    """How the targets of every model stand, by its id."""
+    engines = {each.model: _engine(each) for each in house.status()}
+    seats = {each.name: each for each in house.targets()}
+    made: dict[str, Sequence[Standing]] = {}
+    for entry in house.models():
+        id = str(entry.get("id", ""))
+        made[id] = [
+            engines[name] if name in engines else _seat(name, seats.get(name))
+            for name in house.answering(id)
+        ]
+    return made
+
+
+def _price(pricing: Mapping[str, Any]) -> tuple[Decimal, Decimal] | None:
+    try:
+        prompt = Decimal(str(pricing["prompt"])) * _MILLION
+        completion = Decimal(str(pricing["completion"])) * _MILLION
+    except (KeyError, InvalidOperation):
+        return None
+    return prompt, completion
+
+
+def _engine(status: EngineStatus) -> Standing:
+    if status.state is EngineState.READY:
+        busy = f"{status.busy} of {status.slots} busy" if status.slots else ""
+        return Standing(status.model, "ready", "good", busy)
+    if status.state is EngineState.LOADING:
+        done = f"{status.progress:.0%}" if status.progress is not None else status.detail
+        return Standing(status.model, "loading", "warn", done, status.progress)
+    if status.state is EngineState.FAILED:
+        return Standing(status.model, "failed", "bad", status.detail or "it is started again")
+    return Standing(status.model, "asleep", "", "loads with the first request")
+
+
+def _seat(name: str, status: TargetStatus | None) -> Standing:
+    """A target that others run, by what its breaker knows."""
+    if status is None:
+        return Standing(name, "not known")
+    running = f"{status.in_flight} running" if status.in_flight else ""
+    if status.state == "up":
+        return Standing(name, "ready", "good", running)
+    wait = f"asked again in {status.wait_seconds:.0f} s" if status.wait_seconds > 0 else ""
+    tone = "bad" if status.state == "down" else "warn"
+    detail = ", ".join(filter(None, [status.reason.replace("_", " "), wait]))
+    return Standing(name, status.state, tone, detail)

@@ -1,0 +1,211 @@
+"""Charts as shapes in a box of 100 by 100, for templates to draw as SVG: no script, no library.
+
+Shapes are stretched to the width there is; words stand around them in HTML, so
+that they stay readable. Knows numbers and moments, not what they mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+COLOURS = 7  # of series told apart; all others are the eighth, together
+_BOX = 100.0
+_LABELS = 6
+_FILL = 0.76  # of its place that a bar takes
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Values by interval, as many as the chart has; ``colour`` counts from 1, 0 is the rest."""
+
+    name: str
+    colour: int
+    values: Sequence[float]
+
+    @property
+    def total(self) -> float:
+        """Of all intervals."""
+        return sum(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One rectangle of a column."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    colour: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one series has in one column."""
+
+    name: str
+    colour: int
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One interval: its bars, from the bottom, and what they stand for, the largest first."""
+
+    start: datetime
+    labelled: bool
+    bars: Sequence[Bar]
+    parts: Sequence[Part]
+    x: float
+    width: float
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One series as points, one string for each run without a gap."""
+
+    name: str
+    colour: int
+    runs: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """``ticks`` are the values of the lines across, from the bottom up, at equal distances."""
+
+    columns: Sequence[Column]
+    series: Sequence[Series]
+    ticks: Sequence[float]
+    lines: Sequence[Line] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to be seen."""
+        return not any(column.total for column in self.columns)
+
+
+def stacked(
+    starts: Sequence[datetime], values: Mapping[str, Mapping[datetime, float]], rest: str = "others"
+) -> Chart:
+    """Bars on each other: the largest series by name, all others as one."""
+    series = _largest(starts, values, rest)
+    highest = max((sum(one.values[n] for one in series) for n in range(len(starts))), default=0.0)
+    ticks = scale(highest)
+    return Chart(
+        [_column(starts, series, index, ticks[-1]) for index in range(len(starts))], series, ticks
+    )
+
+
+def lines(starts: Sequence[datetime], values: Mapping[str, Mapping[datetime, float]]) -> Chart:
+    """A line for each name, in their order; where a value lacks the line is broken."""
+    highest = max((value for one in values.values() for value in one.values()), default=0.0)
+    ticks = scale(highest)
+    made, series = [], []
+    for colour, (name, found) in enumerate(values.items(), 1):
+        made.append(Line(name, colour, _runs(starts, found, ticks[-1])))
+        series.append(Series(name, colour, [found.get(start, 0.0) for start in starts]))
+    columns = [
+        _column_of_points(starts, values, index, len(starts)) for index in range(len(starts))
+    ]
+    return Chart(columns, series, ticks, made)
+
+
+def scale(highest: float, most: int = 4) -> Sequence[float]:
+    """Round values from 0 to at least ``highest``, at most ``most`` steps apart."""
+    if highest <= 0:
+        return (0.0, 1.0)
+    raw = highest / most
+    unit = 10.0 ** math.floor(math.log10(raw))
+    step = next(unit * times for times in (1, 2, 2.5, 5, 10) if unit * times >= raw * 0.999999)
+    return tuple(step * index for index in range(math.ceil(highest / step - 1e-9) + 1))
+
+
+def _largest(
+    starts: Sequence[datetime], values: Mapping[str, Mapping[datetime, float]], rest: str
+) -> Sequence[Series]:
+    ranked = sorted(values, key=lambda name: (-sum(values[name].values()), name))
+    kept, others = ranked[:COLOURS], ranked[COLOURS:]
+    series = [
+        Series(name, colour, [values[name].get(start, 0.0) for start in starts])
+        for colour, name in enumerate(kept, 1)
+    ]
+    if others:
+        sums = [sum(values[name].get(start, 0.0) for name in others) for start in starts]
+        series.append(Series(f"{len(others)} {rest}", 0, sums))
+    return series
+
+
+def _column(starts: Sequence[datetime], series: Sequence[Series], index: int, top: float) -> Column:
+    width = _BOX / len(starts)
+    x = width * index + width * (1 - _FILL) / 2
+    bars, filled = [], 0.0
+    for one in series:
+        height = one.values[index] / top * _BOX
+        if height > 0:
+            filled += height
+            bars.append(_bar(x, _BOX - filled, width * _FILL, height, one.colour))
+    parts = [Part(one.name, one.colour, one.values[index]) for one in series if one.values[index]]
+    return Column(
+        starts[index],
+        _labelled(index, len(starts)),
+        bars,
+        sorted(parts, key=lambda part: -part.value),
+        round(width * index, 3),
+        round(width, 3),
+        sum(part.value for part in parts),
+    )
+
+
+def _bar(x: float, y: float, width: float, height: float, colour: int) -> Bar:
+    return Bar(round(x, 3), round(y, 3), round(width, 3), round(height, 3), colour)
+
+
+def _column_of_points(
+    starts: Sequence[datetime],
+    values: Mapping[str, Mapping[datetime, float]],
+    index: int,
+    count: int,
+) -> Column:
+    width = _BOX / count
+    start = starts[index]
+    parts = [
+        Part(name, colour, found[start])
+        for colour, (name, found) in enumerate(values.items(), 1)
+        if start in found
+    ]
+    return Column(
+        start,
+        _labelled(index, count),
+        (),
+        parts,
+        round(width * index, 3),
+        round(width, 3),
+        sum(part.value for part in parts),
+    )
+
+
+def _runs(starts: Sequence[datetime], found: Mapping[datetime, float], top: float) -> Sequence[str]:
+    """Points in the middle of their columns; a lonely one becomes a short line."""
+    width = _BOX / len(starts)
+    runs: list[list[tuple[float, float]]] = [[]]
+    for index, start in enumerate(starts):
+        if start not in found:
+            runs.append([])
+            continue
+        runs[-1].append((width * (index + 0.5), _BOX - found[start] / top * _BOX))
+    made = []
+    for run in filter(None, runs):
+        if len(run) == 1:
+            [(x, y)] = run
+            run = [(x - width * 0.3, y), (x + width * 0.3, y)]
+        made.append(" ".join(f"{x:.3f},{y:.3f}" for x, y in run))
+    return made
+
+
+def _labelled(index: int, count: int) -> bool:
+    every = max(math.ceil(count / _LABELS), 1)
+    return index % every == every // 2

@@ -1,0 +1,177 @@
+"""What became of a request, in words for whoever wonders: from its record alone.
+
+The record has no contents, so neither has this. A code that is not known here
+is shown as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from causerie.metering.ledger import UsageRecord
+
+CLIENT_GONE = 499
+
+# What each code means, and what to do.
+CODES = MappingProxyType(
+    {
+        "client_gone": "The caller closed the connection before the answer was complete. What was "
+        "generated until then is counted.",
+        "archived": "The project is archived; its keys do not work. Bring it back to use it again.",
+        "bad_gateway": "Every target that could answer was tried, and none did.",
+        "body_too_large": "The request's body is larger than this service takes.",
+        "context_length_exceeded": "The prompt with the output asked for does not fit the model's "
+        "context. Shorten the messages or ask for less output.",
+        "engine_loading": "The model was still being loaded. Try again when its engine is ready.",
+        "insufficient_budget": "A budget of the key or of the project was used up, or held by "
+        "requests that were running.",
+        "internal_error": "A fault of this service. The log has more under the request id.",
+        "invalid_api_key": "The key is unknown, expired, disabled or deleted.",
+        "invalid_json": "The body is not JSON.",
+        "invalid_type": "A field has the wrong type.",
+        "invalid_value": "A field has a value that it cannot have.",
+        "method_not_allowed": "The path does not take this method.",
+        "missing_api_key": "No key was sent.",
+        "missing_parameter": "A field that is needed is not there.",
+        "model_not_allowed": "The key may not use this model.",
+        "model_not_found": "No model of this name is served at this door.",
+        "no_endpoint": "No target of the model could be asked: all are down, or resting after "
+        "failures.",
+        "queue_full": "All places for requests that wait were taken.",
+        "request_timeout": "The request's body did not arrive in time.",
+        "requests": "A limit on the number of requests was reached.",
+        "concurrency": "A limit on requests at the same time was reached.",
+        "scope_not_allowed": "The key is not for this door or this purpose.",
+        "store_unavailable": "The database could not be asked, so it could not be known whether "
+        "the caller may.",
+        "tokens": "A limit on tokens was reached.",
+        "unsupported_media_type": "The body was sent with another type than JSON.",
+        "unsupported_parameter": "No target of the model supports a field of the request.",
+        "unsupported_schema": "The schema asks for something that cannot be enforced.",
+        "upstream_timeout": "The targets that were tried took too long.",
+    }
+)
+FINISHES = MappingProxyType(
+    {
+        "stop": "The model ended by itself, or at a stop sequence.",
+        "length": "The answer was cut at its output limit, or at the end of the context.",
+        "tool_calls": "The model called tools.",
+        "content_filter": "The endpoint's filter ended the answer.",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A target that was asked; ``failure`` is empty for the one that answered."""
+
+    target: str
+    failure: str = ""
+
+    @property
+    def answered(self) -> bool:
+        """Whether it did."""
+        return not self.failure
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A part of a request's time: ``x`` and ``width`` in hundredths of the whole."""
+
+    name: str
+    kind: str
+    seconds: float
+    x: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A request, explained."""
+
+    record: UsageRecord
+    outcome: str
+    why: str
+    words: str
+    attempts: Sequence[Attempt]
+    times: Sequence[Stretch]
+
+    @property
+    def tone(self) -> str:
+        """How the outcome is coloured: good, warn (the caller's doing) or bad (ours)."""
+        if self.record.status < 400:
+            return "good"
+        return "bad" if self.record.status >= 500 else "warn"
+
+    @property
+    def speed(self) -> float | None:
+        """Tokens a second after the first one."""
+        record = self.record
+        if record.first_token_us is None or record.completion < 2:
+            return None
+        seconds = (record.duration_us - record.first_token_us) / 1_000_000
+        return (record.completion - 1) / seconds if seconds > 0 else None
+
+
+def explain(record: UsageRecord) -> Explanation:
+    """Why a request ended as it did, and where its time went."""
+    return Explanation(
+        record, _outcome(record), _why(record), record.reason, _attempts(record), _times(record)
+    )
+
+
+def _outcome(record: UsageRecord) -> str:
+    if record.status == CLIENT_GONE:
+        return "left by the caller"
+    if record.status >= 500:
+        return "failed"
+    if record.status >= 400:
+        return "refused"
+    return record.finish.replace("_", " ") if record.finish else "answered"
+
+
+def _why(record: UsageRecord) -> str:
+    if record.status < 400:
+        return FINISHES.get(record.finish or "", "The answer is complete.")
+    return CODES.get(record.code or "", "")
+
+
+def _attempts(record: UsageRecord) -> Sequence[Attempt]:
+    """From lines like ``target: failure``; of one target alone there is no line."""
+    if not record.tried:
+        if not record.served_by:
+            return ()
+        failed = record.status >= 500
+        return (Attempt(record.served_by, record.code or "failed" if failed else ""),)
+    made = []
+    for line in record.tried:
+        target, _, failure = line.rpartition(": ")
+        made.append(Attempt(target or line, "" if failure == "answered" else failure))
+    return made
+
+
+def _times(record: UsageRecord) -> Sequence[Stretch]:
+    """Waiting for a place, then for the first token, then the rest of the answer."""
+    whole = record.duration_us
+    if whole <= 0:
+        return ()
+    first = whole if record.first_token_us is None else min(record.first_token_us, whole)
+    queued = min(record.queue_us, first)
+    ends = ((queued, "queue", "in the queue"), (first, "wait", "until the first token"))
+    made, at = [], 0
+    for end, kind, name in (*ends, (whole, "stream", "the rest of the answer")):
+        if end > at:
+            seconds = (end - at) / 1_000_000
+            made.append(
+                Stretch(
+                    name,
+                    kind,
+                    seconds,
+                    round(at / whole * 100, 2),
+                    round((end - at) / whole * 100, 2),
+                )
+            )
+            at = end
+    return made

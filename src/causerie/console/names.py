@@ -1,0 +1,51 @@
+"""The names that people gave to what records know by its id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from causerie.accounts.usage import By
+from causerie.console.visit import Visit
+from causerie.errors import Forbidden
+
+_NONE = {By.KEY: "no key (console)", By.USER: "nobody named", By.PROJECT: "no project"}
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names by id; two things of one name are told apart by their ids."""
+
+    known: Mapping[str, str]
+    none: str = "none"
+
+    def of(self, id: str) -> str:
+        """The name; the id itself of what is gone."""
+        if not id:
+            return self.none
+        name = self.known.get(id, id)
+        same = sum(other == name for other in self.known.values())
+        return f"{name} ({id})" if same > 1 else name
+
+
+async def names_of(visit: Visit, project: str | None, by: By) -> Names:
+    """The names of keys, people or projects; models and doors are their own."""
+    return Names(await _known(visit, project, by), _NONE.get(by, "not known"))
+
+
+async def _known(visit: Visit, project: str | None, by: By) -> Mapping[str, str]:
+    if by is By.PROJECT:
+        return {one.id: one.name for one in await visit.accounts.projects.every(visit.actor)}
+    if by is By.USER and project is None:
+        return {user.id: user.name for user in await visit.accounts.users.every(visit.actor)}
+    if project is None:
+        return {}
+    try:
+        if by is By.KEY:
+            return {key.id: key.name for key in await visit.accounts.keys.of(visit.actor, project)}
+        if by is By.USER:
+            members = await visit.accounts.projects.members(visit.actor, project)
+            return {member.user.id: member.user.name for member in members}
+    except Forbidden:  # the numbers may be seen by some who may not see whose they are
+        return {}
+    return {}

@@ -1,0 +1,257 @@
+"""The page of usage: what was used over time, by what, and the same as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from urllib.parse import urlencode
+
+from causerie.accounts.usage import By, Question, Step, UsageSum
+from causerie.console.charts import Chart, lines, stacked
+from causerie.console.fields import Fields
+from causerie.console.names import Names, names_of
+from causerie.console.periods import LENGTHS, Period, period
+from causerie.console.visit import Visit
+from causerie.errors import InvalidRequest
+
+_LIKE_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+
+
+class Metric(StrEnum):
+    """What the bars show."""
+
+    COST = "cost"
+    TOKENS = "tokens"
+    REQUESTS = "requests"
+    ERRORS = "errors"
+
+
+_TITLES = {By.MODEL: "Model", By.KEY: "Key", By.USER: "Person", By.PROJECT: "Project"}
+_VALUE: Mapping[Metric, Callable[[UsageSum], float]] = {
+    Metric.COST: lambda each: float(each.cost),
+    Metric.TOKENS: lambda each: each.prompt + each.completion,
+    Metric.REQUESTS: lambda each: each.requests,
+    Metric.ERRORS: lambda each: each.refused + each.failed,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the address asks for."""
+
+    period: Period
+    metric: Metric
+    by: By
+    model: str
+
+    def question(self, step: Step, *by: By) -> Question:
+        """Which usage that is."""
+        return Question(self.period.since, self.period.until, step, by=by, model=self.model or None)
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """What the address says beside the period."""
+        fields = {"metric": str(self.metric), "by": str(self.by)}
+        return fields | {"model": self.model} if self.model else fields
+
+    def address(self, **changes: str) -> str:
+        """The query of this page with something else chosen."""
+        when = {} if "range" in changes else self.period.fields()
+        return "?" + urlencode({**when, **self.fields, **changes})
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the table: a group and what it adds up to."""
+
+    id: str
+    name: str
+    sum: UsageSum
+
+
+async def show(visit: Visit) -> None:
+    """``GET /projects/{project}/usage``."""
+    view = await visit.project()
+    await _page(visit, view.project.id)
+
+
+async def show_service(visit: Visit) -> None:
+    """``GET /operator/usage``."""
+    await _page(visit, None)
+
+
+async def _page(visit: Visit, project: str | None) -> None:
+    wish = _wish(visit.query, visit.desk.clock(), whole=project is None)
+    reader = _Reader(visit, project)
+    overtime = await reader.sums(wish.question(wish.period.step, wish.by))
+    groups = await reader.sums(wish.question(Step.ALL, wish.by))
+    names = await names_of(visit, project, wish.by)
+    await visit.show(
+        "usage.html",
+        wish=wish,
+        here=visit.exchange.path,
+        whole=project is None,
+        lengths=LENGTHS,
+        metrics=list(Metric),
+        bys={by: _TITLES[by] for by in _ways(whole=project is None)},
+        title_of_group=_TITLES[wish.by],
+        total=total(groups),
+        chart=_chart(wish, overtime, names),
+        speed=await reader.first_tokens(wish),
+        speeds=await reader.speeds(wish),
+        rows=_rows(groups, wish, names),
+        hourly=wish.period.step is Step.HOUR,
+    )
+
+
+async def download(visit: Visit) -> None:
+    """``GET /projects/{project}/usage.csv``."""
+    view = await visit.project()
+    await _download(visit, view.project.id)
+
+
+async def download_service(visit: Visit) -> None:
+    """``GET /operator/usage.csv``."""
+    await _download(visit, None)
+
+
+async def _download(visit: Visit, project: str | None) -> None:
+    wish = _wish(visit.query, visit.desk.clock(), whole=project is None)
+    found = await _Reader(visit, project).sums(wish.question(wish.period.step, wish.by))
+    names = await names_of(visit, project, wish.by)
+    visit.save_as("usage.csv", as_csv(wish, found, names), "text/csv; charset=utf-8")
+
+
+class _Reader:
+    """Asks about one project, or about all where it is ``None``."""
+
+    def __init__(self, visit: Visit, project: str | None) -> None:
+        self._usage = visit.accounts.usage
+        self._actor = visit.actor
+        self._project = project
+
+    async def sums(self, question: Question) -> Sequence[UsageSum]:
+        if self._project is None:
+            return await self._usage.of_all(self._actor, question)
+        return await self._usage.of_project(self._actor, self._project, question)
+
+    async def first_tokens(self, wish: Wish) -> Chart:
+        """Percentiles over time."""
+        question = wish.question(wish.period.step)
+        found = await self._usage.first_token_history(self._actor, self._project, question)
+        names = ("median", "90 %", "99 %")
+        return lines(
+            wish.period.starts(),
+            {
+                name: {start: times[rank] for start, times in found.items()}
+                for rank, name in enumerate(names)
+            },
+        )
+
+    async def speeds(self, wish: Wish) -> Mapping[str, Sequence[float]]:
+        """Percentiles by model."""
+        question = wish.question(Step.ALL)
+        found = await self._usage.first_tokens(self._actor, self._project, question)
+        return dict(sorted(found.items()))
+
+
+def _ways(*, whole: bool) -> Sequence[By]:
+    return (By.MODEL, By.PROJECT, By.USER) if whole else (By.MODEL, By.KEY, By.USER)
+
+
+def _wish(query: Fields, now: datetime, *, whole: bool) -> Wish:
+    return Wish(
+        period(query, now),
+        Metric(_one_of(query, "metric", list(Metric))),
+        By(_one_of(query, "by", _ways(whole=whole))),
+        query.get("model")[:300],
+    )
+
+
+def _one_of(query: Fields, name: str, known: Sequence[str]) -> str:
+    given = query.get(name) or known[0]
+    if given not in known:
+        raise InvalidRequest(
+            f"`{name}` is one of {', '.join(known)}, not {given[:40]}.", param=name
+        )
+    return given
+
+
+def total(sums: Iterable[UsageSum]) -> UsageSum:
+    """Several sums as one; the mean of first tokens is weighted by requests."""
+    whole = UsageSum(None, {}, 0, 0, 0, 0, 0, 0, 0, 0, Decimal(0), None, 0.0)
+    waited = weight = lasted = 0.0
+    for each in sums:
+        whole = replace(
+            whole,
+            **{
+                name: getattr(whole, name) + getattr(each, name)
+                for name in (
+                    *("requests", "refused", "failed", "aborted"),
+                    *("prompt", "cached", "completion", "reasoning", "cost"),
+                )
+            },
+        )
+        lasted += each.duration_seconds * each.requests
+        if each.first_token_seconds is not None:
+            waited += each.first_token_seconds * each.requests
+            weight += each.requests
+    return replace(
+        whole,
+        first_token_seconds=waited / weight if weight else None,
+        duration_seconds=lasted / whole.requests if whole.requests else 0.0,
+    )
+
+
+def _chart(wish: Wish, sums: Sequence[UsageSum], names: Names) -> Chart:
+    value = _VALUE[wish.metric]
+    found: dict[str, dict[datetime, float]] = {}
+    for each in sums:
+        if each.start is not None and (amount := value(each)):
+            name = names.of(each.group[wish.by])
+            place = found.setdefault(name, {})
+            place[each.start] = place.get(each.start, 0.0) + amount
+    return stacked(wish.period.starts(), found)
+
+
+def _rows(groups: Sequence[UsageSum], wish: Wish, names: Names) -> Sequence[Row]:
+    rows = [Row(each.group[wish.by], names.of(each.group[wish.by]), each) for each in groups]
+    return sorted(rows, key=lambda row: (-_VALUE[wish.metric](row.sum), row.name))
+
+
+def as_csv(wish: Wish, sums: Sequence[UsageSum], names: Names) -> str:
+    """One line an interval and group; moments are UTC, cost is exact."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    numbers = (
+        *("requests", "refused", "failed", "aborted"),
+        *("prompt", "cached", "completion", "reasoning"),
+    )
+    writer.writerow(
+        ["start", wish.by, "name", *numbers, "cost", "first_token_seconds", "duration_seconds"]
+    )
+    for each in sums:
+        group = each.group[wish.by]
+        first = each.first_token_seconds
+        writer.writerow(
+            [
+                each.start.isoformat() if each.start is not None else "",
+                _cell(group),
+                _cell(names.of(group)),
+                *(getattr(each, name) for name in numbers),
+                f"{each.cost:f}",
+                "" if first is None else f"{first:.6f}",
+                f"{each.duration_seconds:.6f}",
+            ]
+        )
+    return out.getvalue()
+
+
+def _cell(text: str) -> str:
+    """Spreadsheets take a text that begins like a formula for one; with this mark they do not."""
+    return f"'{text}" if text.startswith(_LIKE_FORMULAS) else text

@@ -1,0 +1,378 @@
+// Markdown as models write it, shown without ever making markup of text: `parse` gives a tree,
+// `Sheet` makes the nodes of it one by one. HTML in the text stays text, pictures become links,
+// and only addresses of the web and of mail become links.
+
+const FENCE = /^( {0,3})(`{3,}|~{3,})\s*([^\s`]*)[^`]*$/;
+const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/;
+const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
+const QUOTE = /^ {0,3}> ?/;
+const ITEM = /^( {0,7})([-*+]|\d{1,9}[.)])( +|$)/;
+const DIVIDER = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
+const SAFE = /^(https?:\/\/|mailto:)[^\s]+$/i;
+const DEEPEST = 8;
+
+/** The blocks of a text, each with its source as `raw`. */
+export function parse(text, depth = 0) {
+  const lines = text.replace(/\r\n?/g, "\n").split("\n");
+  const blocks = [];
+  let at = 0;
+  while (at < lines.length) {
+    if (!lines[at].trim()) {
+      at += 1;
+      continue;
+    }
+    const [block, next] = blockAt(lines, at, depth);
+    block.raw = lines.slice(at, next).join("\n");
+    blocks.push(block);
+    at = next;
+  }
+  return blocks;
+}
+
+function blockAt(lines, at, depth) {
+  const line = lines[at];
+  const fence = FENCE.exec(line);
+  if (fence) return fenced(lines, at, fence);
+  const heading = HEADING.exec(line);
+  if (heading) {
+    return [{ type: "heading", level: heading[1].length, inline: inline(heading[2]) }, at + 1];
+  }
+  if (RULE.test(line)) return [{ type: "rule" }, at + 1];
+  if (depth < DEEPEST && QUOTE.test(line)) return quoted(lines, at, depth);
+  if (depth < DEEPEST && ITEM.test(line)) return listed(lines, at, depth);
+  if (isTable(lines, at)) return table(lines, at);
+  return paragraph(lines, at, depth);
+}
+
+function fenced(lines, at, [, indent, marks, language]) {
+  const closing = new RegExp(`^ {0,3}${marks[0] === "~" ? "~" : "`"}{${marks.length},}\\s*$`);
+  let end = at + 1;
+  while (end < lines.length && !closing.test(lines[end])) end += 1;
+  const cut = new RegExp(`^ {0,${indent.length}}`);
+  const code = lines.slice(at + 1, end).map((line) => line.replace(cut, ""));
+  return [{ type: "code", language, text: code.join("\n") }, Math.min(end + 1, lines.length)];
+}
+
+function quoted(lines, at, depth) {
+  let end = at;
+  while (end < lines.length && QUOTE.test(lines[end])) end += 1;
+  const inner = lines.slice(at, end).map((line) => line.replace(QUOTE, ""));
+  return [{ type: "quote", blocks: parse(inner.join("\n"), depth + 1) }, end];
+}
+
+function listed(lines, at, depth) {
+  const first = ITEM.exec(lines[at]);
+  const ordered = /\d/.test(first[2]);
+  const list = { type: "list", ordered, start: ordered ? parseInt(first[2], 10) : 1, items: [] };
+  let end = at;
+  while (end < lines.length) {
+    const mark = ITEM.exec(lines[end]);
+    if (!mark || /\d/.test(mark[2]) !== ordered || mark[1].length > first[1].length + 1) break;
+    if (RULE.test(lines[end])) break;
+    const next = itemEnd(lines, end, mark);
+    list.items.push(parse(dedented(lines, end, next, mark[0].length), depth + 1));
+    end = next;
+  }
+  return [list, end];
+}
+
+function itemEnd(lines, at, mark) {
+  const indent = mark[1].length + 1;
+  let end = at + 1;
+  while (end < lines.length) {
+    const line = lines[end];
+    if (!line.trim()) {
+      let after = end;
+      while (after < lines.length && !lines[after].trim()) after += 1;
+      if (after === lines.length) return after;
+      const inside = lines[after].search(/\S/) > indent - 1;
+      const sibling = ITEM.test(lines[after]) && !inside;
+      if (!inside) return sibling ? after : end;
+      end = after;
+    } else if (line.search(/\S/) < indent && (ITEM.test(line) || startsBlock(line))) {
+      return end;
+    } else {
+      end += 1;
+    }
+  }
+  return end;
+}
+
+function dedented(lines, at, end, width) {
+  const cut = new RegExp(`^ {0,${width}}`);
+  return [lines[at].slice(width), ...lines.slice(at + 1, end).map((line) => line.replace(cut, ""))]
+    .join("\n");
+}
+
+function startsBlock(line) {
+  return FENCE.test(line) || HEADING.test(line) || RULE.test(line) || QUOTE.test(line);
+}
+
+function isTable(lines, at) {
+  return (
+    lines[at].includes("|") && at + 1 < lines.length && lines[at + 1].includes("-") &&
+    DIVIDER.test(lines[at + 1]) && cells(lines[at]).length === cells(lines[at + 1]).length
+  );
+}
+
+function table(lines, at) {
+  const head = cells(lines[at]).map(inline);
+  const align = cells(lines[at + 1]).map((cell) => {
+    if (/^:.*:$/.test(cell)) return "center";
+    return cell.endsWith(":") ? "end" : "start";
+  });
+  let end = at + 2;
+  const rows = [];
+  while (end < lines.length && lines[end].includes("|") && lines[end].trim()) {
+    const row = cells(lines[end]).map(inline);
+    rows.push(head.map((_, index) => row[index] || []));
+    end += 1;
+  }
+  return [{ type: "table", head, align, rows }, end];
+}
+
+function cells(line) {
+  const found = [""];
+  const text = line.trim().replace(/^\|/, "").replace(/([^\\]|^)\|$/, "$1");
+  for (let at = 0; at < text.length; at += 1) {
+    if (text[at] === "\\" && text[at + 1] === "|") {
+      found[found.length - 1] += "|";
+      at += 1;
+    } else if (text[at] === "|") {
+      found.push("");
+    } else {
+      found[found.length - 1] += text[at];
+    }
+  }
+  return found.map((cell) => cell.trim());
+}
+
+function paragraph(lines, at, depth) {
+  let end = at + 1;
+  while (
+    end < lines.length && lines[end].trim() && !startsBlock(lines[end]) &&
+    !(depth < DEEPEST && ITEM.test(lines[end])) && !isTable(lines, end)
+  ) {
+    end += 1;
+  }
+  return [{ type: "paragraph", inline: inline(lines.slice(at, end).join("\n").trim()) }, end];
+}
+
+const MARKS = [
+  ["**", "strong"], ["__", "strong"], ["~~", "del"], ["*", "em"], ["_", "em"],
+];
+
+/** The pieces of a line of text: strings, and objects with a `type`. */
+export function inline(text, depth = 0) {
+  const pieces = [];
+  const missing = new Set(); // what was looked for to the end and is not there
+  let plain = "";
+  let at = 0;
+  const put = (piece, next) => {
+    if (plain) pieces.push(plain);
+    plain = "";
+    if (piece) pieces.push(piece);
+    at = next;
+  };
+  while (at < text.length) {
+    const found = special(text, at, depth, missing);
+    if (found) {
+      put(...found);
+    } else {
+      plain += text[at];
+      at += 1;
+    }
+  }
+  put(null, at);
+  return pieces;
+}
+
+function special(text, at, depth, missing) {
+  const here = text[at];
+  if (here === "\\" && /[\\`*_{}[\]()#+\-.!|~<>]/.test(text[at + 1] || "")) {
+    return [text[at + 1], at + 2];
+  }
+  if (here === "`") return codeSpan(text, at, missing);
+  if (here === "\n") return [{ type: "break" }, at + 1];
+  if (here === "h" || here === "<") return bareLink(text, at);
+  if (depth >= DEEPEST) return null;
+  if (here === "[" || (here === "!" && text[at + 1] === "[")) return link(text, at, depth);
+  return "*_~".includes(here) ? emphasis(text, at, depth, missing) : null;
+}
+
+function codeSpan(text, at, missing) {
+  const marks = /^`+/.exec(text.slice(at, at + 64))[0];
+  if (missing.has(marks)) return [marks, at + marks.length];
+  let end = text.indexOf(marks, at + marks.length);
+  while (end !== -1 && text[end + marks.length] === "`") {
+    end += /^`+/.exec(text.slice(end))[0].length;
+    end = text.indexOf(marks, end);
+  }
+  if (end === -1) {
+    missing.add(marks);
+    return [marks, at + marks.length];
+  }
+  const code = text.slice(at + marks.length, end).replace(/\n/g, " ");
+  const trimmed = /^ .*[^ ].* $/.test(code) ? code.slice(1, -1) : code;
+  return [{ type: "code", text: trimmed }, end + marks.length];
+}
+
+function bareLink(text, at) {
+  const angled = text[at] === "<";
+  if (!angled && at > 0 && /\w/.test(text[at - 1])) return null;
+  const shape = angled ? /^<((?:https?:\/\/|mailto:)[^\s<>]+)>/i : /^(https?:\/\/[^\s<>"'`]+)/i;
+  const found = shape.exec(text.slice(at, at + 2048));
+  if (!found) return null;
+  let to = found[1];
+  if (!angled) {
+    to = to.replace(/[.,;:!?*_~]+$/, "");
+    while (to.endsWith(")") && !to.includes("(")) to = to.slice(0, -1);
+  }
+  return [{ type: "link", to, inline: [to] }, at + (angled ? found[0].length : to.length)];
+}
+
+function link(text, at, depth) {
+  const open = text[at] === "!" ? at + 1 : at;
+  const found = /^\[((?:[^[\]\\]|\\.){0,1000})\]\(\s*<?([^\s<>()]*(?:\([^\s()]*\)[^\s<>()]*)*)>?(?:\s+["'][^"']{0,300}["'])?\s*\)/
+    .exec(text.slice(open, open + 4096));
+  if (!found) return null;
+  const words = inline(found[1] || found[2], depth + 1);
+  const end = open + found[0].length;
+  if (!SAFE.test(found[2])) return [{ type: "span", inline: words }, end];
+  return [{ type: "link", to: found[2], inline: words }, end];
+}
+
+function emphasis(text, at, depth, missing) {
+  for (const [mark, type] of MARKS) {
+    if (!text.startsWith(mark, at) || missing.has(mark)) continue;
+    const start = at + mark.length;
+    if (!text[start] || /\s/.test(text[start])) continue;
+    if (mark[0] === "_" && at > 0 && /\w/.test(text[at - 1])) continue;
+    const end = closing(text, start, mark);
+    if (end === -1) {
+      missing.add(mark);
+      continue;
+    }
+    return [{ type, inline: inline(text.slice(start, end), depth + 1) }, end + mark.length];
+  }
+  return null;
+}
+
+function closing(text, from, mark) {
+  let end = text.indexOf(mark, from + 1);
+  while (end !== -1) {
+    const after = text[end + mark.length] || "";
+    const alone = mark.length === 2 || (after !== mark[0] && text[end - 1] !== mark[0]);
+    const word = mark[0] === "_" && /\w/.test(after);
+    if (alone && !word && !/\s/.test(text[end - 1])) {
+      return mark.length === 2 && after === mark[0] ? end + 1 : end; // `***`: the inner one ends first
+    }
+    end = text.indexOf(mark, end + (alone ? 1 : 2));
+  }
+  return -1;
+}
+
+/** Shows a text in an element; what has not changed since is left as it is. */
+export class Sheet {
+  constructor(element) {
+    this.element = element;
+    this.shown = [];
+  }
+
+  show(text) {
+    const blocks = parse(text);
+    blocks.forEach((block, index) => {
+      if (this.shown[index] === block.raw) return;
+      const node = blockNode(block);
+      const old = this.element.children[index];
+      if (old) old.replaceWith(node);
+      else this.element.append(node);
+      this.shown[index] = block.raw;
+    });
+    while (this.element.children.length > blocks.length) this.element.lastElementChild.remove();
+    this.shown.length = blocks.length;
+  }
+}
+
+function make(name, ...children) {
+  const node = document.createElement(name);
+  node.append(...children);
+  return node;
+}
+
+function blockNode(block) {
+  switch (block.type) {
+    case "heading":
+      return make(`h${Math.min(block.level + 2, 6)}`, ...pieceNodes(block.inline));
+    case "rule":
+      return make("hr");
+    case "quote":
+      return make("blockquote", ...block.blocks.map(blockNode));
+    case "code":
+      return codeNode(block);
+    case "list":
+      return listNode(block);
+    case "table":
+      return tableNode(block);
+    default:
+      return make("p", ...pieceNodes(block.inline));
+  }
+}
+
+function codeNode(block) {
+  const figure = make("figure");
+  figure.className = "listing";
+  const bar = make("figcaption", make("span", block.language || "text"));
+  const copy = make("button", "Copy");
+  copy.type = "button";
+  copy.className = "code-copy";
+  bar.append(copy);
+  const pre = make("pre", make("code", block.text));
+  pre.tabIndex = 0;
+  figure.append(bar, pre);
+  return figure;
+}
+
+function listNode(block) {
+  const list = make(block.ordered ? "ol" : "ul");
+  if (block.ordered && block.start !== 1) list.start = block.start;
+  for (const item of block.items) {
+    const tight = item.length && item[0].type === "paragraph";
+    const first = tight ? pieceNodes(item[0].inline) : [];
+    list.append(make("li", ...first, ...item.slice(tight ? 1 : 0).map(blockNode)));
+  }
+  return list;
+}
+
+function tableNode(block) {
+  const row = (pieces, name) =>
+    make("tr", ...pieces.map((cell, index) => {
+      const node = make(name, ...pieceNodes(cell));
+      node.className = `align-${block.align[index] || "start"}`;
+      return node;
+    }));
+  const table = make(
+    "table",
+    make("thead", row(block.head, "th")),
+    make("tbody", ...block.rows.map((cells) => row(cells, "td"))),
+  );
+  const frame = make("div", table);
+  frame.className = "table-scroll";
+  return frame;
+}
+
+function pieceNodes(pieces) {
+  return pieces.map((piece) => {
+    if (typeof piece === "string") return document.createTextNode(piece);
+    if (piece.type === "break") return make("br");
+    if (piece.type === "code") return make("code", piece.text);
+    if (piece.type === "link" && SAFE.test(piece.to)) {
+      const anchor = make("a", ...pieceNodes(piece.inline));
+      anchor.href = piece.to;
+      anchor.rel = "noopener noreferrer nofollow";
+      anchor.target = "_blank";
+      return anchor;
+    }
+    return make(piece.type === "link" ? "span" : piece.type, ...pieceNodes(piece.inline));
+  });
+}

@@ -1,0 +1,163 @@
+// The playground: a conversation, its settings, and the request that they make.
+
+import { Answer, read } from "./completion.js";
+import { Turns } from "./turns.js";
+import { Settings } from "./settings.js";
+import { snippets } from "./snippets.js";
+
+const play = document.getElementById("play");
+const form = document.getElementById("settings");
+const composer = document.getElementById("composer");
+const draft = document.getElementById("draft");
+const sendButton = document.getElementById("send");
+const stopButton = document.getElementById("stop");
+const token = document.querySelector('meta[name="form-token"]').content;
+const kept = `playground ${play.dataset.chat}`;
+
+const settings = new Settings(form);
+const turns = new Turns(document.getElementById("talk"), play.dataset.activity);
+let running = null; // the AbortController of the answer that streams
+
+function messages() {
+  const system = settings.system();
+  return [...(system ? [{ role: "system", content: system }] : []), ...turns.messages()];
+}
+
+function request() {
+  return { ...settings.request(), messages: messages(), stream: true, stream_options: { include_usage: true } };
+}
+
+async function ask() {
+  let body;
+  try {
+    body = request();
+  } catch (failure) {
+    settings.show(failure);
+    return;
+  }
+  const turn = turns.begin(settings.model, settings.wanted());
+  const answer = new Answer();
+  running = new AbortController();
+  refresh();
+  try {
+    const response = await fetch(play.dataset.chat, {
+      method: "POST",
+      headers: { "content-type": "application/json", "x-form-token": token },
+      body: JSON.stringify(body),
+      signal: running.signal,
+    });
+    turn.named(response.headers.get("x-request-id"));
+    await read(response, answer, () => turn.show(answer));
+    answer.end();
+    turn.finish(answer);
+  } catch (failure) {
+    answer.end();
+    if (failure.name === "AbortError") turn.stop(answer);
+    else turn.fail(answer, failure);
+  }
+  running = null;
+  refresh();
+  keep();
+}
+
+function send() {
+  const text = draft.value.trim();
+  if (running || !text || turns.pending()) return;
+  turns.say(text);
+  draft.value = "";
+  ask();
+}
+
+function refresh() {
+  const waits = turns.pending();
+  sendButton.hidden = running !== null;
+  stopButton.hidden = running === null;
+  sendButton.disabled = waits || !settings.model;
+  draft.disabled = waits;
+  draft.placeholder = waits ? "Answer the tool calls first" : draft.dataset.placeholder;
+  play.toggleAttribute("data-running", running !== null);
+  document.getElementById("empty").hidden = !turns.empty;
+  document.getElementById("clear").disabled = turns.empty;
+  if (running === null && !waits && document.activeElement === document.body) draft.focus();
+}
+
+// What was said stays in this tab until it is closed, also when another page was looked at.
+function keep() {
+  try {
+    sessionStorage.setItem(kept, JSON.stringify({ settings: settings.values(), turns: turns.plain() }));
+  } catch { /* no storage, or too much for it */ }
+}
+
+function restore() {
+  try {
+    const found = JSON.parse(sessionStorage.getItem(kept) || "null");
+    if (!found) return;
+    settings.fill(found.settings, play.dataset.model);
+    turns.fill(found.turns);
+  } catch { /* of another version: begin anew */ }
+}
+
+composer.addEventListener("submit", (event) => {
+  event.preventDefault();
+  send();
+});
+draft.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  send();
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && running && !document.querySelector("dialog[open]")) running.abort();
+});
+stopButton.addEventListener("click", () => running?.abort());
+document.getElementById("clear").addEventListener("click", () => {
+  running?.abort();
+  turns.clear();
+  refresh();
+  keep();
+  draft.focus();
+});
+turns.onAgain = () => {
+  if (!running) ask();
+};
+turns.onAnswered = () => {
+  if (!running) ask();
+  refresh();
+};
+form.addEventListener("input", () => {
+  refresh();
+  keep();
+});
+form.addEventListener("submit", (event) => event.preventDefault());
+document.getElementById("project")?.addEventListener("change", (event) => {
+  location.href = event.target.value;
+});
+window.addEventListener("pagehide", () => running?.abort());
+
+const codeDialog = document.getElementById("code");
+const door = document.getElementById("door");
+
+function showCode() {
+  let body;
+  try {
+    body = request();
+  } catch (failure) {
+    settings.show(failure);
+    return;
+  }
+  if (!body.messages.some((each) => each.role === "user")) {
+    body.messages.push({ role: "user", content: draft.value.trim() || "Hello" });
+  }
+  for (const [language, text] of Object.entries(snippets(door.value, body))) {
+    document.getElementById(`code-${language.toLowerCase()}`).textContent = text;
+  }
+  if (!codeDialog.open) codeDialog.showModal();
+}
+
+document.getElementById("show-code").addEventListener("click", showCode);
+document.getElementById("close-code").addEventListener("click", () => codeDialog.close());
+door.addEventListener("change", showCode);
+
+restore();
+settings.follow();
+refresh();

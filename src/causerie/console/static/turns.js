@@ -1,0 +1,361 @@
+// What was said in the playground, as it is shown: one item for each message.
+
+import { Answer } from "./completion.js";
+import { Sheet } from "./markdown.js";
+import { check } from "./schema.js";
+
+const NEAR = 80; // pixels from the end within which new text is followed
+
+function clone(name) {
+  return document.getElementById(`turn-${name}`).content.firstElementChild.cloneNode(true);
+}
+
+function part(node, name) {
+  return node.querySelector(`[data-is="${name}"]`);
+}
+
+export class Turns {
+  constructor(list, activity) {
+    this.list = list;
+    this.activity = activity;
+    this.turns = [];
+    this.onAgain = () => {};
+    this.onAnswered = () => {};
+    list.addEventListener("click", (event) => this.clicked(event));
+  }
+
+  get empty() {
+    return this.turns.length === 0;
+  }
+
+  /** What a next request sends. */
+  messages() {
+    return this.turns.flatMap((turn) => turn.messages());
+  }
+
+  /** Whether tool calls wait for their answers. */
+  pending() {
+    return this.turns.at(-1)?.waits ?? false;
+  }
+
+  say(text) {
+    this.add(new Said(text));
+    this.follow(true);
+  }
+
+  begin(model, schema) {
+    const turn = new Reply(this, model, schema);
+    this.add(turn);
+    this.follow(true);
+    return turn;
+  }
+
+  add(turn) {
+    this.turns.push(turn);
+    this.list.append(turn.node);
+  }
+
+  clear() {
+    this.turns = [];
+    this.list.replaceChildren();
+  }
+
+  /** Keep the end in sight, unless somebody has scrolled away from it. */
+  follow(always = false) {
+    const { scrollTop, scrollHeight, clientHeight } = this.list;
+    if (always || scrollHeight - scrollTop - clientHeight < NEAR) this.list.scrollTop = scrollHeight;
+  }
+
+  clicked(event) {
+    const button = event.target.closest("button");
+    if (!button) return;
+    if (button.classList.contains("code-copy")) copyText(button, button.closest("figure").querySelector("code").textContent);
+    const turn = this.turns.find((each) => each.node.contains(button));
+    if (button.dataset.do === "copy") copyText(button, turn.text());
+    if (button.dataset.do === "again" && turn === this.turns.at(-1)) {
+      this.turns.pop();
+      turn.node.remove();
+      this.onAgain();
+    }
+    if (button.dataset.do === "answer") {
+      turn.answer();
+      this.onAnswered();
+    }
+  }
+
+  plain() {
+    return this.turns.map((turn) => turn.plain()).filter(Boolean);
+  }
+
+  fill(kept) {
+    for (const each of kept) {
+      if (each.said !== undefined) {
+        this.say(each.said);
+        continue;
+      }
+      const answer = Object.assign(new Answer(), each.answer);
+      const turn = this.begin(each.model, each.schema);
+      turn.named(each.id);
+      turn.results = each.results;
+      if (each.stopped) turn.stop(answer);
+      else turn.finish(answer);
+    }
+  }
+}
+
+async function copyText(button, text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    return;
+  }
+  const label = button.querySelector("[data-label]") || button;
+  const before = label.textContent;
+  label.textContent = "Copied";
+  setTimeout(() => { label.textContent = before; }, 1600);
+}
+
+class Said {
+  constructor(text) {
+    this.content = text;
+    this.node = clone("user");
+    part(this.node, "text").textContent = text;
+  }
+
+  messages() {
+    return [{ role: "user", content: this.content }];
+  }
+
+  text() {
+    return this.content;
+  }
+
+  plain() {
+    return { said: this.content };
+  }
+}
+
+class Reply {
+  constructor(turns, model, schema) {
+    this.turns = turns;
+    this.model = model;
+    this.schema = schema;
+    this.results = null; // what the tools gave, by hand
+    this.stopped = false;
+    this.sound = false; // whether it may be sent back to the model
+    this.painting = 0;
+    this.node = clone("assistant");
+    part(this.node, "model").textContent = model;
+    part(this.node, "model").title = model;
+    this.sheet = new Sheet(part(this.node, "text"));
+    this.thoughts = new Sheet(part(this.node, "thought-text"));
+    this.thought = part(this.node, "thought");
+    this.thought.addEventListener("toggle", () => { this.touched ||= this.byHand; });
+    this.thought.querySelector("summary").addEventListener("click", () => { this.byHand = true; });
+    this.state("Waiting");
+  }
+
+  get waits() {
+    return this.sound && Boolean(this.finished?.message.tool_calls?.length) && !this.results;
+  }
+
+  messages() {
+    if (!this.sound) return [];
+    const { message } = this.finished;
+    const results = (this.results || []).map((content, index) => ({
+      role: "tool", tool_call_id: message.tool_calls[index].id, content,
+    }));
+    return [message, ...results];
+  }
+
+  text() {
+    return this.finished?.message.content || "";
+  }
+
+  named(id) {
+    this.id = id;
+    const link = part(this.node, "request");
+    if (!id || !this.turns.activity) return;
+    link.href = `${this.turns.activity}?request_id=${encodeURIComponent(id)}`;
+    link.hidden = false;
+  }
+
+  state(text) {
+    const badge = part(this.node, "state");
+    badge.textContent = text;
+    badge.hidden = !text;
+  }
+
+  /** Show what there is; several pieces within one frame are painted once. */
+  show(answer) {
+    this.painting ||= requestAnimationFrame(() => {
+      this.painting = 0;
+      this.paint(answer);
+      this.turns.follow();
+    });
+  }
+
+  paint(answer) {
+    const { message } = answer;
+    const thinks = answer.thoughtAt === null;
+    if (message.reasoning_content) {
+      this.thought.hidden = false;
+      this.thoughts.show(message.reasoning_content);
+      part(this.node, "thought-time").textContent = thinks ? "" : `for ${seconds(answer.thoughtAt - answer.firstAt)}`;
+      if (!this.touched) this.thought.open = thinks && this.painting !== null && !answer.endedAt;
+    }
+    this.sheet.show(message.content || "");
+    this.calls(message.tool_calls || []);
+    if (answer.firstAt !== null) this.state(thinks ? "Thinking" : "Writing");
+  }
+
+  calls(calls) {
+    const list = part(this.node, "calls");
+    calls.forEach((call, index) => {
+      if (!list.children[index]) list.append(clone("call"));
+      const node = list.children[index];
+      part(node, "name").textContent = call.function.name;
+      part(node, "arguments").textContent = pretty(call.function.arguments);
+    });
+  }
+
+  settle(answer) {
+    cancelAnimationFrame(this.painting);
+    this.painting = 0;
+    this.finished = answer;
+    this.paint(answer);
+    this.state("");
+    this.facts(answer);
+    part(this.node, "foot").hidden = false;
+  }
+
+  finish(answer) {
+    this.sound = true;
+    this.settle(answer);
+    if (this.schema && answer.finish !== "tool_calls") this.judge(answer);
+    if (answer.finish === "length") this.state("Cut at the limit");
+    if (answer.finish === "content_filter") this.state("Ended by a filter");
+    if (this.waits) this.ask();
+    else if (this.results) this.answered();
+    this.turns.follow();
+  }
+
+  stop(answer) {
+    this.stopped = true;
+    delete answer.message.tool_calls; // arguments that were cut off are no call
+    this.sound = Boolean(answer.message.content);
+    this.settle(answer);
+    this.state("Stopped");
+  }
+
+  fail(answer, failure) {
+    const calls = answer.message.tool_calls;
+    delete answer.message.tool_calls;
+    this.sound = Boolean(answer.message.content) && !calls;
+    this.settle(answer);
+    const note = part(this.node, "wrong");
+    note.hidden = false;
+    part(note, "message").textContent = failure.message;
+    const more = [failure.code, failure.param, failure.status ? `status ${failure.status}` : ""];
+    part(note, "more").textContent = more.filter(Boolean).join(" · ");
+    this.state("Failed");
+    this.turns.follow();
+  }
+
+  facts(answer) {
+    const usage = answer.usage;
+    const details = usage?.completion_tokens_details?.reasoning_tokens;
+    const cached = usage?.prompt_tokens_details?.cached_tokens;
+    const facts = [
+      usage && `${count(usage.prompt_tokens)} in${cached ? ` (${count(cached)} cached)` : ""}`,
+      usage && `${count(usage.completion_tokens)} out${details ? ` (${count(details)} thinking)` : ""}`,
+      answer.firstAt !== null && `first token ${seconds(answer.firstAt)}`,
+      answer.speed && `${answer.speed.toFixed(1)} tokens/s`,
+      answer.endedAt !== null && `${seconds(answer.endedAt)} in all`,
+    ];
+    part(this.node, "facts").replaceChildren(...facts.filter(Boolean).map((text) => {
+      const item = document.createElement("li");
+      item.textContent = text;
+      return item;
+    }));
+  }
+
+  /** Whether the answer is what the schema asks for. */
+  judge(answer) {
+    const place = part(this.node, "verdict");
+    place.hidden = false;
+    const say = (kind, text) => {
+      place.className = `note note-${kind}`;
+      part(place, "message").textContent = text;
+    };
+    let value;
+    try {
+      value = JSON.parse(answer.message.content);
+    } catch (failure) {
+      say("bad", `Not JSON: ${failure.message}`);
+      return;
+    }
+    const { problems, unchecked } = check(this.schema, value);
+    const passed = unchecked.length ? ` Not checked here: ${unchecked.join(", ")}.` : "";
+    if (problems.length === 0) {
+      say("good", `Valid: the answer fits the schema.${passed}`);
+      return;
+    }
+    say("bad", `The answer does not fit the schema.${passed}`);
+    part(place, "problems").replaceChildren(...problems.slice(0, 20).map(({ at, text }) => {
+      const item = document.createElement("li");
+      const where = document.createElement("code");
+      where.textContent = at;
+      item.append(where, ` ${text}`);
+      return item;
+    }));
+  }
+
+  /** Let the person answer the calls. */
+  ask() {
+    for (const node of part(this.node, "calls").children) part(node, "result").hidden = false;
+    part(this.node, "answer").hidden = false;
+    part(this.node, "calls").querySelector("textarea")?.focus();
+  }
+
+  answer() {
+    const nodes = [...part(this.node, "calls").children];
+    this.results = nodes.map((node) => node.querySelector("textarea").value);
+    this.answered();
+  }
+
+  answered() {
+    part(this.node, "answer").hidden = true;
+    [...part(this.node, "calls").children].forEach((node, index) => {
+      const field = node.querySelector("textarea");
+      part(node, "result").hidden = false;
+      field.value = this.results[index] ?? "";
+      field.readOnly = true;
+    });
+  }
+
+  plain() {
+    if (!this.sound) return null;
+    const { message, finish, usage, firstAt, thoughtAt, endedAt, id } = this.finished;
+    return {
+      model: this.model, schema: this.schema, results: this.results, stopped: this.stopped, id: this.id,
+      answer: { message, finish, usage, firstAt, thoughtAt, endedAt, id },
+    };
+  }
+}
+
+function pretty(text) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}
+
+function count(number) {
+  return new Intl.NumberFormat().format(number);
+}
+
+function seconds(milliseconds) {
+  return milliseconds < 1000 ? `${Math.round(milliseconds)} ms` : `${(milliseconds / 1000).toFixed(1)} s`;
+}

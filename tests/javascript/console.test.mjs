@@ -1,0 +1,181 @@
+// The scripts of the console that need no browser. STATIC is the folder that they are in.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { pathToFileURL } from "node:url";
+
+const from = (name) => import(pathToFileURL(`${process.env.STATIC}/${name}`));
+const { parse, inline } = await from("markdown.js");
+const { check } = await from("schema.js");
+const { snippets } = await from("snippets.js");
+const { Answer, Refused, events, read } = await from("completion.js");
+
+const flat = (pieces) =>
+  pieces.map((piece) => (typeof piece === "string" ? piece : { ...piece, ...(piece.inline && { inline: flat(piece.inline) }) }));
+const types = (text) => parse(text).map((block) => block.type);
+
+test("blocks", () => {
+  assert.deepEqual(types("# A\n\ntext\nmore\n\n---\n> q\n\n1. x\n2. y\n\n- z\n\n```py\nc\n```"), [
+    "heading", "paragraph", "rule", "quote", "list", "list", "code",
+  ]);
+  const [code] = parse("```js\nlet a = 1;\n\n# no heading\n```");
+  assert.deepEqual([code.language, code.text], ["js", "let a = 1;\n\n# no heading"]);
+  assert.equal(parse("```\nnot closed yet")[0].text, "not closed yet");
+  assert.equal(parse("````\n```\n````")[0].text, "```");
+});
+
+test("lists hold blocks, and other lists", () => {
+  const [list] = parse("3. one\n   more\n\n   ```\n   code\n   ```\n4. two\n   - in\n     - deeper\n5. three");
+  assert.equal(list.start, 3);
+  assert.equal(list.items.length, 3);
+  assert.deepEqual(list.items[0].map((block) => block.type), ["paragraph", "code"]);
+  assert.equal(list.items[0][1].text, "code");
+  assert.equal(list.items[1][1].items[0][1].type, "list");
+  assert.deepEqual(types("- a\n\ntext"), ["list", "paragraph"]);
+});
+
+test("tables", () => {
+  const [table] = parse("| a | b |\n|:-:|--:|\n| 1 | x\\|y |\n| 2 |");
+  assert.deepEqual(table.align, ["center", "end"]);
+  assert.deepEqual(table.rows, [[["1"], ["x|y"]], [["2"], []]]);
+  assert.deepEqual(types("a | b\nno table"), ["paragraph"]);
+});
+
+test("emphasis, code and links", () => {
+  assert.deepEqual(flat(inline("a **b *c*** `d**`")), [
+    "a ", { type: "strong", inline: ["b ", { type: "em", inline: ["c"] }] }, " ", { type: "code", text: "d**" },
+  ]);
+  assert.deepEqual(inline("snake_case_name 2 * 3 * 4 **"), ["snake_case_name 2 * 3 * 4 **"]);
+  assert.deepEqual(flat(inline("[x](https://a.b/c_(d)) https://e.f/g.")), [
+    { type: "link", to: "https://a.b/c_(d)", inline: ["x"] }, " ",
+    { type: "link", to: "https://e.f/g", inline: ["https://e.f/g"] }, ".",
+  ]);
+  assert.deepEqual(inline("\\*a\\*").join(""), "*a*");
+});
+
+test("nothing becomes a link that runs or leaves the web", () => {
+  for (const to of ["javascript:alert(1)", "JaVaScRiPt:alert(1)", "data:text/html,x", "vbscript:x", "//evil", "/console/sign-out", "file:///etc"]) {
+    assert.ok(!JSON.stringify(parse(`[x](${to}) <${to}> ![p](${to})`)).includes('"link"'), to);
+  }
+  assert.deepEqual(flat(inline("<img src=x onerror=alert(1)>")), ["<img src=x onerror=alert(1)>"]);
+});
+
+test("no text takes long, and none is lost", () => {
+  const nasty = ["*", "_", "`", "[", "**a ", "[a](", "> ", "- ", "~~", "|", "\\", "<h", "*a _b ", "``a` "];
+  for (const piece of nasty) {
+    const text = piece.repeat(Math.ceil(20000 / piece.length));
+    const begun = performance.now();
+    parse(text);
+    assert.ok(performance.now() - begun < 4000, `${JSON.stringify(piece)} took ${performance.now() - begun} ms`);
+  }
+  const letters = "the quick (brown) fox | jumps * over _ the `lazy dog [1] ![2] <3> ~~4";
+  assert.ok(JSON.stringify(parse(letters)).includes("lazy dog"));
+});
+
+test("any cut of a text can be shown", () => {
+  const text = "# T\n\n1. **a** `b`\n   - c\n\n```js\nx\n```\n| a | b |\n|---|---|\n| [l](https://x.y) | 2 |\n> q";
+  for (let end = 0; end <= text.length; end += 1) parse(text.slice(0, end));
+});
+
+test("schemas: what fits and what does not", () => {
+  const schema = {
+    type: "object",
+    properties: { n: { type: "integer", minimum: 1 }, tags: { type: "array", items: { enum: ["a", "b"] }, uniqueItems: true }, next: { $ref: "#" } },
+    required: ["n"],
+    additionalProperties: false,
+  };
+  const places = (value) => check(schema, value).problems.map(({ at }) => at);
+  assert.deepEqual(places({ n: 1, tags: ["a"], next: { n: 2 } }), []);
+  assert.deepEqual(places({ n: 0 }), ["/n"]);
+  assert.deepEqual(places({ n: 1.5 }), ["/n"]);
+  assert.deepEqual(places({}), ["/"]);
+  assert.deepEqual(places({ n: 1, x: 1 }), ["/x"]);
+  assert.deepEqual(places({ n: 1, tags: ["a", "a"] }), ["/tags"]);
+  assert.deepEqual(places({ n: 1, tags: ["c"] }), ["/tags/0"]);
+  assert.deepEqual(places({ n: 1, next: { n: "2" } }), ["/next/n"]);
+  assert.deepEqual(check({ format: "date" }, "x").unchecked, ["format"]);
+});
+
+test("schemas: every keyword refuses something", () => {
+  const cases = [
+    [{ const: 1 }, 1, 2], [{ minLength: 2 }, "😀😀", "😀"], [{ maxLength: 1 }, "😀", "ab"], [{ pattern: "^a" }, "ab", "ba"],
+    [{ maximum: 3 }, 3, 4], [{ exclusiveMinimum: 3 }, 4, 3], [{ exclusiveMaximum: 3 }, 2, 3], [{ multipleOf: 0.1 }, 0.3, 0.35],
+    [{ minItems: 1 }, [1], []], [{ maxItems: 1 }, [1], [1, 2]], [{ prefixItems: [{ type: "string" }] }, ["a"], [1]],
+    [{ contains: { const: 1 } }, [2, 1], [2]], [{ minProperties: 1 }, { a: 1 }, {}], [{ maxProperties: 0 }, {}, { a: 1 }],
+    [{ patternProperties: { "^a": { type: "string" } } }, { ab: "x" }, { ab: 1 }], [{ propertyNames: { maxLength: 1 } }, { a: 1 }, { ab: 1 }],
+    [{ additionalProperties: { type: "string" } }, { a: "x" }, { a: 1 }], [{ allOf: [{ minimum: 1 }, { maximum: 2 }] }, 1, 3],
+    [{ anyOf: [{ const: 1 }, { const: 2 }] }, 2, 3], [{ oneOf: [{ minimum: 1 }, { maximum: 2 }] }, 0, 1], [{ not: { const: 1 } }, 2, 1],
+    [{ if: { type: "string" }, then: { minLength: 1 }, else: { minimum: 1 } }, "a", 0], [{ type: ["string", "null"] }, null, 1],
+    [{ $ref: "#/$defs/a~1b", $defs: { "a/b": { type: "string" } } }, "x", 1], [{ $ref: "https://elsewhere" }, undefined, 1],
+  ];
+  for (const [schema, good, bad] of cases) {
+    if (good !== undefined) assert.deepEqual(check(schema, good).problems, [], JSON.stringify([schema, good]));
+    assert.equal(check(schema, bad).problems.length > 0, true, JSON.stringify([schema, bad]));
+  }
+});
+
+test("code says what the request says", () => {
+  const body = { model: "m", messages: [{ role: "user", content: "it's \"so\"\n" }], stream: true, top_k: 5, tools: [], seed: null };
+  const { curl, Python, JavaScript } = snippets("http://h/v1", body);
+  const json = /-d '([\s\S]*)'$/.exec(curl)[1].replaceAll("'\\''", "'");
+  assert.deepEqual(JSON.parse(json), body);
+  assert.match(Python, /extra_body=\{\n\s+"top_k": 5,\n\s+\},/);
+  assert.match(Python, /stream=True,/);
+  assert.match(Python, /seed=None,/);
+  assert.match(Python, /"content": "it's \\"so\\"\\n",/);
+  assert.match(JavaScript, /baseURL: "http:\/\/h\/v1"/);
+});
+
+const stream = (pieces) => new ReadableStream({
+  start(controller) {
+    for (const piece of pieces) controller.enqueue(new TextEncoder().encode(piece));
+    controller.close();
+  },
+});
+const answered = (pieces, init = {}) =>
+  new Response(stream(pieces), { headers: { "content-type": "text/event-stream; charset=utf-8" }, ...init });
+const chunk = (delta, more = {}) => `data: ${JSON.stringify({ id: "c", choices: [{ index: 0, delta }], ...more })}\n\n`;
+
+test("events, however they are cut", async () => {
+  const text = 'data: {"a":"\u2028é"}\r\n\r\n: ping\n\ndata: [DONE]\n\n';
+  const bytes = new TextEncoder().encode(text);
+  for (let size = 1; size < 7; size += 1) {
+    const body = new ReadableStream({
+      start(controller) {
+        for (let at = 0; at < bytes.length; at += size) controller.enqueue(bytes.slice(at, at + size));
+        controller.close();
+      },
+    });
+    const found = [];
+    for await (const data of events(body)) found.push(data);
+    assert.deepEqual(found, ['{"a":"\u2028é"}', "[DONE]"], `size ${size}`);
+  }
+});
+
+test("an answer is put together", async () => {
+  const answer = new Answer();
+  let seen = 0;
+  await read(answered([
+    chunk({ role: "assistant" }), chunk({ reasoning_content: "hm" }), chunk({ reasoning_content: "m" }), chunk({ content: "A" }),
+    chunk({ tool_calls: [{ index: 0, id: "t1", type: "function", function: { name: "f", arguments: '{"a"' } }] }),
+    chunk({ tool_calls: [{ index: 0, function: { arguments: ":1}" } }] }),
+    `data: ${JSON.stringify({ choices: [{ index: 0, delta: {}, finish_reason: "tool_calls" }] })}\n\n`,
+    `data: ${JSON.stringify({ choices: [], usage: { completion_tokens: 5 } })}\n\n`, "data: [DONE]\n\n",
+  ]), answer, () => { seen += 1; });
+  answer.end();
+  assert.deepEqual(answer.message, {
+    role: "assistant", content: "A", reasoning_content: "hmm",
+    tool_calls: [{ id: "t1", type: "function", function: { name: "f", arguments: '{"a":1}' } }],
+  });
+  assert.equal(answer.finish, "tool_calls");
+  assert.ok(seen >= 8 && answer.firstAt !== null && answer.speed > 0);
+});
+
+test("failures are told in the service's words", async () => {
+  const refused = new Response(JSON.stringify({ error: { message: "Too many.", code: "requests" } }), { status: 429 });
+  await assert.rejects(read(refused, new Answer(), () => {}), (failure) => failure instanceof Refused && failure.code === "requests" && failure.status === 429);
+  const broken = answered([chunk({ content: "A" }), `data: ${JSON.stringify({ error: { message: "Died." } })}\n\n`]);
+  await assert.rejects(read(broken, new Answer(), () => {}), /Died\./);
+  await assert.rejects(read(answered([chunk({ content: "A" })]), new Answer(), () => {}), /broke off/);
+  await assert.rejects(read(new Response("<html>", { status: 502 }), new Answer(), () => {}), /status 502/);
+});

@@ -1,0 +1,148 @@
+"""The pages of models and the playground, over real HTTP."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from consolekit import Page, Place, Visitor
+from edgekit import ASK
+from pageskit import LONG, Shop, Team
+
+from causerie.accounts.people import actor_of
+from causerie.console.catalogue import standings, view
+from causerie.engines.base import EngineState, EngineStatus
+from causerie.errors import RateLimited
+
+JSON = {"content-type": "application/json"}
+
+
+async def ask(visitor: Visitor, team: Team, headers: dict[str, str] | None = None) -> Page:
+    """A question of the playground, as its script sends it."""
+    own = {"origin": f"http://127.0.0.1:{visitor.port}", "x-form-token": visitor.form_token}
+    sent = {**JSON, **own, **(headers or {})}
+    return await visitor.ask("POST", f"{team.path}/playground", json.dumps(ASK).encode(), sent)
+
+
+async def test_models_show_what_they_support_and_how_they_stand(shop: Place, team: Team) -> None:
+    visitor = await shop.visitor_of(team.viewer)
+    text = (await visitor.get(f"{team.path}/models")).text
+    assert "Quick, for everyday questions." in text
+    assert '<li class="chip">tool_choice</li>' in text
+    assert "32,768" in text
+    assert "$0.15" in text
+    assert "$0.60" in text
+    assert "free" in text
+    assert "1 of 4 busy" in text
+    assert "connect failed, asked again in 12 s" in text
+    assert f"playground?model={LONG.replace('/', '%2F')}" in text or "playground?model=" in text
+    found = (await visitor.get(f"{team.path}/models?find=everyday")).text
+    assert "everyday" in found
+    assert LONG not in found
+    assert "Nothing found" in (await visitor.get(f"{team.path}/models?find=%3Cb%3Ezz")).text
+
+
+async def test_states_are_fetched_anew(shop: Place, team: Team) -> None:
+    visitor = await shop.visitor_of(team.viewer)
+    before = (await visitor.get(f"{team.path}/models/states")).text
+    assert "loading" in before
+    assert "40%" in before
+    shop.house.values[1] = EngineStatus("thinker", EngineState.FAILED, detail="out of memory")
+    after = (await visitor.get(f"{team.path}/models/states")).text
+    assert "out of memory" in after
+    assert "40%" not in after
+    assert "<html" not in after
+
+
+async def test_no_models_is_a_page_too(shop: Place, team: Team) -> None:
+    assert isinstance(shop.house, Shop)
+    shop.house.entries = []
+    visitor = await shop.visitor_of(team.owner)
+    for page in ("models", "playground"):
+        assert "No models yet" in (await visitor.get(f"{team.path}/{page}")).text
+
+
+@pytest.mark.parametrize("page", ["models", "models/states", "playground"])
+async def test_outsiders_see_nothing(shop: Place, team: Team, page: str) -> None:
+    visitor = await shop.visitor_of(team.outsider)
+    assert (await visitor.get(f"{team.path}/{page}")).status == 404
+    assert (await shop.visitor().get(f"{team.path}/{page}")).status == 303
+
+
+async def test_the_playground_asks_for_the_project(shop: Place, team: Team) -> None:
+    visitor = await shop.visitor_of(team.member)
+    page = await visitor.get(f"{team.path}/playground?model=thinker")
+    assert '<option value="thinker" selected' in page.text
+    answer = await ask(visitor, team)
+    assert answer.status == 200
+    assert json.loads(answer.text)["choices"][0]["message"]["content"] == "Hello"
+    assert shop.house.asked == [(team.member.id, team.project.id)]
+
+
+@pytest.mark.parametrize("who", ["viewer", "operator", "outsider"])
+async def test_who_may_not_ask(shop: Place, team: Team, who: str) -> None:
+    visitor = await shop.visitor_of(getattr(team, who))
+    answer = await ask(visitor, team)
+    assert answer.status == (404 if who == "outsider" else 403)
+    assert json.loads(answer.text)["error"]["message"]
+    assert shop.house.asked == []
+    if who == "viewer":
+        page = await visitor.get(f"{team.path}/playground")
+        assert "asking models takes more rights" in page.text
+
+
+async def test_an_archived_project_does_not_ask(shop: Place, team: Team) -> None:
+    await shop.world.projects.archive(actor_of(team.owner), team.project.id)
+    visitor = await shop.visitor_of(team.owner)
+    assert (await ask(visitor, team)).status == 403
+    assert "project is archived" in (await visitor.get(f"{team.path}/playground")).text
+    assert shop.house.asked == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://evil.example"},
+        {"origin": ""},
+        {"x-form-token": ""},
+        {"x-form-token": "0" * 64},
+        {"sec-fetch-site": "cross-site"},
+    ],
+    ids=str,
+)
+async def test_other_sites_cannot_ask(shop: Place, team: Team, headers: dict[str, str]) -> None:
+    visitor = await shop.visitor_of(team.owner)
+    answer = await ask(visitor, team, headers)
+    assert answer.status == 403
+    assert shop.house.asked == []
+
+
+async def test_without_a_session_nothing_is_asked(shop: Place, team: Team) -> None:
+    visitor = await shop.visitor_of(team.owner)
+    visitor.cookies.clear()
+    assert (await ask(visitor, team)).status in (401, 403)
+    assert shop.house.asked == []
+
+
+async def test_a_refusal_comes_as_the_service_says_it(shop: Place, team: Team) -> None:
+    shop.house.pipeline.prefill = [RateLimited("The project may make 60 requests a minute.")]
+    visitor = await shop.visitor_of(team.owner)
+    answer = await ask(visitor, team)
+    assert answer.status == 429
+    assert json.loads(answer.text)["error"]["message"].startswith("The project may make 60")
+
+
+def test_standings_name_every_state() -> None:
+    shop = Shop()
+    found = standings(shop)
+    assert [each.word for each in found["small"]] == ["ready", "down"]
+    assert [(each.word, each.progress) for each in found["thinker"]] == [("loading", 0.4)]
+    shop.values = [EngineStatus("small", EngineState.ABSENT)]
+    shop.seats = []
+    assert [each.word for each in standings(shop)["small"]] == ["asleep", "not known"]
+
+
+def test_an_entry_that_says_little_is_shown_too() -> None:
+    bare = view({"id": "m"})
+    assert (bare.name, bare.price, bare.context, list(bare.groups)) == ("m", None, None, [])
+    assert view({"id": "m", "pricing": {"prompt": "much", "completion": "1"}}).price is None

@@ -1,0 +1,214 @@
+"""The page of usage: sums that are the records' own, ranges, charts, CSV, and who may see them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import re
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from consolekit import Place
+from ledgerkit import record
+from pageskit import LONG, Team, with_history
+
+from causerie.accounts.usage import Step
+from causerie.console.charts import lines, scale, stacked
+from causerie.console.fields import Fields
+from causerie.console.periods import period
+from causerie.errors import InvalidRequest
+from causerie.metering.ledger import UsageRecord
+from causerie.store.usage import SqlUsage
+
+NOON = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
+DAY = 86_400_000_000
+
+
+def within(records: list[UsageRecord], since: datetime) -> list[UsageRecord]:
+    """Those from a moment on."""
+    return [each for each in records if each.at >= since.timestamp() * 1_000_000]
+
+
+def numbers(text: str) -> list[list[str]]:
+    """The cells of each row of the last table."""
+    table = text.rpartition("<tbody>")[2]
+    rows = re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)
+    return [
+        [
+            re.sub(r"<[^>]+>", "", cell).strip()
+            for cell in re.findall(r"<td.*?</td>", row, re.DOTALL)
+        ]
+        for row in rows
+    ]
+
+
+async def test_the_table_adds_up_to_the_records(shop: Place, team: Team) -> None:
+    made = await with_history(shop.world, team)
+    visitor = await shop.visitor_of(team.owner)
+    page = await visitor.get(f"{team.path}/usage?range=30d")
+    assert page.status == 200
+    rows = {row[0]: row for row in numbers(page.text)}
+    assert set(rows) == {"small", "thinker", LONG}
+    for model, row in rows.items():
+        mine = [each for each in made if each.model == model]
+        assert int(row[1].replace(",", "")) == len(mine)
+        assert int(row[3].replace(",", "")) == sum(each.prompt for each in mine)
+        assert row[8] == f"${sum(each.cost for each in mine).quantize(Decimal('0.01')):,}"
+
+
+@pytest.mark.parametrize("by", ["model", "key", "user"])
+async def test_the_csv_is_exact(shop: Place, team: Team, by: str) -> None:
+    made = await with_history(shop.world, team)
+    visitor = await shop.visitor_of(team.viewer)
+    page = await visitor.get(f"{team.path}/usage.csv?range=7d&by={by}")
+    assert page.headers["content-type"].startswith("text/csv")
+    assert page.headers["content-disposition"] == 'attachment; filename="usage.csv"'
+    rows = list(csv.DictReader(io.StringIO(page.text)))
+    wanted = within(made, datetime(2026, 11, 15, tzinfo=UTC))
+    assert sum(int(row["requests"]) for row in rows) == len(wanted)
+    assert sum(Decimal(row["cost"]) for row in rows) == sum(each.cost for each in wanted)
+    assert {row[by] for row in rows} == {getattr(each, by) for each in wanted}
+
+
+async def test_every_choice_of_the_page_leads_somewhere(shop: Place, team: Team) -> None:
+    await with_history(shop.world, team)
+    visitor = await shop.visitor_of(team.owner)
+    page = await visitor.get(f"{team.path}/usage")
+    links = {link.replace("&amp;", "&") for link in re.findall(r'href="(\?[^"]+)"', page.text)}
+    assert len(links) >= 4 + 4 + 3
+    for link in sorted(links):
+        shown = await visitor.get(f"{team.path}/usage{link}")
+        assert shown.status == 200, link
+        assert '<svg class="chart-box"' in shown.text, link
+
+
+async def test_one_day_is_shown_by_the_hour(shop: Place, team: Team) -> None:
+    await with_history(shop.world, team)
+    visitor = await shop.visitor_of(team.owner)
+    page = await visitor.get(f"{team.path}/usage?range=24h")
+    assert page.text.count('<g class="chart-column">') == 2 * 24
+    assert 'data-look="hour"' in page.text
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("range=forever", "range"),
+        ("from=yesterday", "from"),
+        ("from=2026-11-20&to=2026-11-10", "from"),
+        ("from=1999-01-01&to=2026-11-10", "from"),
+        ("metric=fame", "metric"),
+        ("by=door", "by"),
+    ],
+)
+async def test_what_makes_no_sense_is_said(shop: Place, team: Team, query: str, field: str) -> None:
+    visitor = await shop.visitor_of(team.owner)
+    page = await visitor.get(f"{team.path}/usage?{query}")
+    assert page.status == 400
+    assert "<h1>" in page.text
+
+
+async def test_a_project_without_requests_says_so(shop: Place, team: Team) -> None:
+    visitor = await shop.visitor_of(team.owner)
+    page = await visitor.get(f"{team.path}/usage")
+    assert "Nothing was asked in this time" in page.text
+    assert "<table" not in page.text
+
+
+@pytest.mark.parametrize(
+    ("who", "status"),
+    [("owner", 200), ("member", 200), ("viewer", 200), ("operator", 200), ("outsider", 404)],
+)
+async def test_who_may_see_it(shop: Place, team: Team, who: str, status: int) -> None:
+    await with_history(shop.world, team)
+    visitor = await shop.visitor_of(getattr(team, who))
+    for path in ("usage", "usage.csv", "activity"):
+        assert (await visitor.get(f"{team.path}/{path}")).status == status
+
+
+async def test_the_whole_service_is_for_operators(shop: Place, team: Team) -> None:
+    await with_history(shop.world, team)
+    operator, owner = await shop.visitor_of(team.operator), await shop.visitor_of(team.owner)
+    for path in ("/operator/usage", "/operator/usage?by=project", "/operator/usage.csv?by=user"):
+        assert (await owner.get(path)).status == 403
+        assert (await operator.get(path)).status == 200
+    assert (await owner.get("/operator/activity")).status == 403
+    assert team.project.name in (await operator.get("/operator/usage?by=project")).text
+
+
+async def test_hostile_names_stay_text(shop: Place, team: Team) -> None:
+    name = "<script>alert(1)</script>"
+    key = await shop.world.key(team.project, team.owner, name=name)
+    formula = record(
+        project=team.project.id,
+        key=key.key.id,
+        model="=cmd|' /C calc'!A0",
+        at=int(NOON.timestamp()),
+    )
+    await SqlUsage(shop.world.database).append([_at_noon(formula)])
+    visitor = await shop.visitor_of(team.owner)
+    for path in ("usage?by=key", "usage?by=model", "activity", "activity?model=%3Cb%3E"):
+        page = await visitor.get(f"{team.path}/{path}")
+        assert page.status == 200
+        assert "<script>alert" not in page.text
+        assert "<b>" not in page.text
+    text = (await visitor.get(f"{team.path}/usage.csv?by=model")).text
+    assert "'=cmd" in text
+    assert "\n=cmd" not in text
+    assert ",=cmd" not in text
+
+
+def _at_noon(each: UsageRecord) -> UsageRecord:
+    return record(project=each.project, key=each.key, model=each.model)
+
+
+def test_periods_are_whole_intervals_in_utc() -> None:
+    day = period(Fields.parse("range=24h"), NOON)
+    assert (day.step, len(day.starts())) == (Step.HOUR, 24)
+    assert day.until == NOON.replace(hour=13, minute=0)
+    week = period(Fields.parse(""), NOON)
+    assert (week.step, len(week.starts()), week.last_day) == (Step.DAY, 7, date(2026, 11, 21))
+    own = period(Fields.parse("from=2026-11-01&to=2026-11-30"), NOON)
+    assert len(own.starts()) == 30
+    assert own.fields() == {"from": "2026-11-01", "to": "2026-11-30"}
+    assert period(Fields.parse("from=2026-11-21"), NOON).step is Step.HOUR
+    with pytest.raises(InvalidRequest) as failure:
+        period(Fields.parse("to=2026-02-30"), NOON)
+    assert failure.value.param == "to"
+
+
+@pytest.mark.parametrize("highest", [1e-7, 0.003, 1, 3.9, 4, 4.1, 99, 100, 12_345_678])
+def test_ticks_are_round_few_and_high_enough(highest: float) -> None:
+    ticks = scale(highest)
+    assert ticks[0] == 0
+    assert ticks[-1] >= highest * 0.999999
+    assert 2 <= len(ticks) <= 6
+    steps = {round((b - a) / ticks[1], 6) for a, b in itertools.pairwise(ticks)}
+    assert steps == {1.0}
+
+
+def test_bars_stand_on_each_other_and_keep_their_sum() -> None:
+    starts = [NOON + timedelta(days=n) for n in range(3)]
+    values = {f"model {n}": {starts[n % 3]: float(n + 1)} for n in range(12)}
+    chart = stacked(starts, values)
+    assert [one.colour for one in chart.series] == [1, 2, 3, 4, 5, 6, 7, 0]
+    assert chart.series[-1].name == "5 others"
+    assert sum(one.total for one in chart.series) == sum(range(1, 13))
+    for column in chart.columns:
+        heights = sum(bar.height for bar in column.bars)
+        assert heights == pytest.approx(column.total / chart.ticks[-1] * 100, abs=0.01)
+        edge = 100.0
+        for bar in column.bars:
+            assert bar.y + bar.height == pytest.approx(edge, abs=0.01)
+            edge = bar.y
+    assert stacked(starts, {}).empty
+
+
+def test_a_line_is_broken_where_values_lack() -> None:
+    starts = [NOON + timedelta(days=n) for n in range(5)]
+    chart = lines(starts, {"median": {starts[0]: 1.0, starts[1]: 2.0, starts[3]: 1.0}})
+    [line] = chart.lines
+    assert [len(run.split()) for run in line.runs] == [2, 2]
+    assert not chart.empty
