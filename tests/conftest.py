@@ -17,7 +17,7 @@ from hypothesis import settings
 settings.register_profile("causerie", deadline=None)
 settings.load_profile("causerie")
 
-pytest_plugins = ("storekit", "accountkit", "consolekit", "pageskit", "valkeyserver")
+pytest_plugins = ("storekit", "accountkit", "clikit", "consolekit", "pageskit", "valkeyserver")
 
 
 @pytest.fixture(scope="session", autouse=True)

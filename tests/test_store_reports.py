@@ -215,3 +215,7 @@ async def test_no_question_reads_a_whole_table(
     assert not any(line.startswith("SCAN") for line in plan), plan
     if table == "usage_records" and "request_id" not in plan[0]:
         assert not any("ORDER BY" in line for line in plan[:1]), plan
+
+
+async def test_nothing_used_adds_up_to_nothing(database: Database) -> None:
+    assert await SqlUsageReader(database).sums(Question(TODAY, WEEK.until, step=Step.ALL)) == []

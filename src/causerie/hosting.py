@@ -66,6 +66,19 @@ async def hosting(store: Store) -> AsyncIterator[Hosting]:
         yield Hosting(accounts, ring, Bookkeeping(ledger, budgets), _clock)
 
 
+@asynccontextmanager
+async def accounts_of(store: Store) -> AsyncIterator[Accounts]:
+    """Accounts alone, also beside a service that runs; leaving closes the database.
+
+    Raises :class:`CannotStart` where the database or the folder cannot be used.
+    """
+    database = await opened(store)
+    try:
+        yield Accounts.over(SqlStore(database), SqlUsageReader(database), Passwords(), _clock)
+    finally:
+        await database.close()
+
+
 async def opened(store: Store) -> Database:
     """The database with its tables as this version has them; the caller closes it.
 

@@ -12,7 +12,15 @@ from causerie.cli.exits import ExitCode
 from causerie.cli.root import app
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
-COMMANDS = sorted(str(command.name) for command in app.registered_commands)
+GROUPS = {
+    str(group.name): sorted(
+        str(command.name) for command in (group.typer_instance or app).registered_commands
+    )
+    for group in app.registered_groups
+}
+PLAIN = [str(command.name) for command in app.registered_commands]
+COMMANDS = sorted([*PLAIN, *GROUPS])
+WHOLE = [*([name] for name in PLAIN), *([name, sub] for name in GROUPS for sub in GROUPS[name])]
 
 
 def test_every_command_is_on_the_page() -> None:
@@ -26,17 +34,30 @@ def test_every_exit_code_is_on_the_page() -> None:
 
 
 def test_every_command_explains_itself_with_an_example() -> None:
-    for command in COMMANDS:
-        result = CliRunner(env={"TERM": "dumb", "COLUMNS": "100"}).invoke(app, [command, "--help"])
+    for command in WHOLE:
+        result = CliRunner(env={"TERM": "dumb", "COLUMNS": "100"}).invoke(app, [*command, "--help"])
         assert result.exit_code == 0
-        assert f"causerie {command}" in result.stdout.split("Usage", 1)[1].split("\n", 1)[1]
+        words = " ".join(["causerie", *command])
+        assert words in result.stdout.split("Usage", 1)[1].split("\n", 1)[1]
+
+
+def test_every_command_of_a_group_is_on_the_page() -> None:
+    for name, commands in GROUPS.items():
+        for command in commands:
+            shown = f"causerie {name} {command}" in PAGE
+            assert shown or re.search(rf"causerie {name} .*# and .*\b{command}\b", PAGE), command
 
 
 def test_every_flag_on_the_page_exists() -> None:
     group = typer.main.get_command(app)
+    commands = [
+        each
+        for command in group.commands.values()  # type: ignore[attr-defined]
+        for each in (command, *getattr(command, "commands", {}).values())
+    ]
     known = {
         flag
-        for command in group.commands.values()  # type: ignore[attr-defined]
+        for command in commands
         for parameter in command.params
         for flag in (*parameter.opts, *parameter.secondary_opts)
     }

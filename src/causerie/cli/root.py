@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import causerie
-from causerie.cli import chat, check, key, models, probe, pull, reload, serve
+from causerie.cli import chat, check, key, keys, models, probe, projects, pull, reload, serve, users
 
 app = typer.Typer(
     name="causerie",
@@ -48,6 +48,9 @@ app.command("reload")(reload.reload)
 app.command("chat")(chat.chat)
 app.command("probe")(probe.probe)
 app.command("key")(key.key)
+app.add_typer(users.app, name="users")
+app.add_typer(projects.app, name="projects")
+app.add_typer(keys.app, name="keys")
 
 
 def main() -> None:

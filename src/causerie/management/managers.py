@@ -26,8 +26,12 @@ class Managers(Protocol):
 class OperatorKeys:
     """Keys of operators, whose digests the settings hold, before those that ``managers`` know."""
 
-    def __init__(self, managers: Managers, keys: Sequence[KeyDigest]) -> None:
+    def __init__(self, managers: Managers, keys: Sequence[KeyDigest] = ()) -> None:
         self._managers = managers
+        self._keys = tuple(keys)
+
+    def replace(self, keys: Sequence[KeyDigest]) -> None:
+        """Know these from now on, and no others."""
         self._keys = tuple(keys)
 
     async def manager(self, credential: str | None) -> Actor:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from causerie.settings.values import Seconds, Text, WebAddress
+from causerie.settings.values import Digest, Seconds, Text, WebAddress
 
 
 class Store(Struct, frozen=True, kw_only=True):
@@ -49,6 +49,13 @@ class Console(Struct, frozen=True, kw_only=True):
     enabled: Annotated[
         bool, Meta(description="Whether they are served where a door takes keys of accounts.")
     ] = True
+    operator_keys: Annotated[
+        tuple[Digest, ...],
+        Meta(
+            description="Digests of keys by which programs of operators use the management API; "
+            "`causerie key` makes them.",
+        ),
+    ] = ()
     sign_up: Annotated[
         bool, Meta(description="Whether anybody may make an account, without an invitation.")
     ] = False

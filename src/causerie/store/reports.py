@@ -35,7 +35,8 @@ class SqlUsageReader:
         """By start, then by group."""
         async with self._database.reading() as connection:
             found = await connection.execute(sums_query(question))
-        return [_sum(row, question) for row in found.mappings()]
+        # Without a group there is a row even where there is nothing to add up.
+        return [_sum(row, question) for row in found.mappings() if row["requests"] is not None]
 
     async def first_token_percentiles(
         self, question: Question, shares: Sequence[float]

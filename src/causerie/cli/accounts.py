@@ -1,0 +1,96 @@
+"""What the commands on people, projects and keys share: the database, and who or what is meant.
+
+They work on the database that the settings name, also while the service runs,
+with the rights of whoever owns the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from causerie.accounts.accounts import Accounts
+from causerie.accounts.people import SYSTEM, Project, User
+from causerie.cli.exits import CommandFailed, ExitCode
+from causerie.cli.options import settings_in_force
+from causerie.cli.terminal import printable
+from causerie.hosting import accounts_of
+from causerie.settings import Settings
+
+AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
+T = TypeVar("T")
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+
+
+def with_accounts(
+    config: Path | None, pairs: list[str] | None, work: Callable[[Accounts], Coroutine[Any, Any, T]]
+) -> tuple[Settings, T]:
+    """Do something with the accounts of the database that the settings name."""
+    settings = settings_in_force(config, pairs).settings
+
+    async def main() -> T:
+        async with accounts_of(settings.store) as accounts:
+            return await work(accounts)
+
+    return settings, asyncio.run(main())
+
+
+async def the_user(accounts: Accounts, given: str) -> User:
+    """The user with this id or address."""
+    for user in await accounts.users.every(SYSTEM):
+        if given == user.id or given.strip().lower() == user.email:
+            return user
+    raise CommandFailed(
+        f"there is no user {given!r}; `causerie users list` shows who there is", ExitCode.USAGE
+    )
+
+
+async def the_project(accounts: Accounts, given: str) -> Project:
+    """The project with this id, or alone with this name."""
+    found = [
+        each for each in await accounts.projects.every(SYSTEM) if given in (each.id, each.name)
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(each.id for each in found)
+        raise CommandFailed(f"several projects are named {given!r}: {ids}", ExitCode.USAGE)
+    raise CommandFailed(
+        f"there is no project {given!r}; `causerie projects list` shows all", ExitCode.USAGE
+    )
+
+
+def link_address(settings: Settings, token: str) -> str:
+    """Where a browser uses a one-time link."""
+    server = settings.server
+    host = _EVERYWHERE.get(server.host, server.host)
+    base = settings.console.address or f"http://{host}:{server.port}"
+    return f"{base.rstrip('/')}/console/link#{token}"
+
+
+def as_json(value: object) -> None:
+    """Print it as JSON."""
+    typer.echo(msgspec.json.encode(value))
+
+
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print it as a table."""
+    shown = Table(box=None, pad_edge=False, header_style="dim")
+    for title in titles:
+        shown.add_column(title, no_wrap=True)
+    for row in rows:
+        shown.add_row(*map(printable, row))
+    Console(highlight=False, soft_wrap=True, markup=False).print(shown)
+
+
+def day(moment: datetime | None) -> str:
+    """A moment as a table shows it, in UTC."""
+    return "-" if moment is None else f"{moment:%Y-%m-%d %H:%M}"

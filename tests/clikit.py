@@ -1,0 +1,45 @@
+"""Commands on people, projects and keys, run on a database of their own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from causerie.cli.root import app
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """Where commands are typed; their database is in ``folder``."""
+
+    folder: Path
+
+    def run(self, *words: str, stdin: str | None = None) -> Result:
+        """What became of a command."""
+        store = ["--set", f"store.folder={self.folder}"]
+        env = {"TERM": "dumb", "COLUMNS": "200"}
+        return CliRunner(env=env).invoke(app, [*words, *store], input=stdin)
+
+    def done(self, *words: str, stdin: str | None = None) -> str:
+        """What a command that went well has given."""
+        result = self.run(*words, stdin=stdin)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    def json(self, *words: str, stdin: str | None = None) -> Any:
+        """The same, as JSON."""
+        return json.loads(self.done(*words, "--json", stdin=stdin))
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, sqlite_template: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A database with all tables and nobody in them."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copyfile(sqlite_template, tmp_path / "causerie.db")
+    return Terminal(tmp_path)

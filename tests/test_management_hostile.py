@@ -1,0 +1,108 @@
+"""What attackers send to the management API: nothing breaks, nothing is told, nothing changes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from urllib.parse import quote
+
+import pytest
+from accountkit import World
+from managekit import OPERATOR, Office, office
+
+from causerie.management.route import AnyRoute
+
+STRINGS = (
+    "' OR '1'='1",
+    "'; DROP TABLE users; --",
+    '" OR ""="',
+    "1; SELECT pg_sleep(10)--",
+    "%' AND 1=0 UNION SELECT password FROM users --",
+    "\\' OR 1=1 #",
+    "${jndi:ldap://x}",
+    "{{7*7}}",
+    "<script>alert(1)</script>",
+    "../../etc/passwd",
+    "%00",
+    "\x00",
+    "\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16"),
+    "\u202eabc",
+    "a" * 5000,
+    "-1",
+    "99999999999999999999999999",
+    "NULL",
+)
+
+
+@pytest.fixture
+async def desk(world: World) -> AsyncIterator[Office]:
+    async with office(world) as made:
+        yield made
+
+
+def _filled(route: AnyRoute, word: str) -> str:
+    path: str = route.path
+    for name in route.parameters:
+        path = path.replace(f"{{{name}}}", quote(word, safe=""))
+    return path
+
+
+async def test_in_every_path_query_and_body(desk: Office) -> None:
+    user = await desk.world.person("ann")
+    await desk.world.project(owner=user)
+    for route in desk.management.routes:
+        for word in STRINGS:
+            answers = []
+            if route.parameters:
+                empty: object = {} if route.takes_body else None
+                answers.append(
+                    await desk.ask(OPERATOR, _filled(route, word), empty, method=route.method)
+                )
+            fields = route.query.__struct_fields__
+            for name in (*fields, word[:50]):
+                path = f"{_filled(route, 'x')}?{quote(name)}={quote(word)}"
+                answers.append(await desk.ask(OPERATOR, path, method="GET"))
+            if route.takes_body:
+                for name in (*route.body.__struct_fields__, word):
+                    body = {"name": "n", "email": "n@example.org", "role": "member", name: word}
+                    answers.append(
+                        await desk.ask(OPERATOR, _filled(route, "x"), body, method=route.method)
+                    )
+            for answer in answers:
+                assert answer.status < 500, (route.path, word, answer.body)
+
+    assert await _all_there(desk)
+
+
+async def _all_there(desk: Office) -> bool:
+    users = await desk.ask(OPERATOR, "/users?limit=1000")
+    projects = await desk.ask(OPERATOR, "/projects")
+    return "ann@example.org" in users.body.decode() and len(projects.json()["data"]) >= 1
+
+
+@pytest.mark.parametrize(
+    "credential",
+    [
+        *(f"Bearer {word}" for word in STRINGS if word.isprintable() and word.isascii()),
+        "Bearer ck_' OR '1'='1_" + "a" * 43,
+        "Bearer ck_abcdefghijkl_" + "'" * 43,
+        "Basic Y2tfb3BzOng=",
+        OPERATOR,
+        f"Bearer {OPERATOR} x",
+        f"Bearer {OPERATOR[:-1]}",
+        "Bearer \xff\xfe",
+        "Bearer",
+    ],
+)
+async def test_in_the_authorization_header(desk: Office, credential: str) -> None:
+    answer = await desk.ask("", "/users", headers={"authorization": credential})
+    assert (answer.status, answer.error["type"]) == (401, "authentication_error")
+    assert credential.removeprefix("Bearer ") not in answer.body.decode() or credential == "Bearer"
+
+
+async def test_a_name_is_kept_as_it_is(desk: Office) -> None:
+    """What looks like a query is a name like any other."""
+    for word in ("'; DROP TABLE users; --", "<script>alert(1)</script>", "Robert' OR 1=1"):
+        made = await desk.ask(OPERATOR, "/projects", {"name": word})
+        assert made.json()["name"] == word
+        seen = await desk.ask(OPERATOR, f"/projects/{made.json()['id']}")
+        assert seen.json()["name"] == word

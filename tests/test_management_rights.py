@@ -1,0 +1,235 @@
+"""The table of rights, walked through the management API: every action, as everybody."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+
+import pytest
+from accountkit import World
+from edgekit import Response
+from managekit import OPERATOR, Office, office
+
+from causerie.accounts.keys import Purpose
+from causerie.accounts.people import Project, Role, User
+from causerie.accounts.rights import RIGHTS, Action, Extent, Part
+
+
+@pytest.fixture
+async def desk(world: World) -> AsyncIterator[Office]:
+    async with office(world) as made:
+        yield made
+
+
+@dataclass
+class Scene:
+    """Somebody asks about a project; ``own`` says whether about what they made themselves."""
+
+    desk: Office
+    project: Project
+    target: User
+    key: str
+    me: User | None
+    own: bool
+
+    async def ask(self, path: str, body: object = None, method: str | None = None) -> Response:
+        return await self.desk.ask(self.key, path, body, method=method)
+
+    @property
+    def place(self) -> str:
+        return f"/projects/{self.project.id}"
+
+    async def a_key(self, purpose: Purpose = Purpose.INFERENCE) -> str:
+        """Where a key is that was made by whoever asks, or by somebody else."""
+        maker = self.me if self.own else self.target
+        made = await self.desk.world.key(self.project, maker, purpose=purpose)
+        return f"/keys/{made.key.id}"
+
+    async def a_member(self) -> str:
+        leaver = self.me if self.own and self.me is not None else self.target
+        return f"{self.place}/members/{leaver.id}"
+
+
+async def _member(scene: Scene) -> str:
+    """A plain member, who may be removed and changed by admins."""
+    user = await scene.desk.world.person()
+    await scene.desk.world.join(scene.project, user, Role.MEMBER)
+    return f"{scene.place}/members/{user.id}"
+
+
+async def _leaving(scene: Scene) -> Response:
+    place = await scene.a_member() if scene.own else await _member(scene)
+    return await scene.ask(place, method="DELETE")
+
+
+async def _edit(scene: Scene) -> Response:
+    return await scene.ask(await scene.a_key(), {"name": "other"}, "PATCH")
+
+
+async def _disable(scene: Scene) -> Response:
+    return await scene.ask(f"{await scene.a_key()}/disable", {})
+
+
+async def _rotate(scene: Scene) -> Response:
+    return await scene.ask(f"{await scene.a_key()}/rotate", {})
+
+
+async def _delete(scene: Scene) -> Response:
+    return await scene.ask(await scene.a_key(), method="DELETE")
+
+
+async def _management_key(scene: Scene) -> Response:
+    return await scene.ask(f"{await scene.a_key(Purpose.MANAGEMENT)}/disable", {})
+
+
+async def _change(scene: Scene) -> Response:
+    return await scene.ask(await _member(scene), {"role": "viewer"}, "PATCH")
+
+
+def asking(path: str, body: object = None, method: str | None = None) -> Ask:
+    """A request whose path may name the project, and the user that it is about."""
+
+    async def ask(scene: Scene) -> Response:
+        return await scene.ask(
+            path.format(place=scene.place, project=scene.project.id, user=scene.target.id),
+            body,
+            method,
+        )
+
+    return ask
+
+
+Ask = Callable[[Scene], Awaitable[Response]]
+ASKS: dict[Action, Ask] = {
+    Action.PROJECT_SEE: asking("{place}"),
+    Action.PROJECT_RENAME: asking("{place}", {"name": "other"}, "PATCH"),
+    Action.PROJECT_ARCHIVE: asking("{place}/archive", {}),
+    Action.MEMBERS_SEE: asking("{place}/members"),
+    Action.MEMBERS_INVITE: asking("{place}/invitations", {}),
+    Action.MEMBERS_CHANGE: _change,
+    Action.MEMBERS_REMOVE: _leaving,
+    Action.OWNERS_CHANGE: asking("{place}/invitations", {"role": "owner"}),
+    Action.KEYS_SEE: asking("{place}/keys"),
+    Action.KEYS_CREATE: asking("{place}/keys", {"name": "new"}),
+    Action.KEYS_EDIT: _edit,
+    Action.KEYS_DISABLE: _disable,
+    Action.KEYS_ROTATE: _rotate,
+    Action.KEYS_DELETE: _delete,
+    Action.MANAGEMENT_KEYS: _management_key,
+    Action.BOUNDS_SET: asking("{place}/bounds", {}, "PUT"),
+    Action.USAGE_SEE: asking("/usage?project={project}"),
+    Action.ACTIVITY_SEE: asking("/requests?project={project}"),
+    Action.AUDIT_SEE: asking("/audit?project={project}"),
+    Action.USERS_SEE: asking("/users"),
+    Action.USERS_INVITE: asking("/invitations", {}),
+    Action.USERS_CHANGE: asking("/users/{user}/disable", {}),
+    Action.PROJECTS_CREATE: asking("/projects", {"name": "new"}),
+    Action.SERVICE_SEE: asking("/usage"),
+}
+OF_THE_SERVICE = {
+    Action.USERS_SEE,
+    Action.USERS_INVITE,
+    Action.USERS_CHANGE,
+    Action.PROJECTS_CREATE,
+    Action.SERVICE_SEE,
+}
+
+
+async def scene_of(desk: Office, part: Part, *, own: bool) -> Scene:
+    world = desk.world
+    owner = await world.person()
+    project = await world.project(owner=owner)
+    me, key = None, OPERATOR
+    if part is Part.MANAGEMENT_KEY:
+        key = await desk.manager(project)
+    elif part is Part.OUTSIDER:
+        key = await desk.manager(await world.project(owner=await world.person()))
+    elif part is not Part.OPERATOR:
+        me = await world.person()
+        await world.join(project, me, Role(part))
+        key = desk.people.let_in(me)
+    return Scene(desk, project, owner, key, me, own)
+
+
+def expected(action: Action, part: Part, *, own: bool) -> set[int]:
+    extent = RIGHTS[action][part]
+    if extent is Extent.ALL or (extent is Extent.OWN and own):
+        return {200, 201, 204}
+    if action not in OF_THE_SERVICE and part is Part.OUTSIDER:
+        return {404}
+    return {403}
+
+
+def test_every_action_is_walked() -> None:
+    assert set(ASKS) == set(Action) - {Action.MODELS_ASK}  # which is of the pages alone
+
+
+@pytest.mark.parametrize("part", Part)
+async def test_everybody_may_what_the_table_says(desk: Office, part: Part) -> None:
+    for action, ask in ASKS.items():
+        if action is Action.SERVICE_SEE and part in (Part.MANAGEMENT_KEY, Part.OUTSIDER):
+            continue  # without a project, such a key is told of its own
+        scene = await scene_of(desk, part, own=False)
+        answer = await ask(scene)
+        assert answer.status in expected(action, part, own=False), (action, answer.body)
+        if answer.status == 403:
+            assert answer.error["code"] == "scope_not_allowed"
+
+
+@pytest.mark.parametrize("part", [Part.OWNER, Part.ADMIN, Part.MEMBER])
+async def test_ones_own_keys(desk: Office, part: Part) -> None:
+    for action in (
+        Action.KEYS_EDIT,
+        Action.KEYS_DISABLE,
+        Action.KEYS_ROTATE,
+        Action.KEYS_DELETE,
+    ):
+        scene = await scene_of(desk, part, own=True)
+        answer = await ASKS[action](scene)
+        assert answer.status in expected(action, part, own=True), (action, answer.body)
+
+
+@pytest.mark.parametrize("part", [Part.ADMIN, Part.MEMBER, Part.VIEWER])
+async def test_everybody_may_leave(desk: Office, part: Part) -> None:
+    scene = await scene_of(desk, part, own=True)
+    assert (await _leaving(scene)).status == 204
+
+
+async def test_an_inference_key_may_nothing(desk: Office) -> None:
+    scene = await scene_of(desk, Part.OWNER, own=False)
+    scene.key = (await desk.world.key(scene.project, scene.me)).credential
+    before = await desk.world.actions()
+    for action, ask in ASKS.items():
+        if action in (
+            *(Action.KEYS_EDIT, Action.KEYS_DISABLE, Action.KEYS_ROTATE, Action.KEYS_DELETE),
+            *(Action.MANAGEMENT_KEYS, Action.MEMBERS_REMOVE, Action.MEMBERS_CHANGE),
+        ):
+            continue  # these make a key or a member first
+        answer = await ask(scene)
+        assert (answer.status, answer.error["code"]) == (403, "scope_not_allowed"), action
+    assert await desk.world.actions() == before
+
+
+async def test_nobody_raises_themselves(desk: Office) -> None:
+    admin = await scene_of(desk, Part.ADMIN, own=False)
+    assert admin.me is not None
+    mine = f"{admin.place}/members/{admin.me.id}"
+    assert (await admin.ask(mine, {"role": "owner"}, "PATCH")).status == 403
+    assert (await admin.ask("/invitations", {"operator": True})).status == 403
+    manager = await scene_of(desk, Part.MANAGEMENT_KEY, own=False)
+    keys = f"{manager.place}/keys"
+    refused = await manager.ask(keys, {"name": "heir", "purpose": "management"})
+    assert refused.status == 403
+    own = f"/keys/{manager.key.rsplit('_', 1)[0]}"
+    for body, path, method in (
+        ({"expires_at": None}, own, "PATCH"),
+        ({}, f"{own}/rotate", "POST"),
+        (None, own, "DELETE"),
+    ):
+        assert (await manager.ask(path, body, method)).status == 403
+    for field in ("project_id", "created_by", "operator", "id", "disabled_by"):
+        answer = await manager.ask(keys, {"name": "a", field: "x"})
+        assert (answer.status, answer.error["param"]) == (400, field)
+    # The project of the key it makes is that of the path, which it cannot see.
+    other = await scene_of(desk, Part.OWNER, own=False)
+    assert (await manager.ask(f"{other.place}/keys", {"name": "a"})).status == 404

@@ -1,0 +1,176 @@
+"""Usage through the management API: sums, tables, single requests; each only of one's own."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+from collections.abc import AsyncIterator
+from decimal import Decimal
+
+import pytest
+from accountkit import World
+from edgekit import Response, parse_response, serving
+from ledgerkit import NOON, record
+from managekit import OPERATOR, Office, office
+
+from causerie.accounts.people import Project
+from causerie.store.usage import SqlUsage
+
+HOUR = 3_600_000_000
+DAY = 24 * HOUR
+
+
+@pytest.fixture
+async def desk(world: World) -> AsyncIterator[Office]:
+    async with office(world) as made:
+        yield made
+
+
+@pytest.fixture
+async def projects(desk: Office) -> tuple[Project, Project]:
+    """Two, with a week of requests: an hour apart, of two models, a third of them refused."""
+    owner = await desk.world.person()
+    made = (await desk.world.project(owner=owner), await desk.world.project(owner=owner))
+    records = [
+        record(
+            project=made[n % 2].id,
+            at=NOON - n * HOUR,
+            model=("small", "=large()")[n % 4 // 2],
+            status=429 if n % 3 == 0 else 200,
+            code="requests" if n % 3 == 0 else None,
+            cost=Decimal("0.001"),
+        )
+        for n in range(1, 169)
+    ]
+    await SqlUsage(desk.world.database).append(records)
+    return made
+
+
+async def test_sums_are_of_ones_own_project(
+    desk: Office, projects: tuple[Project, Project]
+) -> None:
+    manager = await desk.manager(projects[0])
+    own = (await desk.ask(manager, "/usage?step=all")).json()
+    assert own["next"] is None
+    [sum] = own["data"]
+    assert (sum["requests"], sum["refused"], sum["cost"], sum["start"]) == (84, 28, "0.084", None)
+    assert sum["group"] == {}
+    named = await desk.ask(manager, f"/usage?step=all&project={projects[0].id}")
+    assert named.json() == own
+    other = await desk.ask(manager, f"/usage?project={projects[1].id}")
+    assert (other.status, other.error["code"]) == (404, "not_found")
+    [all] = (await desk.ask(OPERATOR, "/usage?step=all")).json()["data"]
+    assert all["requests"] == 168
+    both = (await desk.ask(OPERATOR, "/usage?step=all&by=project,model&model=small")).json()
+    assert {each["group"]["project"] for each in both["data"]} == {each.id for each in projects}
+    assert {each["group"]["model"] for each in both["data"]} == {"small"}
+
+
+@pytest.mark.parametrize("step", ["hour", "day"])
+async def test_pages_of_sums_are_the_whole(
+    desk: Office, projects: tuple[Project, Project], step: str
+) -> None:
+    del projects
+    path = f"/usage?step={step}&by=project,model&since=2026-11-14T00:00:00Z"
+    whole = (await desk.ask(OPERATOR, f"{path}&limit=10000")).json()
+    assert whole["next"] is None
+    pages, cursor = [], ""
+    while cursor is not None:
+        page = (await desk.ask(OPERATOR, f"{path}&limit=7&cursor={cursor}")).json()
+        assert len(page["data"]) <= 7
+        pages += page["data"]
+        cursor = page["next"]
+    assert pages == whole["data"]
+    assert sum(each["requests"] for each in pages) == 168
+    starts = [each["start"] for each in pages]
+    assert starts == sorted(starts)
+
+
+async def test_the_table_is_the_sums(desk: Office, projects: tuple[Project, Project]) -> None:
+    del projects
+    query = "step=hour&by=model,key&since=2026-11-10"
+    sums = (await desk.ask(OPERATOR, f"/usage?{query}&limit=10000")).json()["data"]
+    answer = await desk.ask(OPERATOR, f"/usage.csv?{query}")
+    assert answer.headers["content-type"].startswith("text/csv")
+    assert answer.headers["content-disposition"] == 'attachment; filename="usage.csv"'
+    assert answer.headers["transfer-encoding"] == "chunked"
+    rows = list(csv.DictReader(io.StringIO(answer.body.decode(), newline="")))
+    assert len(rows) == len(sums) == 168
+    for row, sum in zip(rows, sums, strict=True):
+        assert row["start"] == sum["start"]
+        assert row["key"] == sum["group"]["key"]
+        assert row["model"].removeprefix("'") == sum["group"]["model"]
+        assert row["requests"] == str(sum["requests"])
+        assert row["cost"] == sum["cost"]
+    # What a program for tables would run is shown instead.
+    assert {row["model"] for row in rows} == {"small", "'=large()"}
+
+
+async def test_a_table_that_is_not_allowed_is_no_table(
+    desk: Office, projects: tuple[Project, Project]
+) -> None:
+    manager = await desk.manager(projects[0])
+    answer = await desk.ask(manager, f"/usage.csv?project={projects[1].id}")
+    assert (answer.status, answer.headers["content-type"]) == (404, "application/json")
+    wrong = await desk.ask(manager, "/usage.csv?step=hour&since=1999-01-01")
+    assert (wrong.status, wrong.error["param"]) == (400, "since")
+
+
+async def test_nothing_used_is_an_empty_list_and_a_head(desk: Office) -> None:
+    assert (await desk.ask(OPERATOR, "/usage?step=all")).json() == {"data": [], "next": None}
+    table = await desk.ask(OPERATOR, "/usage.csv")
+    assert table.body.decode().splitlines()[0].startswith("start,requests,refused")
+    assert len(table.body.decode().splitlines()) == 1
+
+
+async def test_single_requests(desk: Office, projects: tuple[Project, Project]) -> None:
+    manager = await desk.manager(projects[1])
+    ids: list[str] = []
+    cursor = ""
+    while cursor is not None:
+        page = (await desk.ask(manager, f"/requests?limit=25&cursor={cursor}")).json()
+        ids += [each["id"] for each in page["data"]]
+        cursor = page["next"]
+        assert all(each["project"] == projects[1].id for each in page["data"])
+    assert (len(ids), len(set(ids))) == (84, 84)
+    refused = (await desk.ask(manager, "/requests?failures=true&limit=1000")).json()["data"]
+    assert len(refused) == 28
+    assert {(each["status"], each["code"]) for each in refused} == {(429, "requests")}
+    same = (await desk.ask(manager, "/requests?status=429&limit=1000")).json()["data"]
+    assert same == refused
+    one = refused[0]
+    assert (one["cost"], one["queue_seconds"], one["first_token_seconds"]) == (
+        "0.001",
+        0.001,
+        0.015,
+    )
+    found = await desk.ask(OPERATOR, f"/requests?since={one['at']}&until=2026-11-21T13:00:00+00:00")
+    assert one["id"] in [each["id"] for each in found.json()["data"]]
+
+
+async def test_first_tokens(desk: Office, projects: tuple[Project, Project]) -> None:
+    manager = await desk.manager(projects[0])
+    found = (await desk.ask(manager, "/usage/first-token")).json()["data"]
+    assert [each["model"] for each in found] == ["=large()", "small"]
+    for each in found:
+        assert each["p50"] == pytest.approx(0.015, rel=0.1)
+        assert each["p50"] <= each["p90"] <= each["p99"]
+
+
+async def test_over_a_socket(desk: Office, projects: tuple[Project, Project]) -> None:
+    manager = await desk.manager(projects[0])
+    async with serving(desk.edge) as port:
+        answer = await _get(port, "/api/usage.csv?by=model", manager)
+    assert answer.status == 200
+    assert answer.body.startswith(b"start,model,requests")
+
+
+async def _get(port: int, path: str, key: str) -> Response:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    lines = ("host: localhost", f"authorization: Bearer {key}", "connection: close", "", "")
+    writer.write("\r\n".join((f"GET {path} HTTP/1.1", *lines)).encode())
+    async with asyncio.timeout(10):
+        raw = await reader.read()
+    writer.close()
+    return parse_response(raw)
