@@ -22,11 +22,15 @@ from causerie.access.quota import Rates, Scope, ScopeKind
 from causerie.accounts.links import LinkKind, NewLink
 from causerie.accounts.prices import Price
 from causerie.assembly.endpoints import Connected, checks, close, connected
+from causerie.assembly.house import House
 from causerie.assembly.limits import counters
 from causerie.assembly.offers import offered
 from causerie.assembly.targets import Targets, chat_options, own_models, remote_models
+from causerie.catalog.catalog import Catalog
 from causerie.chat.chat import ChatOptions
 from causerie.chat.compiler import Compiler
+from causerie.console.application import Console
+from causerie.console.origin import Site
 from causerie.edge import doors
 from causerie.edge.application import Edge
 from causerie.edge.body import BodyLimits
@@ -114,6 +118,8 @@ class Service:
         sinks: list[RecordSink] = [self._counters, RequestLog(journal)]
         self._meter = Meter(sinks, hosted.books if hosted is not None else None)
         self._edge: Edge | None = None
+        self.settings = Settings()
+        self.catalog = Catalog(())
 
     @property
     def edge(self) -> Edge:
@@ -144,6 +150,7 @@ class Service:
     def replace(self, prepared: Prepared) -> None:
         """Serve by these from now on. The engines have the models already."""
         settings, before = prepared.settings, self._targets
+        self.settings = settings
         own = own_models(settings, prepared.options, self._engines, self._compiler, before)
         remote = remote_models(settings, prepared.endpoints, before)
         self._targets = Targets(own, remote, prepared.endpoints)
@@ -151,9 +158,10 @@ class Service:
         self._retire(before)
         self._checks = checks(settings, prepared.endpoints)
         self._changed.set()
+        self.catalog = offered(settings, own, lambda name: self._router.standing(name))
         pipeline = Pipeline(
             keys=StaticKeys(),
-            catalog=offered(settings, own, lambda name: self._router.standing(name)),
+            catalog=self.catalog,
             limits=self._limits,
             scopes=scopes(settings),
             router=self._router,
@@ -190,6 +198,9 @@ class Service:
         accounts, clock = self._hosted.accounts, self._hosted.clock
         management = Management(accounts, self._hosted.ring, clock, _link)
         edge.mount("/api", management.answer)
+        site = Site(settings.console.address or "")
+        console = Console(accounts, House(self, accounts.projects), site, clock=clock)
+        edge.mount("/console", console.answer)
 
     def _members(self, settings: Settings) -> Members | None:
         if self._hosted is None:

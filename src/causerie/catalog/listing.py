@@ -78,6 +78,11 @@ class Listing:
         """What its endpoints support, taken together."""
         return frozenset[str]().union(*(one.parameters for one in self.supplies))
 
+    @property
+    def targets(self) -> Sequence[str]:
+        """Who answers for it, by the names of routing."""
+        return [one.name for one in self.supplies]
+
     def twisted(self, twist: Twist) -> Listing:
         """The same model with another way to choose."""
         supplies = self.supplies

@@ -74,6 +74,11 @@ class Model:
         """The id, and what else a request may name."""
         return (self._card.id, *self._card.aliases)
 
+    @property
+    def targets(self) -> Sequence[str]:
+        """Who answers for it, by the names of routing."""
+        return [one.name for one in self._all]
+
     def candidates(self, request: ChatRequest) -> Sequence[Candidate]:
         """Who supports every parameter of the request.
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 
 import structlog
 
+from causerie.access.keys import Caller
 from causerie.edge.doors import DoorTable
 from causerie.edge.drain import Drain
 from causerie.edge.errors import internal, method_not_allowed
@@ -58,6 +59,7 @@ class Edge:
         limits = limits or Limits()
         self._doors = doors
         openai = OpenAI(pipeline, self.drain, limits)
+        self._openai = openai
         self._door_routes = door_routes(openai)
         self._router_routes = (
             router_routes(openai, RouterPages(market)) if market is not None else self._door_routes
@@ -74,6 +76,13 @@ class Edge:
         It answers on every host name that is not a door's own.
         """
         self._mounts[first] = handler
+
+    async def converse(self, exchange: Exchange, caller: Caller) -> None:
+        """Answer a request for a chat completion of somebody who came in another way than by key.
+
+        It is one of the door that ``caller`` names; raises :class:`ServiceError`.
+        """
+        await self._openai.answer(exchange, self._doors.named(caller.door), caller)
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer one request, whatever becomes of it."""

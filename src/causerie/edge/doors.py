@@ -87,6 +87,13 @@ class DoorTable:
             self._found[host, path] = found
         return found
 
+    def named(self, name: str) -> Door:
+        """The door of this name; raises :class:`NotFound`."""
+        for door in self.doors:
+            if door.name == name:
+                return door
+        raise NotFound(f"There is no door {name}.")
+
     def has_host(self, host: str | None) -> bool:
         """Whether the name in a host header belongs to a door.
 

@@ -76,9 +76,14 @@ class OpenAI:
 
     async def complete(self, exchange: Exchange, door: Door, _: str) -> None:
         """``POST /chat/completions``."""
-        completion_id = exchange.name_completion()
+        exchange.name_completion()
         request_id.set(exchange.request_id)
         caller = await self.pipeline.authenticate(door, credential(exchange))
+        await self.answer(exchange, door, caller)
+
+    async def answer(self, exchange: Exchange, door: Door, caller: Caller) -> None:
+        """Read and answer a request for a chat completion of somebody who is known."""
+        completion_id = exchange.name_completion()
         with self.drain:
             check_type(exchange.headers)
             limits = self.limits.body

@@ -1,0 +1,24 @@
+"""People who talk with models without a key, in the pages that they are signed in to."""
+
+from __future__ import annotations
+
+from causerie.accounts.bounds import Bounds
+from causerie.accounts.keys import ApiKey, Grant, Purpose
+from causerie.accounts.people import Project, User
+from causerie.accounts.ring import Member
+
+
+def visitor(user: User, project: Project, bounds: Bounds, door: str) -> Member:
+    """A caller at whose project's expense it is, within the project's ``bounds``."""
+    key = ApiKey(
+        id="",
+        project_id=project.id,
+        created_by=user.id,
+        name=user.name,
+        purpose=Purpose.INFERENCE,
+        doors=None,
+        models=None,
+        created_at=user.created_at,
+    )
+    grant = Grant(key=key, works=True, until=None, project_bounds=bounds)
+    return Member(key="", name=user.name, door=door, project=project.id, user=user.id, grant=grant)

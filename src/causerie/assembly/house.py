@@ -1,0 +1,81 @@
+"""The service as the console sees it: doors, models, who answers, and a way to talk with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from causerie.accounts.people import User, actor_of
+from causerie.accounts.projects import Projects
+from causerie.accounts.visitor import visitor
+from causerie.catalog.catalog import Catalog
+from causerie.console.ports import DoorView
+from causerie.edge.application import Edge
+from causerie.edge.exchange import Exchange
+from causerie.engines.base import EngineStatus
+from causerie.errors import NotFound
+from causerie.routing.seat import SeatStatus
+from causerie.settings import Settings
+from causerie.settings.addresses import Way, default_way, ways
+
+
+class Parts(Protocol):
+    """The parts in force."""
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def catalog(self) -> Catalog: ...
+    @property
+    def edge(self) -> Edge: ...
+    def status(self) -> Sequence[EngineStatus]:
+        """Our engines as they are now."""
+        ...
+
+    def targets(self) -> Sequence[SeatStatus]:
+        """All targets of routing as they stand now."""
+        ...
+
+
+class House:
+    """One service; always by the parts that are in force."""
+
+    def __init__(self, parts: Parts, projects: Projects) -> None:
+        self._parts = parts
+        self._projects = projects
+
+    def doors(self) -> Sequence[DoorView]:
+        """The doors that keys of projects open, the usual one first."""
+        return [DoorView(way.door.name, way.prefix) for way in self._ways()]
+
+    def models(self) -> Sequence[dict[str, Any]]:
+        """What is behind those doors, as ``GET /models`` gives it."""
+        shown = frozenset(id for way in self._ways() for id in way.models)
+        return [model.entry() for model in self._parts.catalog.visible(shown)]
+
+    def answering(self, model: str) -> Sequence[str]:
+        """The targets of a model, by the names of routing."""
+        return self._parts.catalog.resolve(None, model).targets
+
+    async def complete(self, exchange: Exchange, user: User, project_id: str) -> None:
+        """Answer a request for a chat completion at a project's expense."""
+        view = await self._projects.ask(actor_of(user), project_id)
+        found = self._ways()
+        if not found:
+            raise NotFound("There is no door for keys of accounts.")
+        caller = visitor(user, view.project, view.bounds, found[0].door.name)
+        await self._parts.edge.converse(exchange, caller)
+
+    def status(self) -> Sequence[EngineStatus]:
+        """Our engines as they are now."""
+        return self._parts.status()
+
+    def targets(self) -> Sequence[SeatStatus]:
+        """All targets of routing as they stand now."""
+        return self._parts.targets()
+
+    def _ways(self) -> list[Way]:
+        settings = self._parts.settings
+        usual = default_way(settings)
+        found = [way for way in ways(settings) if way.door.keys == "accounts"]
+        return sorted(found, key=lambda way: (way.own, way.door.kind != "hosted", way != usual))
