@@ -49,6 +49,10 @@ class ServiceError(Exception):
 
     def body(self) -> dict[str, object]:
         """The JSON body of the response: ``{"error": {...}}``."""
+        return {"error": self.error()}
+
+    def error(self) -> dict[str, object]:
+        """What the body says of the failure."""
         error: dict[str, object] = {
             "message": self.message,
             "type": self.type,
@@ -58,7 +62,7 @@ class ServiceError(Exception):
         metadata = {"retryable": True, **self.metadata} if self.retryable else self.metadata
         if metadata:
             error["metadata"] = metadata
-        return {"error": error}
+        return error
 
     @staticmethod
     def from_body(error: Mapping[str, object]) -> ServiceError:

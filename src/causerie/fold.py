@@ -6,10 +6,11 @@ A plain answer says what its stream would say, put together.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct
 
-from causerie.errors import InternalError, ServiceError
+from causerie.errors import InternalError
 from causerie.protocol.completion import (
     Chunk,
     ChunkChoice,
@@ -121,7 +122,7 @@ class Fold:
                 made.append(frame.chunk(_choice(event.choice, _reasoning(event, frame))))
         return made
 
-    def broken(self, failure: ServiceError) -> Chunk:
+    def broken(self, error: dict[str, Any]) -> Chunk:
         """The chunk that ends a stream which cannot go on: the error, and an end of every choice
         that had none.
         """
@@ -131,8 +132,6 @@ class Fold:
                 for index in sorted(self._begun - self._ended) or [0]
             )
         )
-        error = failure.body()["error"]
-        assert isinstance(error, dict)
         chunk.error = error
         return chunk
 

@@ -16,6 +16,7 @@ import msgspec
 
 from causerie.edge import ids
 from causerie.edge.headers import Headers
+from causerie.edge.numbered import error_for
 from causerie.errors import ServiceError
 
 _encoder = msgspec.json.Encoder()
@@ -250,4 +251,5 @@ class Exchange:
     def refuse(self, failure: ServiceError) -> None:
         """Send a failure."""
         headers = {name.lower(): value for name, value in failure.headers.items()}
-        self.respond(failure.status, _encoder.encode(failure.body()), headers=headers)
+        body = {"error": error_for(failure, self.headers)}
+        self.respond(failure.status, _encoder.encode(body), headers=headers)

@@ -18,6 +18,7 @@ from causerie.edge.doors import Door
 from causerie.edge.drain import Drain
 from causerie.edge.errors import internal
 from causerie.edge.exchange import ClientGone, Exchange
+from causerie.edge.numbered import error_for
 from causerie.edge.ports import Pipeline, Reply
 from causerie.edge.stream import EventStream
 from causerie.errors import NotFound, ServiceError
@@ -133,7 +134,8 @@ class OpenAI:
             except Exception as failure:
                 if not events.started:
                     raise
-                events.put(_encode(fold.broken(_told(failure, exchange))))
+                error = error_for(_told(failure, exchange), exchange.headers)
+                events.put(_encode(fold.broken(error)))
             events.finish()
 
     async def _catalog_caller(self, exchange: Exchange, door: Door) -> Caller | None:
