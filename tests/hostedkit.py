@@ -23,7 +23,8 @@ from causerie.store.reports import SqlUsageReader
 
 CONFIG = """
 [store]
-folder = "data"
+{url}
+folder = "{folder}"
 journal = "{journal}"
 [[doors]]
 name = "hosted"
@@ -38,9 +39,13 @@ engine = "fake"
 """
 
 
-def config(*, journal: str = "write") -> str:
-    """A hosted door before two scripted models, which say what the user said."""
-    return CONFIG.format(journal=journal)
+def config(*, journal: str = "write", url: str | None = None, folder: str = "data") -> str:
+    """A hosted door before two scripted models, which say what the user said.
+
+    ``url`` is that of the database, which is a file in ``folder`` without it.
+    """
+    named = f'url = "{url}"' if url is not None else ""
+    return CONFIG.format(journal=journal, url=named, folder=folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +78,12 @@ class Office:
 
 
 @asynccontextmanager
-async def office(folder: Path, project: str | None = None) -> AsyncIterator[Office]:
-    """The database in this folder, with a project."""
-    database = await opened(Store(url=f"sqlite:///{folder}/causerie.db", folder=str(folder)))
+async def office(
+    folder: Path, project: str | None = None, url: str | None = None
+) -> AsyncIterator[Office]:
+    """The database in this folder, or at ``url``, with a project."""
+    url = url or f"sqlite:///{folder}/causerie.db"
+    database = await opened(Store(url=url, folder=str(folder)))
     try:
         reader = SqlUsageReader(database)
         hasher = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)

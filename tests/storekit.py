@@ -94,6 +94,14 @@ async def made_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return _address(socket, name)
 
 
+@pytest.fixture(scope="module")
+def hosted_database(postgres_socket: str) -> str:
+    """The address of an empty PostgreSQL database, for services in processes of their own."""
+    name = f"hosted_{next(_numbers)}"
+    _finish(_create(postgres_socket, name, "template0"))
+    return _address(postgres_socket, name)
+
+
 @pytest.fixture
 async def bare(store_url: str) -> AsyncIterator[Database]:
     """A database without tables."""

@@ -22,9 +22,18 @@ from causerie.accounts.people import SYSTEM
 from causerie.metering.ledger import UsageRecord
 
 
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str | None:
+    """Where the database is; ``None`` is a file in the service's own folder."""
+    if request.param == "sqlite":
+        return None
+    found: str = request.getfixturevalue("hosted_database")
+    return found
+
+
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with serving(tmp_path_factory.mktemp("hosted"), config()) as running:
+def service(tmp_path_factory: pytest.TempPathFactory, url: str | None) -> Iterator[Service]:
+    with serving(tmp_path_factory.mktemp("hosted"), config(url=url)) as running:
         yield running
 
 
@@ -51,8 +60,8 @@ class House:
 
 
 @pytest.fixture
-async def house(service: Service) -> AsyncIterator[House]:
-    async with office(service.log.parent / "data") as opened:
+async def house(service: Service, url: str | None) -> AsyncIterator[House]:
+    async with office(service.log.parent / "data", url=url) as opened:
         yield House(service, opened)
 
 
@@ -218,3 +227,33 @@ async def test_the_management_api_takes_management_keys_only(house: House) -> No
     async with house.client(manages.credential) as client:
         with pytest.raises(openai.PermissionDeniedError):
             await say(client)
+
+
+async def test_replicas_hear_of_each_other(hosted_database: str, tmp_path: Path) -> None:
+    """Two services on one database: what is revoked or used at one, the other knows."""
+    folders = tmp_path / "one", tmp_path / "two"
+    for folder in folders:
+        folder.mkdir()
+    settings = config(url=hosted_database)
+    with serving(folders[0], settings) as first, serving(folders[1], settings) as second:
+        async with office(tmp_path, url=hosted_database) as opened:
+            budget = Budget(Decimal("0.01"), Period.DAY, Unit.MONEY)
+            spent = await opened.key(bounds=Bounds(budgets=(budget,)))
+            async with House(first, opened).client(spent.credential) as client:
+                await say(client)
+            await House(first, opened).recorded(spent.key.id)
+            async with House(second, opened).client(spent.credential) as client:
+                with pytest.raises(openai.APIStatusError, match="is spent"):
+                    await say(client)
+            made = await opened.key()
+            for one in (first, second):
+                async with House(one, opened).client(made.credential) as client:
+                    assert await say(client) == "Good day."
+            await opened.accounts.keys.disable(SYSTEM, made.key.id)
+            for one in (first, second):
+                async with House(one, opened).client(made.credential) as client:
+                    with pytest.raises(openai.AuthenticationError):
+                        async with asyncio.timeout(5):
+                            while True:
+                                await say(client)
+                                await asyncio.sleep(0.05)  # another process hears of it

@@ -1,0 +1,187 @@
+"""Requests at a router's door, over HTTP, with upstreams that answer, fail or are full."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from faultkit import Fault, Reply, upstream
+from housekit import House, house
+
+from causerie.cli.key import digest_line, new_key
+
+R = "/router/v1"
+KEY = new_key()
+
+
+def config(good: str, bad: str, full: str, *, keys: str = '"off"') -> str:
+    endpoints = "".join(
+        f'[[endpoints]]\nname = "{name}"\nbase_url = "{url}"\ndialect = "vllm"\n'
+        '[endpoints.health]\npath = ""\n'
+        for name, url in (("good", good), ("bad", bad), ("full", full))
+    )
+    entries = {
+        "a/both": [("bad", "1"), ("good", "2")],
+        "a/bad": [("bad", "1")],
+        "a/full": [("full", "1")],
+        "a/good": [("good", "3")],
+        "a/good:free": [("good", "0")],
+        "a/other:free": [("good", "0")],
+    }
+    catalog = ""
+    for id, offers in entries.items():
+        catalog += f'[[catalog]]\nid = "{id}"\n'
+        for name, price in offers:
+            catalog += (
+                f'[[catalog.offers]]\nendpoint = "{name}"\nmodel = "m"\n'
+                f'price = {{ prompt = "{price}", completion = "{price}" }}\n'
+            )
+    return f"""\
+[free]
+requests_per_minute = 3
+[[doors]]
+name = "router"
+kind = "router"
+keys = {keys}
+[[doors]]
+name = "gateway"
+kind = "gateway"
+keys = "off"
+{endpoints}
+[[aliases]]
+id = "plain"
+targets = [{{ endpoint = "good", model = "m" }}]
+{catalog}
+[[catalog]]
+id = "a/probed"
+[[catalog.offers]]
+endpoint = "good"
+model = "m"
+supported_parameters = ["max_tokens", "temperature"]
+context_length = 100
+"""
+
+
+class Market:
+    """A service whose endpoint ``good`` answers, ``bad`` fails and ``full`` has no room."""
+
+    def __init__(self, folder: Path, *, keys: str = '"off"') -> None:
+        self._folder = folder
+        self._keys = keys
+
+    async def __aenter__(self) -> House:
+        self.good = upstream([Reply("Yes.")])
+        self.bad = upstream([Fault.SERVER_ERROR])
+        self.full = upstream([Fault.TOO_MANY_SECONDS])
+        ups = [await each.__aenter__() for each in (self.good, self.bad, self.full)]
+        self.ups = ups
+        text = config(*(up.base_url for up in ups), keys=self._keys)
+        self.house = house(self._folder, text)
+        return await self.house.__aenter__()
+
+    async def __aexit__(self, *failure: Any) -> None:
+        await self.house.__aexit__(*failure)
+        for each in (self.good, self.bad, self.full):
+            await each.__aexit__(*failure)
+
+
+async def test_another_endpoint_answers_where_the_cheapest_fails(tmp_path: Path) -> None:
+    async with Market(tmp_path) as there:
+        status, headers, answer = await there.ask(
+            R, "a/both", provider={"order": ["bad"]}, session_id="s"
+        )
+        assert (status, answer["model"]) == (200, "a/both")
+        assert (headers["x-served-by"], headers["x-attempts"]) == ("good/m", "2")
+        assert "x-served-model" not in headers
+        status, _, answer = await there.ask(R, "a/both", provider={"only": ["bad"]})
+        assert (status, answer["error"]["type"]) == (502, "upstream_error")
+
+
+async def test_nothing_said_to_the_router_reaches_an_upstream(tmp_path: Path) -> None:
+    market = Market(tmp_path)
+    async with market as there:
+        await there.ask(R, "a/good", provider={"sort": "price"}, transforms=[], usage={}, odd=1)
+        [seen] = market.ups[0].requests
+        assert seen.body["odd"] == 1
+        assert not {"provider", "transforms", "usage", "models"} & set(seen.body)
+        await there.ask("/gateway/v1", "plain", provider={"order": ["x"]})
+        assert market.ups[0].requests[-1].body["provider"] == {"order": ["x"]}
+
+
+async def test_models_to_fall_back_on(tmp_path: Path) -> None:
+    async with Market(tmp_path) as there:
+        status, headers, answer = await there.ask(R, "a/bad", models=["a/full", "a/good"])
+        assert (status, answer["model"]) == (200, "a/bad")
+        assert headers["x-served-model"] == "a/good"
+        assert headers["x-served-by"] == "good/m"
+        status, headers, _ = await there.ask(R, "a/probed", models=["a/good"], seed=1)
+        assert (status, headers["x-served-model"]) == (200, "a/good")
+        status, _, answer = await there.ask(R, "a/full", models=["a/bad"])
+        assert status in (502, 503)
+        status, _, answer = await there.ask(R, "a/bad", models=["a/gone"])
+        assert (status, answer["error"]["code"]) == (404, "model_not_found")
+        status, _, answer = await there.ask(R, "a/good", models=["a/bad"], temperature=9)
+        assert (status, answer["error"]["param"]) == (400, "temperature")
+
+
+async def test_a_streamed_answer_falls_back_too(tmp_path: Path) -> None:
+    async with Market(tmp_path) as there:
+        body = {
+            "models": ["a/bad", "a/good"],
+            "messages": [{"role": "user", "content": "Hi"}],
+            "stream": True,
+            "usage": {"include": True},
+        }
+        url = f"{there.root}{R}/chat/completions"
+        async with there.session.post(url, json=body) as response:
+            text = await response.text()
+            assert response.status == 200
+            assert response.headers["x-served-model"] == "a/good"
+        assert '"prompt_tokens"' in text
+        assert text.rstrip().endswith("data: [DONE]")
+
+
+async def test_free_models_have_limits_of_their_own(tmp_path: Path) -> None:
+    async with Market(tmp_path) as there:
+        statuses = [
+            (await there.ask(R, model))[0]
+            for model in ("a/good:free", "a/other:free", "a/good:free", "a/other:free")
+        ]
+        assert statuses == [200, 200, 200, 429]
+        status, headers, answer = await there.ask(R, "a/good:free")
+        assert (status, answer["error"]["code"]) == (429, "requests")
+        assert int(headers["Retry-After"]) > 0
+        assert (await there.ask(R, "a/good"))[0] == 200
+        status, headers, _ = await there.ask(R, "a/good:free", models=["a/good"])
+        assert (status, headers["x-served-model"]) == (200, "a/good")
+
+
+async def test_suffixes_are_told_and_checked(tmp_path: Path) -> None:
+    async with Market(tmp_path) as there:
+        status, headers, answer = await there.ask(R, "a/good:thinking")
+        assert (status, answer["model"]) == (200, "a/good:thinking")
+        assert headers["x-served-model"] == "a/good"
+        assert "model:thinking->reasoning.enabled" in headers["x-request-changes"]
+        assert (await there.ask(R, "a/both:floor"))[0] == 200
+        status, _, answer = await there.ask(R, "a/probed:thinking")
+        assert (status, answer["error"]["param"]) == (400, "reasoning")
+
+
+async def test_what_no_endpoint_supports_is_refused_with_reasons(tmp_path: Path) -> None:
+    async with Market(tmp_path) as there:
+        status, _, answer = await there.ask(R, "a/probed", seed=1)
+        error = answer["error"]
+        assert (status, error["code"], error["param"]) == (400, "unsupported_parameter", "seed")
+        assert error["metadata"]["excluded"] == {"good/m": "lacks `seed`"}
+
+
+async def test_only_what_a_key_opens_needs_one(tmp_path: Path) -> None:
+    async with Market(tmp_path, keys=f'["{digest_line(KEY)}"]') as there:
+        for path in ("/models", "/models/count", "/models/a/good", "/models/a/good/endpoints"):
+            assert (await there.get(R + path))[0] == 200
+        assert (await there.get(f"{R}/models/user"))[0] == 401
+        status, mine = await there.get(f"{R}/models/user", KEY)
+        assert (status, mine["total_count"]) == (200, 7)
+        assert (await there.ask(R, "a/good"))[0] == 401
+        assert (await there.ask(R, "a/good", KEY))[0] == 200
+        assert (await there.get("/gateway/v1/models/count"))[0] == 404
