@@ -76,7 +76,7 @@ async def test_the_first_link_makes_an_operator(place: Place) -> None:
     assert 'value="Ada"' in weak.text
     entered = await visitor.post("/link/account", fields | {"password": NEW})
     assert (entered.status, entered.target) == (303, "/")
-    assert (await visitor.get("/")).target == "/operator/projects"
+    assert re.fullmatch("/projects/prj_[^/]+/keys", (await visitor.get("/")).target)
     assert (await visitor.get("/link")).status == 200
     again = await visitor.post("/link", {"token": made.token})
     assert again.status == 404

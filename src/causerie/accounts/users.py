@@ -22,7 +22,16 @@ from causerie.accounts.links import (
 )
 from causerie.accounts.names import digest, new_id, tidy_email, tidy_name
 from causerie.accounts.passwords import Passwords
-from causerie.accounts.people import SYSTEM, Actor, Identity, Membership, User, actor_of
+from causerie.accounts.people import (
+    SYSTEM,
+    Actor,
+    Identity,
+    Membership,
+    Project,
+    Role,
+    User,
+    actor_of,
+)
 from causerie.accounts.ports import Books, Store, Taken
 from causerie.accounts.rights import Action
 from causerie.errors import InvalidRequest
@@ -102,6 +111,8 @@ class Users:
             if identity is not None:
                 await self._bind(books, user, *identity)
             await self._join(books, link, user)
+            if link.kind is LinkKind.OWNER:
+                await self._first_project(books, user)
             return user
 
     async def join(self, token: str, user: User) -> None:
@@ -268,6 +279,15 @@ class Users:
         await books.keys.announce("operators", self._clock())
         if await books.people.operators():
             raise no_such_link()
+
+    async def _first_project(self, books: Books, user: User) -> None:
+        """Somewhere to make a key at once."""
+        now = self._clock()
+        project = Project(new_id("prj"), "Main", now)
+        await books.projects.add(project)
+        await books.projects.join(Membership(project.id, user.id, Role.OWNER, now))
+        note = entry(now, actor_of(user), "project.create", project.id, project.id, name="Main")
+        await books.audit.add(note)
 
     async def _use(self, books: Books, token: str, *kinds: LinkKind) -> Link:
         now = self._clock()
