@@ -10,6 +10,7 @@ from argon2 import PasswordHasher
 
 from causerie.accounts.arrival import Arrivals
 from causerie.accounts.audit import AuditFilter
+from causerie.accounts.credits import Credits
 from causerie.accounts.issuing import Draft, Keys, NewKey
 from causerie.accounts.passwords import Passwords
 from causerie.accounts.people import SYSTEM, Actor, Membership, Project, Role, User, actor_of
@@ -47,6 +48,7 @@ class World:
         self.projects = Projects(self.store, self.clock)
         self.keys = Keys(self.store, self.clock)
         self.usage = Usage(self.store, SqlUsageReader(self.database))
+        self.credits = Credits(self.store, SqlUsageReader(self.database), self.clock)
 
     def clock(self) -> datetime:
         return self.now

@@ -56,7 +56,13 @@ class ScriptedHouse(Statuses):
 
 def accounts_of(world: World) -> Accounts:
     return Accounts(
-        world.users, world.profile, world.sign_in, world.projects, world.keys, world.usage
+        world.users,
+        world.profile,
+        world.sign_in,
+        world.projects,
+        world.keys,
+        world.usage,
+        world.credits,
     )
 
 

@@ -42,6 +42,9 @@ class Seen:
     def ready(self, host: str, port: int) -> None:
         self.address.set_result((host, port))
 
+    def first_link(self, token: str) -> None:
+        pass
+
     def stopping(self) -> None:
         pass
 

@@ -89,6 +89,7 @@ async def office(world: World) -> AsyncIterator[Office]:
         projects=world.projects,
         keys=world.keys,
         usage=world.usage,
+        credits=world.credits,
     )
 
     def now() -> int:

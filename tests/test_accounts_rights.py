@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,7 @@ ATTEMPTS: dict[Action, Attempt] = {
     Action.KEYS_DELETE: delete_key,
     Action.MANAGEMENT_KEYS: delete_management_key,
     Action.BOUNDS_SET: lambda s: s.world.projects.set_bounds(s.actor, s.project.id, UNBOUNDED),
+    Action.CREDITS_PUT: lambda s: s.world.credits.put(s.actor, s.project.id, Decimal(5)),
     Action.MODELS_ASK: lambda s: s.world.projects.ask(s.actor, s.project.id),
     Action.USAGE_SEE: lambda s: s.world.usage.of_project(s.actor, s.project.id, s.question()),
     Action.ACTIVITY_SEE: lambda s: s.world.usage.requests(s.actor, s.project.id, s.filter()),

@@ -337,3 +337,19 @@ async def test_an_end_of_a_membership(desk: Office, project: Project) -> None:
     await desk.world.join(project, user, Role.MEMBER)
     await desk.ask(OPERATOR, place, method="DELETE")
     assert (await desk.ask(OPERATOR, f"/keys/{kept.key.id}")).json()["state"] == "disabled"
+
+
+async def test_credits(desk: Office) -> None:
+    world = desk.world
+    project = await world.project(owner=await world.person())
+    manager = await desk.manager(project)
+    place = f"/projects/{project.id}/credits"
+    put = await desk.ask(OPERATOR, place, {"amount": "12.50", "note": "by transfer"})
+    assert put.status == 201
+    assert (put.json()["amount"], put.json()["note"]) == ("12.5", "by transfer")
+    refused = await desk.ask(manager, place, {"amount": "12.50"})
+    assert (refused.status, refused.error["code"]) == (403, "scope_not_allowed")
+    assert (await desk.ask(OPERATOR, place, {"amount": "0"})).status == 400
+    seen = (await desk.ask(manager, place)).json()
+    assert (seen["put_in"], seen["spent"], seen["left"]) == ("12.5", "0", "12.5")
+    assert [each["id"] for each in seen["data"]] == [put.json()["id"]]

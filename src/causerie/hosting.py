@@ -20,6 +20,7 @@ from causerie.accounts.budgets import Budgets
 from causerie.accounts.guard import Clock
 from causerie.accounts.passwords import Passwords
 from causerie.accounts.ring import KeyRing, RingOptions
+from causerie.accounts.statement import Statements
 from causerie.edge.ownership import owned
 from causerie.errors import StoreUnavailable
 from causerie.metering.journal import FileJournal, JournalTaken
@@ -40,12 +41,15 @@ class Hosting:
     accounts: Accounts
     ring: KeyRing
     books: Bookkeeping
+    statements: Statements
     clock: Clock
 
 
 @asynccontextmanager
-async def hosting(store: Store) -> AsyncIterator[Hosting]:
+async def hosting(store: Store, free_per_minute: int) -> AsyncIterator[Hosting]:
     """Accounts, ready to be used; leaving writes what waits and closes the database.
+
+    ``free_per_minute`` are an account's requests for free variants of models.
 
     Raises :class:`CannotStart` where the database or the folder cannot be used.
     """
@@ -63,7 +67,9 @@ async def hosting(store: Store) -> AsyncIterator[Hosting]:
             raise CannotStart(f"the database cannot be used: {failure}") from failure
         _ = await stack.enter_async_context(owned(budgets.follow()))
         accounts = Accounts.over(sql, reader, Passwords(), _clock)
-        yield Hosting(accounts, ring, Bookkeeping(ledger, budgets), _clock)
+        books = Bookkeeping(ledger, budgets)
+        statements = Statements(sql, reader, _clock, free_per_minute)
+        yield Hosting(accounts, ring, books, statements, _clock)
 
 
 @asynccontextmanager

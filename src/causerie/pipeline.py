@@ -170,6 +170,8 @@ class Pipeline:
             record.model, record.stream = model.id, request.stream
             told, request = model.changes(request), model.adapted(request)
             candidates = model.candidates(request)
+            if self.scopes.free is not None and is_free(model.id):
+                candidates = self.scopes.free.spare(model.id, candidates)
             async with self.limits.admit(
                 self._scopes(caller, model.id), lambda: estimate(request)
             ) as lease:

@@ -8,7 +8,7 @@ in one step; requests under way keep those that they came to.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -81,7 +81,9 @@ async def service(
     async with AsyncExitStack() as stack:
         hosted = None
         if has_accounts(settings):
-            hosted = await stack.enter_async_context(hosting(settings.store))
+            hosted = await stack.enter_async_context(
+                hosting(settings.store, settings.free.requests_per_minute)
+            )
         counted = await stack.enter_async_context(counters(settings.shared))
         compiler = Compiler(reader=_VOCABULARY_READER)
         stack.push_async_callback(compiler.stop)
@@ -163,7 +165,7 @@ class Service:
             keys=StaticKeys(),
             catalog=self.catalog,
             limits=self._limits,
-            scopes=scopes(settings),
+            scopes=scopes(settings, self._busy),
             router=self._router,
             meter=self._meter,
             members=self._members(settings),
@@ -178,6 +180,7 @@ class Service:
             limits=limits(server),
             docs=server.docs,
             market=pipeline,
+            teller=self._hosted.statements if self._hosted is not None else None,
         )
 
     async def watch(self) -> None:
@@ -225,6 +228,13 @@ class Service:
         """All targets of routing as they stand now."""
         return self._router.status()
 
+    def _busy(self, target: str) -> bool:
+        own = self._targets.own.get(target)
+        if own is not None:
+            return not own.gate.spares
+        remote = self._targets.remote.get(target)
+        return remote is not None and not remote.chat.endpoint.spares
+
     def _waiting(self) -> list[tuple[str, int]]:
         return [(id, own.gate.waiting) for id, own in self._targets.own.items()]
 
@@ -253,14 +263,14 @@ def limits(server: Server) -> Limits:
     )
 
 
-def scopes(settings: Settings) -> Scopes:
-    """What is limited of doors, models and aliases."""
+def scopes(settings: Settings, busy: Callable[[str], bool]) -> Scopes:
+    """What is limited of doors and models; ``busy`` are targets that free requests leave alone."""
     models = {one.id: one.limits for one in settings.models}
     models |= {one.id: one.limits for one in settings.aliases}
     models |= {one.id: one.limits for one in settings.catalog}
     doors = {way.door.name: way.door.limits for way in ways(settings)}
     doors |= {free_name(name): each for name, each in doors.items()}
-    free = FreeScopes(Rates(**msgspec.structs.asdict(settings.free)))
+    free = FreeScopes(Rates(**msgspec.structs.asdict(settings.free)), busy)
     return Scopes(_limited("model", models), _limited("door", doors), free)
 
 

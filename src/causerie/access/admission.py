@@ -75,6 +75,12 @@ class Gate:
         """Requests in the queue."""
         return len(self._queue)
 
+    @property
+    def spares(self) -> bool:
+        """Whether a quarter of the places is free, at least one."""
+        slots = max(self.slots(), 1)
+        return not self._queue and (slots - self._taken) * 4 >= slots and self._taken < slots
+
     def enter(self, places: int = 1) -> Entry:
         """Hold ``places`` (one for each choice) while the block runs.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from causerie.accounts.arrival import Arrivals
+from causerie.accounts.credits import Credits
 from causerie.accounts.guard import Clock
 from causerie.accounts.issuing import Keys
 from causerie.accounts.passwords import Passwords
@@ -26,6 +27,7 @@ class Accounts:
     projects: Projects
     keys: Keys
     usage: Usage
+    credits: Credits
 
     @property
     def arrivals(self) -> Arrivals:
@@ -42,4 +44,5 @@ class Accounts:
             projects=Projects(store, clock),
             keys=Keys(store, clock),
             usage=Usage(store, reader),
+            credits=Credits(store, reader, clock),
         )

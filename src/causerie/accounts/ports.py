@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
+from decimal import Decimal
 from typing import Protocol
 
 from causerie.accounts.audit import AuditEntry, AuditFilter
 from causerie.accounts.bounds import Bounds
+from causerie.accounts.credit import Credit
 from causerie.accounts.keys import ApiKey, Grant, KeySecret
 from causerie.accounts.links import Link
 from causerie.accounts.people import Identity, Member, Membership, Project, User
@@ -181,6 +183,19 @@ class AuditBook(Protocol):
         ...
 
 
+class CreditBook(Protocol):
+    """Money that was put in."""
+
+    async def add(self, credit: Credit) -> None: ...
+    async def of(self, project_id: str) -> Sequence[Credit]:
+        """Newest first."""
+        ...
+
+    async def total(self, project_id: str) -> Decimal | None:
+        """``None`` where nothing was ever put in."""
+        ...
+
+
 class Books(Protocol):
     """All books of one transaction."""
 
@@ -200,6 +215,8 @@ class Books(Protocol):
     def keys(self) -> KeyBook: ...
     @property
     def audit(self) -> AuditBook: ...
+    @property
+    def credits(self) -> CreditBook: ...
 
 
 class Store(Protocol):

@@ -52,6 +52,7 @@ class Action(StrEnum):
     KEYS_DELETE = "keys.delete"
     MANAGEMENT_KEYS = "management_keys.change"
     BOUNDS_SET = "bounds.set"
+    CREDITS_PUT = "credits.put"
     MODELS_ASK = "models.ask"
     USAGE_SEE = "usage.see"
     ACTIVITY_SEE = "activity.see"
@@ -80,6 +81,7 @@ WORDS = {
     Action.KEYS_DELETE: "delete a key",
     Action.MANAGEMENT_KEYS: "do any of this with management keys",
     Action.BOUNDS_SET: "set the project's limits and budgets",
+    Action.CREDITS_PUT: "put money in for the project",
     Action.MODELS_ASK: "talk with models in the playground, at the project's expense",
     Action.USAGE_SEE: "see usage and cost",
     Action.ACTIVITY_SEE: "see single requests (never their contents)",
@@ -113,6 +115,7 @@ _ROWS: dict[Action, tuple[Extent, ...]] = {
     Action.KEYS_DELETE: (X, X, X, o, _, X, _),
     Action.MANAGEMENT_KEYS: (X, X, X, _, _, _, _),
     Action.BOUNDS_SET: (X, _, _, _, _, _, _),
+    Action.CREDITS_PUT: (X, _, _, _, _, _, _),
     Action.MODELS_ASK: (_, X, X, X, _, _, _),
     Action.USAGE_SEE: (X, X, X, X, X, X, _),
     Action.ACTIVITY_SEE: (X, X, X, X, X, X, _),

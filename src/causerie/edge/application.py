@@ -16,7 +16,7 @@ from causerie.edge.metrics import MetricsPage
 from causerie.edge.openai import Limits, OpenAI
 from causerie.edge.openapi import Documents
 from causerie.edge.ports import Engines, Metrics, Pipeline
-from causerie.edge.router import Market, RouterPages
+from causerie.edge.router import Market, RouterPages, Teller
 from causerie.edge.routes import Handler, door_routes, pick, router_routes, service_routes
 from causerie.errors import InvalidRequest, ServiceError
 from causerie.logging import request_id
@@ -51,19 +51,21 @@ class Edge:
         limits: Limits | None = None,
         docs: bool = True,
         market: Market | None = None,
+        teller: Teller | None = None,
     ) -> None:
         """Answer by these from now on; requests under way keep what they came to.
 
-        ``market`` is the catalog behind the doors of routers.
+        ``market`` is the catalog behind the doors of routers, ``teller`` who knows
+        of their keys and money.
         """
         limits = limits or Limits()
         self._doors = doors
         openai = OpenAI(pipeline, self.drain, limits)
         self._openai = openai
         self._door_routes = door_routes(openai)
-        self._router_routes = (
-            router_routes(openai, RouterPages(market)) if market is not None else self._door_routes
-        )
+        self._router_routes = self._door_routes
+        if market is not None:
+            self._router_routes = router_routes(openai, RouterPages(market, teller))
         self._service_routes = service_routes(
             Health(self._engines, self.drain),
             MetricsPage(self._metrics),

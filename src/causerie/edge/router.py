@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
+from urllib.parse import parse_qs
 
 from causerie.access.keys import Caller
 from causerie.edge.credential import credential
 from causerie.edge.doors import Door
 from causerie.edge.exchange import Exchange
 from causerie.edge.shelf import Page, Shelf, Shown
+from causerie.errors import InvalidRequest, NotFound
 
 _ENDPOINTS = "/endpoints"
 _OPEN = {"cache-control": "public, max-age=2"}
@@ -32,12 +34,29 @@ class Market(Protocol):
         ...
 
 
-class RouterPages:
-    """The handlers; ``shelf`` keeps the pages of the open catalog."""
+class Teller(Protocol):
+    """Who knows of keys and money."""
 
-    def __init__(self, market: Market, shelf: Shelf | None = None) -> None:
+    async def key(self, caller: Caller) -> Mapping[str, Any]:
+        """The caller's own."""
+        ...
+
+    async def credits(self, caller: Caller) -> Mapping[str, Any]:
+        """Of the caller's account."""
+        ...
+
+    async def generation(self, caller: Caller, id: str) -> Mapping[str, Any]:
+        """One past request; raises ``NotFound``."""
+        ...
+
+
+class RouterPages:
+    """The handlers; pages of the catalog are kept. ``teller`` is there where accounts are."""
+
+    def __init__(self, market: Market, teller: Teller | None = None) -> None:
         self._market = market
-        self._shelf = shelf or Shelf()
+        self._teller = teller
+        self._shelf = Shelf()
 
     async def list_models(self, exchange: Exchange, door: Door, _: str) -> None:
         """``GET /models``, with filters, sorts and pages."""
@@ -75,6 +94,34 @@ class RouterPages:
     async def show_wrapped(self, exchange: Exchange, door: Door, name: str) -> None:
         """``GET /model/{id}``: the entry in an object of its own."""
         exchange.json({"data": self._market.listing(door, name).entry()}, _OPEN)
+
+    async def key(self, exchange: Exchange, door: Door, _: str) -> None:
+        """``GET /key``."""
+        caller, teller = await self._account(exchange, door)
+        exchange.json({"data": await teller.key(caller)}, _OWN)
+
+    async def credits(self, exchange: Exchange, door: Door, _: str) -> None:
+        """``GET /credits``."""
+        caller, teller = await self._account(exchange, door)
+        exchange.json({"data": await teller.credits(caller)}, _OWN)
+
+    async def generation(self, exchange: Exchange, door: Door, _: str) -> None:
+        """``GET /generation?id=``: by the id of the completion, or of the request."""
+        caller, teller = await self._account(exchange, door)
+        ids = parse_qs(exchange.query).get("id", [])
+        if len(ids) != 1:
+            raise InvalidRequest(
+                "`id` is missing; it is the `id` of a completion.",
+                code="missing_parameter",
+                param="id",
+            )
+        exchange.json({"data": await teller.generation(caller, ids[0])}, _OWN)
+
+    async def _account(self, exchange: Exchange, door: Door) -> tuple[Caller, Teller]:
+        caller = await self._market.authenticate(door, credential(exchange))
+        if self._teller is None:
+            raise NotFound("There are no accounts here, so nothing is known of keys and money.")
+        return caller, self._teller
 
 
 def _send(exchange: Exchange, page: Page, caching: Mapping[str, str]) -> None:

@@ -53,6 +53,9 @@ def router_routes(openai: OpenAI, pages: RouterPages) -> Mapping[str, Mapping[st
         "/models/count": {"GET": pages.count},
         "/models/{id}": {"GET": pages.show},
         "/model/{id}": {"GET": pages.show_wrapped},
+        "/key": {"GET": pages.key},
+        "/credits": {"GET": pages.credits},
+        "/generation": {"GET": pages.generation},
         "/chat/completions": {"POST": openai.complete},
     }
 

@@ -110,6 +110,13 @@ class RenameProject(Body, frozen=True):
     name: Name
 
 
+class PutCredits(Body, frozen=True):
+    """Money, or with a minus, money that is taken out again."""
+
+    amount: Annotated[Decimal, Meta(description="In decimal notation.")]
+    note: Annotated[str, Meta(max_length=200, description="For the list and the audit log.")] = ""
+
+
 class InviteMember(Body, frozen=True):
     """An invitation to a project."""
 

@@ -11,6 +11,7 @@ from causerie.management.bodies import (
     InviteMember,
     MakeProject,
     NoBody,
+    PutCredits,
     RenameProject,
 )
 from causerie.management.lists import LinkList, MemberList, ProjectList, page_of
@@ -19,11 +20,14 @@ from causerie.management.queries import Leaving, NoQuery, Page
 from causerie.management.route import Call
 from causerie.management.views import (
     BoundsView,
+    CreditsView,
+    CreditView,
     LinkView,
     MemberView,
     NewLinkView,
     ProjectDetails,
     ProjectView,
+    amount,
 )
 
 
@@ -79,6 +83,25 @@ class ProjectDesk:
         bounds = call.body.bounds()
         await self.accounts.projects.set_bounds(call.actor, call.ids["project"], bounds)
         return BoundsView.of(bounds)
+
+    async def credits(self, call: Call[NoQuery, NoBody]) -> CreditsView:
+        """What was put in, and what is left."""
+        actor, project = call.actor, call.ids["project"]
+        balance = await self.accounts.credits.balance(actor, project)
+        listed = await self.accounts.credits.of(actor, project)
+        return CreditsView(
+            put_in=amount(balance.put_in),
+            spent=amount(balance.spent),
+            left=amount(balance.left),
+            data=[CreditView.of(each) for each in listed],
+        )
+
+    async def put_credits(self, call: Call[NoQuery, PutCredits]) -> CreditView:
+        """Put money in."""
+        made = await self.accounts.credits.put(
+            call.actor, call.ids["project"], call.body.amount, call.body.note
+        )
+        return CreditView.of(made)
 
     async def members(self, call: Call[Page, NoBody]) -> MemberList:
         """Who is in it."""

@@ -14,6 +14,7 @@ from causerie.management.bodies import (
     MakeProject,
     MakeUser,
     NoBody,
+    PutCredits,
     RenameProject,
     RotateKey,
     SetOperator,
@@ -46,6 +47,8 @@ from causerie.management.route import AnyRoute, Export, route
 from causerie.management.usage import UsageDesk
 from causerie.management.views import (
     BoundsView,
+    CreditsView,
+    CreditView,
     KeyView,
     Me,
     NewKeyView,
@@ -100,6 +103,10 @@ def project_routes(desk: ProjectDesk) -> list[AnyRoute]:
               desk.restore, NoQuery, NoBody, ProjectView),
         route(f"PUT {_PROJECT}/bounds", "Set limits and budgets of a project",
               desk.set_bounds, NoQuery, BoundsBody, BoundsView),
+        route(f"GET {_PROJECT}/credits", "See money put in, spent and left",
+              desk.credits, NoQuery, NoBody, CreditsView),
+        route(f"POST {_PROJECT}/credits 201", "Put money in for a project",
+              desk.put_credits, NoQuery, PutCredits, CreditView),
         route(f"GET {_PROJECT}/members", "List members", desk.members, Page, NoBody, MemberList),
         route(f"PATCH {_MEMBER}", "Change the role of a member",
               desk.change_member, NoQuery, ChangeMember, NoneType),

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from causerie.accounts.bounds import Bounds, Period, Unit
+from causerie.accounts.credit import Credit
 from causerie.accounts.issuing import NewKey
 from causerie.accounts.keys import ApiKey, KeyState, Purpose
 from causerie.accounts.links import Link, LinkKind, NewLink
@@ -159,6 +160,36 @@ class ProjectDetails(Struct, frozen=True, kw_only=True):
             archived_at=project.archived_at,
             bounds=BoundsView.of(bounds),
         )
+
+
+class CreditView(Struct, frozen=True, kw_only=True):
+    """One amount that was put in, or with a minus taken out."""
+
+    id: str
+    amount: str
+    at: Moment
+    by: str
+    note: str
+
+    @staticmethod
+    def of(credit: Credit) -> CreditView:
+        """From accounts."""
+        return CreditView(
+            id=credit.id,
+            amount=amount(credit.amount),
+            at=credit.at,
+            by=credit.by,
+            note=credit.note,
+        )
+
+
+class CreditsView(Struct, frozen=True, kw_only=True):
+    """What was put in, spent and is left; ``data`` is every amount, newest first."""
+
+    put_in: str
+    spent: str
+    left: str
+    data: list[CreditView]
 
 
 class MemberView(Struct, frozen=True, kw_only=True):

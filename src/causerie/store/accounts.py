@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.store.books.audit import SqlAudit
+from causerie.store.books.credits import SqlCredits
 from causerie.store.books.keys import SqlKeys
 from causerie.store.books.people import SqlPeople, SqlProjects
 from causerie.store.books.proof import SqlAttempts, SqlFactors, SqlLinks, SqlSessions
@@ -27,6 +28,7 @@ class SqlBooks:
     attempts: SqlAttempts
     keys: SqlKeys
     audit: SqlAudit
+    credits: SqlCredits
 
     @staticmethod
     def over(connection: AsyncConnection) -> SqlBooks:
@@ -40,6 +42,7 @@ class SqlBooks:
             SqlAttempts(connection),
             SqlKeys(connection),
             SqlAudit(connection),
+            SqlCredits(connection),
         )
 
 

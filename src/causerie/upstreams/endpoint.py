@@ -102,6 +102,12 @@ class Endpoint:
             ("accept", "application/json, text/event-stream"),
         )
 
+    @property
+    def spares(self) -> bool:
+        """Whether a quarter of the places is free, at least one."""
+        most, taken = self._max_concurrent, self.in_flight
+        return most is None or (taken < most and (most - taken) * 4 >= most)
+
     def enter(self) -> None:
         """Count a request; raises :class:`Overloaded` where there are too many."""
         if self._max_concurrent is not None and self.in_flight >= self._max_concurrent:

@@ -11,7 +11,9 @@ from sqlalchemy import RowMapping, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
+from causerie.accounts.credit import bounded
 from causerie.accounts.keys import ApiKey, Grant, KeySecret, Purpose
+from causerie.store.books.credits import SqlCredits
 from causerie.store.books.rows import insert, part_of, update
 from causerie.store.columns import amount_of, billionths
 from causerie.store.tables import (
@@ -131,13 +133,14 @@ class SqlKeys:
         key = _key(part_of(api_keys, row))
         owners = [f"key:{key.id}", f"project:{key.project_id}"]
         bounds = await self._bounds(owners)
+        put_in = await SqlCredits(self.connection).total(key.project_id)
         stopped = (key.disabled_at, key.deleted_at, row["archived_at"])
         ends = [end for end in (row["secret_until"], key.expires_at) if end is not None]
         return Grant(
             key=replace(key, bounds=bounds[owners[0]]),
             works=all(each is None for each in stopped),
             until=min(ends, default=None),
-            project_bounds=bounds[owners[1]],
+            project_bounds=bounded(bounds[owners[1]], put_in),
         )
 
     async def _bounds(self, owners: Sequence[str]) -> dict[str, Bounds]:

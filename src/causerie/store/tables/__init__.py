@@ -9,6 +9,7 @@ from causerie.store.tables.access import (
     budgets,
     change_counter,
     changes,
+    credits,
     key_secrets,
     limits,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "budgets",
     "change_counter",
     "changes",
+    "credits",
     "identities",
     "key_secrets",
     "limits",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBinary, Table, Text
 
-from causerie.store.columns import Moment, Names
+from causerie.store.columns import Moment, Money, Names
 from causerie.store.tables.base import METADATA
 
 api_keys = Table(
@@ -56,6 +56,19 @@ budgets = Table(
     Column("unit", Text, primary_key=True),
     Column("period", Text, primary_key=True),
     Column("amount", BigInteger, nullable=False),
+)
+
+# What was put in for projects; taken out again with a minus.
+credits = Table(
+    "credits",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("project_id", Text, nullable=False),
+    Column("amount", Money, nullable=False),
+    Column("at", Moment, nullable=False),
+    Column("by", Text, nullable=False),
+    Column("note", Text, nullable=False),
+    Index(None, "project_id", "at"),
 )
 
 # One row, raised by whoever changes a key or project: its lock makes the order of

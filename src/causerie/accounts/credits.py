@@ -1,0 +1,68 @@
+"""Credits: money that was put in for a project, in a list that only grows.
+
+What is left is what was put in less all that the project has ever spent. A
+project for which money was put in cannot spend more than that; one for which
+none ever was is bounded by its budgets only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from causerie.accounts.audit import entry
+from causerie.accounts.credit import Balance, Credit
+from causerie.accounts.guard import Clock, visible_project
+from causerie.accounts.names import new_id
+from causerie.accounts.people import Actor
+from causerie.accounts.ports import Store
+from causerie.accounts.rights import Action
+from causerie.accounts.usage import UsageReader
+from causerie.errors import InvalidRequest
+
+BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+_MOST = Decimal(9_000_000_000)
+_SMALLEST = Decimal("0.000000001")
+_LONGEST_NOTE = 200
+
+
+class Credits:
+    """Puts money in, and tells what is left."""
+
+    def __init__(self, store: Store, reader: UsageReader, clock: Clock) -> None:
+        self._store = store
+        self._reader = reader
+        self._clock = clock
+
+    async def put(self, actor: Actor, project_id: str, amount: Decimal, note: str = "") -> Credit:
+        """Put money in, or with a minus take it out; raises :class:`InvalidRequest`."""
+        if not amount.is_finite() or not 0 < abs(amount) <= _MOST:
+            raise InvalidRequest(f"An amount is above 0, up to {_MOST:,}.", param="amount")
+        if amount != amount.quantize(_SMALLEST):
+            raise InvalidRequest("An amount has at most nine decimals.", param="amount")
+        if len(note) > _LONGEST_NOTE:
+            raise InvalidRequest(f"A note has at most {_LONGEST_NOTE} characters.", param="note")
+        now = self._clock()
+        made = Credit(new_id("cr"), project_id, amount, now, actor.label, note.strip())
+        async with self._store.writing() as books:
+            await visible_project(books, actor, project_id, Action.CREDITS_PUT)
+            await books.credits.add(made)
+            await books.keys.announce(f"project:{project_id}", now)
+            details = {"amount": f"{amount:f}", "note": made.note}
+            await books.audit.add(entry(now, actor, "credits.put", made.id, project_id, **details))
+        return made
+
+    async def of(self, actor: Actor, project_id: str) -> Sequence[Credit]:
+        """Every amount that was put in, newest first."""
+        async with self._store.reading() as books:
+            await visible_project(books, actor, project_id, Action.USAGE_SEE)
+            return await books.credits.of(project_id)
+
+    async def balance(self, actor: Actor, project_id: str) -> Balance:
+        """What is left."""
+        async with self._store.reading() as books:
+            await visible_project(books, actor, project_id, Action.USAGE_SEE)
+            put_in = await books.credits.total(project_id)
+        spent = await self._reader.spent(f"project:{project_id}", "", BEGINNING)
+        return Balance(put_in or Decimal(0), spent.cost)

@@ -1,0 +1,181 @@
+"""What the bearer of a router's key is told of the key, the money, and one past request.
+
+The names and units are those that clients of the well-known aggregating router
+read; what there is nothing of here is zero or ``null``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from causerie.access.keys import Caller
+from causerie.accounts.bounds import Budget, Period, Unit
+from causerie.accounts.credits import BEGINNING
+from causerie.accounts.guard import Clock
+from causerie.accounts.keys import Purpose
+from causerie.accounts.ports import Store
+from causerie.accounts.ring import Member
+from causerie.accounts.usage import By, Question, RecordFilter, Step, UsageReader
+from causerie.errors import NotFound
+from causerie.metering.ledger import UsageRecord
+from causerie.metering.meter import CLIENT_GONE
+from causerie.protocol.variants import is_free
+
+_RESETS = {Period.DAY: "daily", Period.WEEK: "weekly", Period.MONTH: "monthly"}
+_OWN = "causerie"
+_DAY_MINUTES = 1440
+
+
+class Statements:
+    """Answers to those who have a key; ``free_per_minute`` are an account's free requests."""
+
+    def __init__(
+        self, store: Store, reader: UsageReader, clock: Clock, free_per_minute: int
+    ) -> None:
+        self._store = store
+        self._reader = reader
+        self._clock = clock
+        self._free_per_day = free_per_minute * _DAY_MINUTES
+
+    async def key(self, caller: Caller) -> Mapping[str, Any]:
+        """``GET /key``: what the key is, what it has spent, and what it still may."""
+        member = _member(caller)
+        key, now = member.grant.key, self._clock()
+        owner = f"key:{key.id}"
+        spent = {
+            period: (await self._reader.spent(owner, "", period.start(now))).cost
+            for period in Period
+        }
+        budget = _overall(key.bounds.budgets)
+        left = None if budget is None else max(budget.amount - spent[budget.period], Decimal(0))
+        return {
+            "label": key.name,
+            "name": key.name,
+            "limit": None if budget is None else float(budget.amount),
+            "limit_remaining": None if left is None else float(left),
+            "limit_reset": None if budget is None else _RESETS.get(budget.period),
+            "usage": float(spent[Period.NEVER]),
+            "usage_daily": float(spent[Period.DAY]),
+            "usage_weekly": float(spent[Period.WEEK]),
+            "usage_monthly": float(spent[Period.MONTH]),
+            **dict.fromkeys(("byok_usage", "byok_usage_daily"), 0),
+            **dict.fromkeys(("byok_usage_weekly", "byok_usage_monthly"), 0),
+            "include_byok_in_limit": False,
+            "is_free_tier": not await self._put_in(key.project_id),
+            "is_management_key": key.purpose is Purpose.MANAGEMENT,
+            "is_provisioning_key": key.purpose is Purpose.MANAGEMENT,
+            "expires_at": None if key.expires_at is None else key.expires_at.isoformat(),
+            "creator_user_id": key.created_by or None,
+            "organization_id": None,
+            "workspace_id": key.project_id,
+            "allowed_data_regions": ["global"],
+            "free_model_daily_requests": await self._free(key.project_id, now),
+            "rate_limit": {
+                "requests": -1,
+                "interval": "10s",
+                "note": "See the x-ratelimit headers of replies.",
+            },
+        }
+
+    async def credits(self, caller: Caller) -> Mapping[str, Any]:
+        """``GET /credits``: all that was put in for the project, and all that it has spent."""
+        project = _member(caller).project
+        spent = await self._reader.spent(f"project:{project}", "", BEGINNING)
+        return {
+            "total_credits": float(await self._put_in(project)),
+            "total_usage": float(spent.cost),
+        }
+
+    async def generation(self, caller: Caller, id: str) -> Mapping[str, Any]:
+        """``GET /generation``: the facts of one past request of the project; :class:`NotFound`."""
+        project, now = _member(caller).project, self._clock()
+        found = await self._reader.records(
+            RecordFilter(
+                BEGINNING, now + timedelta(days=1), project=project, request_id=id, limit=1
+            )
+        )
+        if not found:
+            raise NotFound(
+                f"There is no request {id[:200]} of this project; a request is known here some "
+                "moments after its reply has ended.",
+                code="not_found",
+                param="id",
+            )
+        return _facts(found[0])
+
+    async def _put_in(self, project: str) -> Decimal:
+        async with self._store.reading() as books:
+            return await books.credits.total(project) or Decimal(0)
+
+    async def _free(self, project: str, now: datetime) -> Mapping[str, int]:
+        """What the limits by the minute come to in a day, and what of it was used."""
+        today = Question(
+            Period.DAY.start(now),
+            now + timedelta(hours=1),
+            step=Step.ALL,
+            by=(By.MODEL,),
+            project=project,
+        )
+        sums = await self._reader.sums(today)
+        used = sum(each.requests for each in sums if is_free(each.group[By.MODEL]))
+        left = max(self._free_per_day - used, 0)
+        return {"limit": self._free_per_day, "used": used, "remaining": left}
+
+
+def _member(caller: Caller) -> Member:
+    if not isinstance(caller, Member):
+        raise NotFound(
+            "Only doors for keys of accounts know this; this door takes other keys.",
+            code="unknown_path",
+        )
+    return caller
+
+
+def _overall(budgets: tuple[Budget, ...]) -> Budget | None:
+    """The budget of money over all models; of several the one that begins anew soonest."""
+    periods = list(Period)
+    money = [each for each in budgets if each.unit is Unit.MONEY and not each.model]
+    return min(money, key=lambda each: periods.index(each.period), default=None)
+
+
+def _facts(record: UsageRecord) -> dict[str, Any]:
+    provider, slash, _ = record.served_by.partition("/")
+    began = datetime.fromtimestamp(record.at / 1_000_000, UTC)
+    first = record.first_token_us
+    nothing = (
+        *("app_id", "cache_discount", "external_user", "http_referer", "moderation_latency"),
+        *("native_tokens_completion_images", "num_fetches", "num_input_audio_prompt"),
+        *("num_media_completion", "num_media_prompt", "num_search_results", "preset_id"),
+        *("provider_responses", "response_cache_source_id", "router", "service_tier"),
+        *("session_id", "upstream_id", "upstream_inference_cost", "user_agent"),
+        *("web_search_engine", "workspace_id"),
+    )
+    return {
+        **dict.fromkeys(nothing),
+        "id": record.request_id,
+        "request_id": record.request_id,
+        "api_type": "completions",
+        "created_at": began.isoformat(),
+        "data_region": "global",
+        "origin": "",
+        "model": record.model,
+        "provider_name": (provider if slash else _OWN) if record.served_by else None,
+        "is_byok": False,
+        "streamed": record.stream,
+        "cancelled": record.status == CLIENT_GONE,
+        "finish_reason": record.finish,
+        "native_finish_reason": record.finish,
+        "latency": None if first is None else first / 1000,
+        "generation_time": None if first is None else (record.duration_us - first) / 1000,
+        "tokens_prompt": record.prompt,
+        "tokens_completion": record.completion,
+        "native_tokens_prompt": record.prompt,
+        "native_tokens_cached": record.cached,
+        "native_tokens_completion": record.completion,
+        "native_tokens_reasoning": record.reasoning,
+        "total_cost": float(record.cost),
+        "usage": float(record.cost),
+    }

@@ -1,0 +1,234 @@
+"""Keys, credits and past requests at a router's door, on a whole service with accounts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from accountkit import World
+from faultkit import Reply, upstream
+from hostedkit import Office, office
+from housekit import House, house
+
+from causerie.access.admission import Gate
+from causerie.access.free import FreeScopes
+from causerie.access.quota import Rates
+from causerie.accounts.bounds import Bounds, Budget, Period, Unit
+from causerie.accounts.credit import Balance, bounded
+from causerie.accounts.names import digest
+from causerie.accounts.people import SYSTEM
+from causerie.errors import InvalidRequest, RateLimited
+from causerie.protocol.candidate import Candidate
+
+R = "/router/v1"
+PROMPT, COMPLETION = Decimal("1000"), Decimal("2000")  # for a million tokens
+
+
+def config(base_url: str) -> str:
+    entries = ""
+    for id, price in (("a/paid", PROMPT), ("a/dear", PROMPT * 1000), ("a/paid:free", 0)):
+        entries += (
+            f'[[catalog]]\nid = "{id}"\n[[catalog.offers]]\nendpoint = "up"\nmodel = "m"\n'
+            f'price = {{ prompt = "{price}", completion = "{price * 2}" }}\n'
+        )
+    return f"""\
+[store]
+folder = "data"
+[[endpoints]]
+name = "up"
+base_url = "{base_url}"
+dialect = "vllm"
+[endpoints.health]
+path = ""
+{entries}"""
+
+
+@dataclass
+class Bank:
+    """A running router, and its database from outside."""
+
+    house: House
+    office: Office
+
+    async def put(self, amount: str) -> None:
+        """Put money in, and wait until the service knows."""
+        await self.office.accounts.credits.put(SYSTEM, self.office.project, Decimal(amount))
+
+    async def get(self, path: str, key: str = "") -> tuple[int, Any]:
+        return await self.house.get(R + path, key)
+
+    async def until(self, path: str, key: str, wanted: Any) -> Any:
+        """What is told, once it is as wanted; records are written a little after a reply."""
+        async with asyncio.timeout(10):
+            while True:
+                status, told = await self.get(path, key)
+                if status == 200 and wanted(told["data"]):
+                    return told["data"]
+                await asyncio.sleep(0.05)  # the ledger writes by itself
+
+
+@pytest.fixture
+async def bank(tmp_path: Path) -> AsyncIterator[Bank]:
+    async with upstream(lambda received: Reply("Yes, indeed.")) as up:
+        text = config(up.base_url)
+        async with house(tmp_path, text) as running, office(tmp_path / "data") as opened:
+            yield Bank(running, opened)
+
+
+async def test_what_a_request_cost_is_told_afterwards(bank: Bank) -> None:
+    made = await bank.office.key(name="robot")
+    status, _, answer = await bank.house.ask(R, "a/paid", made.credential)
+    assert status == 200, answer
+    usage = answer["usage"]
+    cost = float(
+        (PROMPT * usage["prompt_tokens"] + COMPLETION * usage["completion_tokens"]) / 1_000_000
+    )
+    told = await bank.until(f"/generation?id={answer['id']}", made.credential, lambda data: True)
+    assert told["id"] == answer["id"]
+    assert told["model"] == "a/paid"
+    assert told["provider_name"] == "up"
+    assert told["total_cost"] == pytest.approx(cost)
+    assert told["tokens_prompt"] == usage["prompt_tokens"]
+    assert told["streamed"] is False
+    assert told["finish_reason"] == "stop"
+    assert told["latency"] > 0
+
+    key = await bank.until("/key", made.credential, lambda data: data["usage"] > 0)
+    assert key["label"] == "robot"
+    assert key["usage"] == key["usage_daily"] == pytest.approx(cost)
+    assert (key["limit"], key["limit_remaining"]) == (None, None)
+    assert key["is_free_tier"] is True
+    status, credits = await bank.get("/credits", made.credential)
+    assert credits["data"] == {"total_credits": 0.0, "total_usage": pytest.approx(cost)}
+
+
+async def test_others_are_told_nothing(bank: Bank) -> None:
+    mine, other = await bank.office.key(), await bank.office.accounts.projects.create(SYSTEM, "B")
+    async with office(bank.house.file.parent / "data", other.id) as theirs:
+        stranger = await theirs.key()
+    _, _, answer = await bank.house.ask(R, "a/paid", mine.credential)
+    path = f"/generation?id={answer['id']}"
+    await bank.until(path, mine.credential, lambda data: True)
+    assert (await bank.get(path, stranger.credential))[0] == 404
+    assert (await bank.get("/generation", mine.credential))[0] == 400
+    for closed in ("/key", "/credits", path):
+        assert (await bank.get(closed))[0] == 401
+
+
+async def test_free_requests_are_counted_apart(bank: Bank) -> None:
+    made = await bank.office.key()
+    assert (await bank.house.ask(R, "a/paid:free", made.credential))[0] == 200
+    key = await bank.until(
+        "/key", made.credential, lambda data: data["free_model_daily_requests"]["used"] == 1
+    )
+    free = key["free_model_daily_requests"]
+    assert free["limit"] == free["remaining"] + 1
+    assert key["usage"] == 0
+
+
+async def test_nobody_spends_more_than_was_put_in(bank: Bank) -> None:
+    await bank.put("0.5")
+    made = await bank.office.key()
+    status, _, answer = await bank.house.ask(R, "a/paid", made.credential, max_tokens=10)
+    assert status == 200, answer
+    assert (await bank.house.ask(R, "a/dear", made.credential, max_tokens=100))[
+        0
+    ] == 200  # the last
+    status, _, refused = await bank.house.ask(R, "a/paid", made.credential, max_tokens=10)
+    assert (status, refused["error"]["code"]) == (402, "insufficient_budget")
+    assert (await bank.house.ask(R, "a/paid:free", made.credential, max_tokens=10))[0] == 200
+    status, headers, _ = await bank.house.ask(
+        R, "a/paid", made.credential, models=["a/paid:free"], max_tokens=10
+    )
+    assert (status, headers["x-served-model"]) == (200, "a/paid:free")
+    status, told = await bank.get("/credits", made.credential)
+    assert told["data"]["total_credits"] == 0.5
+    await bank.put("1000")
+    async with asyncio.timeout(10):
+        while True:
+            status, _, _ = await bank.house.ask(R, "a/paid", made.credential, max_tokens=10)
+            if status == 200:
+                break
+            await asyncio.sleep(0.05)  # other processes hear of it within a second
+    key = await bank.until("/key", made.credential, lambda data: data["usage"] > 0.5)
+    assert key["is_free_tier"] is False
+
+
+async def test_a_key_that_may_use_one_model_sees_one(bank: Bank) -> None:
+    made = await bank.office.key(models=frozenset({"a/paid"}))
+    status, mine = await bank.get("/models/user", made.credential)
+    assert [one["id"] for one in mine["data"]] == ["a/paid"]
+    status, _, refused = await bank.house.ask(R, "a/dear", made.credential)
+    assert (status, refused["error"]["code"]) == (403, "model_not_allowed")
+    status, _, refused = await bank.house.ask(R, "a/paid", made.credential, models=["a/dear"])
+    assert (status, refused["error"]["code"]) == (403, "model_not_allowed")
+    assert (await bank.house.ask(R, "a/paid:floor", made.credential))[0] == 200
+
+
+async def test_money_is_put_in_and_taken_out(world: World) -> None:
+    project = await world.project()
+    assert (await world.credits.balance(SYSTEM, project.id)).left == 0
+    await world.credits.put(SYSTEM, project.id, Decimal("10.5"), " first ")
+    world.later(hours=1)
+    await world.credits.put(SYSTEM, project.id, Decimal("-0.25"))
+    balance = await world.credits.balance(SYSTEM, project.id)
+    assert balance == Balance(Decimal("10.25"), Decimal(0))
+    assert balance.left == Decimal("10.25")
+    listed = await world.credits.of(SYSTEM, project.id)
+    assert [each.amount for each in listed] == [Decimal("-0.25"), Decimal("10.5")]
+    assert listed[1].note == "first"
+    assert (await world.actions()).count("credits.put") == 2
+    for wrong in ("0", "NaN", "Infinity", "1e12", "0.0000000001"):
+        with pytest.raises(InvalidRequest):
+            await world.credits.put(SYSTEM, project.id, Decimal(wrong))
+    with pytest.raises(InvalidRequest):
+        await world.credits.put(SYSTEM, project.id, Decimal(1), "x" * 201)
+
+
+async def test_a_key_is_bounded_by_the_credits_of_its_project(world: World) -> None:
+    project = await world.project()
+    made = await world.key(project)
+    await world.credits.put(SYSTEM, project.id, Decimal(7))
+    async with world.store.reading() as books:
+        grant = await books.keys.grant(digest(made.credential))
+    assert grant is not None
+    assert grant.project_bounds.budgets == (Budget(Decimal(7), Period.NEVER, Unit.MONEY),)
+
+
+def test_of_a_budget_and_credits_the_smaller_one_holds() -> None:
+    whole = Budget(Decimal(5), Period.NEVER, Unit.MONEY)
+    month = Budget(Decimal(1), Period.MONTH, Unit.MONEY)
+    bounds = Bounds(budgets=(whole, month))
+    assert bounded(bounds, None) is bounds
+    assert bounded(bounds, Decimal(9)).budgets == (month, whole)
+    assert bounded(bounds, Decimal(2)).budgets == (month, Budget(Decimal(2), Period.NEVER))
+    assert bounded(Bounds(), Decimal(-2)).budgets == (Budget(Decimal(0), Period.NEVER),)
+
+
+def test_free_requests_do_not_wait_where_paid_ones_are() -> None:
+    busy = {"a/m"}
+    free = FreeScopes(Rates(requests_per_minute=1), lambda name: name in busy)
+    a, b = Candidate("a/m"), Candidate("b/m")
+    assert free.spare("x:free", [a, b]) == [b]
+    busy.add("b/m")
+    with pytest.raises(RateLimited) as caught:
+        free.spare("x:free", [a, b])
+    assert (caught.value.status, caught.value.code) == (429, "concurrency")
+    assert int(caught.value.headers["Retry-After"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("slots", "taken", "spares"),
+    [(1, 0, True), (1, 1, False), (4, 3, True), (4, 4, False), (8, 6, True), (8, 7, False)],
+)
+def test_a_quarter_of_the_places_is_left_to_paid_requests(
+    slots: int, taken: int, spares: bool
+) -> None:
+    gate = Gate("m", lambda: slots, 4, 1.0)
+    assert gate.take_now(taken) or not taken
+    assert gate.spares is spares
