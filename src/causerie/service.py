@@ -42,6 +42,7 @@ from causerie.engines.base import EngineStatus
 from causerie.hosting import Hosting, hosting
 from causerie.journal import Journal
 from causerie.management.application import Management
+from causerie.management.managers import OperatorKeys
 from causerie.metering.counters import Counters
 from causerie.metering.meter import Meter, RecordSink
 from causerie.metering.request_log import RequestLog
@@ -108,6 +109,7 @@ class Service:
         hosted: Hosting | None = None,
     ) -> None:
         self._hosted = hosted
+        self._managers = OperatorKeys(hosted.ring) if hosted is not None else None
         self._engines = engines
         self._compiler = compiler
         self._targets = Targets()
@@ -196,10 +198,10 @@ class Service:
 
     def _mount(self, edge: Edge, settings: Settings) -> None:
         """What people and their programs manage accounts by."""
-        if self._hosted is None or not settings.console.enabled:
+        if self._hosted is None or self._managers is None or not settings.console.enabled:
             return
         accounts, clock = self._hosted.accounts, self._hosted.clock
-        management = Management(accounts, self._hosted.ring, clock, _link)
+        management = Management(accounts, self._managers, clock, _link)
         edge.mount("/api", management.answer)
         site = Site(settings.console.address or "")
         console = Console(accounts, House(self, accounts.projects), site, clock=clock)
@@ -210,6 +212,8 @@ class Service:
             return None
         self._hosted.books.prices = prices(settings) | dearest(settings)
         self._hosted.books.offers = offer_prices(settings)
+        if self._managers is not None:
+            self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
         return Members(self._hosted.ring, self._hosted.books)
 
     def _retire(self, before: Targets) -> None:
