@@ -124,7 +124,7 @@ def explain(record: UsageRecord) -> Explanation:
 
 def _outcome(record: UsageRecord) -> str:
     if record.status == CLIENT_GONE:
-        return "left by the caller"
+        return "caller left"
     if record.status >= 500:
         return "failed"
     if record.status >= 400:

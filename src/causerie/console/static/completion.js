@@ -1,5 +1,7 @@
 // One answer as it streams in: reads the events, puts the message together, keeps the time.
 
+const SHORTEST = 0.05; // seconds; below that a speed says nothing
+
 /** A failure in the service's own words; `status` is 0 where no answer came. */
 export class Refused extends Error {
   constructor(error, status) {
@@ -66,7 +68,7 @@ export class Answer {
   get speed() {
     const tokens = this.usage?.completion_tokens;
     const seconds = (this.endedAt - this.firstAt) / 1000;
-    return tokens > 1 && this.firstAt !== null && seconds > 0 ? (tokens - 1) / seconds : null;
+    return tokens > 1 && this.firstAt !== null && seconds > SHORTEST ? (tokens - 1) / seconds : null;
   }
 }
 

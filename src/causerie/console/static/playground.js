@@ -27,14 +27,20 @@ function request() {
   return { ...settings.request(), messages: messages(), stream: true, stream_options: { include_usage: true } };
 }
 
-async function ask() {
-  let body;
+/** Whether the settings can be sent; says what is wrong with them. */
+function ready() {
   try {
-    body = request();
+    settings.request();
+    return true;
   } catch (failure) {
     settings.show(failure);
-    return;
+    return false;
   }
+}
+
+async function ask() {
+  if (!ready()) return;
+  const body = request();
   const turn = turns.begin(settings.model, settings.wanted());
   const answer = new Answer();
   running = new AbortController();
@@ -62,7 +68,7 @@ async function ask() {
 
 function send() {
   const text = draft.value.trim();
-  if (running || !text || turns.pending()) return;
+  if (running || !text || turns.pending() || !ready()) return;
   turns.say(text);
   draft.value = "";
   ask();
@@ -117,9 +123,7 @@ document.getElementById("clear").addEventListener("click", () => {
   keep();
   draft.focus();
 });
-turns.onAgain = () => {
-  if (!running) ask();
-};
+turns.onAgain = () => ask();
 turns.onAnswered = () => {
   if (!running) ask();
   refresh();
@@ -138,13 +142,8 @@ const codeDialog = document.getElementById("code");
 const door = document.getElementById("door");
 
 function showCode() {
-  let body;
-  try {
-    body = request();
-  } catch (failure) {
-    settings.show(failure);
-    return;
-  }
+  if (!ready()) return;
+  const body = request();
   if (!body.messages.some((each) => each.role === "user")) {
     body.messages.push({ role: "user", content: draft.value.trim() || "Hello" });
   }

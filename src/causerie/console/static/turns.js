@@ -21,7 +21,11 @@ export class Turns {
     this.turns = [];
     this.onAgain = () => {};
     this.onAnswered = () => {};
+    this.atEnd = true;
     list.addEventListener("click", (event) => this.clicked(event));
+    list.addEventListener("scroll", () => {
+      this.atEnd = list.scrollHeight - list.scrollTop - list.clientHeight < NEAR;
+    }, { passive: true });
   }
 
   get empty() {
@@ -62,8 +66,8 @@ export class Turns {
 
   /** Keep the end in sight, unless somebody has scrolled away from it. */
   follow(always = false) {
-    const { scrollTop, scrollHeight, clientHeight } = this.list;
-    if (always || scrollHeight - scrollTop - clientHeight < NEAR) this.list.scrollTop = scrollHeight;
+    this.atEnd ||= always;
+    if (this.atEnd) this.list.scrollTop = this.list.scrollHeight;
   }
 
   clicked(event) {
@@ -72,7 +76,7 @@ export class Turns {
     if (button.classList.contains("code-copy")) copyText(button, button.closest("figure").querySelector("code").textContent);
     const turn = this.turns.find((each) => each.node.contains(button));
     if (button.dataset.do === "copy") copyText(button, turn.text());
-    if (button.dataset.do === "again" && turn === this.turns.at(-1)) {
+    if (button.dataset.do === "again" && turn === this.turns.at(-1) && turn.finished) {
       this.turns.pop();
       turn.node.remove();
       this.onAgain();
@@ -180,8 +184,9 @@ class Reply {
     link.hidden = false;
   }
 
-  state(text) {
+  state(text, tone = "") {
     const badge = part(this.node, "state");
+    badge.className = tone ? `badge badge-${tone}` : "badge";
     badge.textContent = text;
     badge.hidden = !text;
   }
@@ -201,7 +206,7 @@ class Reply {
     if (message.reasoning_content) {
       this.thought.hidden = false;
       this.thoughts.show(message.reasoning_content);
-      part(this.node, "thought-time").textContent = thinks ? "" : `for ${seconds(answer.thoughtAt - answer.firstAt)}`;
+      part(this.node, "thought-time").textContent = thinks ? "" : lasted(answer.thoughtAt - answer.firstAt);
       if (!this.touched) this.thought.open = thinks && this.painting !== null && !answer.endedAt;
     }
     this.sheet.show(message.content || "");
@@ -233,8 +238,8 @@ class Reply {
     this.sound = true;
     this.settle(answer);
     if (this.schema && answer.finish !== "tool_calls") this.judge(answer);
-    if (answer.finish === "length") this.state("Cut at the limit");
-    if (answer.finish === "content_filter") this.state("Ended by a filter");
+    if (answer.finish === "length") this.state("Cut at the limit", "warn");
+    if (answer.finish === "content_filter") this.state("Ended by a filter", "warn");
     if (this.waits) this.ask();
     else if (this.results) this.answered();
     this.turns.follow();
@@ -256,9 +261,9 @@ class Reply {
     const note = part(this.node, "wrong");
     note.hidden = false;
     part(note, "message").textContent = failure.message;
-    const more = [failure.code, failure.param, failure.status ? `status ${failure.status}` : ""];
+    const more = [failure.code, failure.param, failure.status >= 400 ? `status ${failure.status}` : ""];
     part(note, "more").textContent = more.filter(Boolean).join(" · ");
-    this.state("Failed");
+    this.state("Failed", "bad");
     this.turns.follow();
   }
 
@@ -350,6 +355,10 @@ function pretty(text) {
   } catch {
     return text;
   }
+}
+
+function lasted(milliseconds) {
+  return milliseconds < 50 ? "" : `for ${seconds(milliseconds)}`;
 }
 
 function count(number) {

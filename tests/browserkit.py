@@ -1,0 +1,58 @@
+"""A browser for tests: the Chromium of the system, driven as people use it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from accountkit import PASSWORD
+from playwright.async_api import Page, async_playwright
+
+from causerie.accounts.people import User
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+def chromium() -> str:
+    """The program; skips the test where there is none."""
+    for name in _NAMES:
+        if found := shutil.which(name):
+            return found
+    pytest.skip("no Chromium here; `make browser` installs one")
+
+
+@asynccontextmanager
+async def window(**context: object) -> AsyncIterator[Page]:
+    """A page of a browser of its own; any complaint of the browser fails the test."""
+    complaints: list[str] = []
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"]
+        )
+        try:
+            made = await browser.new_context(**context)  # type: ignore[arg-type]
+            page = await made.new_page()
+            page.on("pageerror", lambda failure: complaints.append(str(failure)))
+            page.on(
+                "console",
+                lambda said: (
+                    complaints.append(said.text)
+                    if said.type == "error" and "Failed to load resource" not in said.text
+                    else None
+                ),
+            )
+            yield page
+        finally:
+            await browser.close()
+    assert complaints == []
+
+
+async def sign_in(page: Page, root: str, user: User) -> None:
+    """Through the form, as people do."""
+    await page.goto(f"{root}/sign-in")
+    await page.fill("[name=email]", user.email)
+    await page.fill("[name=password]", PASSWORD)
+    await page.click("form .button-main")
+    await page.wait_for_url(lambda url: "/sign-in" not in url)

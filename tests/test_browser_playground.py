@@ -1,0 +1,269 @@
+"""The playground in a real browser: streaming, thinking, stopping, tools, schemas, code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from browserkit import sign_in, window
+from consolekit import Place
+from edgekit import HELLO, ScriptedPipeline
+from pageskit import LONG, Team, with_history
+from playwright.async_api import Page, expect
+
+from causerie.errors import RateLimited
+from causerie.protocol.events import (
+    Event,
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    Usage,
+)
+
+CALL: tuple[Event, ...] = (
+    ToolCallStarted(0, "call_1", "weather"),
+    ToolCallDelta(0, '{"city":'),
+    ToolCallDelta(0, '"Oslo"}'),
+    Finished("tool_calls"),
+    Usage(prompt=30, completion=9),
+)
+TOOLS = json.dumps([{"type": "function", "function": {"name": "weather"}}])
+
+
+def said(text: str) -> tuple[Event, ...]:
+    return (TextDelta(text), Finished("stop"), Usage(prompt=7, completion=12))
+
+
+def pipeline(shop: Place) -> ScriptedPipeline:
+    return shop.house.pipeline
+
+
+@pytest.fixture
+async def page(shop: Place, team: Team) -> AsyncIterator[Page]:
+    """The playground, open."""
+    async with window() as opened:
+        root = f"http://127.0.0.1:{shop.port}/console"
+        await sign_in(opened, root, team.owner)
+        await opened.goto(f"{root}{team.path}/playground")
+        yield opened
+
+
+async def ask(page: Page, text: str) -> None:
+    await page.fill("#draft", text)
+    await page.keyboard.press("Enter")
+
+
+async def test_an_answer_streams_in_with_its_thinking(page: Page, shop: Place) -> None:
+    thinks, writes = asyncio.Event(), asyncio.Event()
+    pipeline(shop).script = (
+        ReasoningDelta("Let me *see*"),
+        thinks,
+        TextDelta("**Hel"),
+        writes,
+        TextDelta("lo**"),
+        Finished("stop"),
+        Usage(prompt=1234, completion=56, reasoning=7),
+    )
+    await ask(page, "Hi there")
+    turn = page.locator(".turn-assistant")
+    await expect(turn.locator("[data-is=state]")).to_have_text("Thinking")
+    await expect(turn.locator(".thought")).to_have_attribute("open", "")
+    await expect(turn.locator(".thought em")).to_have_text("see")
+    thinks.set()
+    await expect(turn.locator("[data-is=state]")).to_have_text("Writing")
+    await expect(turn.locator(".thought")).not_to_have_attribute("open", "")
+    await expect(page.locator("#stop")).to_be_visible()
+    writes.set()
+    await expect(turn.locator("> .prose strong")).to_have_text("Hello")
+    facts = turn.locator(".turn-facts")
+    await expect(facts).to_contain_text("1,234 in")
+    await expect(facts).to_contain_text("56 out (7 thinking)")
+    await expect(page.locator("#send")).to_be_visible()
+    [request] = pipeline(shop).requests
+    assert request.stream
+    assert request.include_usage
+    pipeline(shop).script = said("Again")
+    await ask(page, "More")
+    await expect(page.locator(".turn-assistant").nth(1)).to_contain_text("Again")
+    roles = [message.role for message in pipeline(shop).requests[1].messages]
+    assert roles == ["user", "assistant", "user"]
+
+
+async def test_stop_ends_the_generation(page: Page, shop: Place) -> None:
+    pipeline(shop).script = (TextDelta("One, two, "), asyncio.Event(), TextDelta("three"))
+    await ask(page, "Count")
+    await expect(page.locator(".turn-assistant > .prose")).to_have_text("One, two,")
+    assert not pipeline(shop).released.is_set()
+    await page.click("#stop")
+    async with asyncio.timeout(10):
+        await pipeline(shop).released.wait()
+    await expect(page.locator(".turn-assistant [data-is=state]")).to_have_text("Stopped")
+    await expect(page.locator("#send")).to_be_visible()
+
+
+async def test_leaving_the_page_ends_it_too(page: Page, shop: Place) -> None:
+    pipeline(shop).script = (TextDelta("One"), asyncio.Event())
+    await ask(page, "Count")
+    await expect(page.locator(".turn-assistant > .prose")).to_have_text("One")
+    await page.goto("about:blank")
+    async with asyncio.timeout(10):
+        await pipeline(shop).released.wait()
+
+
+async def test_what_a_model_says_never_runs(page: Page, shop: Place) -> None:
+    nasty = (
+        "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script> "
+        "[click](javascript:document.title='owned') ![p](https://evil.example/p.png) "
+        "<style>*{display:none}</style>\n\n| <b>a</b> |\n|---|\n| <i>b</i> |\n\n"
+        "```html\n<b>c</b>\n```"
+    )
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    pipeline(shop).script = (ReasoningDelta(nasty), *said(nasty))
+    await ask(page, nasty)
+    prose = page.locator(".turn-assistant > .prose")
+    await expect(prose).to_contain_text("<img src=x")
+    await expect(prose.locator("pre code")).to_have_text("<b>c</b>")
+    assert await page.locator(".turn").locator("img, script, style, b, i").count() == 0
+    links = await page.locator(".turn a").evaluate_all("all => all.map((a) => a.protocol)")
+    assert set(links) <= {"https:", "http:"}
+    assert not any("evil" in url for url in asked)
+    assert await page.title() == "Playground · Causerie"
+
+
+async def test_tool_calls_are_answered_by_hand(page: Page, shop: Place) -> None:
+    pipeline(shop).script = CALL
+    await page.get_by_text("Tools", exact=True).click()
+    await page.fill("[name=tools]", TOOLS)
+    await page.select_option("[name=tool_choice]", label="weather")
+    await ask(page, "Weather in Oslo?")
+    call = page.locator(".call")
+    await expect(call.locator("code")).to_have_text("weather")
+    await expect(call.locator("pre")).to_contain_text('"city": "Oslo"')
+    await expect(page.locator("#draft")).to_be_disabled()
+    pipeline(shop).script = said("Rain.")
+    await call.locator("textarea").fill("12 degrees, rain")
+    await page.click("[data-do=answer] >> visible=true")
+    await expect(page.locator(".turn-assistant").nth(1)).to_contain_text("Rain.")
+    messages = pipeline(shop).requests[1].messages
+    assert [message.role for message in messages] == ["user", "assistant", "tool"]
+    assert pipeline(shop).requests[0].params >= {"tools", "tool_choice"}
+    await expect(page.locator("#draft")).to_be_enabled()
+
+
+async def test_a_schema_is_checked_and_told(page: Page, shop: Place) -> None:
+    await page.get_by_text("Form of the answer").click()
+    await page.check("[name=format][value=json_schema]")
+    await page.fill("[name=schema]", "{ not json")
+    await expect(page.locator("#schema-wrong")).to_contain_text("not JSON")
+    await ask(page, "Answer")
+    assert pipeline(shop).requests == []
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    await page.fill("[name=schema]", json.dumps(schema))
+    await expect(page.locator("#schema-wrong")).to_be_hidden()
+    pipeline(shop).script = said('{"n": 1}')
+    await page.locator("#send").click()
+    await expect(page.locator("[data-is=verdict]")).to_contain_text("fits the schema")
+    pipeline(shop).script = said('{"n": "one"}')
+    await ask(page, "Again")
+    wrong = page.locator("[data-is=verdict]").nth(1)
+    await expect(wrong).to_contain_text("does not fit")
+    await expect(wrong.locator("li")).to_have_text("/n is string, not integer")
+
+
+async def test_a_refusal_is_shown_and_can_be_tried_again(page: Page, shop: Place) -> None:
+    pipeline(shop).prefill = [RateLimited("The project may make 60 requests a minute.")]
+    await ask(page, "Hi")
+    alert = page.locator(".turn-assistant [role=alert]")
+    await expect(alert).to_contain_text("The project may make 60 requests a minute.")
+    await expect(alert).to_contain_text("requests · status 429")
+    pipeline(shop).prefill = ()
+    pipeline(shop).script = HELLO
+    await page.locator("[data-do=again]").click()
+    await expect(page.locator(".turn-assistant > .prose")).to_have_text("Hello")
+    assert await page.locator(".turn").count() == 2
+
+
+async def test_an_answer_that_breaks_off_says_so(page: Page, shop: Place) -> None:
+    pipeline(shop).script = (TextDelta("Half"), RateLimited("It broke."))
+    await ask(page, "Hi")
+    await expect(page.locator(".turn-assistant > .prose")).to_have_text("Half")
+    await expect(page.locator(".turn-assistant [role=alert]")).to_contain_text("It broke.")
+
+
+async def test_settings_follow_the_model(page: Page, shop: Place) -> None:
+    await page.fill("[name=temperature]", "0.3")
+    await page.fill("[name=seed]", "7")
+    await page.check("[name=thinking][value=on]")
+    await page.select_option("[name=effort]", "low")
+    await page.fill("[name=system]", "Be brief.")
+    pipeline(shop).script = HELLO
+    await ask(page, "Hi")
+    await expect(page.locator(".turn-assistant > .prose")).to_have_text("Hello")
+    [first] = pipeline(shop).requests
+    assert (first.draw.temperature, first.draw.seed) == (0.3, 7)
+    assert first.thinking.effort == "low"
+    assert [message.role for message in first.messages] == ["system", "user"]
+    await page.select_option("[name=model]", "thinker")
+    await expect(page.locator("[name=thinking][value=off]")).to_be_disabled()
+    await page.select_option("[name=model]", LONG)
+    await expect(page.locator("[name=seed]")).to_be_disabled()
+    await expect(page.locator("[name=temperature]")).to_be_enabled()
+    await ask(page, "Again")
+    await expect(page.locator(".turn-assistant").nth(1)).to_contain_text("Hello")
+    second = pipeline(shop).requests[1]
+    assert second.model == LONG
+    assert second.params.isdisjoint({"seed", "chat_template_kwargs", "reasoning_effort"})
+
+
+async def test_code_says_what_is_asked(page: Page, shop: Place) -> None:
+    await page.fill("[name=temperature]", "0.5")
+    await page.fill("#draft", "What's up?")
+    await page.click("#show-code")
+    code = page.locator("#code-curl")
+    await expect(code).to_contain_text(f"http://127.0.0.1:{shop.port}/hosted/v1/chat/completions")
+    await expect(code).to_contain_text('"temperature": 0.5')
+    await page.get_by_role("tab", name="Python").click()
+    await expect(page.locator("#code-python")).to_contain_text("What's up?")
+    await expect(code).to_be_hidden()
+    await page.click("#close-code")
+    await expect(page.locator("#code")).to_be_hidden()
+
+
+async def test_a_conversation_is_still_there_after_another_page(page: Page, shop: Place) -> None:
+    pipeline(shop).script = HELLO
+    await ask(page, "Hi")
+    await expect(page.locator(".turn-assistant > .prose")).to_have_text("Hello")
+    link = page.locator(".turn-assistant [data-is=request]")
+    assert "activity?request_id=" in str(await link.get_attribute("href"))
+    await page.reload()
+    await expect(page.locator(".turn-user")).to_have_text("Hi")
+    await expect(page.locator(".turn-assistant > .prose")).to_have_text("Hello")
+    await page.click("#clear")
+    await page.reload()
+    await expect(page.locator("#empty")).to_be_visible()
+
+
+async def test_other_pages_work_in_a_browser(shop: Place, team: Team) -> None:
+    await with_history(shop.world, team)
+    root = f"http://127.0.0.1:{shop.port}/console"
+    async with window(viewport={"width": 390, "height": 844}) as page:
+        await sign_in(page, root, team.owner)
+        for name in ("usage", "activity", "models", "playground"):
+            await page.goto(f"{root}{team.path}/{name}")
+            wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            assert wide <= 0, f"{name} is wider than the window"
+        await page.goto(f"{root}{team.path}/activity?failures=yes")
+        request = page.locator("details.request").first
+        await request.locator("summary").click()
+        await expect(request.get_by_text("Where it went")).to_be_visible()
+        await page.goto(f"{root}{team.path}/models")
+        async with page.expect_response(lambda each: each.url.endswith("/models/states")):
+            shop.house.values = []
+        await expect(page.get_by_text("not known").first).to_be_visible()
+        await page.get_by_role("link", name="Try it").nth(1).click()
+        await expect(page.locator("[name=model]")).to_have_value("thinker")
