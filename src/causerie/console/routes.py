@@ -5,11 +5,14 @@ from __future__ import annotations
 from causerie.console.pages import activity, links, profile, sign_in, start, usage
 from causerie.console.pages.keys import KeysPages
 from causerie.console.pages.models import ModelsPages
+from causerie.console.pages.operator import OperatorPages
 from causerie.console.pages.playground import PlaygroundPages
+from causerie.console.pages.project import MemberPages, ProjectPages
 from causerie.console.ports import House
 from causerie.console.routing import Route
 
-_KEYS = "/projects/{project}/keys"
+_PROJECT = "/projects/{project}"
+_KEYS = f"{_PROJECT}/keys"
 
 
 def routes(house: House) -> tuple[Route, ...]:
@@ -21,6 +24,8 @@ def routes(house: House) -> tuple[Route, ...]:
         *_keys(KeysPages(house)),
         *_trying(ModelsPages(house), PlaygroundPages(house)),
         *_used(),
+        *_project(ProjectPages(house), MemberPages()),
+        *_operator(OperatorPages(house)),
     )
 
 
@@ -87,4 +92,46 @@ def _used() -> tuple[Route, ...]:
         Route("GET", "/operator/usage", usage.show_service),
         Route("GET", "/operator/usage.csv", usage.download_service),
         Route("GET", "/operator/activity", activity.show_service),
+    )
+
+
+def _project(project: ProjectPages, members: MemberPages) -> tuple[Route, ...]:
+    member = f"{_PROJECT}/members/{{user}}"
+    return (
+        Route("GET", _PROJECT, project.show),
+        Route("POST", f"{_PROJECT}/name", project.rename),
+        Route("GET", f"{_PROJECT}/archive", project.ask_archive),
+        Route("POST", f"{_PROJECT}/archive", project.archive),
+        Route("POST", f"{_PROJECT}/restore", project.restore),
+        Route("GET", f"{_PROJECT}/bounds", project.bounds),
+        Route("POST", f"{_PROJECT}/bounds", project.set_bounds),
+        Route("GET", f"{_PROJECT}/audit", project.audit),
+        Route("GET", f"{_PROJECT}/invite", members.ask_invitation),
+        Route("POST", f"{_PROJECT}/invite", members.invite),
+        Route("POST", f"{_PROJECT}/invitations/{{link}}/withdraw", members.withdraw),
+        Route("GET", member, members.show),
+        Route("POST", member, members.change),
+        Route("GET", f"{member}/remove", members.ask_removal),
+        Route("POST", f"{member}/remove", members.remove),
+    )
+
+
+def _operator(operator: OperatorPages) -> tuple[Route, ...]:
+    user = "/operator/users/{user}"
+    return (
+        Route("GET", "/operator", operator.health),
+        Route("GET", "/operator/users", operator.users),
+        Route("GET", "/operator/invite", operator.ask_invitation),
+        Route("POST", "/operator/invite", operator.invite),
+        Route("POST", "/operator/invitations/{link}/withdraw", operator.withdraw),
+        Route("POST", f"{user}/reset", operator.reset_link),
+        Route("GET", f"{user}/disable", operator.ask_disable),
+        Route("POST", f"{user}/disable", operator.disable),
+        Route("POST", f"{user}/enable", operator.enable),
+        Route("POST", f"{user}/operator", operator.make_operator),
+        Route("POST", f"{user}/no-operator", operator.unmake_operator),
+        Route("GET", "/operator/projects", operator.projects),
+        Route("GET", "/operator/projects/new", operator.ask_project),
+        Route("POST", "/operator/projects/new", operator.make_project),
+        Route("GET", "/operator/audit", operator.audit),
     )

@@ -99,6 +99,11 @@ class Visit:
             self.view = await self.accounts.projects.see(self.actor, self.params["project"])
         return self.view
 
+    async def may(self, action: Action) -> bool:
+        """Whether one may do something with all of the project, or of the service."""
+        rights: _Rights = (await self._frame())["may"]
+        return rights(action)
+
     # Answers.
 
     def keep(self, token: str, life: timedelta | None) -> None:

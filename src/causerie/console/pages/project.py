@@ -1,0 +1,209 @@
+"""A project: its members and invitations, limits and budgets, name, end, and log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from causerie.accounts.audit import AuditEntry, AuditFilter
+from causerie.accounts.guard import no_such
+from causerie.accounts.people import Member, Role
+from causerie.accounts.rights import Action
+from causerie.console.audit_page import AuditPage, show_audit
+from causerie.console.bounds_form import CHOICES, LIMITS, BoundsRows
+from causerie.console.pages import links
+from causerie.console.ports import House
+from causerie.console.spending import SpendingReader
+from causerie.console.visit import Visit
+from causerie.errors import Forbidden, InvalidRequest, ServiceError
+
+_HINTS = {
+    Role.OWNER: "everything, owners included",
+    Role.ADMIN: "members, all keys, usage and log",
+    Role.MEMBER: "own keys, usage, the playground",
+    Role.VIEWER: "sees keys and usage",
+}
+_RECENT = 8
+
+
+class ProjectPages:
+    """One project."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    async def show(self, visit: Visit) -> None:
+        """The page."""
+        await self._show(visit, None)
+
+    async def rename(self, visit: Visit) -> None:
+        """Give it another name."""
+        project_id = (await visit.project()).project.id
+        try:
+            await visit.accounts.projects.rename(visit.actor, project_id, visit.form.get("name"))
+        except InvalidRequest as problem:
+            await self._show(visit, problem)
+            return
+        visit.go(f"/projects/{project_id}", done="project-renamed")
+
+    async def ask_archive(self, visit: Visit) -> None:
+        """Whether it is meant."""
+        await visit.project()
+        await visit.show("project/archive.html")
+
+    async def archive(self, visit: Visit) -> None:
+        """Stop all keys."""
+        await self._archive(visit, archived=True)
+
+    async def restore(self, visit: Visit) -> None:
+        """Let them work again."""
+        await self._archive(visit, archived=False)
+
+    async def bounds(self, visit: Visit) -> None:
+        """The form of limits and budgets."""
+        view = await visit.project()
+        await visit.show("project/bounds.html", **self._choices(BoundsRows.of(view.bounds)))
+
+    async def set_bounds(self, visit: Visit) -> None:
+        """Take new ones."""
+        project_id = (await visit.project()).project.id
+        rows = BoundsRows.typed(visit.form)
+        try:
+            await visit.accounts.projects.set_bounds(visit.actor, project_id, rows.bounds())
+        except ServiceError as problem:
+            await visit.show_problem("project/bounds.html", problem, **self._choices(rows))
+            return
+        visit.go(f"/projects/{project_id}", done="bounds-saved")
+
+    async def audit(self, visit: Visit) -> None:
+        """Who did what in it."""
+        project_id = (await visit.project()).project.id
+
+        async def entries(filter: AuditFilter) -> Sequence[AuditEntry]:
+            return await visit.accounts.projects.audit(visit.actor, project_id, filter)
+
+        await show_audit(visit, AuditPage(f"/projects/{project_id}/audit", entries))
+
+    async def _archive(self, visit: Visit, *, archived: bool) -> None:
+        project_id = (await visit.project()).project.id
+        await visit.accounts.projects.archive(visit.actor, project_id, archived=archived)
+        done = "project-archived" if archived else "project-restored"
+        visit.go(f"/projects/{project_id}", done=done)
+
+    def _choices(self, rows: BoundsRows) -> dict[str, Any]:
+        models = [str(entry["id"]) for entry in self._house.models()]
+        kept = {row["model"] for row in (*rows.limits, *rows.budgets) if row["model"]}
+        return {
+            "rows": rows,
+            "models": [*models, *sorted(kept - set(models))],
+            "choices": CHOICES,
+        }
+
+    async def _show(self, visit: Visit, problem: InvalidRequest | None) -> None:
+        view = await visit.project()
+        id, projects = view.project.id, visit.accounts.projects
+        reader = SpendingReader(visit.accounts.usage, visit.actor, id, visit.desk.clock())
+        values: dict[str, Any] = {
+            "view": view,
+            "members": await projects.members(visit.actor, id),
+            "invitations": await projects.invitations(visit.actor, id),
+            "spending": await reader.of_project(view.bounds.budgets),
+            "limits": LIMITS,
+            "entries": (),
+        }
+        if await visit.may(Action.AUDIT_SEE):
+            values["entries"] = await projects.audit(visit.actor, id, AuditFilter(limit=_RECENT))
+        if problem is None:
+            await visit.show("project/project.html", **values)
+        else:
+            await visit.show_problem("project/project.html", problem, **values)
+
+
+class MemberPages:
+    """Who is in a project, and who is invited."""
+
+    async def ask_invitation(self, visit: Visit) -> None:
+        """The form of an invitation."""
+        await visit.project()
+        await visit.show("project/invite.html", email="", role=Role.MEMBER, hints=_HINTS)
+
+    async def invite(self, visit: Visit) -> None:
+        """Make an invitation, and show its link once."""
+        project_id = (await visit.project()).project.id
+        email, role = visit.form.get("email"), _role(visit)
+        try:
+            made = await visit.accounts.projects.invite(
+                visit.actor, project_id, role, email=email or None
+            )
+        except (InvalidRequest, Forbidden) as problem:
+            await visit.show_problem(
+                "project/invite.html", problem, email=email, role=role, hints=_HINTS
+            )
+            return
+        await visit.show(
+            "project/link.html",
+            title="Your invitation",
+            address=links.address(visit.base, made.token),
+            link=made.link,
+            back=f"/projects/{project_id}",
+        )
+
+    async def withdraw(self, visit: Visit) -> None:
+        """Take an invitation back."""
+        project_id = (await visit.project()).project.id
+        await visit.accounts.projects.withdraw(visit.actor, project_id, visit.params["link"])
+        visit.go(f"/projects/{project_id}", done="invitation-withdrawn")
+
+    async def show(self, visit: Visit) -> None:
+        """The form of a member's role."""
+        member = await self._member(visit)
+        await visit.show("project/member.html", member=member, role=member.role, hints=_HINTS)
+
+    async def change(self, visit: Visit) -> None:
+        """Make a member something else."""
+        member, role = await self._member(visit), _role(visit)
+        project_id = visit.params["project"]
+        try:
+            await visit.accounts.projects.change_role(visit.actor, project_id, member.user.id, role)
+        except (InvalidRequest, Forbidden) as problem:
+            await visit.show_problem(
+                "project/member.html", problem, member=member, role=role, hints=_HINTS
+            )
+            return
+        visit.go(f"/projects/{project_id}", done="member-changed")
+
+    async def ask_removal(self, visit: Visit) -> None:
+        """Whether it is meant, and what becomes of their keys."""
+        await visit.show("project/remove.html", member=await self._member(visit))
+
+    async def remove(self, visit: Visit) -> None:
+        """Take somebody out; leaving is taking oneself out."""
+        member, project_id = await self._member(visit), visit.params["project"]
+        try:
+            await visit.accounts.projects.remove(
+                visit.actor,
+                project_id,
+                member.user.id,
+                keep_keys=visit.form.get("keys") == "keep",
+            )
+        except (InvalidRequest, Forbidden) as problem:
+            await visit.show_problem("project/remove.html", problem, member=member)
+            return
+        if member.user.id == visit.me.id and not visit.me.operator:
+            visit.go("/", done="left")
+        else:
+            visit.go(f"/projects/{project_id}", done="member-removed")
+
+    async def _member(self, visit: Visit) -> Member:
+        project_id = (await visit.project()).project.id
+        for member in await visit.accounts.projects.members(visit.actor, project_id):
+            if member.user.id == visit.params["user"]:
+                return member
+        raise no_such("member")
+
+
+def _role(visit: Visit) -> Role:
+    try:
+        return Role(visit.form.get("role"))
+    except ValueError as failure:
+        raise InvalidRequest("Choose a role.", param="role") from failure

@@ -1,0 +1,212 @@
+"""Projects and the service through the pages: members, invitations, bounds, users, log."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+from accountkit import PASSWORD
+from consolekit import Place
+
+from causerie.accounts.bounds import Bounds, Budget, Limit
+from causerie.accounts.people import SYSTEM, Role, actor_of
+from causerie.accounts.rights import RIGHTS, Action, Extent, Part
+from causerie.engines.base import EngineState, EngineStatus
+
+
+async def test_somebody_is_invited_and_their_role_changed(place: Place) -> None:
+    owner = await place.world.person("olga")
+    project = await place.world.project(owner=owner)
+    visitor = await place.visitor_of(owner)
+    base = f"/projects/{project.id}"
+    assert "Invite somebody" in (await visitor.get(f"{base}/invite")).text
+    wrong = await visitor.post(f"{base}/invite", {"email": "nobody", "role": "member"})
+    assert (wrong.status, "no e-mail address" in wrong.text) == (400, True)
+    made = await visitor.post(f"{base}/invite", {"email": "bo@example.org", "role": "admin"})
+    address = made.code("link")
+    assert address.startswith(f"http://127.0.0.1:{place.port}/console/link#")
+    page = await visitor.get(base)
+    assert "bo@example.org" in page.text
+
+    bo = await place.world.users.accept(
+        address.partition("#")[2], email="bo@example.org", name="Bo", password=PASSWORD
+    )
+    member = f"{base}/members/{bo.id}"
+    assert "checked" in (await visitor.get(member)).text
+    assert (await visitor.post(member, {"role": "viewer"})).target == f"{base}?done=member-changed"
+    assert (await visitor.post(member, {"role": "king"})).status == 400
+    assert "Remove Bo" in (await visitor.get(f"{member}/remove")).text
+    assert (await visitor.post(f"{member}/remove")).target == f"{base}?done=member-removed"
+    last = await visitor.post(f"{base}/members/{owner.id}/remove")
+    assert (last.status, "last owner" in last.text) == (409, True)
+
+
+async def test_an_invitation_is_withdrawn(place: Place) -> None:
+    owner = await place.world.person()
+    project = await place.world.project(owner=owner)
+    made = await place.world.projects.invite(actor_of(owner), project.id, Role.MEMBER)
+    visitor = await place.visitor_of(owner)
+    done = await visitor.post(f"/projects/{project.id}/invitations/{made.link.id}/withdraw")
+    assert done.status == 303
+    assert (await visitor.post("/link", {"token": made.token})).status == 404
+
+
+async def test_an_operator_sets_bounds_and_owners_see_them(place: Place) -> None:
+    owner, operator = await place.world.person(), await place.world.person(operator=True)
+    project = await place.world.project(owner=owner)
+    base = f"/projects/{project.id}"
+    visitor = await place.visitor_of(operator)
+    fields = [
+        ("budget_amount", "100"),
+        ("budget_unit", "money"),
+        ("budget_period", "month"),
+        ("budget_model", ""),
+        ("limit_model", ""),
+        ("limit_requests_per_minute", "60"),
+    ]
+    assert (await visitor.post(f"{base}/bounds", fields)).target == f"{base}?done=bounds-saved"
+    view = await place.world.projects.see(SYSTEM, project.id)
+    assert view.bounds == Bounds((Limit("", 60),), (Budget(Decimal(100)),))
+    mine = await place.visitor_of(owner)
+    page = await mine.get(base)
+    assert "$100.00" in page.text
+    assert "60 requests / min" in page.text
+    assert (await mine.post(f"{base}/bounds", fields)).status == 403
+
+
+async def test_a_project_is_made_renamed_archived_and_restored(place: Place) -> None:
+    operator = await place.world.person(operator=True)
+    visitor = await place.visitor_of(operator)
+    assert (await visitor.get("/")).target == "/operator/projects"
+    assert (await visitor.post("/operator/projects/new", {"name": ""})).status == 400
+    made = await visitor.post("/operator/projects/new", {"name": "Atlas", "owner": operator.id})
+    base = made.target.partition("?")[0]
+    assert (await visitor.post(f"{base}/name", {"name": "Borealis"})).status == 303
+    assert (await visitor.post(f"{base}/name", {"name": "\u202e"})).status == 400
+    assert "Archive Borealis?" in (await visitor.get(f"{base}/archive")).text
+    assert (await visitor.post(f"{base}/archive")).status == 303
+    assert "no key of this project works" in (await visitor.get(base)).text
+    assert "none of its keys work" in (await visitor.get(f"{base}/keys")).text
+    assert (await visitor.post(f"{base}/restore")).status == 303
+    log = await visitor.get(f"{base}/audit")
+    assert re.findall(r"project\.\w+", log.text) == [
+        "project.restore",
+        "project.archive",
+        "project.rename",
+        "project.create",
+    ]
+    only = await visitor.get(f"{base}/audit?action=project.rename")
+    assert re.findall(r"<code class=.small nowrap.>project\.(\w+)", only.text) == ["rename"]
+
+
+async def test_the_log_is_read_page_by_page(place: Place) -> None:
+    operator = await place.world.person(operator=True)
+    for _ in range(120):
+        await place.world.users.invite(actor_of(operator))
+    visitor = await place.visitor_of(operator)
+    seen, path = 0, "/operator/audit?action=user.invite"
+    while path:
+        page = await visitor.get(path)
+        seen += len(re.findall(r"lnk_\w+", page.text))
+        older = re.search(r'href="/console(/operator/audit\?[^"]+)">Older', page.text)
+        path = older[1].replace("&amp;", "&") if older else ""
+    assert seen == 120
+
+
+async def test_an_operator_sees_to_users(place: Place) -> None:
+    operator = await place.world.person(operator=True)
+    user = await place.world.person("una", password=PASSWORD)
+    visitor = await place.visitor_of(operator)
+    theirs = await place.visitor_of(user)
+    assert "una@example.org" in (await visitor.get("/operator/users")).text
+    here = f"/operator/users/{user.id}"
+    assert (await visitor.post(f"{here}/disable")).status == 303
+    assert (await theirs.get("/profile")).status == 303
+    assert (await visitor.post(f"{here}/enable")).status == 303
+    reset = await visitor.post(f"{here}/reset")
+    assert "/console/link#" in reset.code("link")
+    assert (await visitor.post(f"{here}/operator")).status == 303
+    assert (await visitor.post(f"{here}/no-operator")).status == 303
+    last = await visitor.post(f"/operator/users/{operator.id}/disable")
+    assert (last.status, "last operator" in last.text) == (409, True)
+    made = await visitor.post("/operator/invite", {"email": "new@example.org", "operator": "yes"})
+    assert "new@example.org" in made.text
+    (link,) = await place.world.users.invitations(actor_of(operator))
+    assert link.operator
+    assert (await visitor.post(f"/operator/invitations/{link.id}/withdraw")).status == 303
+
+
+async def test_health_shows_engines_and_targets(place: Place) -> None:
+    place.house.values = [
+        EngineStatus("tiny", EngineState.LOADING, slots=4, progress=0.42),
+        EngineStatus("broken", EngineState.FAILED, detail="out of <memory>"),
+    ]
+    visitor = await place.visitor_of(await place.world.person(operator=True))
+    page = await visitor.get("/operator")
+    assert "42 %" in page.text
+    assert "out of &lt;memory&gt;" in page.text
+    assert "queue_full" in page.text
+
+
+_PROJECT_PAGES = {
+    "": Action.PROJECT_SEE,
+    "/keys": Action.KEYS_SEE,
+    "/audit": Action.AUDIT_SEE,
+}
+_PROJECT_FORMS = {
+    "/name": (Action.PROJECT_RENAME, {"name": "Same"}),
+    "/archive": (Action.PROJECT_ARCHIVE, {}),
+    "/restore": (Action.PROJECT_ARCHIVE, {}),
+    "/bounds": (Action.BOUNDS_SET, {}),
+    "/invite": (Action.MEMBERS_INVITE, {"role": "viewer"}),
+    "/members/{other}": (Action.MEMBERS_CHANGE, {"role": "viewer"}),
+    "/members/{other}/remove": (Action.MEMBERS_REMOVE, {}),
+    "/keys/new": (Action.KEYS_CREATE, {"name": "k"}),
+    "/keys/{key}": (Action.KEYS_EDIT, {"name": "k"}),
+    "/keys/{key}/disable": (Action.KEYS_DISABLE, {}),
+    "/keys/{key}/rotate": (Action.KEYS_ROTATE, {"grace": "0"}),
+    "/keys/{key}/delete": (Action.KEYS_DELETE, {}),
+}
+_SERVICE_PAGES = {
+    "/operator": Action.SERVICE_SEE,
+    "/operator/users": Action.USERS_SEE,
+    "/operator/invite": Action.USERS_INVITE,
+    "/operator/projects": Action.USERS_SEE,
+    "/operator/projects/new": Action.PROJECTS_CREATE,
+    "/operator/audit": Action.SERVICE_SEE,
+}
+
+
+async def test_pages_let_every_role_do_what_the_table_says(place: Place) -> None:
+    """Every form is sent as every role; forms of others' keys and members."""
+    world = place.world
+    owner = await world.person()
+    people = {role: await world.person() for role in (Part.OWNER, Part.ADMIN, Part.MEMBER)}
+    people |= {
+        Part.VIEWER: await world.person(),
+        Part.OPERATOR: await world.person(operator=True),
+        Part.OUTSIDER: await world.person(),
+    }
+    for part, person in people.items():
+        visitor = await place.visitor_of(person)
+        for path, action in _SERVICE_PAGES.items():
+            allowed = RIGHTS[action][part] is Extent.ALL
+            assert (await visitor.get(path)).status == (200 if allowed else 403), (part, path)
+        for pattern, (action, fields) in _PROJECT_FORMS.items():
+            project = await world.project(owner=owner)
+            if part in (Part.OWNER, Part.ADMIN, Part.MEMBER, Part.VIEWER):
+                await world.join(project, person, Role(part))
+            other = await world.person()
+            await world.join(project, other, Role.MEMBER)
+            key = (await world.key(project, owner)).key
+            path = pattern.format(other=other.id, key=key.id)
+            page = await visitor.post(f"/projects/{project.id}{path}", fields)
+            sees = RIGHTS[Action.PROJECT_SEE][part] is Extent.ALL
+            allowed = RIGHTS[action][part] is Extent.ALL
+            expected = (200, 303) if allowed else (403,) if sees else (404,)
+            assert page.status in expected, (part, pattern, page.status)
+        for path, action in _PROJECT_PAGES.items():
+            allowed = RIGHTS[action][part] is Extent.ALL
+            sees = RIGHTS[Action.PROJECT_SEE][part] is Extent.ALL
+            page = await visitor.get(f"/projects/{project.id}{path}")
+            assert page.status == (200 if allowed else 403 if sees else 404), (part, path)
