@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +15,7 @@ from causerie.edge.application import Edge
 from causerie.edge.connection import Connections
 from causerie.edge.doors import Door, DoorTable
 from causerie.edge.openai import Limits
+from causerie.edge.ports import Reply
 from causerie.edge.server import Listen, serve
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import NotFound
@@ -74,10 +75,14 @@ class ScriptedPipeline:
     def models(self, door: Door, caller: Caller | None) -> Sequence[Mapping[str, Any]]:
         return [{"id": "m", "object": "model"}, {"id": "org/m2", "object": "model"}]
 
-    @asynccontextmanager
-    async def open(
-        self, door: Door, caller: Caller, request: ChatRequest, identity: fold.Identity
-    ) -> AsyncIterator[Answer]:
+    async def answer(
+        self,
+        door: Door,
+        caller: Caller,
+        request: ChatRequest,
+        identity: fold.Identity,
+        deliver: Callable[[Reply], Awaitable[None]],
+    ) -> None:
         self.requests.append(request)
         self.identities.append(identity)
         self.opened.set()
@@ -87,7 +92,7 @@ class ScriptedPipeline:
             for step in self.prefill:
                 await _pass(step)
             frame = fold.Frame(identity, request.model, "script")
-            yield Answer({"x-served-by": "script"}, frame, self._events())
+            await deliver(Answer({"x-served-by": "script"}, frame, self._events()))
         finally:
             self.released.set()
 

@@ -137,12 +137,15 @@ class Fold:
 
 
 class Whole:
-    """Events into a plain answer; what a stream would say of them, put together."""
+    """Events into a plain answer; what a stream would say of them, put together.
 
-    __slots__ = ("_choices", "_frame", "_usage")
+    ``frame`` may be replaced before the end.
+    """
+
+    __slots__ = ("_choices", "_usage", "frame")
 
     def __init__(self, frame: Frame) -> None:
-        self._frame = frame
+        self.frame = frame
         self._choices: dict[int, _Answer] = {}
         self._usage: Usage | None = None
 
@@ -161,7 +164,7 @@ class Whole:
         """The answer; raises :class:`InternalError` where the events had no end."""
         if self._usage is None:
             raise InternalError("The answer ended before it was complete; please try again.")
-        frame = self._frame
+        frame = self.frame
         return Completion(
             id=frame.identity.id,
             created=frame.identity.created,

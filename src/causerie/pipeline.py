@@ -4,24 +4,21 @@
     · which target, is there room (503)
     · generate (400, 502, 503) · meter
 
-The stages do not know each other; they meet here and nowhere else. Entering
-:meth:`Pipeline.open` raises while a status can still be sent, for streams too,
-because the first content-bearing event is awaited inside. Leaving it, however
-that comes about (finished, client gone, cancelled, failed), frees the engine,
-gives the place back and writes the usage.
+The stages do not know each other; they meet here and nowhere else.
+:meth:`Pipeline.answer` raises while a status can still be sent, for streams
+too, because the first content-bearing event is awaited before anything is
+delivered. Its end, however that comes about (finished, client gone, cancelled,
+failed), frees the engine, gives the place back and writes the usage.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    nullcontext,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
+
+from msgspec import Struct, structs
 
 from causerie.access.estimate import estimate
 from causerie.access.free import FreeScopes
@@ -93,8 +90,7 @@ class Members:
     allowances: Allowances
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """An answer that has begun: headers for the response, its frame, and what it says.
 
     A failure after the beginning is raised by ``events``.
@@ -103,6 +99,19 @@ class Reply:
     headers: Mapping[str, str]
     frame: Frame
     events: AsyncIterator[Batch]
+
+
+Deliver = Callable[[Reply], Awaitable[None]]
+
+
+class _Asked(Struct, frozen=True):
+    """One request, and where its answer goes."""
+
+    door: Door
+    caller: Caller
+    request: ChatRequest
+    identity: Identity
+    deliver: Deliver
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,85 +154,79 @@ class Pipeline:
             raise ServiceError(f"The door {door.name} takes keys of accounts; there are none here.")
         return await self.members.ring.authenticate(door, credential)
 
-    def open(
-        self, door: Door, caller: Caller, request: ChatRequest, identity: Identity
-    ) -> AbstractAsyncContextManager[Reply]:
-        """An answer, entered with its first event at hand; raises ``ServiceError`` before."""
-        recording = self.meter.record(identity.request_id, door.name, caller)
-        if request.fallbacks:
-            return self._first_of(door, caller, request, identity, recording)
-        return self._answer(door, caller, request, request.model, identity, recording)
-
-    @asynccontextmanager
-    async def _answer(
+    async def answer(
         self,
         door: Door,
         caller: Caller,
         request: ChatRequest,
-        name: str,
         identity: Identity,
-        recording: AbstractAsyncContextManager[Record],
-    ) -> AsyncIterator[Reply]:
+        deliver: Deliver,
+    ) -> None:
+        """Hand an answer to ``deliver``, its first event at hand; raises ``ServiceError`` before.
+
+        When it returns the answer has been delivered and its use written down.
+        """
+        asked = _Asked(door, caller, request, identity, deliver)
+        async with self.meter.record(identity.request_id, door.name, caller) as record:
+            if request.fallbacks:
+                await self._first_of(asked, record)
+            else:
+                await self._one(asked, request.model, record)
+
+    async def _one(self, asked: _Asked, name: str, record: Record) -> None:
         """The answer of one model."""
-        async with recording as record:
-            model = self._allowed(door, caller, name)
-            record.model, record.stream = model.id, request.stream
-            told, request = model.changes(request), model.adapted(request)
-            candidates = model.candidates(request)
-            if self.scopes.free is not None and is_free(model.id):
-                candidates = self.scopes.free.spare(model.id, candidates)
-            async with self.limits.admit(
-                self._scopes(caller, model.id), lambda: estimate(request)
-            ) as lease:
-                if self.members is not None:
-                    record.reservation = await self.members.allowances.reserve(
-                        caller, model.id, lambda: estimate(request)
-                    )
-                journey = self.router.generate(candidates, request, model.hedge_seconds)
-                record.usage = journey.usage
-                try:
-                    async with journey:
-                        record.first_token()
-                        _note(record, journey)
-                        frame = Frame(
-                            identity,
-                            request.model,
-                            journey.fingerprint,
-                            reasoning_visible=request.thinking.visible,
-                            router_names=door.reasoning_object,
-                        )
-                        headers = _headers(record, journey, request.model, told) | lease.headers
-                        yield Reply(headers, frame, _Noted(journey, record))
-                finally:
+        caller = asked.caller
+        model = self._allowed(asked.door, caller, name)
+        record.model, record.stream = model.id, asked.request.stream
+        told, request = model.changes(asked.request), model.adapted(asked.request)
+        candidates = model.candidates(request)
+        if self.scopes.free is not None and is_free(model.id):
+            candidates = self.scopes.free.spare(model.id, candidates)
+        need = partial(estimate, request)
+        async with self.limits.admit(self._scopes(caller, model.id), need) as lease:
+            if self.members is not None:
+                record.reservation = await self.members.allowances.reserve(caller, model.id, need)
+            journey = self.router.generate(candidates, request, model.hedge_seconds, record.see)
+            record.usage = journey.usage
+            try:
+                async with journey:
+                    record.first_token()
                     _note(record, journey)
-                    lease.settle(journey.usage())
+                    frame = Frame(
+                        asked.identity,
+                        request.model,
+                        journey.fingerprint,
+                        reasoning_visible=request.thinking.visible,
+                        router_names=asked.door.reasoning_object,
+                    )
+                    headers = _headers(record, journey, request.model, told) | lease.headers
+                    await asked.deliver(Reply(headers, frame, journey))
+            finally:
+                _note(record, journey)
+                lease.settle(journey.usage())
 
-    @asynccontextmanager
-    async def _first_of(
-        self,
-        door: Door,
-        caller: Caller,
-        request: ChatRequest,
-        identity: Identity,
-        recording: AbstractAsyncContextManager[Record],
-    ) -> AsyncIterator[Reply]:
+    async def _first_of(self, asked: _Asked, record: Record) -> None:
         """The answer of the first model that has one, of those the request falls back on."""
-        names = (request.model, *request.fallbacks)
+        names = (asked.request.model, *asked.request.fallbacks)
         for name in names:
-            self._allowed(door, caller, name)
-        async with recording as record, AsyncExitStack() as stack:
-            for name in names:
-                answer = self._answer(door, caller, request, name, identity, nullcontext(record))
-                try:
-                    reply = await stack.enter_async_context(answer)
-                    break
-                except ServiceError as failure:
-                    if name == names[-1] or not _another_may(failure):
-                        raise
-                    if self.members is not None and record.reservation is not None:
-                        self.members.allowances.release(record.reservation)
-                        record.reservation = None
-            yield reply
+            self._allowed(asked.door, asked.caller, name)
+        begun = False
+
+        async def begin(reply: Reply) -> None:
+            nonlocal begun
+            begun = True
+            await asked.deliver(reply)
+
+        for name in names:
+            try:
+                await self._one(structs.replace(asked, deliver=begin), name, record)
+                return
+            except ServiceError as failure:
+                if begun or name == names[-1] or not _another_may(failure):
+                    raise
+                if self.members is not None and record.reservation is not None:
+                    self.members.allowances.release(record.reservation)
+                    record.reservation = None
 
     def _allowed(self, door: Door, caller: Caller, name: str) -> Entry:
         model = self.catalog.resolve(door.models, name)
@@ -294,10 +297,10 @@ def _not_for(caller: Caller, model: Entry) -> Forbidden:
 
 
 def _note(record: Record, journey: Journey) -> None:
-    record.served_by, record.attempts = journey.served_by, journey.attempts
-    record.continued = journey.continued
-    record.queue_seconds = journey.queued_seconds
-    record.upstream_seconds = journey.upstream_seconds
+    search = journey.search
+    record.served_by, record.continued = journey.served_by, journey.continued
+    record.queue_seconds, record.upstream_seconds = search.queued_seconds, search.upstream_seconds
+    record.attempts = len(search.tried)
     if record.attempts > 1:
         record.tried = [f"{one.target}: {one.failure or 'answered'}" for one in journey.tried]
 
@@ -317,21 +320,3 @@ def _headers(record: Record, journey: Journey, asked: str, told: Sequence[str]) 
     if journey.changes or told:
         headers["x-request-changes"] = ", ".join([*told, *journey.changes])
     return headers
-
-
-class _Noted:
-    """A reply as it comes, noted down."""
-
-    __slots__ = ("_journey", "_record")
-
-    def __init__(self, journey: Journey, record: Record) -> None:
-        self._journey = journey
-        self._record = record
-
-    def __aiter__(self) -> _Noted:
-        return self
-
-    async def __anext__(self) -> Batch:
-        batch = await self._journey.__anext__()
-        self._record.see(batch)
-        return batch

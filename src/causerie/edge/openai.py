@@ -102,12 +102,18 @@ class OpenAI:
         request: ChatRequest,
         identity: Identity,
     ) -> None:
+        whole = Whole(Frame(identity, request.model, ""))
+        headers: Mapping[str, str] = {}
+
+        async def deliver(reply: Reply) -> None:
+            nonlocal headers
+            headers, whole.frame = _headers(reply, request), reply.frame
+            async for batch in reply.events:
+                whole.feed(batch)
+
         with self.drain.watched(exchange):
-            async with self.pipeline.open(door, caller, request, identity) as reply:
-                whole = Whole(reply.frame)
-                async for batch in reply.events:
-                    whole.feed(batch)
-        exchange.respond(200, _encode(whole.completion()), headers=_headers(reply, request))
+            await self.pipeline.answer(door, caller, request, identity, deliver)
+        exchange.respond(200, _encode(whole.completion()), headers=headers)
 
     async def _stream(
         self,
@@ -119,16 +125,19 @@ class OpenAI:
     ) -> None:
         fold = Fold(Frame(identity, request.model, ""), usage=request.include_usage)
         with EventStream(exchange, ping_seconds=self.limits.ping_seconds) as events:
+
+            async def deliver(reply: Reply) -> None:
+                fold.frame = reply.frame
+                events.start(_headers(reply, request))
+                async for batch in reply.events:
+                    for chunk in fold.feed(batch):
+                        events.put(_encode(chunk))
+                    if events.blocked:
+                        await events.room()
+
             try:
                 with self.drain.watched(exchange):
-                    async with self.pipeline.open(door, caller, request, identity) as reply:
-                        fold.frame = reply.frame
-                        events.start(_headers(reply, request))
-                        async for batch in reply.events:
-                            for chunk in fold.feed(batch):
-                                events.put(_encode(chunk))
-                            if events.blocked:
-                                await events.room()
+                    await self.pipeline.answer(door, caller, request, identity, deliver)
             except ClientGone:
                 raise
             except Exception as failure:

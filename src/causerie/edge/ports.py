@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from causerie.access.keys import Caller
@@ -32,10 +31,18 @@ class Pipeline(Protocol):
         """Who is calling; raises ``Unauthenticated``. Called before the body is read."""
         ...
 
-    def open(
-        self, door: Door, caller: Caller, request: ChatRequest, identity: Identity
-    ) -> AbstractAsyncContextManager[Reply]:
-        """An answer. Entering raises ``ServiceError`` while a status can still be sent."""
+    async def answer(
+        self,
+        door: Door,
+        caller: Caller,
+        request: ChatRequest,
+        identity: Identity,
+        deliver: Callable[[Reply], Awaitable[None]],
+    ) -> None:
+        """Hand an answer to ``deliver``, once there is one.
+
+        What it raises before, a ``ServiceError``, can still be told by a status.
+        """
         ...
 
     def models(self, door: Door, caller: Caller | None) -> Sequence[Mapping[str, Any]]:

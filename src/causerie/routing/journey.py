@@ -30,13 +30,14 @@ class Journey:
     Iterating gives the reply in batches of events.
 
     ``order`` gives the targets as they stand at the moment, the one to be asked
-    first in front. ``continued`` counts how often another target went on with
-    the reply.
+    first in front; ``see`` is shown whatever is passed on. ``continued`` counts
+    how often another target went on with the reply, ``search`` tells who was
+    asked and how long that took.
     """
 
     __slots__ = (
-        "_before", "_budget", "_order", "_over", "_passed", "_pause", "_request", "_search",
-        "_told", "_visit", "continued", "served_by",
+        "_before", "_budget", "_order", "_over", "_passed", "_pause", "_request", "_see",
+        "_told", "_visit", "continued", "search", "served_by",
     )  # fmt: skip
 
     def __init__(
@@ -46,12 +47,14 @@ class Journey:
         search: Search,
         budget: RetryBudget,
         pause: Callable[[float], Awaitable[None]],
+        see: Callable[[Batch], None],
     ) -> None:
         self._order = order
         self._request = request
-        self._search = search
+        self.search = search
         self._budget = budget
         self._pause = pause
+        self._see = see
         self._visit: Visit | None = None
         self._before = _NOTHING
         self._passed = Passed()
@@ -76,27 +79,27 @@ class Journey:
     @property
     def tried(self) -> Sequence[Attempt]:
         """Every target that was asked, in order, with why it did not do."""
-        return self._search.tried
+        return self.search.tried
 
     @property
     def attempts(self) -> int:
         """How many targets were asked."""
-        return len(self._search.tried)
+        return len(self.search.tried)
 
     @property
     def hedged(self) -> bool:
         """Whether a second one was asked because the first was slow."""
-        return self._search.hedged
+        return self.search.hedged
 
     @property
     def queued_seconds(self) -> float:
         """Spent waiting for places at the targets that answered."""
-        return self._search.queued_seconds
+        return self.search.queued_seconds
 
     @property
     def upstream_seconds(self) -> float:
         """Until the first content of the targets that answered."""
-        return self._search.upstream_seconds
+        return self.search.upstream_seconds
 
     @property
     def _answer(self) -> Answering | None:
@@ -137,11 +140,15 @@ class Journey:
                     await self._continue(visit, failure)
                     continue
                 self._over = True
-                if self._told is None:
-                    return [self.usage()]  # only the counts were missing
+                if self._told is not None:
+                    continue
+                batch = [self.usage()]  # only the counts were missing
             else:
                 self._passed.add(batch)
-                return self._with_usage(visit, batch) if type(batch[-1]) is Usage else batch
+                if type(batch[-1]) is Usage:
+                    batch = self._with_usage(visit, batch)
+            self._see(batch)
+            return batch
         raise StopAsyncIteration
 
     def _with_usage(self, visit: Visit, batch: Batch) -> Batch:
@@ -161,7 +168,7 @@ class Journey:
         assert broken.answer is not None
         usage, trail = self.usage(), broken.answer.trail()
         broken.seat.failed(failure)
-        self._search.broke(failure)
+        self.search.broke(failure)
         await self._leave()
         self._before = usage
         if self._request.n > 1:
@@ -174,28 +181,28 @@ class Journey:
             except ServiceError as refused:
                 seconds = max(min(seat.breaker.wait() for seat in able), pause)
                 waited, pause = waited + seconds, pause * 2
-                if self._search.spent or waited > self._budget.wait_seconds:
+                if self.search.spent or waited > self._budget.wait_seconds:
                     raise failure from refused
             else:
                 self.continued += 1
                 return
             await self._pause(seconds)
-            self._search.waited(seconds)
+            self.search.waited(seconds)
         raise failure
 
     def _able(self, partial: Partial) -> list[Seat]:
         """Who can go on, those first that have not failed in this request."""
-        failed = {attempt.target for attempt in self._search.tried}
+        failed = {attempt.target for attempt in self.search.tried}
         able = [seat for seat in self._order() if seat.target.continues(self._request, partial)]
         return sorted(able, key=lambda seat: seat.name in failed)
 
     async def _find(self, seats: Sequence[Seat], partial: Partial | None) -> None:
         """Let the first that answers be who answers now."""
         try:
-            visit = self._visit = await self._search.find(seats, partial)
+            visit = self._visit = await self.search.find(seats, partial)
         except ServiceError:
-            if not self.served_by and self._search.tried:
-                self.served_by = self._search.tried[-1].target
+            if not self.served_by and self.search.tried:
+                self.served_by = self.search.tried[-1].target
             raise
         self.served_by = visit.seat.name
 

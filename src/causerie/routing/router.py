@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from causerie.protocol.candidate import Candidate
+from causerie.protocol.events import Batch
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.standing import Standing
 from causerie.routing.breaker import Breaker
@@ -19,6 +20,10 @@ from causerie.routing.seat import Seat, SeatStatus
 from causerie.routing.target import Gate, Target
 
 _BUDGET = RetryBudget()
+
+
+def _overlook(_: Batch) -> None:
+    pass
 
 
 class Router:
@@ -70,12 +75,14 @@ class Router:
         candidates: Sequence[Candidate],
         request: ChatRequest,
         hedge_seconds: float | None = None,
+        see: Callable[[Batch], None] = _overlook,
     ) -> Journey:
         """The way of one request over the candidates.
 
         Entering it raises what tells the client most where all have failed, or
         at once a failure that no other could do better at. After ``hedge_seconds`` without an
-        answer a second target is asked too, for a small share of all requests.
+        answer a second target is asked too, for a small share of all requests. ``see`` is
+        shown whatever is passed on.
         """
         seats, chance = self._seats, self._chance
         hedging = None
@@ -88,6 +95,7 @@ class Router:
             Search(request, self._budget, self._clock, hedging),
             self._budget,
             self._pause,
+            see,
         )
 
     def seat(self, name: str) -> Seat | None:
