@@ -22,7 +22,9 @@ from causerie.accounts.users import Users
 from causerie.store.accounts import SqlStore
 from causerie.store.database import Database
 from causerie.store.reports import SqlUsageReader
+from causerie.store.seal import Seal
 
+SEAL = Seal(["a-key-of-the-tests-with-some-length-to-it"])
 PASSWORD = "seven green kettles sing"
 
 
@@ -40,7 +42,7 @@ class World:
     number: int = 0
 
     def __post_init__(self) -> None:
-        self.store = SqlStore(self.database)
+        self.store = SqlStore(self.database, SEAL)
         self.users = Users(self.store, self.passwords, self.clock)
         self.profile = Profile(self.store, self.passwords, self.clock)
         self.sign_in = SignIn(self.store, self.passwords, self.clock)

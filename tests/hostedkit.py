@@ -44,7 +44,8 @@ def config(*, journal: str = "write", url: str | None = None, folder: str = "dat
 
     ``url`` is that of the database, which is a file in ``folder`` without it.
     """
-    named = f'url = "{url}"' if url is not None else ""
+    key = 'secret_keys = [{ command = ["echo", "a-key-of-the-tests-with-some-length-to-it"] }]'
+    named = f'url = "{url}"\n{key}' if url is not None else ""
     return CONFIG.format(journal=journal, url=named, folder=folder)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,8 +29,11 @@ from causerie.settings import Store
 from causerie.startup import CannotStart
 from causerie.store.accounts import SqlStore
 from causerie.store.database import Database, WrongAddress
+from causerie.store.key_file import key_of_file
 from causerie.store.reports import SqlUsageReader
 from causerie.store.schema import NewerSchema, upgrade
+from causerie.store.seal import Seal, WrongKey
+from causerie.store.sealing import seal_secrets
 from causerie.store.usage import SqlUsage
 
 
@@ -46,17 +49,21 @@ class Hosting:
 
 
 @asynccontextmanager
-async def hosting(store: Store, free_per_minute: int) -> AsyncIterator[Hosting]:
+async def hosting(
+    store: Store, free_per_minute: int, secret_keys: Sequence[str] = ()
+) -> AsyncIterator[Hosting]:
     """Accounts, ready to be used; leaving writes what waits and closes the database.
 
     ``free_per_minute`` are an account's requests for free variants of models.
-
-    Raises :class:`CannotStart` where the database or the folder cannot be used.
+    ``secret_keys`` encrypt secrets of people; without any there is a file with
+    one. Raises :class:`CannotStart` where the database or the folder cannot be
+    used, or what is encrypted cannot be read.
     """
     async with AsyncExitStack() as stack:
         database = await opened(store)
         stack.push_async_callback(database.close)
-        sql, reader = SqlStore(database), SqlUsageReader(database)
+        seal = await sealed(database, store, secret_keys)
+        sql, reader = SqlStore(database, seal), SqlUsageReader(database)
         ring = KeyRing(sql, RingOptions(offline_seconds=store.offline_seconds))
         ledger = Ledger(SqlUsage(database), _journal(store))
         budgets = Budgets(reader, time.time_ns)
@@ -97,6 +104,34 @@ async def opened(store: Store) -> Database:
         await database.close()
         raise CannotStart(f"the database cannot be used: {failure}") from failure
     return database
+
+
+async def sealed(database: Database, store: Store, secret_keys: Sequence[str]) -> Seal:
+    """The keys of the database, with everything encrypted by the first of them.
+
+    Raises :class:`CannotStart`.
+    """
+    keys = secret_keys or [await asyncio.to_thread(_key_of_file, store)]
+    try:
+        seal = Seal(keys)
+        await seal_secrets(database, seal)
+    except (WrongKey, ValueError) as failure:
+        raise CannotStart(
+            f"{failure} (store.secret_keys; without them, `secret.key` in store.folder)"
+        ) from failure
+    except StoreUnavailable as failure:
+        raise CannotStart(f"the database cannot be used: {failure}") from failure
+    return seal
+
+
+def _key_of_file(store: Store) -> str:
+    file = Path(store.folder or ".") / "secret.key"
+    try:
+        return key_of_file(file)
+    except OSError as failure:
+        raise CannotStart(f"{file} cannot be used: {failure.strerror}") from failure
+    except ValueError as failure:
+        raise CannotStart(f"{file}: {failure}") from failure
 
 
 def _database(store: Store) -> Database:

@@ -83,7 +83,7 @@ async def service(
         hosted = None
         if has_accounts(settings):
             hosted = await stack.enter_async_context(
-                hosting(settings.store, settings.free.requests_per_minute)
+                hosting(settings.store, settings.free.requests_per_minute, credentials.store)
             )
         counted = await stack.enter_async_context(counters(settings.shared))
         compiler = Compiler(reader=_VOCABULARY_READER)

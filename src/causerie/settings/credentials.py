@@ -20,15 +20,20 @@ from causerie.transport.address import Address
 
 _COMMAND_SECONDS = 20.0
 _MOST_BYTES = 64 * 1024
+_SHORTEST_KEY = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The secrets of endpoints, and of identity providers (``clients``), by their names."""
+    """The secrets of endpoints, and of identity providers (``clients``), by their names.
+
+    ``store`` are the keys of the database, in their order.
+    """
 
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     proxies: Mapping[str, str] = field(default_factory=dict, repr=False)
     clients: Mapping[str, str] = field(default_factory=dict, repr=False)
+    store: tuple[str, ...] = field(default=(), repr=False)
 
 
 NO_CREDENTIALS = Credentials()
@@ -43,22 +48,23 @@ def read_credentials(
     all that cannot be had.
     """
     environ = environment.variables() if environ is None else environ
-    found: dict[str, dict[str, str]] = {"key": {}, "proxy": {}, "client_secret": {}}
+    found: dict[str, dict[str, str]] = {"key": {}, "proxy": {}, "client_secret": {}, "store": {}}
     problems: list[Problem] = []
-    for path, name, secret in _secrets(loaded):
+    for path, name, secret in (*_secrets(loaded), *_store_keys(loaded)):
         if secret.command is not None and not commands:
             continue
         try:
             value = secret_value(secret, environ)
-            if path[-1] == "proxy":
-                Address.parse(value)
+            _check(path, value)
         except ValueError as error:
             problems.append(Problem(loaded.where(path), dotted(path), str(error)))
         else:
-            found[str(path[-1])][name] = value
+            found["store" if path[0] == "store" else str(path[-1])][name] = value
     if problems:
         raise SettingsError(problems)
-    return Credentials(found["key"], found["proxy"], found["client_secret"])
+    return Credentials(
+        found["key"], found["proxy"], found["client_secret"], tuple(found["store"].values())
+    )
 
 
 def secret_value(secret: Secret, environ: Mapping[str, str]) -> str:
@@ -93,6 +99,19 @@ def _secrets(loaded: Loaded) -> Iterator[tuple[KeyPath, str, Secret]]:
                 provider.name,
                 provider.client_secret,
             )
+
+
+def _check(path: KeyPath, value: str) -> None:
+    """Raises :class:`ValueError` for a secret that cannot be what it is for."""
+    if path[-1] == "proxy":
+        Address.parse(value)
+    if path[0] == "store" and len(value) < _SHORTEST_KEY:
+        raise ValueError(f"is too short to be a key; it takes {_SHORTEST_KEY} characters or more")
+
+
+def _store_keys(loaded: Loaded) -> Iterator[tuple[KeyPath, str, Secret]]:
+    for index, secret in enumerate(loaded.settings.store.secret_keys):
+        yield ("store", "secret_keys", index), str(index), secret
 
 
 def _of_file(file: Path) -> str:

@@ -14,6 +14,7 @@ from causerie.settings.endpoint_rules import endpoint_rules
 from causerie.settings.identity import identity_rules
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.problems import Broken, dotted
+from causerie.settings.store import store_rules
 from causerie.settings.tree import LlamaCpp, Model, Settings
 
 
@@ -26,6 +27,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
     yield from catalog_rules(settings)
     yield from door_rules(settings)
     yield from identity_rules(settings.identity_providers)
+    yield from store_rules(settings.store)
 
 
 def _names(settings: Settings) -> Iterator[Broken]:

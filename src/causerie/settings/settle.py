@@ -39,7 +39,8 @@ def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settin
 def _store(store: Store, folder: Path, data: Path) -> Store:
     place = str(data) if store.folder is None else _absolute(store.folder, folder)
     url = store.url or f"sqlite:///{place}/causerie.db"
-    return msgspec.structs.replace(store, folder=place, url=url)
+    keys = tuple(_secret(each, folder) for each in store.secret_keys)
+    return msgspec.structs.replace(store, folder=place, url=url, secret_keys=keys)
 
 
 def _door_keys(door: Door, keys: Keys | None) -> Keys | None:

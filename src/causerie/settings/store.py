@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from causerie.settings.values import Digest, Seconds, Text, WebAddress
+from causerie.settings.lines import Path as KeyPath
+from causerie.settings.problems import Broken
+from causerie.settings.values import PLACES, Digest, KeyPlace, Seconds, Text, WebAddress
 
 
 class Store(Struct, frozen=True, kw_only=True):
@@ -39,6 +42,16 @@ class Store(Struct, frozen=True, kw_only=True):
         Meta(description="How long keys that are known go on while the database is away."),
     ] = 600.0
 
+    secret_keys: Annotated[
+        tuple[KeyPlace, ...],
+        Meta(
+            description="Where the keys are found that encrypt secrets of second factors, each of "
+            "at least 32 characters; the first encrypts, the others still open. Unset: "
+            "`secret.key` in `folder`, made at the first start. PostgreSQL needs one, the same "
+            "for all replicas."
+        ),
+    ] = ()
+
     def __repr__(self) -> str:
         return f"Store(folder={self.folder!r}, journal={self.journal!r})"
 
@@ -66,3 +79,19 @@ class Console(Struct, frozen=True, kw_only=True):
             "forms, like `https://causerie.example.org`. Unset: as the browser sends it."
         ),
     ] = None
+
+
+def store_rules(store: Store) -> Iterator[Broken]:
+    """What is wrong with the keys of the database."""
+    at: KeyPath = ("store", "secret_keys")
+    for index, secret in enumerate(store.secret_keys):
+        places = [name for name in ("env", "file", "command") if getattr(secret, name) is not None]
+        if len(places) != 1:
+            found = " and ".join(f"`{each}`" for each in places) or "nothing"
+            yield Broken((*at, index), f"has {found}; it takes {PLACES}")
+    if (store.url or "").startswith("postgres") and not store.secret_keys:
+        yield Broken(
+            at,
+            "is empty; with PostgreSQL name a key, the same for all replicas: "
+            "`openssl rand -base64 33` makes one",
+        )

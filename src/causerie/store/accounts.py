@@ -14,6 +14,7 @@ from causerie.store.books.keys import SqlKeys
 from causerie.store.books.people import SqlPeople, SqlProjects
 from causerie.store.books.proof import SqlAttempts, SqlFactors, SqlLinks, SqlSessions
 from causerie.store.database import Database
+from causerie.store.seal import Seal
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +32,14 @@ class SqlBooks:
     credits: SqlCredits
 
     @staticmethod
-    def over(connection: AsyncConnection) -> SqlBooks:
+    def over(connection: AsyncConnection, seal: Seal) -> SqlBooks:
         """The books as this connection sees them."""
         return SqlBooks(
             SqlPeople(connection),
             SqlProjects(connection),
             SqlLinks(connection),
             SqlSessions(connection),
-            SqlFactors(connection),
+            SqlFactors(connection, seal),
             SqlAttempts(connection),
             SqlKeys(connection),
             SqlAudit(connection),
@@ -47,19 +48,20 @@ class SqlBooks:
 
 
 class SqlStore:
-    """The books of one database."""
+    """The books of one database. Without a ``seal`` second factors cannot be used."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, seal: Seal | None = None) -> None:
         self._database = database
+        self._seal = seal or Seal(())
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[SqlBooks]:
         """See :class:`causerie.accounts.ports.Store`."""
         async with self._database.reading() as connection:
-            yield SqlBooks.over(connection)
+            yield SqlBooks.over(connection, self._seal)
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[SqlBooks]:
         """See :class:`causerie.accounts.ports.Store`."""
         async with self._database.writing() as connection:
-            yield SqlBooks.over(connection)
+            yield SqlBooks.over(connection, self._seal)

@@ -76,6 +76,15 @@ class Database:
             async with self._reader.connect() as connection:
                 yield connection
 
+    async def checkpoint(self) -> None:
+        """Of SQLite: what the log held goes into the file, and from the log."""
+        with _failures():
+            async with self._writer.connect() as connection:
+                raw = await connection.get_raw_connection()  # no transaction may be open
+                driver = raw.driver_connection
+                assert driver is not None
+                await driver.execute_fetchall("PRAGMA wal_checkpoint(TRUNCATE)")
+
     async def close(self) -> None:
         """Close every connection."""
         await self._writer.dispose()

@@ -14,7 +14,10 @@ from causerie.accounts.people import Role
 from causerie.accounts.sessions import Session, Stage
 from causerie.accounts.throttle import Failures
 from causerie.accounts.totp import Authenticator
+from causerie.errors import StoreUnavailable
 from causerie.store.books.rows import insert, upsert
+from causerie.store.seal import Seal, WrongKey
+from causerie.store.sealing import purpose
 from causerie.store.tables import attempts, one_time_links, recovery_codes, sessions, totp
 
 
@@ -120,19 +123,30 @@ class SqlSessions:
 
 @dataclass(frozen=True, slots=True)
 class SqlFactors:
-    """Second factors."""
+    """Second factors, whose secrets are sealed."""
 
     connection: AsyncConnection
+    seal: Seal
 
     async def find(self, user_id: str) -> Authenticator | None:
-        """Of a user."""
+        """Of a user; raises :class:`StoreUnavailable` where no key opens it."""
         found = await self.connection.execute(select(totp).where(totp.c.user_id == user_id))
         row = found.mappings().first()
-        return Authenticator(**row) if row else None
+        if row is None:
+            return None
+        try:
+            secret = self.seal.open(row["secret"], purpose(user_id))
+        except WrongKey as failure:
+            raise StoreUnavailable(
+                "The second factor cannot be read: it was encrypted with a key that this service "
+                "does not have. Whoever runs it has to name that key in `store.secret_keys`."
+            ) from failure
+        return Authenticator(**{**row, "secret": secret})
 
     async def put(self, authenticator: Authenticator) -> None:
         """Add or change it."""
-        await upsert(self.connection, totp, asdict(authenticator))
+        sealed = self.seal.seal(authenticator.secret, purpose(authenticator.user_id))
+        await upsert(self.connection, totp, {**asdict(authenticator), "secret": sealed})
 
     async def step(self, user_id: str, step: int) -> bool:
         """Use a step up; false where it was."""
