@@ -115,6 +115,18 @@ async def test_a_refusal_tells_its_limit(shop: Place, team: Team) -> None:
     assert "It was not sent to any target" in text
 
 
+async def test_who_asked_is_a_key_or_a_person(shop: Place, team: Team) -> None:
+    key = await shop.world.key(team.project, team.owner, name="website")
+    mine, by_hand = (
+        record(project=team.project.id, key=id, user=team.member.id) for id in (key.key.id, "")
+    )
+    await SqlUsage(shop.world.database).append([mine, by_hand])
+    visitor = await shop.visitor_of(team.viewer)
+    text = (await visitor.get(f"{team.path}/activity")).text
+    assert 'title="website"' in text
+    assert 'title="member, playground"' in text
+
+
 async def test_nothing_yet(shop: Place, team: Team) -> None:
     visitor = await shop.visitor_of(team.owner)
     assert "Nothing yet" in (await visitor.get(f"{team.path}/activity")).text

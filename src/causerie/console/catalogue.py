@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from hashlib import sha256
 from typing import Any, Protocol
 
 from causerie.edge.ports import TargetStatus
@@ -90,6 +91,11 @@ class ModelView:
     must_think: bool
 
     @property
+    def anchor(self) -> str:
+        """A name for elements of a page; the id itself may hold any character."""
+        return anchor(self.id)
+
+    @property
     def groups(self) -> Sequence[tuple[str, Sequence[str]]]:
         """Its parameters by what they are for."""
         named = {name for _, names in _GROUPS for name in names} | _PLAIN
@@ -126,6 +132,11 @@ def view(entry: Mapping[str, Any]) -> ModelView:
         efforts=tuple(reasoning.get("supported_efforts") or ()),
         must_think=bool(reasoning.get("mandatory")),
     )
+
+
+def anchor(model: str) -> str:
+    """What elements of a page are called that are about a model."""
+    return f"model-{sha256(model.encode()).hexdigest()[:12]}"
 
 
 def standings(house: Answering) -> Mapping[str, Sequence[Standing]]:

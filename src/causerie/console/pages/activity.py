@@ -23,10 +23,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One request on the page."""
+    """One request on the page; ``caller`` is its key, or who used the playground."""
 
     at: datetime
-    key: str
+    caller: str
     project: str
     explained: Explanation
 
@@ -53,7 +53,7 @@ async def _page(visit: Visit, project: str | None) -> None:
     wanted = asked(query, when)
     found = await visit.accounts.usage.requests(visit.actor, project, wanted)
     shown, more = found[:PAGE], len(found) > PAGE
-    keys = await names_of(visit, project, By.KEY)
+    keys, users = await names_of(visit, project, By.KEY), await names_of(visit, project, By.USER)
     projects = await names_of(visit, project, By.PROJECT) if project is None else Names({})
     given = {name: query.get(name) for name in _FIELDS}
     fields = {**when.fields(), **{name: value for name, value in given.items() if value}}
@@ -63,7 +63,7 @@ async def _page(visit: Visit, project: str | None) -> None:
         "activity.html",
         here=visit.exchange.path,
         filters={name: value for name, value in fields.items() if name not in when.fields()},
-        entries=[_entry(each, keys, projects) for each in shown],
+        entries=[_entry(each, keys, users, projects) for each in shown],
         older=_older(fields, shown) if more else "",
         paged=wanted.before is not None,
         newest="?" + urlencode(fields),
@@ -117,10 +117,11 @@ def _older(fields: Mapping[str, str], shown: Sequence[UsageRecord]) -> str:
     return "?" + urlencode({**fields, "before": f"{last.at}~{last.id}"})
 
 
-def _entry(record: UsageRecord, keys: Names, projects: Names) -> Entry:
+def _entry(record: UsageRecord, keys: Names, users: Names, projects: Names) -> Entry:
+    by_hand = not record.key and record.user
     return Entry(
         _EPOCH + timedelta(microseconds=record.at),
-        keys.of(record.key),
+        f"{users.of(record.user)}, playground" if by_hand else keys.of(record.key),
         projects.of(record.project),
         explain(record),
     )

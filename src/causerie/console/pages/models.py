@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from causerie.console.catalogue import Answering, standings, view
+from collections.abc import Sequence
+
+from causerie.console.catalogue import Answering, ModelView, standings, view
 from causerie.console.visit import Visit
 
 
@@ -16,20 +18,26 @@ class ModelsPages:
         """``GET /projects/{project}/models``; ``?find=`` narrows them down."""
         await visit.project()
         find = visit.query.get("find")[:100]
-        models = [view(entry) for entry in self._house.models()]
-        found = [each for each in models if _fits(find, each.id, each.name, each.description)]
         await visit.show(
             "models.html",
-            models=found,
+            models=self._found(find),
             standings=standings(self._house),
             find=find,
-            nothing=not models,
+            nothing=not self._house.models(),
         )
 
     async def states(self, visit: Visit) -> None:
-        """``GET /projects/{project}/models/states``: how they stand now."""
+        """``GET /projects/{project}/models/states``: how those that were found stand now."""
         await visit.project()
-        await visit.show("models_states.html", standings=standings(self._house))
+        await visit.show(
+            "models_states.html",
+            models=self._found(visit.query.get("find")),
+            standings=standings(self._house),
+        )
+
+    def _found(self, find: str) -> Sequence[ModelView]:
+        models = [view(entry) for entry in self._house.models()]
+        return [each for each in models if _fits(find, each.id, each.name, each.description)]
 
 
 def _fits(find: str, *texts: str) -> bool:
