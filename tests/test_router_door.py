@@ -106,6 +106,8 @@ async def test_nothing_said_to_the_router_reaches_an_upstream(tmp_path: Path) ->
         assert not {"provider", "transforms", "usage", "models"} & set(seen.body)
         await there.ask("/gateway/v1", "plain", provider={"order": ["x"]})
         assert market.ups[0].requests[-1].body["provider"] == {"order": ["x"]}
+        _, _, answer = await there.ask("/gateway/v1", "plain")
+        assert "cost" not in answer["usage"]
 
 
 async def test_models_to_fall_back_on(tmp_path: Path) -> None:
@@ -138,6 +140,7 @@ async def test_a_streamed_answer_falls_back_too(tmp_path: Path) -> None:
             assert response.status == 200
             assert response.headers["x-served-model"] == "a/good"
         assert '"prompt_tokens"' in text
+        assert '"cost":' in text
         assert text.rstrip().endswith("data: [DONE]")
 
 

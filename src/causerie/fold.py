@@ -5,7 +5,7 @@ A plain answer says what its stream would say, put together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -56,7 +56,8 @@ class Frame(Struct, frozen=True):
     """What every chunk of one completion has in common, and what the caller asked to see.
 
     ``router_names`` says reasoning under the names of routers too
-    (``reasoning``, ``reasoning_details``), with what a provider needs back of it.
+    (``reasoning``, ``reasoning_details``), with what a provider needs back of it;
+    ``cost`` tells what the reply costs, where the catalog has a price for it.
     """
 
     identity: Identity
@@ -64,6 +65,7 @@ class Frame(Struct, frozen=True):
     fingerprint: str
     reasoning_visible: bool = True
     router_names: bool = False
+    cost: Callable[[Usage], float] | None = None
 
     def chunk(self, *choices: ChunkChoice) -> Chunk:
         """A chunk of this completion."""
@@ -78,7 +80,7 @@ class Frame(Struct, frozen=True):
     def last(self, usage: Usage) -> Chunk:
         """The chunk that carries the usage."""
         chunk = self.chunk()
-        chunk.usage = usage_body(usage)
+        chunk.usage = usage_body(usage, self.cost)
         return chunk
 
 
@@ -173,11 +175,11 @@ class Whole:
             choices=[
                 answer.choice(index, frame) for index, answer in sorted(self._choices.items())
             ],
-            usage=usage_body(self._usage),
+            usage=usage_body(self._usage, frame.cost),
         )
 
 
-def usage_body(usage: Usage) -> UsageBody:
+def usage_body(usage: Usage, cost: Callable[[Usage], float] | None = None) -> UsageBody:
     """Usage in the shape of the wire."""
     return UsageBody(
         prompt_tokens=usage.prompt,
@@ -185,6 +187,7 @@ def usage_body(usage: Usage) -> UsageBody:
         total_tokens=usage.prompt + usage.completion,
         prompt_tokens_details=PromptDetails(cached_tokens=usage.cached),
         completion_tokens_details=CompletionDetails(reasoning_tokens=usage.reasoning),
+        cost=None if cost is None else cost(usage),
     )
 
 

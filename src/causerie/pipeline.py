@@ -38,7 +38,7 @@ from causerie.errors import (
 )
 from causerie.fold import Frame, Identity
 from causerie.metering.meter import Meter, Record
-from causerie.protocol.events import Batch
+from causerie.protocol.events import Batch, Usage
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.variants import free_name, is_free
 from causerie.routing.journey import Journey
@@ -198,6 +198,7 @@ class Pipeline:
                         journey.fingerprint,
                         reasoning_visible=request.thinking.visible,
                         router_names=asked.door.reasoning_object,
+                        cost=_costs(model, journey),
                     )
                     headers = _headers(record, journey, request.model, told) | lease.headers
                     await asked.deliver(Reply(headers, frame, journey))
@@ -294,6 +295,13 @@ def _not_for(caller: Caller, model: Entry) -> Forbidden:
         code="model_not_allowed",
         param="model",
     )
+
+
+def _costs(model: Entry, journey: Journey) -> Callable[[Usage], float] | None:
+    """What a reply costs, told once it is there, by who has given it."""
+    if not isinstance(model, Listing):
+        return None
+    return lambda usage: float(model.cost(journey.served_by, usage))
 
 
 def _note(record: Record, journey: Journey) -> None:

@@ -13,9 +13,11 @@ from msgspec import structs
 from causerie.catalog.choice import Standings, able, ranked, weighted
 from causerie.catalog.model import Card, Profile
 from causerie.catalog.supply import Supply
+from causerie.catalog.tariff import Tariff
 from causerie.errors import InvalidRequest, NotFound
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.effort import EFFORTS
+from causerie.protocol.events import Usage
 from causerie.protocol.preferences import INDIFFERENT, SortBy
 from causerie.protocol.request import ChatRequest, Thinking
 from causerie.protocol.standing import UNKNOWN, Percentiles, Standing
@@ -133,6 +135,11 @@ class Listing:
         if preferences is INDIFFERENT and sort is None:
             return weighted(supplies)
         return ranked(supplies, preferences, sort, self.standings)
+
+    def cost(self, served_by: str, usage: Usage) -> Decimal:
+        """What a reply costs that this target has given."""
+        found = (one.tariff for one in self.supplies if one.name == served_by)
+        return next(found, Tariff()).cost(usage)
 
     # What is told of it.
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_HALF_EVEN, Decimal
+
+from causerie.protocol.events import Usage
 
 _MILLION = 1_000_000
+_SMALLEST = Decimal("0.000000001")
 _PROMPT_SHARE = Decimal("0.75")  # of the tokens of a usual request
 
 
@@ -25,6 +28,19 @@ class Tariff:
         """A million tokens, three in four of them of the prompt: what offers are compared by."""
         tokens = self.prompt * _PROMPT_SHARE + self.completion * (1 - _PROMPT_SHARE)
         return tokens * _MILLION + self.request * 1000
+
+    def cost(self, usage: Usage) -> Decimal:
+        """Of one reply, to a billionth, rounded half to even; without output it is nothing."""
+        if not usage.completion:
+            return Decimal(0)
+        cached = self.prompt if self.cached is None else self.cached
+        cost = (
+            self.prompt * (usage.prompt - usage.cached)
+            + cached * usage.cached
+            + self.completion * usage.completion
+            + self.request
+        )
+        return cost.quantize(_SMALLEST, ROUND_HALF_EVEN)
 
     @property
     def by_million(self) -> Mapping[str, Decimal]:

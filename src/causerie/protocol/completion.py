@@ -84,12 +84,15 @@ class CompletionDetails(msgspec.Struct, frozen=True, kw_only=True):
     reasoning_tokens: int
 
 
-class UsageBody(msgspec.Struct, frozen=True, kw_only=True):
+class UsageBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """``cost`` is there at the doors of routers, in money of the service."""
+
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
     prompt_tokens_details: PromptDetails
     completion_tokens_details: CompletionDetails
+    cost: float | None = None
 
 
 class Chunk(msgspec.Struct, kw_only=True):

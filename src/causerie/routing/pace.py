@@ -23,29 +23,33 @@ _DAY_MINUTES = 1440
 class Samples:
     """Measurements with their times, of half an hour, of the newest few thousand."""
 
-    __slots__ = ("_clock", "_known", "_made")
+    __slots__ = ("_clock", "_empty", "_known", "_made")
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._made: deque[tuple[float, float]] = deque(maxlen=_MOST)
+        self._empty = False  # a window had nothing when it was last asked for
         self._known: dict[float, tuple[float, Percentiles | None]] = {}
 
     def add(self, value: float) -> None:
         """One more."""
         self._made.append((self._clock(), value))
+        if self._empty:
+            self._empty = False
+            self._known.clear()
 
     def percentiles(self, window: float = FIVE_MINUTES) -> Percentiles | None:
         """Of the last so many seconds; ``None`` where nothing was measured in them."""
         now = self._clock()
         counted, percentiles = self._known.get(window, (float("-inf"), None))
-        if percentiles is not None and now - counted < _FRESH_SECONDS:
+        if now - counted < _FRESH_SECONDS:
             return percentiles
         values = sorted(value for made, value in self._made if made >= now - window)
         if values:
             last = len(values) - 1
             found = Percentiles(*(values[min(int(len(values) * one), last)] for one in _SHARES))
         else:
-            found = None
+            found, self._empty = None, True
         self._known[window] = (now, found)
         return found
 
