@@ -1,0 +1,1 @@
+"""A market of endpoints that do what a script says, and what could have been had there."""
