@@ -186,11 +186,15 @@ class Place:
 
 @asynccontextmanager
 async def console_of(
-    world: World, site: Site | None = None, house: ScriptedHouse | None = None
+    world: World,
+    site: Site | None = None,
+    house: ScriptedHouse | None = None,
+    *,
+    open_to_all: bool = False,
 ) -> AsyncIterator[Place]:
     house = house or ScriptedHouse()
     edge = make_edge(house.pipeline, house)
-    console = Console(accounts_of(world), house, site, clock=world.clock)
+    console = Console(accounts_of(world), house, site, clock=world.clock, open_to_all=open_to_all)
     edge.mount("/console", console.answer)
     async with serving(edge) as port:
         yield Place(world, house, port)

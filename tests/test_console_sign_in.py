@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from accountkit import PASSWORD
-from consolekit import Place
+from accountkit import PASSWORD, World
+from consolekit import Place, console_of
 
 from causerie.accounts import totp
 from causerie.accounts.people import SYSTEM, Role, actor_of
@@ -150,3 +150,26 @@ async def test_sessions_are_ended_by_their_owner_only(place: Place) -> None:
     await mine.post("/profile/sessions/end-others")
     assert (await third.get("/profile")).status == 303
     assert (await mine.get("/profile")).status == 200
+
+
+async def test_without_an_invitation_nobody_makes_an_account(place: Place) -> None:
+    visitor = place.visitor()
+    assert "/sign-up" not in (await visitor.get("/sign-in")).text
+    assert (await visitor.get("/sign-up")).status == 404
+
+
+async def test_where_it_is_open_anybody_makes_one_with_a_project(lite: World) -> None:
+    async with console_of(lite, open_to_all=True) as place:
+        visitor = place.visitor()
+        assert "/sign-up" in (await visitor.get("/sign-in")).text
+        await visitor.get("/sign-up")
+        fields = {"email": "eve@example.org", "name": "Eve"}
+        weak = await visitor.post("/sign-up", fields | {"password": "short"})
+        assert (weak.status, 'value="Eve"' in weak.text) == (400, True)
+        assert (await visitor.post("/sign-up", fields | {"password": NEW})).target == "/"
+        assert re.fullmatch("/projects/prj_[^/]+/keys", (await visitor.get("/")).target)
+        assert (await visitor.get("/operator/projects")).status == 403
+        again = place.visitor()
+        await again.get("/sign-up")
+        taken = await again.post("/sign-up", fields | {"password": NEW})
+        assert taken.status == 409

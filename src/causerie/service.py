@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from ipaddress import ip_network
 
 import msgspec
 
@@ -203,8 +204,13 @@ class Service:
         accounts, clock = self._hosted.accounts, self._hosted.clock
         management = Management(accounts, self._managers, clock, _link)
         edge.mount("/api", management.answer)
-        site = Site(settings.console.address or "")
-        console = Console(accounts, House(self, accounts.projects), site, clock=clock)
+        console = Console(
+            accounts,
+            House(self, accounts.projects),
+            _site(settings.console),
+            clock=clock,
+            open_to_all=settings.console.sign_up,
+        )
         edge.mount("/console", console.answer)
 
     def _members(self, settings: Settings) -> Members | None:
@@ -246,6 +252,10 @@ class Service:
 def _link(_: LinkKind, token: str) -> str:
     """Where a browser uses a one-time link; what stands behind the # is sent to no server."""
     return f"/console/link#{token}"
+
+
+def _site(console: configured.Console) -> Site:
+    return Site(console.address or "", tuple(map(ip_network, console.proxies)))
 
 
 def door_table(settings: Settings) -> DoorTable:

@@ -165,6 +165,7 @@ class Users:
         async with self._store.writing() as books:
             user = self._new(email, name, hashed, operator=False)
             await self._add(books, user, actor_of(user), by="sign-up")
+            await self._first_project(books, user)
             if identity is not None:
                 await self._bind(books, user, *identity)
             return user

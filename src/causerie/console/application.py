@@ -51,9 +51,10 @@ class Console:
         site: Site | None = None,
         *,
         clock: Callable[[], datetime] = _now,
+        open_to_all: bool = False,
     ) -> None:
         self._statics = Statics(_STATIC)
-        self._routes = RouteTable(routes(house))
+        self._routes = RouteTable(routes(house, open_to_all=open_to_all))
         patterns = {route.pattern for route in self._routes.routes}
         self._desk = Desk(
             accounts,
@@ -62,6 +63,7 @@ class Console:
             HEADERS,
             clock,
             tuple(each for each in ENTRIES if each.pattern in patterns),
+            open_to_all,
         )
 
     async def answer(self, exchange: Exchange) -> None:

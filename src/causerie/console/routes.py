@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from causerie.console.pages import activity, links, profile, sign_in, start, usage
+from causerie.console.pages import activity, links, profile, sign_in, sign_up, start, usage
 from causerie.console.pages.keys import KeysPages
 from causerie.console.pages.models import ModelsPages
 from causerie.console.pages.operator import OperatorPages
@@ -15,9 +15,10 @@ _PROJECT = "/projects/{project}"
 _KEYS = f"{_PROJECT}/keys"
 
 
-def routes(house: House) -> tuple[Route, ...]:
+def routes(house: House, *, open_to_all: bool = False) -> tuple[Route, ...]:
     """All pages, their paths below the console's own."""
     return (
+        *(_sign_up() if open_to_all else ()),
         Route("GET", "/", start.show),
         *_sign_in(),
         *_profile(),
@@ -41,6 +42,13 @@ def _sign_in() -> tuple[Route, ...]:
         Route("POST", "/link/account", links.accept, open=True),
         Route("POST", "/link/join", links.join),
         Route("POST", "/link/password", links.reset, open=True),
+    )
+
+
+def _sign_up() -> tuple[Route, ...]:
+    return (
+        Route("GET", "/sign-up", sign_up.show, open=True),
+        Route("POST", "/sign-up", sign_up.enter, open=True),
     )
 
 

@@ -29,7 +29,7 @@ _NO_CONTENT = 204
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """What all visits share."""
+    """What all visits share; ``open_to_all`` lets people make accounts without an invitation."""
 
     accounts: Accounts
     templates: Environment
@@ -37,6 +37,7 @@ class Desk:
     headers: Mapping[str, str]
     clock: Callable[[], datetime]
     entries: tuple[Entry, ...] = ()
+    open_to_all: bool = False
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ Each rule says what is wrong with a tree whose values are each fine alone.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from causerie.settings.endpoint_rules import endpoint_rules
 from causerie.settings.identity import identity_rules
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.problems import Broken, dotted
-from causerie.settings.store import store_rules
+from causerie.settings.store import Console, store_rules
 from causerie.settings.tree import LlamaCpp, Model, Settings
 
 
@@ -23,11 +24,20 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
     yield from _names(settings)
     for index, model in enumerate(settings.models):
         yield from _model(index, model)
+    yield from _console(settings.console)
     yield from endpoint_rules(settings)
     yield from catalog_rules(settings)
     yield from door_rules(settings)
     yield from identity_rules(settings.identity_providers)
     yield from store_rules(settings.store)
+
+
+def _console(console: Console) -> Iterator[Broken]:
+    for network in console.proxies:
+        try:
+            ipaddress.ip_network(network)
+        except ValueError as error:
+            yield Broken(("console", "proxies"), f"holds no network: {error}")
 
 
 def _names(settings: Settings) -> Iterator[Broken]:

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.problems import Broken
-from causerie.settings.values import PLACES, Digest, KeyPlace, Seconds, Text, WebAddress
+from causerie.settings.values import PLACES, Digest, KeyPlace, Network, Seconds, Text, WebAddress
 
 
 class Store(Struct, frozen=True, kw_only=True):
@@ -72,6 +72,13 @@ class Console(Struct, frozen=True, kw_only=True):
     sign_up: Annotated[
         bool, Meta(description="Whether anybody may make an account, without an invitation.")
     ] = False
+    proxies: Annotated[
+        tuple[Network, ...],
+        Meta(
+            description="Addresses or networks of proxies in front of it, like `10.0.0.0/8`; "
+            "what they say of where a visitor comes from is believed."
+        ),
+    ] = ()
     address: Annotated[
         WebAddress | None,
         Meta(

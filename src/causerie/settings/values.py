@@ -63,6 +63,13 @@ WebAddress = Annotated[
         extra={"words": "an address that begins with `http://` or `https://`"},
     ),
 ]
+Network = Annotated[
+    str,
+    Meta(
+        pattern=r"^[0-9a-fA-F.:]+(/[0-9]{1,3})?\Z",
+        extra={"words": "an address or a network like `10.0.0.0/8`"},
+    ),
+]
 Keys = Literal["off", "accounts"] | tuple[Digest, ...]
 
 

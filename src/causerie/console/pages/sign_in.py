@@ -17,7 +17,12 @@ async def show(visit: Visit) -> None:
     if visit.user is not None:
         visit.go(next_path(visit.query.get("next")))
         return
-    await visit.show("sign_in/password.html", next=visit.query.get("next"), email="")
+    await visit.show(
+        "sign_in/password.html",
+        next=visit.query.get("next"),
+        email="",
+        open_to_all=visit.desk.open_to_all,
+    )
 
 
 async def enter(visit: Visit) -> None:
