@@ -117,6 +117,7 @@ ASKS: dict[Action, Ask] = {
     Action.KEYS_DELETE: _delete,
     Action.MANAGEMENT_KEYS: _management_key,
     Action.BOUNDS_SET: asking("{place}/bounds", {}, "PUT"),
+    Action.CREDITS_PUT: asking("{place}/credits", {"amount": "5"}),
     Action.USAGE_SEE: asking("/usage?project={project}"),
     Action.ACTIVITY_SEE: asking("/requests?project={project}"),
     Action.AUDIT_SEE: asking("/audit?project={project}"),

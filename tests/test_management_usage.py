@@ -149,6 +149,42 @@ async def test_single_requests(desk: Office, projects: tuple[Project, Project]) 
     assert one["id"] in [each["id"] for each in found.json()["data"]]
 
 
+async def test_how_budgets_stand(desk: Office) -> None:
+    project = await desk.world.project(owner=await desk.world.person())
+    manager = await desk.manager(project)
+    bounds = {
+        "budgets": [
+            {"amount": "1", "period": "day"},
+            {"amount": "1000", "unit": "tokens", "period": "never", "model": "small"},
+        ]
+    }
+    made = await desk.ask(manager, f"/projects/{project.id}/keys", {"name": "a", "bounds": bounds})
+    key = made.json()["id"]
+    unused = (await desk.ask(manager, f"/keys/{key}/spending")).json()
+    assert unused["last_used_at"] is None
+    assert [each["spent"] for each in unused["budgets"]] == ["0", "0"]
+    await SqlUsage(desk.world.database).append(
+        [
+            record(project=project.id, key=key, at=NOON - HOUR, cost=Decimal("0.25")),
+            record(project=project.id, key=key, at=NOON - DAY, cost=Decimal("0.5")),
+            record(project=project.id, key=key, model="large"),
+            record(project=project.id),
+        ]
+    )
+    spent = (await desk.ask(manager, f"/keys/{key}/spending")).json()
+    assert spent["last_used_at"] == "2026-11-21T12:00:00Z"
+    by_unit = {each["unit"]: each for each in spent["budgets"]}
+    assert by_unit["money"]["spent"] == "0.250123456"
+    assert by_unit["money"]["resets_at"] == "2026-11-22T00:00:00Z"
+    assert (by_unit["tokens"]["spent"], by_unit["tokens"]["resets_at"]) == ("240", None)
+    await desk.ask(OPERATOR, f"/projects/{project.id}/bounds", bounds, method="PUT")
+    whole = (await desk.ask(manager, f"/projects/{project.id}/spending")).json()["budgets"]
+    assert {each["spent"] for each in whole} == {"0.250246912", "360"}
+    other = await desk.manager(await desk.world.project(owner=await desk.world.person()))
+    for path in (f"/keys/{key}/spending", f"/projects/{project.id}/spending"):
+        assert (await desk.ask(other, path)).status == 404
+
+
 async def test_first_tokens(desk: Office, projects: tuple[Project, Project]) -> None:
     manager = await desk.manager(projects[0])
     found = (await desk.ask(manager, "/usage/first-token")).json()["data"]

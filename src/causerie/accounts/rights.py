@@ -152,7 +152,7 @@ def page() -> str:
         "passwords, keys, links and sessions only digests are kept.",
         "",
         "A management key acts in its own project and cannot infer; an inference key can do "
-        "nothing of this.",
+        "nothing of this. A key of `console.operator_keys` has the rights of operators.",
         "",
         f"| action | | {' | '.join(Part)} |",
         f"|---|---|{'---|' * len(Part)}",

@@ -9,6 +9,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from causerie.accounts.audit import AuditEntry
+from causerie.accounts.bounds import Period, Unit
+from causerie.accounts.spending import Spending
 from causerie.accounts.usage import UsageSum
 from causerie.management.views import Amount, Moment, amount
 from causerie.metering.ledger import UsageRecord
@@ -62,6 +64,43 @@ class UsageView(Struct, frozen=True, kw_only=True):
             first_token_seconds=sum.first_token_seconds,
             duration_seconds=sum.duration_seconds,
         )
+
+
+class BudgetSpending(Struct, frozen=True, kw_only=True):
+    """How a budget stands; money as text, tokens too."""
+
+    amount: Amount
+    period: Period
+    unit: Unit
+    model: str
+    spent: Amount
+    resets_at: Annotated[Moment | None, Meta(description="`null` where it never does.")]
+
+    @staticmethod
+    def of(spending: Spending) -> BudgetSpending:
+        """From accounts."""
+        budget = spending.budget
+        return BudgetSpending(
+            amount=amount(budget.amount),
+            period=budget.period,
+            unit=budget.unit,
+            model=budget.model,
+            spent=amount(spending.spent),
+            resets_at=spending.resets_at,
+        )
+
+
+class ProjectSpending(Struct, frozen=True, kw_only=True):
+    """How the project's own budgets stand."""
+
+    budgets: list[BudgetSpending]
+
+
+class KeySpending(Struct, frozen=True, kw_only=True):
+    """How the key's own budgets stand."""
+
+    last_used_at: Annotated[Moment | None, Meta(description="The hour; `null`: never.")]
+    budgets: list[BudgetSpending]
 
 
 class LatencyView(Struct, frozen=True, kw_only=True):

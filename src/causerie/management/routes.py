@@ -43,6 +43,7 @@ from causerie.management.queries import (
     UsagePage,
     UsageSpan,
 )
+from causerie.management.reports import KeySpending, ProjectSpending
 from causerie.management.route import AnyRoute, Export, route
 from causerie.management.usage import UsageDesk
 from causerie.management.views import (
@@ -142,6 +143,10 @@ def usage_routes(desk: UsageDesk) -> list[AnyRoute]:
         route("GET /usage", "Usage and cost over time", desk.sums, UsagePage, NoBody, UsageList),
         route("GET /usage.csv", "Usage and cost as a table",
               desk.export, UsageSpan, NoBody, Export),
+        route(f"GET {_PROJECT}/spending", "How budgets of a project stand",
+              desk.project_spending, NoQuery, NoBody, ProjectSpending),
+        route("GET /keys/{key}/spending", "How budgets of a key stand",
+              desk.key_spending, NoQuery, NoBody, KeySpending),
         route("GET /usage/first-token", "Time to the first token",
               desk.first_tokens, LatencySpan, NoBody, LatencyList),
         route("GET /requests", "Single requests", desk.requests, RequestPage, NoBody, RequestList),

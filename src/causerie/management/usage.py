@@ -10,6 +10,8 @@ from msgspec import UNSET
 from causerie.accounts.accounts import Accounts
 from causerie.accounts.audit import AuditFilter
 from causerie.accounts.guard import Clock
+from causerie.accounts.people import Actor
+from causerie.accounts.spending import SpendingReader
 from causerie.accounts.usage import Question, RecordFilter, Step, UsageSum
 from causerie.errors import InvalidRequest
 from causerie.management.bodies import NoBody
@@ -22,9 +24,24 @@ from causerie.management.lists import (
     no_cursor,
     place_of,
 )
-from causerie.management.queries import AuditPage, LatencySpan, RequestPage, UsagePage, UsageSpan
+from causerie.management.queries import (
+    AuditPage,
+    LatencySpan,
+    NoQuery,
+    RequestPage,
+    UsagePage,
+    UsageSpan,
+)
 from causerie.management.reading import moment
-from causerie.management.reports import AuditView, LatencyView, RequestView, UsageView
+from causerie.management.reports import (
+    AuditView,
+    BudgetSpending,
+    KeySpending,
+    LatencyView,
+    ProjectSpending,
+    RequestView,
+    UsageView,
+)
 from causerie.management.route import Call, Export
 from causerie.management.spans import between, narrowed, project_of, question, sums
 from causerie.management.table import CONTENT_TYPE, table
@@ -65,6 +82,27 @@ class UsageDesk:
         rest = sums(self.accounts, call.actor, project, asked)
         first = await anext(rest)  # what is refused is refused before the answer begins
         return Export(CONTENT_TYPE, "usage.csv", table(asked, first, rest))
+
+    async def project_spending(self, call: Call[NoQuery, NoBody]) -> ProjectSpending:
+        """How budgets of a project stand."""
+        seen = await self.accounts.projects.see(call.actor, call.ids["project"])
+        reader = self._spending(call.actor, seen.project.id)
+        found = await reader.of_project(seen.bounds.budgets)
+        return ProjectSpending(budgets=[BudgetSpending.of(each) for each in found])
+
+    async def key_spending(self, call: Call[NoQuery, NoBody]) -> KeySpending:
+        """How budgets of a key stand."""
+        key = await self.accounts.keys.see(call.actor, call.ids["key"])
+        used = await self.accounts.usage.last_used(call.actor, key.project_id)
+        reader = self._spending(call.actor, key.project_id)
+        found = await reader.of_keys({key.id: key.bounds.budgets})
+        return KeySpending(
+            last_used_at=used.get(key.id),
+            budgets=[BudgetSpending.of(each) for each in found[key.id]],
+        )
+
+    def _spending(self, actor: Actor, project: str) -> SpendingReader:
+        return SpendingReader(self.accounts.usage, actor, project, self.clock())
 
     async def first_tokens(self, call: Call[LatencySpan, NoBody]) -> LatencyList:
         """The time to the first token."""

@@ -10,11 +10,11 @@ from typing import Any
 from causerie.accounts.guard import no_such
 from causerie.accounts.issuing import NewKey
 from causerie.accounts.keys import ApiKey, Purpose
+from causerie.accounts.spending import SpendingReader
 from causerie.console.bounds_form import CHOICES
 from causerie.console.key_form import ENDS, KeyForm
 from causerie.console.ports import House
 from causerie.console.snippets import management_snippets, snippets
-from causerie.console.spending import SpendingReader
 from causerie.console.visit import Visit
 from causerie.errors import InvalidRequest, ServiceError
 

@@ -1,4 +1,7 @@
-"""What was spent of budgets, for pages: from the same sums that usage is shown from."""
+"""What was spent of budgets, to be shown: from the same sums that usage is shown from.
+
+What is let in is decided by ``budgets``, which count what runs besides.
+"""
 
 from __future__ import annotations
 
