@@ -9,11 +9,11 @@ from causerie.accounts.audit import AuditEntry, AuditFilter
 from causerie.accounts.guard import no_such
 from causerie.accounts.people import Member, Role
 from causerie.accounts.rights import Action
+from causerie.accounts.spending import SpendingReader
 from causerie.console.audit_page import AuditPage, show_audit
 from causerie.console.bounds_form import CHOICES, LIMITS, BoundsRows
 from causerie.console.pages import links
 from causerie.console.ports import House
-from causerie.console.spending import SpendingReader
 from causerie.console.visit import Visit
 from causerie.errors import Forbidden, InvalidRequest, ServiceError
 
