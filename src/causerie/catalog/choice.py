@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from causerie.catalog.supply import Supply
 from causerie.errors import InvalidRequest
 from causerie.protocol.candidate import Candidate
-from causerie.protocol.preferences import Preferences, SortBy
+from causerie.protocol.preferences import INDIFFERENT, Preferences, SortBy
 from causerie.protocol.standing import UNKNOWN, Standing
 
 Standings = Callable[[str], Standing | None]
@@ -32,7 +32,8 @@ def able(
     left = [
         one
         for one in supplies
-        if not one.lacking(wanted, strict=strict) and not any(one.disliked(preferences))
+        if one.supports(wanted, strict=strict)
+        and (preferences is INDIFFERENT or not any(one.disliked(preferences)))
     ]
     if not left:
         raise _nobody(model, supplies, wanted, preferences)
@@ -68,7 +69,7 @@ def weighted(supplies: Sequence[Supply]) -> list[Candidate]:
     candidates = [Candidate(one.name) for one in gratis]
     for one in paid:
         assert least is not None
-        weight = max(float(least / one.tariff.usual) ** 2, _LEAST_WEIGHT)
+        weight = max((float(least) / float(one.tariff.usual)) ** 2, _LEAST_WEIGHT)
         candidates.append(Candidate(one.name, 1 if gratis else 0, weight))
     return candidates
 

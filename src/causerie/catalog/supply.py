@@ -8,7 +8,7 @@ from datetime import date
 
 from causerie.catalog.model import Offer, Profile, known
 from causerie.catalog.tariff import Tariff
-from causerie.protocol.preferences import MostPrice, Preferences
+from causerie.protocol.preferences import UNBOUNDED, MostPrice, Preferences
 
 BASIC = frozenset(
     {"model", "messages", "stream", "stream_options", "session_id", "include_reasoning"}
@@ -49,6 +49,13 @@ class Supply:
         """Whether a preference names it: the endpoint, or this model there."""
         return self.provider in names or self.name in names
 
+    def supports(self, wanted: frozenset[str], *, strict: bool) -> bool:
+        """Whether it supports all these parameters, or with ``strict`` is known to."""
+        supported = self.offer.parameters
+        if supported is None:
+            return not strict or wanted <= BASIC
+        return wanted <= supported
+
     def lacking(self, wanted: frozenset[str], *, strict: bool) -> list[str]:
         """The parameters that it does not support, or with ``strict`` is not known to."""
         supported = self.offer.parameters
@@ -67,9 +74,10 @@ class Supply:
             yield "quantizations", f"has the quantization {self.quantization or 'unknown'}"
         if preferences.private and not self.private:
             yield "data_collection", "may keep what it is sent"
-        for name in self._dear(preferences.max_price):
-            price = self.tariff.by_million[name]
-            yield f"max_price.{name}", f"costs {price.normalize():f} ({name})"
+        if preferences.max_price is not UNBOUNDED:
+            for name in self._dear(preferences.max_price):
+                price = self.tariff.by_million[name]
+                yield f"max_price.{name}", f"costs {price.normalize():f} ({name})"
         order = preferences.order
         if order and not preferences.allow_fallbacks and not self.is_one_of(frozenset(order)):
             yield "order", "is not in `provider.order`, and `allow_fallbacks` is false"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import ROUND_HALF_EVEN, Decimal
 
 from causerie.protocol.events import Usage
 
 _MILLION = 1_000_000
+_REQUESTS = 1000
 _SMALLEST = Decimal("0.000000001")
 _PROMPT_SHARE = Decimal("0.75")  # of the tokens of a usual request
 
@@ -16,18 +17,21 @@ _PROMPT_SHARE = Decimal("0.75")  # of the tokens of a usual request
 @dataclass(frozen=True, slots=True)
 class Tariff:
     """Money for one token of the prompt, of the reply, of the prompt from the cache (``None``:
-    like any other of the prompt), and for one request."""
+    like any other of the prompt), and for one request.
+
+    ``usual`` is what offers are compared by: a million tokens in a thousand
+    requests, three in four tokens of the prompt.
+    """
 
     prompt: Decimal = Decimal(0)
     completion: Decimal = Decimal(0)
     cached: Decimal | None = None
     request: Decimal = Decimal(0)
+    usual: Decimal = field(init=False)
 
-    @property
-    def usual(self) -> Decimal:
-        """A million tokens, three in four of them of the prompt: what offers are compared by."""
+    def __post_init__(self) -> None:
         tokens = self.prompt * _PROMPT_SHARE + self.completion * (1 - _PROMPT_SHARE)
-        return tokens * _MILLION + self.request * 1000
+        object.__setattr__(self, "usual", tokens * _MILLION + self.request * _REQUESTS)
 
     def cost(self, usage: Usage) -> Decimal:
         """Of one reply, to a billionth, rounded half to even; without output it is nothing."""

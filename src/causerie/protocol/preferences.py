@@ -21,6 +21,9 @@ class MostPrice(Struct, frozen=True):
     request: Decimal | None = None
 
 
+UNBOUNDED = MostPrice()
+
+
 class Preferences(Struct, frozen=True):
     """``provider`` of a request: endpoints by their names, first to last.
 
@@ -38,7 +41,7 @@ class Preferences(Struct, frozen=True):
     require_parameters: bool = False
     private: bool = False
     sort: SortBy | None = None
-    max_price: MostPrice = MostPrice()
+    max_price: MostPrice = UNBOUNDED
 
 
 INDIFFERENT = Preferences()

@@ -17,7 +17,7 @@ from causerie.protocol.parsing.fields import (
     wrong_type,
     wrong_value,
 )
-from causerie.protocol.preferences import INDIFFERENT, MostPrice, Preferences, SortBy
+from causerie.protocol.preferences import INDIFFERENT, UNBOUNDED, MostPrice, Preferences, SortBy
 
 ROUTER_FIELDS = frozenset({"models", "provider", "route", "transforms", "plugins", "usage"})
 _MAX_MODELS = 16
@@ -123,7 +123,7 @@ def _sort(provider: Fields) -> SortBy | None:
 def _max_price(provider: Fields) -> MostPrice:
     prices = provider.child("max_price")
     if prices is None:
-        return MostPrice()
+        return UNBOUNDED
     for name in prices.values:
         if name not in _PRICES and prices.has(name):
             known = ", ".join(_PRICES)
