@@ -95,7 +95,7 @@ async def test_an_archived_project_does_not_ask(shop: Place, team: Team) -> None
     await shop.world.projects.archive(actor_of(team.owner), team.project.id)
     visitor = await shop.visitor_of(team.owner)
     assert (await ask(visitor, team)).status == 403
-    assert "project is archived" in (await visitor.get(f"{team.path}/playground")).text
+    assert "The project is archived" in (await visitor.get(f"{team.path}/playground")).text
     assert shop.house.asked == []
 
 

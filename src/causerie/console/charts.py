@@ -53,10 +53,13 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One interval: its bars, from the bottom, and what they stand for, the largest first."""
+    """One interval: its bars, from the bottom, and what they stand for, the largest first.
+
+    ``label``: 1 where its start is written below it, 2 where only if there is room, else 0.
+    """
 
     start: datetime
-    labelled: bool
+    label: int
     bars: Sequence[Bar]
     parts: Sequence[Part]
     x: float
@@ -151,7 +154,7 @@ def _column(starts: Sequence[datetime], series: Sequence[Series], index: int, to
     parts = [Part(one.name, one.colour, one.values[index]) for one in series if one.values[index]]
     return Column(
         starts[index],
-        _labelled(index, len(starts)),
+        _label(index, len(starts)),
         bars,
         sorted(parts, key=lambda part: -part.value),
         round(width * index, 3),
@@ -179,7 +182,7 @@ def _column_of_points(
     ]
     return Column(
         start,
-        _labelled(index, count),
+        _label(index, count),
         (),
         parts,
         round(width * index, 3),
@@ -206,6 +209,8 @@ def _runs(starts: Sequence[datetime], found: Mapping[datetime, float], top: floa
     return made
 
 
-def _labelled(index: int, count: int) -> bool:
+def _label(index: int, count: int) -> int:
     every = max(math.ceil(count / _LABELS), 1)
-    return index % every == every // 2
+    if index % every != every // 2:
+        return 0
+    return 1 + index // every % 2
