@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from ipaddress import ip_network
+from typing import Protocol
 
 import msgspec
 
@@ -20,18 +20,17 @@ from causerie.access import limits as access
 from causerie.access.free import FreeScopes
 from causerie.access.keys import KeyDigest, StaticKeys
 from causerie.access.quota import Rates, Scope, ScopeKind
-from causerie.accounts.links import LinkKind, NewLink
+from causerie.accounts.bookkeeping import Bookkeeping
+from causerie.accounts.links import NewLink
 from causerie.accounts.prices import Price
+from causerie.accounts.statement import Statements
 from causerie.assembly.endpoints import Connected, checks, close, connected
-from causerie.assembly.house import House
 from causerie.assembly.limits import counters
 from causerie.assembly.offers import offered
 from causerie.assembly.targets import Targets, chat_options, own_models, remote_models
 from causerie.catalog.catalog import Catalog
 from causerie.chat.chat import ChatOptions
 from causerie.chat.compiler import Compiler
-from causerie.console.application import Console
-from causerie.console.origin import Site
 from causerie.edge import doors
 from causerie.edge.application import Edge
 from causerie.edge.body import BodyLimits
@@ -40,14 +39,11 @@ from causerie.edge.openai import Limits
 from causerie.edge.ownership import owned
 from causerie.edge.server import Listen
 from causerie.engines.base import EngineStatus
-from causerie.hosting import Hosting, hosting
 from causerie.journal import Journal
-from causerie.management.application import Management
-from causerie.management.managers import OperatorKeys
 from causerie.metering.counters import Counters
 from causerie.metering.meter import Meter, RecordSink
 from causerie.metering.request_log import RequestLog
-from causerie.pipeline import Members, Pipeline, Scopes
+from causerie.pipeline import Members, Pipeline, Ring, Scopes
 from causerie.protocol.variants import free_name
 from causerie.routing.health import Check, Health
 from causerie.routing.router import Router
@@ -81,21 +77,43 @@ async def service(
     used, and :class:`CannotStart` where accounts, or shared limits, cannot be.
     """
     async with AsyncExitStack() as stack:
-        hosted = None
+        front = None
         if has_accounts(settings):
-            hosted = await stack.enter_async_context(
-                hosting(settings.store, settings.free.requests_per_minute, credentials.store)
-            )
+            from causerie.front import entered  # noqa: PLC0415 - half of all memory, for accounts
+
+            front = await stack.enter_async_context(entered(settings, credentials))
         counted = await stack.enter_async_context(counters(settings.shared))
         compiler = Compiler(reader=_VOCABULARY_READER)
         stack.push_async_callback(compiler.stop)
         journal = Journal()
-        running = Service(engines, compiler, journal, access.Limits(counted), hosted)
+        running = Service(engines, compiler, journal, access.Limits(counted), front)
         stack.push_async_callback(running.close)
         stack.callback(journal.flush)
         running.replace(running.prepare(settings, credentials))
         _ = await stack.enter_async_context(owned(running.watch()))
         yield running
+
+
+class Front(Protocol):
+    """Accounts, and what people and their programs come to."""
+
+    @property
+    def books(self) -> Bookkeeping: ...
+    @property
+    def ring(self) -> Ring: ...
+    @property
+    def statements(self) -> Statements: ...
+    async def first_link(self) -> NewLink | None:
+        """A link that makes the first operator, where nobody has an account yet."""
+        ...
+
+    def replace(self, settings: Settings) -> None:
+        """Go by these settings from now on."""
+        ...
+
+    def mount(self, edge: Edge, parts: Service) -> None:
+        """Answer at the paths of pages and management."""
+        ...
 
 
 class Service:
@@ -107,10 +125,9 @@ class Service:
         compiler: Compiler,
         journal: Journal,
         limits: access.Limits,
-        hosted: Hosting | None = None,
+        front: Front | None = None,
     ) -> None:
-        self._hosted = hosted
-        self._managers = OperatorKeys(hosted.ring) if hosted is not None else None
+        self._front = front
         self._engines = engines
         self._compiler = compiler
         self._targets = Targets()
@@ -121,7 +138,7 @@ class Service:
         self._limits = limits
         self._counters = Counters(engines.status, self._waiting, self.targets)
         sinks: list[RecordSink] = [self._counters, RequestLog(journal)]
-        self._meter = Meter(sinks, hosted.books if hosted is not None else None)
+        self._meter = Meter(sinks, front.books if front is not None else None)
         self._edge: Edge | None = None
         self.settings = Settings()
         self.catalog = Catalog(())
@@ -135,14 +152,14 @@ class Service:
 
     async def first_link(self) -> NewLink | None:
         """A link that makes the first operator, where there are accounts and none has it yet."""
-        return None if self._hosted is None else await self._hosted.accounts.users.first_link()
+        return None if self._front is None else await self._front.first_link()
 
     def prepare(self, settings: Settings, credentials: Credentials) -> Prepared:
         """Read and make what may fail. Blocks; may run in a thread.
 
         Raises :class:`SettingsError`.
         """
-        if has_accounts(settings) and self._hosted is None:
+        if has_accounts(settings) and self._front is None:
             words = "is for keys of accounts, which the service was started without; restart it"
             raise SettingsError([Problem("", "doors", words)])
         return Prepared(
@@ -176,14 +193,15 @@ class Service:
         server = settings.server
         if self._edge is None:
             self._edge = Edge(prepared.doors, pipeline, self, self._counters)
-            self._mount(self._edge, settings)
+            if self._front is not None:
+                self._front.mount(self._edge, self)
         self._edge.replace(
             prepared.doors,
             pipeline,
             limits=limits(server),
             docs=server.docs,
             market=pipeline,
-            teller=self._hosted.statements if self._hosted is not None else None,
+            teller=self._front.statements if self._front is not None else None,
         )
 
     async def watch(self) -> None:
@@ -197,30 +215,13 @@ class Service:
         """Close every connection to endpoints."""
         await close([*self._targets.endpoints.values(), *self._retired])
 
-    def _mount(self, edge: Edge, settings: Settings) -> None:
-        """What people and their programs manage accounts by."""
-        if self._hosted is None or self._managers is None or not settings.console.enabled:
-            return
-        accounts, clock = self._hosted.accounts, self._hosted.clock
-        management = Management(accounts, self._managers, clock, _link)
-        edge.mount("/api", management.answer)
-        console = Console(
-            accounts,
-            House(self, accounts.projects),
-            _site(settings.console),
-            clock=clock,
-            open_to_all=settings.console.sign_up,
-        )
-        edge.mount("/console", console.answer)
-
     def _members(self, settings: Settings) -> Members | None:
-        if self._hosted is None:
+        if self._front is None:
             return None
-        self._hosted.books.prices = prices(settings) | dearest(settings)
-        self._hosted.books.offers = offer_prices(settings)
-        if self._managers is not None:
-            self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
-        return Members(self._hosted.ring, self._hosted.books)
+        self._front.replace(settings)
+        self._front.books.prices = prices(settings) | dearest(settings)
+        self._front.books.offers = offer_prices(settings)
+        return Members(self._front.ring, self._front.books)
 
     def _retire(self, before: Targets) -> None:
         """Endpoints that have changed or gone keep no connection beyond its reply."""
@@ -247,15 +248,6 @@ class Service:
 
     def _waiting(self) -> list[tuple[str, int]]:
         return [(id, own.gate.waiting) for id, own in self._targets.own.items()]
-
-
-def _link(_: LinkKind, token: str) -> str:
-    """Where a browser uses a one-time link; what stands behind the # is sent to no server."""
-    return f"/console/link#{token}"
-
-
-def _site(console: configured.Console) -> Site:
-    return Site(console.address or "", tuple(map(ip_network, console.proxies)))
 
 
 def door_table(settings: Settings) -> DoorTable:

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from causerie.access.limits import Counters
 from causerie.access.windows import MemoryCounters
 from causerie.settings import Shared
-from causerie.shared.counters import SharedCounters, SharedOptions
 from causerie.startup import CannotStart
 
 _FIRST_SECONDS = 2.0
@@ -26,6 +25,11 @@ async def counters(shared: Shared) -> AsyncIterator[Counters]:
     if shared.url is None:
         yield MemoryCounters()
         return
+    from causerie.shared.counters import (  # noqa: PLC0415 - memory for those who share limits
+        SharedCounters,
+        SharedOptions,
+    )
+
     options = SharedOptions(away=shared.away, prefix=shared.prefix)
     try:
         made = SharedCounters(shared.url, options)

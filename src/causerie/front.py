@@ -1,0 +1,87 @@
+"""What people and their programs come to: accounts, the console, and the management API.
+
+Imported only where there are accounts: what it stands on takes more memory than
+all the rest of a gateway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from ipaddress import ip_network
+
+from causerie.access.keys import KeyDigest
+from causerie.accounts.bookkeeping import Bookkeeping
+from causerie.accounts.links import LinkKind, NewLink
+from causerie.accounts.ring import KeyRing
+from causerie.accounts.statement import Statements
+from causerie.assembly.house import House, Parts
+from causerie.console.application import Console
+from causerie.console.origin import Site
+from causerie.edge.application import Edge
+from causerie.hosting import Hosting, hosting
+from causerie.management.application import Management
+from causerie.management.managers import OperatorKeys
+from causerie.settings import Settings
+from causerie.settings.credentials import Credentials
+
+
+@asynccontextmanager
+async def entered(settings: Settings, credentials: Credentials) -> AsyncIterator[Front]:
+    """Accounts, ready to be used; raises :class:`CannotStart` where they cannot be."""
+    free = settings.free.requests_per_minute
+    async with hosting(settings.store, free, credentials.store) as hosted:
+        yield Front(hosted)
+
+
+class Front:
+    """Accounts, and the ways to manage them."""
+
+    def __init__(self, hosted: Hosting) -> None:
+        self._hosted = hosted
+        self._managers = OperatorKeys(hosted.ring)
+
+    @property
+    def books(self) -> Bookkeeping:
+        """Where requests are settled and recorded."""
+        return self._hosted.books
+
+    @property
+    def ring(self) -> KeyRing:
+        """The keys of accounts."""
+        return self._hosted.ring
+
+    @property
+    def statements(self) -> Statements:
+        """What a router's key is told of itself."""
+        return self._hosted.statements
+
+    async def first_link(self) -> NewLink | None:
+        """A link that makes the first operator, where nobody has an account yet."""
+        return await self._hosted.accounts.users.first_link()
+
+    def replace(self, settings: Settings) -> None:
+        """Go by these settings from now on."""
+        self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
+
+    def mount(self, edge: Edge, parts: Parts) -> None:
+        """Answer at `/api` and `/console`."""
+        options = parts.settings.console
+        if not options.enabled:
+            return
+        accounts, clock = self._hosted.accounts, self._hosted.clock
+        management = Management(accounts, self._managers, clock, _link)
+        edge.mount("/api", management.answer)
+        console = Console(
+            accounts,
+            House(parts, accounts.projects),
+            Site(options.address or "", tuple(map(ip_network, options.proxies))),
+            clock=clock,
+            open_to_all=options.sign_up,
+        )
+        edge.mount("/console", console.answer)
+
+
+def _link(_: LinkKind, token: str) -> str:
+    """Where a browser uses a one-time link; what stands behind the # is sent to no server."""
+    return f"/console/link#{token}"
