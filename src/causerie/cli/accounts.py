@@ -10,20 +10,21 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from causerie.accounts.accounts import Accounts
 from causerie.accounts.people import SYSTEM, Project, User
 from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.cli.options import settings_in_force
 from causerie.cli.terminal import printable
-from causerie.hosting import accounts_of
 from causerie.settings import Settings
+
+if TYPE_CHECKING:
+    from causerie.accounts.accounts import Accounts
 
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 T = TypeVar("T")
@@ -34,6 +35,8 @@ def with_accounts(
     config: Path | None, pairs: list[str] | None, work: Callable[[Accounts], Coroutine[Any, Any, T]]
 ) -> tuple[Settings, T]:
     """Do something with the accounts of the database that the settings name."""
+    from causerie.hosting import accounts_of  # noqa: PLC0415 - not for all other commands
+
     settings = settings_in_force(config, pairs).settings
 
     async def main() -> T:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causerie.accounts.accounts import Accounts
 from causerie.accounts.issuing import GRACE, Draft, NewKey
 from causerie.accounts.keys import ApiKey, Purpose
 from causerie.accounts.people import SYSTEM
@@ -16,6 +15,9 @@ from causerie.cli.accounts import AsJson, as_json, day, table, the_project, with
 from causerie.cli.exits import reporting
 from causerie.cli.options import Config, Set
 from causerie.management.views import KeyView, NewKeyView
+
+if TYPE_CHECKING:
+    from causerie.accounts.accounts import Accounts
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode="markdown", help="Keys of projects, in the database."

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causerie.accounts.accounts import Accounts
 from causerie.accounts.people import SYSTEM, Project
 from causerie.cli.accounts import AsJson, as_json, day, table, the_user, with_accounts
 from causerie.cli.exits import reporting
 from causerie.cli.options import Config, Set
 from causerie.management.views import ProjectView
+
+if TYPE_CHECKING:
+    from causerie.accounts.accounts import Accounts
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causerie.accounts.accounts import Accounts
 from causerie.accounts.links import NewLink
 from causerie.accounts.people import SYSTEM, User
 from causerie.cli.accounts import AsJson, as_json, day, link_address, table, the_user, with_accounts
@@ -15,6 +14,9 @@ from causerie.cli.exits import CommandFailed, ExitCode, reporting
 from causerie.cli.options import Config, Set
 from causerie.management.views import NewLinkView, UserView
 from causerie.settings import Settings
+
+if TYPE_CHECKING:
+    from causerie.accounts.accounts import Accounts
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help="Who has an account.")
 Who = Annotated[str, typer.Argument(metavar="USER", help="Address or id.")]
