@@ -200,6 +200,11 @@ async def test_what_is_known_already_is_not_sent_again(tmp_path: Path) -> None:
             assert other.status == 200
         async with there.session.head(url) as head:
             assert (head.status, head.headers["content-length"]) == (200, length)
+        plain = {"accept-encoding": "identity"}
+        async with there.session.get(url, headers=plain) as whole:
+            assert "content-encoding" not in whole.headers
+            assert whole.headers["etag"] == etag
+            assert int(whole.headers["content-length"]) > int(length)
         changed = config(up.base_url).replace('name = "Big"', 'name = "Bigger"')
         await there.reload(changed)
         async with there.session.get(url, headers={"if-none-match": etag}) as new:
@@ -228,6 +233,23 @@ def test_a_thousand_entries_are_a_copy_of_bytes() -> None:
     assert again is first
     assert asked == 1
     assert first.body.count(b'"canonical_slug"') == 1000
+
+
+def test_no_more_is_kept_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf, one = Shelf(lambda: 0.0), [listing(1)]
+    size = len(shelf.page("router", "/", "", lambda: one).body)
+    monkeypatch.setattr("causerie.edge.shelf._MOST_BYTES", 10 * size)
+    queries = [f"q=author&limit={number + 1}" for number in range(100)]
+    for query in queries:
+        shelf.page("router", "/", query, lambda: one)
+    kept = [query for query in reversed(queries) if b'"id"' in _again(shelf, query)]
+    assert 5 <= len(kept) <= 10
+    assert kept == queries[: -len(kept) - 1 : -1]
+
+
+def _again(shelf: Shelf, query: str) -> bytes:
+    """The page that is kept, or an empty one."""
+    return shelf.page("router", "/", query, list).body
 
 
 def test_pages_are_made_anew_after_a_while_and_written_anew_after_a_change() -> None:

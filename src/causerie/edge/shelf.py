@@ -7,6 +7,7 @@ beyond what entries tell of themselves.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,8 @@ import msgspec
 from causerie.edge.filters import Filters
 
 _FRESH_SECONDS = 2.0
-_MOST_PAGES = 256
+_MOST_BYTES = 32 * 1024 * 1024
+_GZIP_LEVEL = 1
 _encode = msgspec.json.Encoder().encode
 
 
@@ -51,12 +53,25 @@ class Shown(Protocol):
     def endpoints(self) -> Mapping[str, Any]: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Page:
-    """``etag`` is a digest of the body, in quotes."""
+    """``etag`` is a digest of the body, the same however it is sent."""
 
     body: bytes
     etag: str
+    _small: bytes = b""
+
+    @property
+    def small(self) -> bytes:
+        """The body as gzip, made when it is first asked for."""
+        if not self._small:
+            self._small = gzip.compress(self.body, _GZIP_LEVEL, mtime=0)
+        return self._small
+
+    @property
+    def size(self) -> int:
+        """Bytes that keeping it takes."""
+        return len(self.body) + len(self._small)
 
 
 class Shelf:
@@ -64,7 +79,7 @@ class Shelf:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._pages: dict[tuple[str, str, str], tuple[float, Page]] = {}
+        self._pages: dict[tuple[str, str, str], tuple[float, Page]] = {}  # the oldest first
         self._written: dict[str, tuple[Shown, object, bytes]] = {}
 
     def page(
@@ -79,9 +94,13 @@ class Shelf:
         if kept is not None and now - kept[0] < _FRESH_SECONDS:
             return kept[1]
         page = self.made(path, Filters.parse(query), entries())
-        if place not in self._pages and len(self._pages) >= _MOST_PAGES:
-            del self._pages[next(iter(self._pages))]
+        if kept is not None:
+            del self._pages[place]
+            if kept[1].etag == page.etag:
+                page = kept[1]
         self._pages[place] = now, page
+        while sum(one.size for _, one in self._pages.values()) > _MOST_BYTES:
+            del self._pages[next(iter(self._pages))]
         return page
 
     def made(self, path: str, filters: Filters, entries: Sequence[Shown]) -> Page:
@@ -96,7 +115,7 @@ class Shelf:
         data = b",".join([self._entry(one) for one in shown])
         body = b'{"data":[' + data + b"]," + _encode(tail)[1:]
         digest = hashlib.blake2b(body, digest_size=12).hexdigest()
-        return Page(body, f'"{digest}"')
+        return Page(body, f'W/"{digest}"')
 
     def _entry(self, one: Shown) -> bytes:
         kept, profiles = self._written.get(one.id), one.profiles
