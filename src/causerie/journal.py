@@ -64,10 +64,14 @@ class Journal:
 def _json(line: Line) -> str:
     """One line, ended; its head is put in front of the facts, which are encoded as they are."""
     when, level, event, facts = line
-    named = _encoder.encode(event).decode()
-    head = f'{{"time":"{_iso(when)}","level":"{level}","event":{named}'
+    head = f'{{"time":"{_iso(when)}","level":"{level}","event":{_named(event)}'
     rest = _encoder.encode(facts).decode()[1:]
     return f"{head}{',' if len(rest) > 1 else ''}{rest}\n"
+
+
+@lru_cache(maxsize=16)
+def _named(event: str) -> str:
+    return _encoder.encode(event).decode()
 
 
 def _iso(when: int) -> str:

@@ -21,6 +21,7 @@ Format = Literal["auto", "json", "console"]
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 """The request that the current task answers; it is on every line that the task logs."""
 
+_root = logging.getLogger()
 _NUMBERS = {level: logging.getLevelNamesMapping()[level.upper()] for level in get_args(Level)}
 _QUIET = dict.fromkeys(("alembic", "asyncio", "huggingface_hub"), logging.WARNING)
 
@@ -69,7 +70,7 @@ def _with_request(_logger: WrappedLogger, _method: str, event: EventDict) -> Eve
 
 def wanted(level: Level) -> bool:
     """Whether lines of this level are written."""
-    return logging.getLogger().isEnabledFor(_number(level))
+    return _root.isEnabledFor(_number(level))
 
 
 def json_stream() -> TextIO | None:

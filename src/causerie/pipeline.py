@@ -146,13 +146,13 @@ class Pipeline:
     meter: Meter
     members: Members | None = None
 
-    async def authenticate(self, door: Door, credential: str | None) -> Caller:
+    def authenticate(self, door: Door, credential: str | None) -> Awaitable[Caller]:
         """Who is calling; raises ``Unauthenticated``."""
         if not door.accounts:
-            return await self.keys.authenticate(door, credential)
+            return self.keys.authenticate(door, credential)
         if self.members is None:
             raise ServiceError(f"The door {door.name} takes keys of accounts; there are none here.")
-        return await self.members.ring.authenticate(door, credential)
+        return self.members.ring.authenticate(door, credential)
 
     async def answer(
         self,

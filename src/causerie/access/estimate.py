@@ -28,7 +28,11 @@ def estimate(request: ChatRequest, unnamed_output: int = UNNAMED_OUTPUT) -> Toke
     """The prompt's tokens by its size, and the output limit (or what to expect without one)."""
     input = 0
     for message in request.messages:
-        input += _MESSAGE + _message(message)
+        content = message.content
+        if type(content) is str and content.isascii() and message.role != "assistant":
+            input += _MESSAGE - (-len(content) // 4)  # as most are
+        else:
+            input += _MESSAGE + _message(message)
     for tool in request.tools:
         input += _text(tool.name) + _text(tool.description) + _json(tool.parameters)
     for document in request.documents:

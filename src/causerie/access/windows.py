@@ -93,20 +93,24 @@ class MemoryHold:
 
     __slots__ = ("_clock", "_input", "_parts")
 
-    def __init__(self, clock: Callable[[], int], input: int) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], int],
+        now: int,
+        input: int,
+        wanted: Sequence[tuple[Scope, _Window, int]],
+    ) -> None:
         self._clock = clock
         self._input = input
         self._parts: list[tuple[Scope, _Window, _Tick, int]] = []
-
-    def put(self, scope: Scope, window: _Window, now: int, output: int) -> None:
-        """Take from one window."""
-        tick = window.tick(now)
-        tick.requests += 1
-        window.requests += 1
-        window.running += 1
-        if scope.counts_tokens:
-            window.add(tick, self._input, output)
-        self._parts.append((scope, window, tick, output))
+        for scope, window, output in wanted:
+            tick = window.tick(now)
+            tick.requests += 1
+            window.requests += 1
+            window.running += 1
+            if scope.counts_tokens:
+                window.add(tick, input, output)
+            self._parts.append((scope, window, tick, output))
 
     def release(self, used: Tokens) -> None:
         """The request has ended and has used this."""
@@ -124,7 +128,7 @@ class MemoryHold:
 
     def standings(self) -> Standings:
         """How the strictest limits stand now."""
-        return _strictest([part[:2] for part in self._parts], self._clock())
+        return _strictest(self._parts, self._clock())
 
 
 class MemoryCounters:
@@ -150,20 +154,18 @@ class MemoryCounters:
             self._sweep(now)
         found = []
         fits = True
+        input = need.input
         for scope in scopes:
             window = self._windows.get(scope.id)
             if window is None:
                 window = self._windows[scope.id] = _Window()
             window.forget(now)
-            output = min(need.output, scope.output, scope.tokens - need.input)
+            output = min(need.output, scope.output, scope.tokens - input)
             found.append((scope, window, output))
-            fits = fits and _fits(scope, window, need.input, output)
+            fits = fits and _fits(scope, window, input, output)
         if not fits:
-            return _refused(found, need.input, self._clock())
-        hold = MemoryHold(self._clock, need.input)
-        for scope, window, output in found:
-            hold.put(scope, window, now, output)
-        return hold
+            return _refused(found, input, self._clock())
+        return MemoryHold(self._clock, now, input, found)
 
     def _sweep(self, now: int) -> None:
         """Forget who has done nothing for a minute, each time twice as many are remembered."""
@@ -215,7 +217,7 @@ def _refused(found: Sequence[tuple[Scope, _Window, int]], input: int, now: int) 
     refusals: list[Refusal] = []
     for scope, window, output in found:
         refusals.extend(_refusals(scope, window, Tokens(input, output), now))
-    return Refused(tuple(refusals), _strictest([part[:2] for part in found], now))
+    return Refused(tuple(refusals), _strictest(found, now))
 
 
 def _refusals(scope: Scope, window: _Window, need: Tokens, now: int) -> Iterator[Refusal]:
@@ -230,9 +232,10 @@ def _refusals(scope: Scope, window: _Window, need: Tokens, now: int) -> Iterator
         yield Refusal(scope, "concurrent", scope.concurrent, window.running, 1, _SOON)
 
 
-def _strictest(scopes: Sequence[tuple[Scope, _Window]], now: int) -> Standings:
+def _strictest(parts: Sequence[tuple[Scope, _Window, *tuple[object, ...]]], now: int) -> Standings:
     requests = tokens = None
-    for scope, window in scopes:
+    for part in parts:
+        scope, window = part[0], part[1]
         window.forget(now // _TICK)
         left = scope.requests - window.requests
         if scope.requests < UNLIMITED and (requests is None or left < requests[0]):

@@ -27,7 +27,7 @@ class Reply(Protocol):
 class Pipeline(Protocol):
     """The request, behind the wire."""
 
-    async def authenticate(self, door: Door, credential: str | None) -> Caller:
+    def authenticate(self, door: Door, credential: str | None) -> Awaitable[Caller]:
         """Who is calling; raises ``Unauthenticated``. Called before the body is read."""
         ...
 

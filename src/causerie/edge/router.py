@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol
 from urllib.parse import parse_qs
 
@@ -21,7 +21,7 @@ _OWN = {"cache-control": "private, no-store"}
 class Market(Protocol):
     """The catalog behind a door."""
 
-    async def authenticate(self, door: Door, credential: str | None) -> Caller:
+    def authenticate(self, door: Door, credential: str | None) -> Awaitable[Caller]:
         """Who is calling; raises ``Unauthenticated``."""
         ...
 

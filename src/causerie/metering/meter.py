@@ -58,7 +58,8 @@ class Record(Struct):
         """Until the first token: what was spent neither in the queue nor in the engine."""
         if self.first_token_seconds is None:
             return 0.0
-        return max(self.first_token_seconds - self.queue_seconds - self.upstream_seconds, 0.0)
+        spent = self.first_token_seconds - self.queue_seconds - self.upstream_seconds
+        return spent if spent > 0 else 0.0
 
     def first_token(self) -> None:
         """The first content-bearing event is there."""

@@ -64,7 +64,12 @@ class Journey:
         self.served_by = ""  # who answers, or answered last; if nobody did, who was asked last
 
     async def __aenter__(self) -> Journey:
-        await self._find(self._order(), None)
+        search = self.search
+        try:
+            self._visit = await search.find(self._order())
+        finally:
+            if search.tried:
+                self.served_by = search.tried[-1].target
         return self
 
     async def __aexit__(
@@ -73,7 +78,8 @@ class Journey:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._told = self.usage()  # who answers is gone afterwards
+        if self._told is None:
+            self._told = self.usage()  # who answers is gone afterwards
         await self._leave()
 
     @property
@@ -177,13 +183,14 @@ class Journey:
         waited, pause = 0.0, _FIRST_PAUSE_SECONDS
         while able := self._able(partial):
             try:
-                await self._find(able, partial)
+                visit = self._visit = await self.search.find(able, partial)
             except ServiceError as refused:
                 seconds = max(min(seat.breaker.wait() for seat in able), pause)
                 waited, pause = waited + seconds, pause * 2
                 if self.search.spent or waited > self._budget.wait_seconds:
                     raise failure from refused
             else:
+                self.served_by = visit.seat.name
                 self.continued += 1
                 return
             await self._pause(seconds)
@@ -195,16 +202,6 @@ class Journey:
         failed = {attempt.target for attempt in self.search.tried}
         able = [seat for seat in self._order() if seat.target.continues(self._request, partial)]
         return sorted(able, key=lambda seat: seat.name in failed)
-
-    async def _find(self, seats: Sequence[Seat], partial: Partial | None) -> None:
-        """Let the first that answers be who answers now."""
-        try:
-            visit = self._visit = await self.search.find(seats, partial)
-        except ServiceError:
-            if not self.served_by and self.search.tried:
-                self.served_by = self.search.tried[-1].target
-            raise
-        self.served_by = visit.seat.name
 
     async def _leave(self) -> None:
         """Free whatever answers now."""

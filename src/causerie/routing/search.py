@@ -94,13 +94,18 @@ class Search:
             if seat in asked:
                 continue
             failures: list[tuple[Seat, ServiceError]] = []
+            answering: Visit | None = None
             visit = Visit(seat, self._request, partial, self._clock)
             started = self._clock()
             try:
                 if self._hedging is None or asked or len(seats) == 1:
-                    answering = await self._begun(visit, failures)
+                    await visit.begin()
+                    answering = visit
                 else:
                     answering = await self._raced(visit, seats[1:], partial, failures)
+            except ServiceError as refused:
+                self._note(seat, refused)
+                failures.append((seat, refused))
             finally:
                 self._seconds += self._clock() - started
             if answering is not None:
@@ -116,19 +121,6 @@ class Search:
                 if failure is None or not _unable(failed):
                     failure = failed
         raise self._exhausted(seats, failure, hopeless=hopeless)
-
-    async def _begun(self, visit: Visit, failures: list[tuple[Seat, ServiceError]]) -> Visit | None:
-        """The visit if it answers; else why it does not is in ``failures``."""
-        try:
-            await visit.begin()
-        except BaseException as failure:
-            await visit.leave()
-            if not isinstance(failure, ServiceError):
-                raise
-            self._note(visit.seat, failure)
-            failures.append((visit.seat, failure))
-            return None
-        return visit
 
     async def _raced(
         self,

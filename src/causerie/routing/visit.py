@@ -16,18 +16,18 @@ from causerie.protocol.events import (
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
 from causerie.routing.seat import Seat
-from causerie.routing.target import Answering, Lease
+from causerie.routing.target import Answering, Lease, Target
 
 
 class Visit:
-    """``begin`` and, whatever came of it, ``leave``. Times are in seconds.
+    """``begin`` and, if it began, ``leave``. Times are in seconds.
 
     ``first`` is what has come until then, ``next`` gives what comes after it.
     """
 
     __slots__ = (
-        "_began", "_clock", "_entry", "_partial", "_reply", "_request", "_trial", "answer", "first",
-        "next", "queued_seconds", "seat", "upstream_seconds",
+        "_began", "_clock", "_entry", "_left", "_partial", "_reply", "_request", "_trial", "answer",
+        "first", "next", "queued_seconds", "seat", "upstream_seconds",
     )  # fmt: skip
 
     def __init__(
@@ -45,56 +45,58 @@ class Visit:
         self._entry: AbstractAsyncContextManager[Lease] | None = None
         self._reply: AbstractAsyncContextManager[Answering] | None = None
         self._began = 0.0  # when the first content was there
+        self._left = False
         self._trial = False  # whether this one finds out if the target is there again
         seat.in_flight += 1
 
     async def begin(self) -> None:
-        """Wait for the first content-bearing event; raises ``ServiceError`` where none comes."""
-        seat = self.seat
-        self._trial = seat.breaker.begin()
+        """Wait for the first content-bearing event; raises ``ServiceError`` where none comes.
+
+        The target has been left then.
+        """
+        seat, breaker, first = self.seat, self.seat.breaker, self.first
+        self._trial = breaker.begin()
+        started = 0.0
         try:
             if seat.gate is not None:
                 entry = seat.gate.enter(self._request.n)
                 self.queued_seconds = (await entry.__aenter__()).waited
                 self._entry = entry
-            await self._open()
-        except ServiceError as failure:
-            seat.failed(failure)
-            raise
-        seat.breaker.answers()
-        seat.answered += 1
-        seat.pace.answered(self.upstream_seconds)
-
-    async def _open(self) -> None:
-        started = self._clock()
-        target = self.seat.target
-        try:
-            reply = (
-                target.generate(self._request)
-                if self._partial is None
-                else target.generate(self._request, self._partial)
-            )
+            started = self._clock()
+            reply = self._asked(seat.target)
             answer = await reply.__aenter__()
             self._reply = reply
             events = self.next = answer.events.__anext__
-            while True:
-                batch = await events()
-                self.first.append(batch)
-                if _bears_content(batch):
-                    break
+            while not first or not _bears_content(first[-1]):
+                first.append(await events())
         except StopAsyncIteration:
             pass  # a reply that says nothing is one, too
-        finally:
-            self._began = self._clock()
-            self.upstream_seconds = self._began - started
+        except BaseException as failure:
+            if isinstance(failure, ServiceError):
+                seat.failed(failure)
+            await self.leave()
+            raise
+        self._began = self._clock()
+        self.upstream_seconds = self._began - started
         self.answer = answer
+        breaker.answers()
+        seat.answered += 1
+        seat.pace.answered(self.upstream_seconds)
+
+    def _asked(self, target: Target) -> AbstractAsyncContextManager[Answering]:
+        if self._partial is None:
+            return target.generate(self._request)
+        return target.generate(self._request, self._partial)
 
     def wrote(self, tokens: int) -> None:
         """The whole reply is there, of so many tokens."""
         self.seat.pace.wrote(tokens, self._clock() - self._began)
 
     async def leave(self) -> None:
-        """Free the target."""
+        """Free the target; only the first time does something."""
+        if self._left:
+            return
+        self._left = True
         reply, self._reply = self._reply, None
         entry, self._entry = self._entry, None
         try:
