@@ -16,13 +16,13 @@ from causerie.accounts.passwords import Passwords
 from causerie.accounts.people import SYSTEM, Actor, Membership, Project, Role, User, actor_of
 from causerie.accounts.profile import Profile
 from causerie.accounts.projects import Projects
+from causerie.accounts.seal import Seal
 from causerie.accounts.sign_in import SignIn
 from causerie.accounts.usage import Usage
 from causerie.accounts.users import Users
 from causerie.store.accounts import SqlStore
 from causerie.store.database import Database
 from causerie.store.reports import SqlUsageReader
-from causerie.store.seal import Seal
 
 SEAL = Seal(["a-key-of-the-tests-with-some-length-to-it"])
 PASSWORD = "seven green kettles sing"

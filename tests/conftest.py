@@ -17,7 +17,15 @@ from hypothesis import settings
 settings.register_profile("causerie", deadline=None)
 settings.load_profile("causerie")
 
-pytest_plugins = ("storekit", "accountkit", "clikit", "consolekit", "pageskit", "valkeyserver")
+pytest_plugins = (
+    "storekit",
+    "accountkit",
+    "clikit",
+    "consolekit",
+    "pageskit",
+    "oidcserver",
+    "valkeyserver",
+)
 
 
 @pytest.fixture(scope="session", autouse=True)

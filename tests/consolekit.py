@@ -26,6 +26,7 @@ from causerie.console.ports import DoorView
 from causerie.edge.drain import Drain
 from causerie.edge.exchange import Exchange
 from causerie.edge.openai import OpenAI
+from causerie.identity.provider import OidcProvider
 from causerie.store.database import Database
 
 MODELS = ("smollm2", "qwen3-4b", "org/large-model-with-a-rather-long-name-instruct-q4_k_m")
@@ -191,10 +192,18 @@ async def console_of(
     house: ScriptedHouse | None = None,
     *,
     open_to_all: bool = False,
+    providers: Sequence[OidcProvider] = (),
 ) -> AsyncIterator[Place]:
     house = house or ScriptedHouse()
     edge = make_edge(house.pipeline, house)
-    console = Console(accounts_of(world), house, site, clock=world.clock, open_to_all=open_to_all)
+    console = Console(
+        accounts_of(world),
+        house,
+        site,
+        clock=world.clock,
+        open_to_all=open_to_all,
+        providers=lambda: providers,
+    )
     edge.mount("/console", console.answer)
     async with serving(edge) as port:
         yield Place(world, house, port)

@@ -23,6 +23,7 @@ from typing import Any
 from urllib.parse import unquote_plus, urlencode
 from urllib.request import Request, urlopen
 
+import pytest
 from aiohttp import web
 from joserfc import jws
 from joserfc.jwk import ECKey, RSAKey
@@ -227,6 +228,13 @@ def issuer() -> Iterator[RunningIssuer]:
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def oidc() -> Iterator[RunningIssuer]:
+    """One for all tests; each says first how it shall behave."""
+    with issuer() as found:
+        yield found
 
 
 async def _serve() -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
 import pytest
-from oidcserver import CLIENT, SECRET, RunningIssuer, issuer
+from oidcserver import CLIENT, SECRET, RunningIssuer
 from structlog.testing import capture_logs
 
 from causerie.errors import Unauthenticated, UpstreamFailed
@@ -25,12 +24,6 @@ from causerie.identity.provider import (
 from causerie.identity.web import Web
 
 CALLBACK = "http://127.0.0.1:1/console/sign-in/test/back"
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[RunningIssuer]:
-    with issuer() as found:
-        yield found
 
 
 @dataclass
@@ -52,19 +45,27 @@ class Browser:
             monotonic=lambda: time.monotonic() + self.passed,
         )
 
-    async def leave(self) -> tuple[Attempt, Returned]:
-        """To the provider, and back to our door."""
-        begun = await self.provider.begin(CALLBACK)
+    async def leave(self) -> tuple[Attempt | None, Returned]:
+        """To the provider, and back to our door with what was kept by the state."""
+        kept: dict[str, Attempt] = {}
+
+        def state(attempt: Attempt) -> str:
+            kept["of-this-browser"] = attempt
+            return "of-this-browser"
+
+        url = await self.provider.begin(CALLBACK, state)
         async with (
             aiohttp.ClientSession() as session,
-            session.get(begun.url, allow_redirects=False) as response,
+            session.get(url, allow_redirects=False) as response,
         ):
             assert response.status == 302, await response.text()
             place = response.headers["location"]
         assert place.startswith(f"{CALLBACK}?")
         found = {name: each[0] for name, each in parse_qs(urlsplit(place).query).items()}
-        names = {"iss": "issuer"}
-        return begun.attempt, Returned(**{names.get(name, name): found[name] for name in found})
+        returned = Returned(
+            code=found.get("code", ""), error=found.get("error", ""), issuer=found.get("iss", "")
+        )
+        return kept.get(found["state"]), returned
 
     async def come(self) -> Claims:
         """All the way."""
@@ -80,7 +81,7 @@ class Browser:
             await self.provider.finish(attempt, returned)
         assert caught.value.code == "identity_refused"
         assert caught.value.message.startswith("Signing in with The Test was not completed.")
-        for secret in (SECRET, returned.code or "-", returned.state or "-"):
+        for secret in (SECRET, returned.code or "-"):
             assert secret == "-" or secret not in str(lines)
         return str(lines[-1]["why"])
 
@@ -95,10 +96,10 @@ class Browser:
 
 
 @pytest.fixture
-def browser(running: RunningIssuer) -> Browser:
-    running.behave()
-    options = ProviderOptions("test", "The Test", running.issuer, CLIENT, SECRET)
-    return Browser(running, options, Web(seconds=1.0, max_bytes=100_000))
+def browser(oidc: RunningIssuer) -> Browser:
+    oidc.behave()
+    options = ProviderOptions("test", "The Test", oidc.issuer, CLIENT, SECRET)
+    return Browser(oidc, options, Web(seconds=1.0, max_bytes=100_000))
 
 
 async def test_there_and_back(browser: Browser) -> None:
@@ -177,7 +178,7 @@ async def test_what_good_providers_do(
         ({"back": {"code": "x" * 5000}}, "did not let them in"),
         ({"back": {"iss": "http://127.0.0.1:2"}}, "the answer is of another issuer"),
         ({"back": {"iss": None}}, "the answer is of another issuer"),
-        ({"back": {"state": "planted"}}, "the state is of another attempt"),
+        ({"back": {"state": "planted"}}, "the state is not of this browser"),
         ({"claims": {"email": None}, "told": {"sub": "eve"}}, "tells of somebody else"),
     ],
 )
@@ -231,7 +232,7 @@ async def test_a_provider_that_is_gone() -> None:
     options = ProviderOptions("test", "The Test", "http://127.0.0.1:9", CLIENT, SECRET)
     provider = OidcProvider(options, Web(seconds=1.0), now=time.time)
     with pytest.raises(UpstreamFailed):
-        await provider.begin(CALLBACK)
+        await provider.begin(CALLBACK, lambda _: "state")
 
 
 async def test_new_keys_are_looked_for_once_in_a_while(browser: Browser) -> None:
@@ -256,11 +257,12 @@ async def test_a_code_works_only_where_it_was_begun(browser: Browser) -> None:
     """Somebody's answer, planted in another's browser, or taken to one's own."""
     mine, my_return = await browser.leave()
     _, their_return = await browser.leave()
-    assert "state" in await browser.refused_with(mine, their_return)
-    assert "not begun" in await browser.refused_with(None, their_return)
-    forged = replace(their_return, state=mine.state)  # the code of one, the state of another
+    assert mine is not None
+    assert "not of this browser" in await browser.refused_with(None, their_return)
     with pytest.raises(UpstreamFailed):  # the verifier does not fit
-        await browser.provider.finish(mine, forged)
+        await browser.provider.finish(mine, their_return)
+    other = replace(mine, provider="other")
+    assert "not of this browser" in await browser.refused_with(other, my_return)
     elsewhere = replace(mine, callback=CALLBACK.replace("test", "other"))
     with pytest.raises(UpstreamFailed):
         await browser.provider.finish(elsewhere, my_return)
@@ -274,8 +276,8 @@ async def test_an_attempt_ends(browser: Browser) -> None:
 
 
 async def test_attempts_are_never_alike(browser: Browser) -> None:
-    begun = [(await browser.provider.begin(CALLBACK)).attempt for _ in range(20)]
-    for part in ("state", "nonce", "verifier"):
+    begun = [(await browser.leave())[0] for _ in range(20)]
+    for part in ("nonce", "verifier"):
         assert len({getattr(each, part) for each in begun}) == 20
         assert getattr(begun[0], part) not in repr(begun[0])
     assert SECRET not in repr(browser.options)

@@ -68,6 +68,7 @@ def test_a_provider_and_its_secret(tmp_path: Path) -> None:
         ('allowed_domains = ["example.org"]', "allowed_domains", "means nothing without"),
         ('sign_up = true\nallowed_domains = ["@Example.org"]', "allowed_domains", "a domain"),
         ('name = "Work Place"', "name", "lower-case"),
+        ('name = "code"', "name", "choose another"),
     ],
 )
 def test_what_does_not_hold(tmp_path: Path, change: str, where: str, why: str) -> None:

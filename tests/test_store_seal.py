@@ -14,6 +14,7 @@ from sqlalchemy import select
 
 from causerie.accounts import totp
 from causerie.accounts.people import User
+from causerie.accounts.seal import Seal, WrongKey, new_key
 from causerie.accounts.sessions import Client
 from causerie.errors import StoreUnavailable
 from causerie.hosting import opened, sealed
@@ -23,7 +24,6 @@ from causerie.startup import CannotStart
 from causerie.store.accounts import SqlStore
 from causerie.store.database import Database
 from causerie.store.key_file import key_of_file
-from causerie.store.seal import Seal, WrongKey, new_key
 from causerie.store.sealing import seal_secrets
 from causerie.store.tables import totp as table
 

@@ -16,10 +16,12 @@ from causerie.accounts.links import LinkKind, NewLink
 from causerie.accounts.ring import KeyRing
 from causerie.accounts.statement import Statements
 from causerie.assembly.house import House, Parts
+from causerie.assembly.identity import identity_providers
 from causerie.console.application import Console
 from causerie.console.origin import Site
 from causerie.edge.application import Edge
 from causerie.hosting import Hosting, hosting
+from causerie.identity.provider import OidcProvider
 from causerie.management.application import Management
 from causerie.management.managers import OperatorKeys
 from causerie.settings import Settings
@@ -40,6 +42,7 @@ class Front:
     def __init__(self, hosted: Hosting) -> None:
         self._hosted = hosted
         self._managers = OperatorKeys(hosted.ring)
+        self._providers: tuple[OidcProvider, ...] = ()
 
     @property
     def books(self) -> Bookkeeping:
@@ -60,8 +63,9 @@ class Front:
         """A link that makes the first operator, where nobody has an account yet."""
         return await self._hosted.accounts.users.first_link()
 
-    def replace(self, settings: Settings) -> None:
+    def replace(self, settings: Settings, credentials: Credentials) -> None:
         """Go by these settings from now on."""
+        self._providers = identity_providers(settings.identity_providers, credentials)
         self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
 
     def mount(self, edge: Edge, parts: Parts) -> None:
@@ -78,6 +82,7 @@ class Front:
             Site(options.address or "", tuple(map(ip_network, options.proxies))),
             clock=clock,
             open_to_all=options.sign_up,
+            providers=lambda: self._providers,
         )
         edge.mount("/console", console.answer)
 

@@ -20,6 +20,7 @@ from causerie.accounts.budgets import Budgets
 from causerie.accounts.guard import Clock
 from causerie.accounts.passwords import Passwords
 from causerie.accounts.ring import KeyRing, RingOptions
+from causerie.accounts.seal import Seal, WrongKey
 from causerie.accounts.statement import Statements
 from causerie.edge.ownership import owned
 from causerie.errors import StoreUnavailable
@@ -32,7 +33,6 @@ from causerie.store.database import Database, WrongAddress
 from causerie.store.key_file import key_of_file
 from causerie.store.reports import SqlUsageReader
 from causerie.store.schema import NewerSchema, upgrade
-from causerie.store.seal import Seal, WrongKey
 from causerie.store.sealing import seal_secrets
 from causerie.store.usage import SqlUsage
 

@@ -65,6 +65,7 @@ class Prepared:
     doors: DoorTable
     endpoints: Mapping[str, Connected]
     options: Mapping[str, ChatOptions]
+    credentials: Credentials
 
 
 @asynccontextmanager
@@ -107,7 +108,7 @@ class Front(Protocol):
         """A link that makes the first operator, where nobody has an account yet."""
         ...
 
-    def replace(self, settings: Settings) -> None:
+    def replace(self, settings: Settings, credentials: Credentials) -> None:
         """Go by these settings from now on."""
         ...
 
@@ -167,6 +168,7 @@ class Service:
             door_table(settings),
             connected(settings, credentials, self._targets.endpoints),
             chat_options(settings),
+            credentials,
         )
 
     def replace(self, prepared: Prepared) -> None:
@@ -188,7 +190,7 @@ class Service:
             scopes=scopes(settings, self._busy),
             router=self._router,
             meter=self._meter,
-            members=self._members(settings),
+            members=self._members(settings, prepared.credentials),
         )
         server = settings.server
         if self._edge is None:
@@ -215,10 +217,10 @@ class Service:
         """Close every connection to endpoints."""
         await close([*self._targets.endpoints.values(), *self._retired])
 
-    def _members(self, settings: Settings) -> Members | None:
+    def _members(self, settings: Settings, credentials: Credentials) -> Members | None:
         if self._front is None:
             return None
-        self._front.replace(settings)
+        self._front.replace(settings, credentials)
         self._front.books.prices = prices(settings) | dearest(settings)
         self._front.books.offers = offer_prices(settings)
         return Members(self._front.ring, self._front.books)

@@ -175,6 +175,33 @@ class Users:
         async with self._store.writing() as books:
             await self._bind(books, user, issuer, subject)
 
+    async def identities(self, user: User) -> Sequence[Identity]:
+        """The identities that enter this account, oldest first."""
+        async with self._store.reading() as books:
+            return await books.people.identities(user.id)
+
+    async def unlink_identity(self, user: User, issuer: str, subject: str) -> None:
+        """Let an identity enter this account no more; raises :class:`NotFound`.
+
+        And :class:`InvalidRequest` where there would be no way in any more.
+        """
+        async with self._store.writing() as books:
+            found = await books.people.identities(user.id)
+            gone = [each for each in found if (each.issuer, each.subject) == (issuer, subject)]
+            if not gone:
+                raise no_such("identity")
+            current = await books.people.find(user.id)
+            if len(found) == 1 and (current is None or current.password is None):
+                raise InvalidRequest(
+                    "This is the only way into your account; add another first.",
+                    code="last_identity",
+                    status=409,
+                )
+            await books.people.unlink(gone[0])
+            await books.audit.add(
+                entry(self._clock(), actor_of(user), "user.unlink_identity", user.id, issuer=issuer)
+            )
+
     async def every(self, actor: Actor) -> Sequence[User]:
         """All users, by address."""
         async with self._store.reading() as books:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
 from urllib.parse import quote
@@ -30,6 +30,7 @@ from causerie.errors import (
     StoreUnavailable,
     Unauthenticated,
 )
+from causerie.identity.provider import OidcProvider
 
 _STATIC = f"{PREFIX}/static"
 _SAFE = ("GET", "HEAD")
@@ -52,7 +53,9 @@ class Console:
         *,
         clock: Callable[[], datetime] = _now,
         open_to_all: bool = False,
+        providers: Callable[[], Sequence[OidcProvider]] = tuple,
     ) -> None:
+        """``providers`` are those that people may sign in with now."""
         self._statics = Statics(_STATIC)
         self._routes = RouteTable(routes(house, open_to_all=open_to_all))
         patterns = {route.pattern for route in self._routes.routes}
@@ -64,6 +67,7 @@ class Console:
             clock,
             tuple(each for each in ENTRIES if each.pattern in patterns),
             open_to_all,
+            providers,
         )
 
     async def answer(self, exchange: Exchange) -> None:

@@ -13,6 +13,8 @@ NOTICES = MappingProxyType(
         "name-saved": "The name was changed.",
         "password-saved": "The password was changed; all other sessions have ended.",
         "password-reset": "The password was changed. Sign in with it.",
+        "identity-linked": "You can sign in with it from now on.",
+        "identity-unlinked": "You cannot sign in with it any more.",
         "factor-removed": "The second factor was removed.",
         "session-ended": "The session has ended.",
         "sessions-ended": "All other sessions have ended.",

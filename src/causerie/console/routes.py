@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from causerie.console.pages import activity, links, profile, sign_in, sign_up, start, usage
+from causerie.console.pages import (
+    activity,
+    links,
+    openid,
+    profile,
+    sign_in,
+    sign_up,
+    start,
+    usage,
+)
 from causerie.console.pages.keys import KeysPages
 from causerie.console.pages.models import ModelsPages
 from causerie.console.pages.operator import OperatorPages
@@ -36,10 +45,13 @@ def _sign_in() -> tuple[Route, ...]:
         Route("POST", "/sign-in", sign_in.enter, open=True),
         Route("GET", "/sign-in/code", sign_in.show_code, open=True),
         Route("POST", "/sign-in/code", sign_in.enter_code, open=True),
+        Route("GET", "/sign-in/{provider}", openid.begin, open=True),
+        Route("GET", "/sign-in/{provider}/back", openid.back, open=True),
         Route("POST", "/sign-out", sign_in.leave, open=True),
         Route("GET", "/link", links.show, open=True),
         Route("POST", "/link", links.follow, open=True),
         Route("POST", "/link/account", links.accept, open=True),
+        Route("POST", "/link/with/{provider}", openid.begin_with_link, open=True),
         Route("POST", "/link/join", links.join),
         Route("POST", "/link/password", links.reset, open=True),
     )
@@ -61,6 +73,8 @@ def _profile() -> tuple[Route, ...]:
         Route("POST", "/profile/factor/confirm", profile.confirm),
         Route("GET", "/profile/factor/remove", profile.ask_removal),
         Route("POST", "/profile/factor/remove", profile.remove_factor),
+        Route("POST", "/profile/identities/unlink", openid.unlink),
+        Route("POST", "/profile/identities/{provider}/link", openid.begin_to_join),
         Route("POST", "/profile/sessions/end-others", profile.end_others),
         Route("POST", "/profile/sessions/{session}/end", profile.end_session),
     )

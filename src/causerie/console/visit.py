@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -21,6 +21,7 @@ from causerie.console.notices import NOTICES
 from causerie.console.origin import Site
 from causerie.edge.exchange import Exchange
 from causerie.errors import ServiceError, Unauthenticated
+from causerie.identity.provider import OidcProvider
 
 PREFIX = "/console"
 SEE_OTHER = 303
@@ -38,6 +39,7 @@ class Desk:
     clock: Callable[[], datetime]
     entries: tuple[Entry, ...] = ()
     open_to_all: bool = False
+    providers: Callable[[], Sequence[OidcProvider]] = tuple
 
 
 @dataclass(slots=True)
@@ -146,6 +148,11 @@ class Visit:
         else:
             self.exchange.respond(SEE_OTHER, b"", headers=headers | {"Location": target})
 
+    def leave(self, address: str) -> None:
+        """Lead to another site."""
+        headers = {**self.desk.headers, "Cache-Control": "no-store", **self._headers}
+        self.exchange.respond(SEE_OTHER, b"", headers=headers | {"Location": address})
+
     async def _frame(self) -> dict[str, Any]:
         """What every page shows around its own."""
         found = await self.accounts.projects.of(self.user) if self.user is not None else ()
@@ -167,6 +174,7 @@ class Visit:
             "sections": sections(self.desk.entries, current, path, operator=Part.OPERATOR in parts),
             "notice": NOTICES.get(self.query.get("done")),
             "now": self.desk.clock(),
+            "providers": self.desk.providers(),
         }
 
     def _parts(self, roles: Mapping[str, Part], project: Project | None) -> frozenset[Part]:

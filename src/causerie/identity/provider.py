@@ -2,13 +2,12 @@
 
 OpenID Connect Core 1.0, section 3.1; RFC 7636 (PKCE, S256); RFC 9207 (the issuer
 names itself in its answer). What an attempt must remember is given to the caller,
-who keeps it with the browser that began it.
+who keeps it with the browser that began it, and binds the state to that browser.
 """
 
 from __future__ import annotations
 
 import hashlib
-import hmac
 import secrets
 import time
 from base64 import b64encode, urlsafe_b64encode
@@ -52,24 +51,14 @@ class Attempt:
     provider: str
     callback: str
     began: int
-    state: str = field(repr=False)
     nonce: str = field(repr=False)
     verifier: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """Where to send the browser, and what to keep for its return."""
-
-    url: str
-    attempt: Attempt
-
-
-@dataclass(frozen=True, slots=True)
 class Returned:
-    """What the browser brought back in its address."""
+    """What the browser brought back in its address, beside the state."""
 
-    state: str = field(repr=False)
     code: str = field(default="", repr=False)
     error: str = ""
     issuer: str = ""
@@ -102,8 +91,12 @@ class OidcProvider:
         self._now = now
         self._provider = Provider(options.issuer, web, monotonic)
 
-    async def begin(self, callback: str) -> Begun:
-        """A new attempt, which comes back to ``callback``; raises :class:`UpstreamFailed`."""
+    async def begin(self, callback: str, state: Callable[[Attempt], str]) -> str:
+        """Where to send a browser that shall come back to ``callback``.
+
+        ``state`` keeps an attempt, and says by what only this browser brings it
+        back. Raises :class:`UpstreamFailed`.
+        """
         try:
             metadata = await self._provider.metadata()
         except ProviderFailed as failure:
@@ -112,7 +105,6 @@ class OidcProvider:
             provider=self.options.name,
             callback=callback,
             began=int(self._now()),
-            state=secrets.token_urlsafe(32),
             nonce=secrets.token_urlsafe(32),
             verifier=secrets.token_urlsafe(48),
         )
@@ -123,22 +115,22 @@ class OidcProvider:
                 "client_id": self.options.client_id,
                 "redirect_uri": callback,
                 "scope": " ".join(self.options.scopes),
-                "state": attempt.state,
+                "state": state(attempt),
                 "nonce": attempt.nonce,
                 "code_challenge": challenge.rstrip(b"=").decode(),
                 "code_challenge_method": "S256",
             }
         )
         joint = "&" if "?" in metadata.authorization else "?"
-        return Begun(f"{metadata.authorization}{joint}{query}", attempt)
+        return f"{metadata.authorization}{joint}{query}"
 
     async def finish(self, attempt: Attempt | None, returned: Returned) -> Claims:
-        """Who has come back.
+        """Who has come back, with the attempt that their state keeps.
 
         Raises :class:`Unauthenticated` where that is not proved, and
         :class:`UpstreamFailed` where the provider cannot be asked.
         """
-        attempt = self._of_this_browser(attempt, returned)
+        attempt = self._of_this_browser(attempt)
         try:
             metadata = await self._provider.metadata()
             if returned.issuer != self.options.issuer and (
@@ -155,13 +147,9 @@ class OidcProvider:
         except BadToken as failure:
             raise self._refused(failure) from failure
 
-    def _of_this_browser(self, attempt: Attempt | None, returned: Returned) -> Attempt:
+    def _of_this_browser(self, attempt: Attempt | None) -> Attempt:
         if attempt is None or attempt.provider != self.options.name:
-            raise self._refused(BadToken("this browser has not begun"))
-        if not hmac.compare_digest(
-            attempt.state.encode(), returned.state.encode("utf-8", "replace")
-        ):
-            raise self._refused(BadToken("the state is of another attempt"))
+            raise self._refused(BadToken("the state is not of this browser"))
         if not 0 <= self._now() - attempt.began + 5 <= ATTEMPT_SECONDS:
             raise self._refused(BadToken("the attempt took too long"))
         return attempt

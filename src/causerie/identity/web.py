@@ -36,7 +36,7 @@ class Web:
     ) -> None:
         self._seconds = seconds
         self._max_bytes = max_bytes
-        self._tls = tls or ssl.create_default_context()
+        self._tls = tls
 
     async def get(self, url: str, headers: Sequence[tuple[str, str]] = ()) -> Mapping[str, Any]:
         """The object at ``url``; raises :class:`ProviderFailed`."""
@@ -54,6 +54,8 @@ class Web:
     ) -> Mapping[str, Any]:
         parts = urlsplit(url)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        if self._tls is None:  # reads many certificates: not in the loop, and not before it is used
+            self._tls = await asyncio.to_thread(ssl.create_default_context)
         reach = Reach(tls=self._tls, connect_seconds=self._seconds, idle_seconds=0)
         try:
             client = HttpClient(f"{parts.scheme}://{parts.netloc}", reach)

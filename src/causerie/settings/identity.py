@@ -75,6 +75,8 @@ def identity_rules(providers: Sequence[IdentityProvider]) -> Iterator[Broken]:
 def _provider(at: KeyPath, provider: IdentityProvider) -> Iterator[Broken]:
     if (wrong := _wrong_issuer(provider.issuer)) is not None:
         yield Broken((*at, "issuer"), wrong)
+    if provider.name == "code":
+        yield Broken((*at, "name"), "is the page for codes of second factors; choose another")
     if "openid" not in provider.scopes:
         yield Broken((*at, "scopes"), "lacks `openid`, without which nobody is told who it is")
     if provider.sign_up and not provider.allowed_domains:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from causerie.accounts.seal import Seal
 from causerie.store.books.audit import SqlAudit
 from causerie.store.books.credits import SqlCredits
 from causerie.store.books.keys import SqlKeys
 from causerie.store.books.people import SqlPeople, SqlProjects
 from causerie.store.books.proof import SqlAttempts, SqlFactors, SqlLinks, SqlSessions
 from causerie.store.database import Database
-from causerie.store.seal import Seal
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from causerie.accounts.seal import Seal, WrongKey, is_sealed
 from causerie.store.database import Database
-from causerie.store.seal import Seal, WrongKey, is_sealed
 from causerie.store.tables import totp
 
 

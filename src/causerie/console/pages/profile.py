@@ -94,6 +94,7 @@ async def end_others(visit: Visit) -> None:
 
 async def _values(visit: Visit) -> dict[str, Any]:
     return {
+        "identities": await visit.accounts.users.identities(visit.me),
         "has_factor": await visit.accounts.profile.has_factor(visit.me),
         "sessions": await visit.accounts.sign_in.sessions(visit.me),
         "current": visit.session.id if visit.session is not None else "",

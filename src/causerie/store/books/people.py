@@ -63,6 +63,26 @@ class SqlPeople:
         row = (await self.connection.execute(query)).mappings().first()
         return User(**row) if row else None
 
+    async def identities(self, user_id: str) -> Sequence[Identity]:
+        """Those of a user, oldest first; locked, so that the last way in stays."""
+        query = (
+            select(identities)
+            .where(identities.c.user_id == user_id)
+            .order_by(identities.c.linked_at, identities.c.issuer, identities.c.subject)
+        )
+        found = await self.connection.execute(query.with_for_update())
+        return [Identity(**row) for row in found.mappings()]
+
+    async def unlink(self, identity: Identity) -> None:
+        """Remove it."""
+        await self.connection.execute(
+            identities.delete().where(
+                identities.c.issuer == identity.issuer,
+                identities.c.subject == identity.subject,
+                identities.c.user_id == identity.user_id,
+            )
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class SqlProjects:

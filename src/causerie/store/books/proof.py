@@ -11,12 +11,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.accounts.links import Link, LinkKind
 from causerie.accounts.people import Role
+from causerie.accounts.seal import Seal, WrongKey
 from causerie.accounts.sessions import Session, Stage
 from causerie.accounts.throttle import Failures
 from causerie.accounts.totp import Authenticator
 from causerie.errors import StoreUnavailable
 from causerie.store.books.rows import insert, upsert
-from causerie.store.seal import Seal, WrongKey
 from causerie.store.sealing import purpose
 from causerie.store.tables import attempts, one_time_links, recovery_codes, sessions, totp
 
