@@ -175,6 +175,7 @@ class Visit:
             "notice": NOTICES.get(self.query.get("done")),
             "now": self.desk.clock(),
             "providers": self.desk.providers(),
+            "open_to_all": self.desk.open_to_all,
         }
 
     def _parts(self, roles: Mapping[str, Part], project: Project | None) -> frozenset[Part]:

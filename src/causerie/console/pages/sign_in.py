@@ -17,12 +17,7 @@ async def show(visit: Visit) -> None:
     if visit.user is not None:
         visit.go(next_path(visit.query.get("next")))
         return
-    await visit.show(
-        "sign_in/password.html",
-        next=visit.query.get("next"),
-        email="",
-        open_to_all=visit.desk.open_to_all,
-    )
+    await visit.show("sign_in/password.html", next=visit.query.get("next"), email="")
 
 
 async def enter(visit: Visit) -> None:
