@@ -12,7 +12,7 @@ const draft = document.getElementById("draft");
 const sendButton = document.getElementById("send");
 const stopButton = document.getElementById("stop");
 const token = document.querySelector('meta[name="form-token"]').content;
-const kept = `playground ${play.dataset.chat}`;
+const kept = `playground ${play.dataset.user} ${play.dataset.chat}`;
 
 const settings = new Settings(form);
 const turns = new Turns(document.getElementById("talk"), play.dataset.activity);
