@@ -17,6 +17,7 @@ from causerie.access.limits import Limits
 from causerie.access.windows import MemoryCounters
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.model import Card, Model, Offer
+from causerie.chat.separation import Separation
 from causerie.edge.application import Edge
 from causerie.edge.doors import Door, DoorTable
 from causerie.metering.counters import Counters
@@ -147,7 +148,7 @@ async def gateway(
             client = HttpClient(base_url, Reach(connect_seconds=connect_seconds))
             held.push_async_callback(client.close)
             endpoint = Endpoint(f"e{number}", client, DIALECTS[dialect], deadlines=deadlines)
-            targets[f"e{number}"] = RemoteChat(endpoint, "m")
+            targets[f"e{number}"] = RemoteChat(endpoint, "m", separators=Separation())
         router = Router(targets)
         edge = _edge(router, list(targets), records, reasoning_object)
         port = await held.enter_async_context(serving(edge))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
-from upstreamkit import sent
+from msgspec import structs
+from upstreamkit import request, sent
 
 from causerie.errors import InvalidRequest
 from causerie.upstreams.dialects import DIALECTS
+from causerie.upstreams.outgoing import outgoing
 
 KIN = ("generic", "causerie")  # as sent
 TEMPLATE = ("vllm", "sglang", "llama-server")
@@ -219,3 +222,24 @@ def test_a_template_that_was_told_is_told_nothing_more(dialect: str) -> None:
         {"chat_template_kwargs": kwargs},
         [],
     )
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("budget", [None, 50])
+def test_thinking_turned_on_by_the_name_of_a_model(dialect: str, budget: int | None) -> None:
+    asked = request(thinking_token_budget=budget)
+    on = structs.replace(asked.thinking, enabled=True)
+    asked = structs.replace(asked, thinking=on, params=asked.params | {"reasoning"})
+    if budget and dialect not in BUDGETS:
+        return
+    out = outgoing(asked, DIALECTS[dialect], "theirs")
+    body = json.loads(out.body)
+    if dialect in (*KIN, *TEMPLATE):
+        assert body["chat_template_kwargs"] == ON
+    elif dialect == "openrouter":
+        assert body["reasoning"] == ({"max_tokens": 50} if budget else {"enabled": True})
+    elif dialect == "deepseek":
+        assert body["thinking"] == {"type": "enabled"}
+    else:
+        assert body["reasoning_effort"] == WORDS[dialect][2]  # medium
+    assert all("chat_template_kwargs.enable_thinking->" not in change for change in out.changes)

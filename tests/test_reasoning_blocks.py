@@ -190,3 +190,18 @@ async def test_through_a_gateway(stream: bool) -> None:
     assert answer.reasoning == answer.alias == "so"
     assert together(answer.blocks) == [SIGNED, HIDDEN]
     assert answer.text == "Hi"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("pieces", [["<think>", "so", "</think>Hi"], ["<think>so</think>Hi"]])
+async def test_reasoning_inside_tags_has_every_name_of_a_router(
+    stream: bool, pieces: list[str]
+) -> None:
+    script = [piece(role="assistant", content=""), *(piece(content=text) for text in pieces)]
+    async with (
+        running(ScriptedEndpoint([[*script, piece("stop")]])) as endpoint,
+        gateway(endpoint.base_url, dialect="llama-server", reasoning_object=True) as front,
+    ):
+        answer = await (front.stream() if stream else front.plain())
+    assert (answer.reasoning, answer.alias, answer.text) == ("so", "so", "Hi")
+    assert together(answer.blocks) == [block_of("so")]

@@ -38,6 +38,16 @@ path = ""
 id = "thinker"
 context_length = 8192
 
+[[models]]
+id = "own"
+engine = "fake"
+options = {{ replies = ["{"x" * 400}"] }}
+
+[[catalog]]
+id = "acme/own"
+[[catalog.offers]]
+model = "own"
+
 [[catalog]]
 id = "{MODEL}"
 name = "Thinker"
@@ -75,7 +85,8 @@ async def _conversation(folder: Path) -> Mapping[str, Any]:
 
 def test_the_router_s_own_client_lists(said: Mapping[str, Any]) -> None:
     sdk = said["sdk"]
-    assert (sdk["models"], sdk["count"], sdk["endpoints"]) == ([MODEL], 1, ["acme"])
+    assert sorted(sdk["models"]) == ["acme/own", MODEL]
+    assert (sdk["count"], sdk["endpoints"]) == (2, ["acme"])
 
 
 def test_the_router_s_own_client_talks(said: Mapping[str, Any]) -> None:
@@ -122,7 +133,7 @@ def test_the_provider_for_the_ai_sdk(said: Mapping[str, Any]) -> None:
 
 def test_openai_s_client(said: Mapping[str, Any]) -> None:
     found = said["openai"]
-    assert found["models"] == [MODEL]
+    assert sorted(found["models"]) == ["acme/own", MODEL]
     assert found["whole"]["content"] == ANSWER
     assert found["whole"]["reasoning_content"] == found["whole"]["reasoning"] == THOUGHT
     assert found["call"]["arguments"] == ARGUMENTS
@@ -136,7 +147,7 @@ async def test_openai_s_client_in_python(tmp_path: Path) -> None:
         house(tmp_path, config(thinker.base_url)) as there,
         AsyncOpenAI(base_url=f"{there.root}/router/v1", api_key=KEY, max_retries=0) as client,
     ):
-        assert [one.id async for one in client.models.list()] == [MODEL]
+        assert sorted([one.id async for one in client.models.list()]) == ["acme/own", MODEL]
         asked: Any = {"model": MODEL, "messages": [{"role": "user", "content": "6 x 7?"}]}
         tools = [{"type": "function", "function": {"name": "multiply", "parameters": {}}}]
         thought = {"reasoning": {"max_tokens": 100}}
@@ -154,6 +165,34 @@ async def test_openai_s_client_in_python(tmp_path: Path) -> None:
         with pytest.raises(NotFoundError) as missing:
             await client.chat.completions.create(**asked | {"model": "nobody/nothing"})
         assert missing.value.code == "model_not_found"
+
+
+async def test_an_effort_bounds_a_model_of_ours(tmp_path: Path) -> None:
+    async with (
+        house(tmp_path, config("http://127.0.0.1:1/v1")) as there,
+        AsyncOpenAI(base_url=f"{there.root}/router/v1", api_key=KEY, max_retries=0) as client,
+    ):
+        asked: Any = {"model": "acme/own", "messages": [{"role": "user", "content": "Hi"}]}
+        for thought, tokens in (
+            ({"effort": "minimal"}, 10),
+            ({"effort": "low"}, 20),
+            ({"enabled": True}, 50),
+            ({"max_tokens": 7}, 7),
+            ({"effort": "low", "exclude": True}, 20),
+            ({"effort": "none"}, 0),
+        ):
+            whole = await client.chat.completions.create(
+                **asked, max_tokens=100, extra_body={"reasoning": thought}
+            )
+            assert whole.usage is not None
+            details = whole.usage.completion_tokens_details
+            assert details is not None
+            closing = len("\n</think>\n\n")  # each byte is a token of this engine
+            assert details.reasoning_tokens == (tokens and tokens + closing), thought
+            message = whole.choices[0].message.model_dump()
+            shown = bool(tokens) and "exclude" not in thought
+            text = "x" * tokens if shown else None
+            assert (message.get("reasoning"), message.get("reasoning_content")) == (text, text)
 
 
 @pytest.mark.parametrize("agent", ["speakeasy-sdk/typescript 1.3.19", "OpenAI/Python 2"])

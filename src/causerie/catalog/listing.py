@@ -16,10 +16,10 @@ from causerie.catalog.supply import Supply
 from causerie.catalog.tariff import Tariff
 from causerie.errors import InvalidRequest, NotFound
 from causerie.protocol.candidate import Candidate
-from causerie.protocol.effort import EFFORTS
+from causerie.protocol.effort import EFFORTS, USUAL
 from causerie.protocol.events import Usage
 from causerie.protocol.preferences import INDIFFERENT, SortBy
-from causerie.protocol.request import ChatRequest, Thinking
+from causerie.protocol.request import ChatRequest
 from causerie.protocol.standing import UNKNOWN, Percentiles, Standing
 from causerie.protocol.variants import is_free
 
@@ -108,7 +108,8 @@ class Listing:
             )
         if thinking.enabled:
             return request
-        on = Thinking(True, thinking.effort, thinking.budget, thinking.visible)
+        usual = USUAL if thinking.budget is None else None
+        on = structs.replace(thinking, enabled=True, usual_effort=usual)
         return structs.replace(request, thinking=on, params=request.params | {"reasoning"})
 
     def changes(self, request: ChatRequest) -> Sequence[str]:

@@ -25,6 +25,7 @@ PARAMETERS = frozenset(
 )
 _SWITCHES = ("enable_thinking", "thinking")
 _KWARGS = "chat_template_kwargs"
+_NAME = "model:thinking"
 _GRADED = 3  # words of effort that a server needs for a budget to be said in them
 
 
@@ -43,6 +44,8 @@ def _as_sent(draft: Draft) -> None:
         if draft.given(name):
             draft.fields[name] = draft.document[name]
     if not draft.given("reasoning"):
+        if _by_name(draft):
+            _write_switch(draft, _NAME)
         return
     thinking = draft.request.thinking
     _write_switch(draft, "reasoning")
@@ -59,8 +62,8 @@ def _by_template(draft: Draft) -> None:
     if draft.given(_KWARGS):
         draft.fields[_KWARGS] = draft.document[_KWARGS]
     said = _said(draft, "reasoning", "reasoning_effort", "thinking_token_budget")
-    if said:
-        _write_switch(draft, said)
+    if said or _by_name(draft):
+        _write_switch(draft, said or _NAME)
     if thinking.effort is not None:
         _write_effort(draft, in_template=control.effort_in_template)
     _write_budget(draft)
@@ -219,5 +222,14 @@ def _said(draft: Draft, *names: str) -> str:
 
 
 def _switched_by(draft: Draft) -> str:
-    said = _said(draft, "reasoning", "reasoning_effort", "thinking_token_budget")
-    return said or f"{_KWARGS}.enable_thinking"
+    said = _said(draft, "reasoning", "reasoning_effort", "thinking_token_budget", _KWARGS)
+    return f"{_KWARGS}.enable_thinking" if said == _KWARGS else said or _NAME
+
+
+def _by_name(draft: Draft) -> bool:
+    """Whether thinking was turned on by the name of the model alone (``:thinking``)."""
+    sent = draft.document.get(_KWARGS)
+    kwargs: Mapping[str, object] = sent if isinstance(sent, Mapping) else {}
+    said = any(isinstance(kwargs.get(name), bool) for name in _SWITCHES)
+    given = _said(draft, "reasoning", "reasoning_effort") or kwargs.get("reasoning_effort")
+    return draft.request.thinking.enabled is True and not said and not given
