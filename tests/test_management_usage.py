@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from decimal import Decimal
 
 import pytest
@@ -15,6 +15,9 @@ from ledgerkit import NOON, record
 from managekit import OPERATOR, Office, office
 
 from causerie.accounts.people import Project
+from causerie.accounts.usage import Question, UsageSum
+from causerie.errors import StoreUnavailable
+from causerie.store.reports import SqlUsageReader
 from causerie.store.usage import SqlUsage
 
 HOUR = 3_600_000_000
@@ -202,11 +205,49 @@ async def test_over_a_socket(desk: Office, projects: tuple[Project, Project]) ->
     assert answer.body.startswith(b"start,model,requests")
 
 
+async def test_a_table_that_breaks_off_is_seen_to(
+    desk: Office, projects: tuple[Project, Project], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last chunk is missing, so that nobody takes what has come for the whole."""
+    del projects
+    real, asked = SqlUsageReader.sums, []
+
+    async def sums(reader: SqlUsageReader, question: Question) -> Sequence[UsageSum]:
+        asked.append(question)
+        if len(asked) > 3:
+            raise StoreUnavailable
+        return await real(reader, question)
+
+    monkeypatch.setattr(SqlUsageReader, "sums", sums)
+    async with serving(desk.edge) as port:
+        raw = await _raw(port, "/api/usage.csv?step=hour", OPERATOR)
+    assert raw.startswith(b"HTTP/1.1 200")
+    assert not raw.endswith(b"0\r\n\r\n")
+    assert len(asked) == 4
+
+
+async def test_a_database_that_is_away_is_told_before_a_table_begins(
+    desk: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def sums(reader: SqlUsageReader, question: Question) -> Sequence[UsageSum]:
+        raise StoreUnavailable
+
+    monkeypatch.setattr(SqlUsageReader, "sums", sums)
+    for path in ("/usage", "/usage.csv"):
+        answer = await desk.ask(OPERATOR, path)
+        assert (answer.status, answer.error["code"]) == (503, "store_unavailable")
+        assert int(answer.headers["retry-after"]) >= 1
+
+
 async def _get(port: int, path: str, key: str) -> Response:
+    return parse_response(await _raw(port, path, key))
+
+
+async def _raw(port: int, path: str, key: str) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     lines = ("host: localhost", f"authorization: Bearer {key}", "connection: close", "", "")
     writer.write("\r\n".join((f"GET {path} HTTP/1.1", *lines)).encode())
     async with asyncio.timeout(10):
         raw = await reader.read()
     writer.close()
-    return parse_response(raw)
+    return raw

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
+
 import msgspec
 
 from causerie.accounts.accounts import Accounts
@@ -65,10 +67,11 @@ async def _send(exchange: Exchange, export: Export) -> None:
     """A file, no faster than the client reads it; ends where the client leaves."""
     disposition = {"content-disposition": f'attachment; filename="{export.filename}"'}
     exchange.start(200, export.content_type, _HEADERS | disposition)
-    async for piece in export.pieces:
-        if exchange.gone:
-            return
-        exchange.write(piece)
-        if exchange.blocked:
-            await exchange.drained()
+    async with aclosing(export.pieces):
+        async for piece in export.pieces:
+            if exchange.gone:
+                return
+            exchange.write(piece)
+            if exchange.blocked:
+                await exchange.drained()
     exchange.end()

@@ -6,7 +6,7 @@ The same declaration answers requests and is the documentation, so the two canno
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Generic, TypeVar
@@ -27,7 +27,7 @@ class Export:
 
     content_type: str
     filename: str
-    pieces: AsyncIterator[bytes]
+    pieces: AsyncGenerator[bytes]
 
 
 Q = TypeVar("Q", bound=Struct)

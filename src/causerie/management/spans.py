@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -72,7 +72,7 @@ def pieces(question: Question) -> Iterator[Question]:
 
 async def sums(
     accounts: Accounts, actor: Actor, project: str | None, question: Question
-) -> AsyncIterator[Sequence[UsageSum]]:
+) -> AsyncGenerator[Sequence[UsageSum]]:
     """The sums, a stretch of time at once; asks each time whether the actor may."""
     for each in pieces(question):
         if project is None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 from causerie.accounts.usage import Question, UsageSum
 from causerie.management.views import amount
@@ -23,14 +24,15 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 async def table(
-    question: Question, first: Sequence[UsageSum], rest: AsyncIterator[Sequence[UsageSum]]
-) -> AsyncIterator[bytes]:
-    """The head, then a line for each sum."""
+    question: Question, first: Sequence[UsageSum], rest: AsyncGenerator[Sequence[UsageSum]]
+) -> AsyncGenerator[bytes]:
+    """The head, then a line for each sum; closes ``rest`` at its end."""
     head = ["start", *question.by, *_COUNTED]
     yield _lines([head, *(_line(each, question) for each in first)])
-    async for sums in rest:
-        if sums:
-            yield _lines([_line(each, question) for each in sums])
+    async with aclosing(rest):
+        async for sums in rest:
+            if sums:
+                yield _lines([_line(each, question) for each in sums])
 
 
 def _line(sum: UsageSum, question: Question) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from msgspec import UNSET
@@ -64,10 +65,12 @@ class UsageDesk:
         after = place_of(query.cursor, tuple[str, tuple[str, ...]])
         found: list[UsageSum] = []
         project = project_of(call.actor, query.project)
-        async for each in sums(self.accounts, call.actor, project, _from(asked, after)):
-            found += [sum for sum in each if after is None or _place(sum, asked) > after]
-            if len(found) > query.limit:
-                break
+        stretches = sums(self.accounts, call.actor, project, _from(asked, after))
+        async with aclosing(stretches):
+            async for each in stretches:
+                found += [sum for sum in each if after is None or _place(sum, asked) > after]
+                if len(found) > query.limit:
+                    break
         taken = found[: query.limit]
         more = len(found) > len(taken)
         return UsageList(
