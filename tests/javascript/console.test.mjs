@@ -60,14 +60,10 @@ test("nothing becomes a link that runs or leaves the web", () => {
   assert.deepEqual(flat(inline("<img src=x onerror=alert(1)>")), ["<img src=x onerror=alert(1)>"]);
 });
 
-test("no text takes long, and none is lost", () => {
+// Where this takes squared time it does not end within what a test may take.
+test("long texts of one piece are read to their end, and none is lost", () => {
   const nasty = ["*", "_", "`", "[", "**a ", "[a](", "> ", "- ", "~~", "|", "\\", "<h", "*a _b ", "``a` "];
-  for (const piece of nasty) {
-    const text = piece.repeat(Math.ceil(20000 / piece.length));
-    const begun = performance.now();
-    parse(text);
-    assert.ok(performance.now() - begun < 4000, `${JSON.stringify(piece)} took ${performance.now() - begun} ms`);
-  }
+  for (const piece of nasty) parse(piece.repeat(Math.ceil(100_000 / piece.length)));
   const letters = "the quick (brown) fox | jumps * over _ the `lazy dog [1] ![2] <3> ~~4";
   assert.ok(JSON.stringify(parse(letters)).includes("lazy dog"));
 });
