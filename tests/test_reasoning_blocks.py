@@ -14,7 +14,7 @@ from upstreamkit import chunk as streamed
 from causerie.errors import InvalidRequest
 from causerie.fold import Fold, Frame, Identity, Whole
 from causerie.protocol.events import Event, Finished, ReasoningDelta, TextDelta, Usage
-from causerie.protocol.reasoning import Block, are_plain, block_of
+from causerie.protocol.reasoning import Block, are_plain, block_of, seal_of
 from causerie.protocol.reasoning import joined as together
 from causerie.upstreams.dialects import DIALECTS
 
@@ -205,3 +205,56 @@ async def test_reasoning_inside_tags_has_every_name_of_a_router(
         answer = await (front.stream() if stream else front.plain())
     assert (answer.reasoning, answer.alias, answer.text) == ("so", "so", "Hi")
     assert together(answer.blocks) == [block_of("so")]
+
+
+SIGNATURE = {"google": {"thought_signature": "EjQKMg=="}}
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_stands_beside_a_call_is_kept(whole: bool) -> None:
+    said = {"id": "call_9", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    said["extra_content"] = SIGNATURE
+    source = reader(tools=[F])
+    if whole:
+        message = {"role": "assistant", "content": None, "tool_calls": [said]}
+        body = {"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
+        events = source.whole(msgspec.json.encode(body))
+    else:
+        events = read(source, streamed(tool_calls=[said]), streamed("tool_calls"))
+    for router_names in (True, False):
+        frame = framed(router_names=router_names)
+        [call] = plain(frame, events)["tool_calls"]
+        assert (call["id"], call["extra_content"]) == ("call_9", SIGNATURE)
+        pieces = [one for delta in deltas(frame, events) for one in delta.get("tool_calls", ())]
+        assert [one.get("extra_content") for one in pieces] == [SIGNATURE, None]
+        assert ("reasoning_details" in plain(frame, events)) == router_names
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("way", ["beside", "block", "both"])
+def test_what_stands_beside_a_call_goes_back(dialect: str, way: str) -> None:
+    """Clients keep it beside the call, or in the block that says the same."""
+    call = CALL if way == "block" else CALL | {"extra_content": SIGNATURE}
+    told: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": [call]}
+    if way != "beside":
+        told["reasoning_details"] = [seal_of("call_1", SIGNATURE)]
+    body, changes = sent(dialect, messages=[USER, told, RESULT], tools=[F])
+    [back] = body["messages"][1]["tool_calls"]
+    assert "reasoning_details" not in body["messages"][1]
+    if dialect in ("generic", "causerie"):
+        assert back == CALL | {"extra_content": SIGNATURE}
+        assert changes == []
+    else:
+        assert "extra_content" not in back
+        dropped = "messages.tool_calls.extra_content dropped" in changes
+        assert dropped == (way != "block")
+
+
+def test_other_blocks_stay_beside_a_seal() -> None:
+    told: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": [CALL]}
+    told["reasoning_details"] = [SIGNED, seal_of("call_1", SIGNATURE), HIDDEN]
+    body, _ = sent("openrouter", messages=[USER, told, RESULT], tools=[F])
+    assert body["messages"][1]["reasoning_details"] == [SIGNED, HIDDEN]
+    told["reasoning_details"] = [{**HIDDEN, "data": "extra_content={broken"}]
+    body, _ = sent("generic", messages=[USER, told, RESULT], tools=[F])
+    assert body["messages"][1]["tool_calls"] == [CALL]

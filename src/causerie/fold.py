@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from causerie.errors import InternalError
 from causerie.protocol.completion import (
@@ -223,6 +223,7 @@ def _content(event: TextDelta | ToolCallStarted | ToolCallDelta) -> ChunkChoice:
                 id=identifier,
                 type="function",
                 function=FunctionPiece(name=name, arguments=""),
+                extra_content=event.extra or UNSET,
             )
             return _choice(event.choice, Delta(tool_calls=[piece]))
         case ToolCallDelta(index, arguments):
@@ -266,7 +267,9 @@ class _Answer:
                 self._finish = event.reason
             case ToolCallStarted():
                 function = Function(name=event.name, arguments="")
-                self._calls[event.index] = ToolCallBody(id=event.id, function=function)
+                self._calls[event.index] = ToolCallBody(
+                    id=event.id, function=function, extra_content=event.extra or UNSET
+                )
             case ToolCallDelta():
                 self._calls[event.index].function.arguments += event.arguments
 

@@ -147,6 +147,7 @@ def _tool_schemas() -> dict[str, Schema]:
                 "name arguments",
                 name=text(minLength=1, maxLength=256),
                 arguments=described(text(), "The arguments as a JSON string."),
+                extra_content=described(OBJECT, "What its provider put beside it and needs back."),
             ),
         ),
         "Tool": taken(

@@ -6,7 +6,7 @@ ones are written as ``null``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -28,6 +28,7 @@ class ToolCallPiece(msgspec.Struct, frozen=True, kw_only=True):
     id: str | UnsetType = UNSET
     type: Literal["function"] | UnsetType = UNSET
     function: FunctionPiece
+    extra_content: Mapping[str, Any] | UnsetType = UNSET
 
 
 class Function(msgspec.Struct, kw_only=True):
@@ -39,6 +40,7 @@ class ToolCallBody(msgspec.Struct, kw_only=True):
     id: str
     type: Literal["function"] = "function"
     function: Function
+    extra_content: Mapping[str, Any] | UnsetType = UNSET
 
 
 class TopLogprob(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,8 +9,8 @@ what arrived together is handed on together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -49,12 +49,16 @@ class TextDelta(Struct, frozen=True):
 
 
 class ToolCallStarted(Struct, frozen=True):
-    """A call has begun. ``index`` counts the calls of one choice from 0."""
+    """A call has begun. ``index`` counts the calls of one choice from 0.
+
+    ``extra`` is what its provider put beside it and needs back (``extra_content``).
+    """
 
     index: int
     id: str
     name: str
     choice: int = 0
+    extra: Mapping[str, Any] | None = None
 
 
 class ToolCallDelta(Struct, frozen=True):

@@ -8,11 +8,15 @@ the provider as it was. This module knows their shape, and no provider.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
+
+import msgspec
 
 Block = Mapping[str, Any]
 
 _READABLE = {"reasoning.text": "text", "reasoning.summary": "summary"}
+_SEAL = "extra_content="
 _PLAIN = frozenset({"type", "text", "index", "format"})
 
 
@@ -38,6 +42,28 @@ def text_of(value: object) -> str:
 def are_plain(blocks: Iterable[Block]) -> bool:
     """Whether they are their text, and nothing is lost where only that is passed on."""
     return all(_is_plain(block) for block in blocks)
+
+
+def seal_of(call: str, extra: Mapping[str, Any]) -> Block:
+    """What a provider put beside a call and needs back, as a block that names the call."""
+    data = _SEAL + msgspec.json.encode(extra).decode()
+    return {"type": "reasoning.encrypted", "data": data, "id": call, "format": "unknown"}
+
+
+def unsealed(value: object) -> tuple[list[Block], dict[str, Mapping[str, Any]]]:
+    """The blocks of a client without our seals, and what those hold, by the ids of their calls."""
+    blocks: list[Block] = []
+    extras: dict[str, Mapping[str, Any]] = {}
+    for block in _objects(value):
+        data = block.get("data")
+        if not isinstance(data, str) or not data.startswith(_SEAL):
+            blocks.append(block)
+            continue
+        with suppress(msgspec.DecodeError):  # whoever changed it has lost it
+            extra = msgspec.json.decode(data.removeprefix(_SEAL))
+            if isinstance(extra, dict):
+                extras[str(block.get("id"))] = extra
+    return blocks, extras
 
 
 def joined(blocks: Iterable[Block]) -> list[Block]:

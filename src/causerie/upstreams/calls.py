@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 
 from causerie.errors import UpstreamFailed
-from causerie.protocol.events import Event, ToolCallDelta, ToolCallStarted
+from causerie.protocol.events import Event, ReasoningDelta, ToolCallDelta, ToolCallStarted
+from causerie.protocol.reasoning import seal_of
 from causerie.protocol.request import Message
 from causerie.upstreams.wire import Call
 
@@ -120,7 +121,13 @@ class Calls:
             self.started += 1
             self.size += len(function.name)
             identifier = self._ids.take(current.given)
-            events.append(ToolCallStarted(current.index, identifier, function.name, self._choice))
+            extra = call.extra_content
+            if extra:  # said as reasoning too: some clients keep that and nothing beside a call
+                events.append(ReasoningDelta("", self._choice, (seal_of(identifier, extra),)))
+            started = ToolCallStarted(
+                current.index, identifier, function.name, self._choice, extra or None
+            )
+            events.append(started)
         text = _text(function.arguments)
         if not text:
             return

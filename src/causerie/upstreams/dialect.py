@@ -51,7 +51,8 @@ class History:
 
     ``reasoning`` are the fields under which earlier reasoning is sent (none:
     it is left out), ``parts`` writes it as parts of the content instead.
-    ``details``: blocks of reasoning that it made itself are sent back as they were.
+    ``details``: blocks of reasoning that it made itself are sent back as they were;
+    ``extras``: so is the ``extra_content`` beside a call.
     ``placeholder`` stands in for reasoning that a message with calls lacks,
     where the server refuses such a message while thinking.
     ``nine_character_ids`` is a rule for ids of calls; ``developer`` and
@@ -61,6 +62,7 @@ class History:
     reasoning: tuple[str, ...] = ("reasoning_content",)
     parts: bool = False
     details: bool = False
+    extras: bool = False
     placeholder: str = ""
     nine_character_ids: bool = False
     developer: bool = False

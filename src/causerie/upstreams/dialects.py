@@ -50,7 +50,7 @@ GENERIC = Dialect(
     | _EXTENDED
     | HINTS
     | {"n", "seed", "logit_bias", "parallel_tool_calls", "documents", "modalities", "session_id"},
-    history=History(details=True, developer=True),
+    history=History(details=True, extras=True, developer=True),
     continuing=Continuing("as_sent"),
     shapes=_BY_FORMAT
     | {

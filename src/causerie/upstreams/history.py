@@ -13,11 +13,12 @@ from typing import Any
 import msgspec
 
 from causerie.protocol.partial import Partial
-from causerie.protocol.reasoning import are_plain, blocks_of, text_of
+from causerie.protocol.reasoning import are_plain, blocks_of, text_of, unsealed
 from causerie.upstreams.draft import Draft
 
 _REASONING = ("reasoning_content", "reasoning")
 _DETAILS = "reasoning_details"
+_EXTRA = "extra_content"
 _DIGITS = string.digits + string.ascii_letters
 
 Entry = Mapping[str, Any]
@@ -65,10 +66,14 @@ def _message(draft: Draft, message: Entry) -> Entry:
 
 
 def _assistant(draft: Draft, message: Entry) -> Entry:
+    extras: Mapping[str, Entry] = {}
+    if _DETAILS in message:
+        blocks, extras = unsealed(message[_DETAILS])
+        message = {**message, _DETAILS: blocks} if extras else message
     message = _with_reasoning(draft, message)
     calls = message.get("tool_calls")
     if calls:
-        return {**message, "tool_calls": [_call(draft, call) for call in calls]}
+        return {**message, "tool_calls": [_call(draft, call, extras) for call in calls]}
     return message
 
 
@@ -123,8 +128,14 @@ def _parts(reasoning: str, content: object) -> list[Any]:
     return [{"type": "thinking", "thinking": [{"type": "text", "text": reasoning}]}, *said]
 
 
-def _call(draft: Draft, call: Entry) -> Entry:
+def _call(draft: Draft, call: Entry, extras: Mapping[str, Entry]) -> Entry:
     """A call of the history; arguments that are no object would be refused, or worse."""
+    extra = call.get(_EXTRA) or extras.get(str(call.get("id")))
+    if extra and draft.dialect.history.extras:
+        call = {**call, _EXTRA: extra}
+    elif _EXTRA in call:
+        call = {name: value for name, value in call.items() if name != _EXTRA}
+        draft.dropped(f"messages.tool_calls.{_EXTRA}")
     function = call.get("function") or {}
     arguments = function.get("arguments")
     if not _is_object(arguments):

@@ -63,7 +63,9 @@ Send the assistant's message back as it came. Each provider gets its earlier rea
 form (the table of [dialects](dialects.md) says which). Blocks that only their provider can read, or
 that it has signed, are sent back to kinds of servers that make such blocks and to no others; of
 the rest only the text is passed on. A call without its reasoning gets a space for DeepSeek, which
-refuses it otherwise.
+refuses it otherwise. What a provider puts beside a call (`extra_content`, where Gemini's signatures
+are) stays there and goes back to servers of dialect `generic`; doors with the object `reasoning`
+say it in a block too, for clients that keep blocks only.
 """
 _SERVERS = f"""\
 ## What other servers are sent

@@ -17,6 +17,7 @@ class Call(Struct):
     index: int | None = None
     id: str | None = None
     function: Function | None = None
+    extra_content: dict[str, Any] | None = None
 
 
 class Delta(Struct):
