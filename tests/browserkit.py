@@ -46,7 +46,7 @@ async def window(**context: object) -> AsyncIterator[Page]:
             yield page
         finally:
             await browser.close()
-    assert complaints == []
+    assert complaints == [], complaints
 
 
 async def sign_in(page: Page, root: str, user: User) -> None:

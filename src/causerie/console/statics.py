@@ -57,7 +57,7 @@ class Statics:
         file = self._by_address.get(exchange.path)
         if file is None:
             raise NotFound("There is no such file.")
-        kept = headers | {"Cache-Control": _FOR_EVER, "ETag": f'"{file.address}"'}
+        kept = headers | {"cache-control": _FOR_EVER, "etag": f'"{file.address}"'}
         if _has(exchange.headers, file.address):
             exchange.respond(304, b"", content_type=file.type, headers=kept)
             return

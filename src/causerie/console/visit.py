@@ -113,7 +113,7 @@ class Visit:
         """Give the browser another token, with the answer."""
         self.token = token
         secure = self.desk.site.secure(self.exchange)
-        self._headers["Set-Cookie"] = cookie(token, secure=secure, life=life)
+        self._headers["set-cookie"] = cookie(token, secure=secure, life=life)
 
     async def show(self, template: str, /, *, status: int = 200, **values: Any) -> None:
         """Send a page. ``problem`` is a :class:`ServiceError` that its form shows."""
@@ -123,7 +123,7 @@ class Visit:
     async def show_problem(self, template: str, problem: ServiceError, /, **values: Any) -> None:
         """Send a form again, with what was wrong in it."""
         self._headers |= {
-            name: value
+            name.lower(): value
             for name, value in problem.headers.items()
             if name != "WWW-Authenticate"  # a person is asked by our form
         }
@@ -131,22 +131,22 @@ class Visit:
 
     def send(self, status: int, text: str, content_type: str = "text/html; charset=utf-8") -> None:
         """Send text that was made already."""
-        headers = {**self.desk.headers, "Cache-Control": "no-store", **self._headers}
+        headers = {**self.desk.headers, "cache-control": "no-store", **self._headers}
         self.exchange.respond(status, text.encode(), content_type=content_type, headers=headers)
 
     def save_as(self, name: str, text: str, content_type: str) -> None:
         """Send text that the browser saves as a file."""
-        self._headers["Content-Disposition"] = f'attachment; filename="{name}"'
+        self._headers["content-disposition"] = f'attachment; filename="{name}"'
         self.send(200, text, content_type)
 
     def go(self, path: str, *, done: str = "") -> None:
         """Lead to another page of the console, which then shows the notice ``done``."""
         target = PREFIX + path + (f"?done={done}" if done else "")
-        headers = {**self.desk.headers, "Cache-Control": "no-store", **self._headers}
+        headers = {**self.desk.headers, "cache-control": "no-store", **self._headers}
         if self.by_script:
-            self.exchange.respond(_NO_CONTENT, b"", headers=headers | {"HX-Redirect": target})
+            self.exchange.respond(_NO_CONTENT, b"", headers=headers | {"hx-redirect": target})
         else:
-            self.exchange.respond(SEE_OTHER, b"", headers=headers | {"Location": target})
+            self.exchange.respond(SEE_OTHER, b"", headers=headers | {"location": target})
 
     def leave(self, address: str) -> None:
         """Lead to another site."""

@@ -5,7 +5,7 @@ const inside = document.getElementById("dialog-content");
 let again = false; // whether something was made, so that the page behind is out of date
 
 document.addEventListener("htmx:afterSwap", (event) => {
-  if (event.detail.target !== inside || !dialog) return;
+  if (!dialog || !(event.detail.target === inside || inside.contains(event.target))) return;
   if (!dialog.open) dialog.showModal();
   again = again || inside.querySelector("[data-made]") !== null;
   const wrong = inside.querySelector("[aria-invalid=true]");
@@ -26,6 +26,14 @@ document.addEventListener("click", (event) => {
   }
 });
 
-document.addEventListener("htmx:responseError", (event) => {
-  if (event.detail.xhr.status >= 500) location.reload();
-});
+function say(text) {
+  const toast = document.createElement("div");
+  toast.className = "toast";
+  toast.textContent = text;
+  document.querySelector(".toasts")?.append(toast);
+  setTimeout(() => toast.remove(), 6000);
+}
+
+for (const kind of ["htmx:responseError", "htmx:sendError", "htmx:timeout"]) {
+  document.addEventListener(kind, () => say("That did not work: the service does not answer. Try again."));
+}

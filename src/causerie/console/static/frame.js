@@ -20,7 +20,7 @@ document.addEventListener("click", (event) => {
     opener.setAttribute("aria-expanded", String(open));
   }
   for (const menu of document.querySelectorAll("details.menu[open]")) {
-    if (!menu.contains(target)) menu.open = false;
+    if (!menu.contains(target) || target.closest(".menu-list a, .menu-list button")) menu.open = false;
   }
   target.closest("[data-toast-close]")?.closest(".toast")?.remove();
 });

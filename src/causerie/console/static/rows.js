@@ -1,6 +1,7 @@
 // Rows of a form that can be added and taken away, and parts that a choice shows.
 
 function follow(part) {
+  for (const row of part.querySelectorAll("[data-plain]")) row.remove(); // for who has no scripts
   for (const element of part.querySelectorAll("[data-shown-by]")) {
     const [name, value] = element.dataset.shownBy.split("=");
     const form = element.closest("form");

@@ -1,0 +1,134 @@
+"""The console in a real browser: from the first link to a key, as people go."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from accountkit import PASSWORD, World
+from browserkit import sign_in, window
+from consolekit import Place
+from playwright.async_api import Page, expect
+
+from causerie.accounts.people import actor_of
+
+NEW = "nine purple ladders hum"
+
+
+@pytest.fixture
+async def page(place: Place) -> AsyncIterator[Page]:
+    """A window that may use the clipboard."""
+    async with window(permissions=["clipboard-read", "clipboard-write"]) as opened:
+        yield opened
+
+
+def root(place: Place) -> str:
+    return f"http://127.0.0.1:{place.port}/console"
+
+
+async def test_from_the_first_link_to_a_key(place: Place, page: Page) -> None:
+    made = await place.world.users.first_link()
+    assert made is not None
+    await page.goto(f"{root(place)}/link#{made.token}")
+    await page.fill("[name=email]", "ada@example.org")
+    assert made.token not in page.url
+    await page.fill("[name=name]", "Ada")
+    await page.fill("[name=password]", NEW)
+    await page.click("text=Make the account")
+
+    await page.click("nav >> text=Projects")
+    await page.locator(".page-head").get_by_text("New project").click()
+    await page.fill("dialog [name=name]", "Atlas")
+    await page.click("dialog .button-main")
+    await expect(page.locator("#main h1")).to_have_text("Atlas")
+    await expect(page.locator(".toast")).to_contain_text("The project was made")
+    assert "done=" not in page.url
+
+    await page.click("nav >> text=API Keys")
+    await page.locator(".page-head").get_by_text("New key").click()
+    await page.fill("dialog [name=name]", "   ")
+    await page.click("dialog .button-main")
+    await expect(page.locator("dialog .wrong")).to_contain_text("A name has 1 to 100")
+    await page.fill("dialog [name=name]", "Batch")
+    await page.check("dialog [name=end][value=\"7\"]")
+    await page.click("dialog summary:has-text('Budget')")
+    await page.click("text=Add a budget")
+    await page.fill("dialog [name=budget_amount]", "12.50")
+    await page.click("dialog .button-main")
+    credential = await page.text_content("#credential")
+    assert credential is not None
+    await page.click("dialog [data-copy=credential]")
+    assert await page.evaluate("navigator.clipboard.readText()") == credential
+    await page.click("dialog >> text=Python")
+    await expect(page.locator("#code-python")).to_be_visible()
+    await expect(page.locator("#code-curl")).to_be_hidden()
+
+    await page.click("dialog >> text=Done")
+    row = page.locator("tbody tr")
+    await expect(row).to_have_count(1)
+    await expect(row).to_contain_text("of $12.50")
+    assert credential not in await page.content()
+
+
+async def test_a_key_is_stopped_and_deleted(place: Place, page: Page) -> None:
+    owner = await place.world.person(password=PASSWORD)
+    project = await place.world.project(owner=owner)
+    await place.world.key(project, owner, name="Old")
+    await sign_in(page, root(place), owner)
+    await page.click("table summary")
+    await page.click("table >> text=Disable")
+    await expect(page.locator("tbody")).to_contain_text("disabled")
+    await page.click("table summary")
+    await page.click("table >> text=Delete")
+    await expect(page.locator("#dialog h1")).to_have_text("Delete Old?")
+    await page.keyboard.press("Escape")
+    await expect(page.locator("dialog")).to_be_hidden()
+    await page.click("table summary")
+    await page.click("table >> text=Delete")
+    await page.click("dialog .button-bad")
+    await expect(page.locator(".empty")).to_contain_text("No keys yet")
+
+
+async def test_times_are_in_the_visitors_zone(lite: World, place: Place) -> None:
+    owner = await lite.person(password=PASSWORD)
+    project = await lite.project(owner=owner)
+    async with window(timezone_id="Asia/Tokyo", locale="en-GB") as page:
+        await sign_in(page, root(place), owner)
+        await page.goto(f"{root(place)}/projects/{project.id}/audit")
+        await expect(page.locator("time").first).to_have_text("21 Nov 2026, 21:00")
+
+
+async def test_the_theme_stays_chosen(place: Place, page: Page) -> None:
+    await page.goto(f"{root(place)}/sign-in")
+    await page.click("[data-theme-switch]")
+    await page.goto(f"{root(place)}/link")
+    assert await page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+async def test_the_navigation_folds_on_a_narrow_screen(place: Place) -> None:
+    owner = await place.world.person(password=PASSWORD)
+    await place.world.project(owner=owner)
+    async with window(viewport={"width": 390, "height": 800}) as page:
+        await sign_in(page, root(place), owner)
+        await expect(page.locator("nav").first).to_be_hidden()
+        await page.click("[data-nav-switch]")
+        await page.click("nav >> text=Project")
+        await expect(page.locator("#main h1")).to_have_text("Project")
+        wider = "document.documentElement.scrollWidth - innerWidth"
+        assert await page.evaluate(wider) <= 0
+
+
+async def test_forms_work_without_scripts(place: Place) -> None:
+    owner = await place.world.person(password=PASSWORD)
+    project = await place.world.project(owner=owner)
+    async with window(java_script_enabled=False) as page:
+        await sign_in(page, root(place), owner)
+        await page.click("text=New key")
+        await page.fill("[name=name]", "Plain")
+        await page.click("summary:has-text('Budget')")
+        await page.fill("[name=budget_amount] >> nth=0", "3")
+        await page.click("text=Make the key")
+        assert (await page.text_content("#credential") or "").startswith("ck_")
+        await page.click("text=Done")
+        await expect(page.locator("tbody")).to_contain_text("of $3.00")
+    assert len(await place.world.keys.of(actor_of(owner), project.id)) == 1

@@ -1,0 +1,68 @@
+"""What the design promises: contrast for every pair of colours, in both themes; no stray files."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from importlib.resources import files
+
+import pytest
+
+STATIC = files("causerie.console") / "static"
+# The released file of htmx.org 2.0.11 on npm, dist/htmx.min.js.
+HTMX = "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717"
+TEXT = 4.5  # WCAG 2.2, 1.4.3
+SHAPE = 3.0  # 1.4.11
+PAIRS = [
+    *[(ink, ground, TEXT) for ink in ("ink", "ink-soft", "ink-quiet")
+      for ground in ("ground", "surface", "raised", "sunken", "code")],
+    *[("accent", ground, TEXT) for ground in ("ground", "surface", "raised", "accent-soft")],
+    *[(name, f"{name}-soft", TEXT) for name in ("good", "warn", "bad")],
+    *[(name, ground, TEXT) for name in ("bad",) for ground in ("surface", "raised")],
+    *[("ink", "hover", TEXT), ("ink-soft", "hover", TEXT), ("ink", "accent-soft", TEXT)],
+    *[("on-accent", "accent", TEXT), ("on-accent", "accent-hover", TEXT)],
+    *[("on-bad", "bad", TEXT), ("on-bad", "bad-hover", TEXT)],
+    *[("line-strong", "surface", SHAPE), ("line-strong", "raised", SHAPE)],
+]  # fmt: skip
+
+
+def _themes() -> dict[str, dict[str, str]]:
+    text = (STATIC / "10-tokens.css").read_text(encoding="utf-8")
+    blocks = re.findall(r"(:root[^{]*)\{([^{}]*)\}", text)
+    tokens = [dict(re.findall(r"--([\w-]+):\s*(#[0-9a-f]{6});", body)) for _, body in blocks]
+    light, by_system, by_choice = tokens
+    assert by_system == by_choice
+    return {"light": light, "dark": light | by_choice}
+
+
+def _luminance(colour: str) -> float:
+    """Relative luminance, WCAG 2.2."""
+    parts = [int(colour[index : index + 2], 16) / 255 for index in (1, 3, 5)]
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_everything_can_be_read(theme: str) -> None:
+    tokens = _themes()[theme]
+    for ink, ground, least in PAIRS:
+        high, low = sorted((_luminance(tokens[ink]), _luminance(tokens[ground])), reverse=True)
+        contrast = (high + 0.05) / (low + 0.05)
+        assert contrast >= least, f"{ink} on {ground}: {contrast:.2f}"
+
+
+def test_the_library_is_the_released_one() -> None:
+    assert hashlib.sha256((STATIC / "htmx.min.js").read_bytes()).hexdigest() == HTMX
+    assert "Zero-Clause BSD" in (STATIC / "htmx.LICENSE").read_text(encoding="utf-8")
+
+
+def test_styles_and_scripts_fetch_nothing_from_elsewhere() -> None:
+    for file in STATIC.iterdir():
+        if file.name.startswith("htmx") or not file.name.endswith((".css", ".js")):
+            continue
+        text = file.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"https?://(?!\$)|@import|innerHTML|eval\(|document\.write", text), (
+            file.name
+        )
