@@ -50,7 +50,7 @@ async def test_from_the_first_link_to_a_key(place: Place, page: Page) -> None:
     await page.click("dialog .button-main")
     await expect(page.locator("dialog .wrong")).to_contain_text("A name has 1 to 100")
     await page.fill("dialog [name=name]", "Batch")
-    await page.check("dialog [name=end][value=\"7\"]")
+    await page.check('dialog [name=end][value="7"]')
     await page.click("dialog summary:has-text('Budget')")
     await page.click("text=Add a budget")
     await page.fill("dialog [name=budget_amount]", "12.50")
