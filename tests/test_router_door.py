@@ -160,8 +160,10 @@ async def test_free_models_have_limits_of_their_own(tmp_path: Path) -> None:
 
 
 async def test_suffixes_are_told_and_checked(tmp_path: Path) -> None:
-    async with Market(tmp_path) as there:
+    market = Market(tmp_path)
+    async with market as there:
         status, headers, answer = await there.ask(R, "a/good:thinking")
+        assert market.ups[0].requests[-1].body["chat_template_kwargs"]["enable_thinking"] is True
         assert (status, answer["model"]) == (200, "a/good:thinking")
         assert headers["x-served-model"] == "a/good"
         assert "model:thinking->reasoning.enabled" in headers["x-request-changes"]

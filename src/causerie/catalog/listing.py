@@ -110,7 +110,12 @@ class Listing:
             return request
         usual = USUAL if thinking.budget is None else None
         on = structs.replace(thinking, enabled=True, usual_effort=usual)
-        return structs.replace(request, thinking=on, params=request.params | {"reasoning"})
+        return structs.replace(
+            request,
+            thinking=on,
+            params=request.params | {"reasoning"},
+            document=dict(request.document),  # one that is passed on as it came no more
+        )
 
     def changes(self, request: ChatRequest) -> Sequence[str]:
         """What :meth:`adapted` has made of a request."""
