@@ -24,8 +24,12 @@ from causerie.protocol.events import (
     Usage,
 )
 from causerie.protocol.partial import Partial
+from causerie.protocol.request import ChatRequest, Message
 from causerie.protocol.sse import Decoder
+from causerie.upstreams.dialect import Dialect
 from causerie.upstreams.dialects import LLAMA_SERVER, MISTRAL, OPENAI, VLLM
+from causerie.upstreams.incoming import Incoming
+from causerie.upstreams.wire import Chunk, read_chunk
 
 USAGE = {"prompt_tokens": 5, "completion_tokens": 7}
 TOLD = Usage(prompt=5, completion=7)
@@ -47,6 +51,14 @@ def call(index: int | None = 0, **fields: Any) -> dict[str, Any]:
 
 
 STOP = [TextDelta("Hi"), Finished("stop")]
+ASKED = ChatRequest("m", (Message("user", "Hi"),))
+
+
+class Careful(Incoming):
+    """Reads no reply the quick way."""
+
+    def everyday(self, chunk: Chunk) -> list[Event] | None:
+        return None
 
 
 @pytest.mark.parametrize(
@@ -511,3 +523,63 @@ def test_garbage_is_a_failure_of_the_upstream(pieces: list[bytes]) -> None:
     for piece in pieces:
         with suppress(ServiceError):
             one.feed(piece)
+
+
+MESSAGES = st.fixed_dictionaries(
+    {"role": st.just("assistant"), "content": st.text(max_size=3) | st.none()},
+    optional={
+        "reasoning_content": st.text(max_size=2),
+        "refusal": st.text(max_size=2) | st.none(),
+        "tool_calls": st.just([]),
+    },
+)
+WHOLES = st.fixed_dictionaries(
+    {
+        "choices": st.lists(
+            st.fixed_dictionaries(
+                {
+                    "index": st.integers(0, 1),
+                    "message": MESSAGES,
+                    "finish_reason": st.sampled_from(
+                        [
+                            "stop",
+                            "length",
+                            "max_tokens",
+                            "tool_calls",
+                            "content_filter",
+                            "odd",
+                            None,
+                        ]
+                    ),
+                }
+            ),
+            min_size=1,
+            max_size=2,
+        )
+    },
+    optional={
+        "usage": st.dictionaries(
+            st.sampled_from(["prompt_tokens", "completion_tokens", "reasoning_tokens"]),
+            st.integers(0, 9) | st.none(),
+        ),
+        "system_fingerprint": st.text(max_size=2),
+    },
+)
+
+
+@given(WHOLES, st.sampled_from([OPENAI, VLLM, MISTRAL]))
+def test_a_plain_reply_says_the_same_read_the_quick_way(
+    body: dict[str, Any], dialect: Dialect
+) -> None:
+    quick, careful = Incoming(ASKED, dialect), Careful(ASKED, dialect)
+    data = json.dumps(body).encode()
+    assert quick.whole(data) == careful.whole(data)
+    assert quick.usage == careful.usage
+    assert (quick.fingerprint or "") == (careful.fingerprint or "")
+
+
+def test_an_ordinary_reply_is_read_the_quick_way() -> None:
+    message = {"role": "assistant", "content": "Hi"}
+    body = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": USAGE}
+    reply = json.dumps(body).encode()
+    assert Incoming(ASKED, OPENAI).everyday(read_chunk(reply)) == [*STOP, TOLD]

@@ -87,7 +87,7 @@ class Incoming:
         chunk = self._chunk(body)
         if not chunk.choices:
             raise self._unreadable("no chat completion")
-        if (everyday := self._everyday(chunk)) is not None:
+        if (everyday := self.everyday(chunk)) is not None:
             return everyday
         events: list[Event] = []
         self._read(chunk, events, whole=True)
@@ -95,7 +95,7 @@ class Incoming:
             answer.finish = answer.finish or "stop"
         return events + self._end()
 
-    def _everyday(self, chunk: Chunk) -> list[Event] | None:
+    def everyday(self, chunk: Chunk) -> list[Event] | None:
         """The events of a reply as most are: one choice, its text, its tokens; else ``None``."""
         choices, told = chunk.choices, chunk.usage
         if choices is None or len(choices) != 1 or told is None or self._partial is not None:
