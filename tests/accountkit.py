@@ -16,6 +16,7 @@ from causerie.accounts.passwords import Passwords
 from causerie.accounts.people import SYSTEM, Actor, Membership, Project, Role, User, actor_of
 from causerie.accounts.profile import Profile
 from causerie.accounts.projects import Projects
+from causerie.accounts.recordings import Recordings
 from causerie.accounts.seal import Seal
 from causerie.accounts.sign_in import SignIn
 from causerie.accounts.usage import Usage
@@ -51,6 +52,7 @@ class World:
         self.keys = Keys(self.store, self.clock)
         self.usage = Usage(self.store, SqlUsageReader(self.database))
         self.credits = Credits(self.store, SqlUsageReader(self.database), self.clock)
+        self.recordings = Recordings(self.store, self.clock)
 
     def clock(self) -> datetime:
         return self.now

@@ -64,6 +64,7 @@ def accounts_of(world: World) -> Accounts:
         world.keys,
         world.usage,
         world.credits,
+        world.recordings,
     )
 
 

@@ -158,6 +158,7 @@ _PROJECT_FORMS = {
     "/archive": (Action.PROJECT_ARCHIVE, {}),
     "/restore": (Action.PROJECT_ARCHIVE, {}),
     "/bounds": (Action.BOUNDS_SET, {}),
+    "/recording": (Action.RECORDING_SET, {"days": "7"}),
     "/invite": (Action.MEMBERS_INVITE, {"role": "viewer"}),
     "/members/{other}": (Action.MEMBERS_CHANGE, {"role": "viewer"}),
     "/members/{other}/remove": (Action.MEMBERS_REMOVE, {}),

@@ -19,6 +19,7 @@ from causerie.accounts.bookkeeping import Bookkeeping
 from causerie.accounts.budgets import Budgets
 from causerie.accounts.guard import Clock
 from causerie.accounts.passwords import Passwords
+from causerie.accounts.recorder import Recorder
 from causerie.accounts.ring import KeyRing, RingOptions
 from causerie.accounts.seal import Seal, WrongKey
 from causerie.accounts.statement import Statements
@@ -66,15 +67,17 @@ async def hosting(
         sql, reader = SqlStore(database, seal), SqlUsageReader(database)
         ring = KeyRing(sql, RingOptions(offline_seconds=store.offline_seconds))
         ledger = Ledger(SqlUsage(database), _journal(store))
-        budgets = Budgets(reader, time.time_ns)
+        budgets, recorder = Budgets(reader, time.time_ns), Recorder(sql, _clock)
         try:
             await stack.enter_async_context(ledger)
             await stack.enter_async_context(ring)
         except StoreUnavailable as failure:
             raise CannotStart(f"the database cannot be used: {failure}") from failure
         _ = await stack.enter_async_context(owned(budgets.follow()))
+        _ = await stack.enter_async_context(owned(recorder.sweep()))
+        _ = await stack.enter_async_context(recorder)
         accounts = Accounts.over(sql, reader, Passwords(), _clock)
-        books = Bookkeeping(ledger, budgets)
+        books = Bookkeeping(ledger, budgets, recorder)
         statements = Statements(sql, reader, _clock, free_per_minute)
         yield Hosting(accounts, ring, books, statements, _clock)
 

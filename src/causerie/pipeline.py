@@ -37,6 +37,7 @@ from causerie.errors import (
     UpstreamFailed,
 )
 from causerie.fold import Frame, Identity
+from causerie.metering.contents import Contents
 from causerie.metering.meter import Meter, Record
 from causerie.protocol.events import Batch, Usage
 from causerie.protocol.request import ChatRequest
@@ -186,7 +187,8 @@ class Pipeline:
         async with self.limits.admit(self._scopes(caller, model.id), need) as lease:
             if self.members is not None:
                 record.reservation = await self.members.allowances.reserve(caller, model.id, need)
-            journey = self.router.generate(candidates, request, model.hedge_seconds, record.see)
+            see = _watched(asked, record)
+            journey = self.router.generate(candidates, request, model.hedge_seconds, see)
             record.usage = journey.usage
             try:
                 async with journey:
@@ -200,6 +202,8 @@ class Pipeline:
                         router_names=asked.door.reasoning_object,
                         cost=_costs(model, journey),
                     )
+                    if record.contents is not None:
+                        record.contents.frame = frame
                     headers = _headers(record, journey, request.model, told) | lease.headers
                     await asked.deliver(Reply(headers, frame, journey))
             finally:
@@ -279,6 +283,20 @@ class Pipeline:
             for model in self.catalog.visible(door.models)
             if mine is None or not mine.isdisjoint(model.names)
         ]
+
+
+def _watched(asked: _Asked, record: Record) -> Callable[[Batch], None]:
+    """What is told of everything that is passed on."""
+    if not asked.caller.recorded:
+        return record.see
+    frame = Frame(asked.identity, asked.request.model, "")
+    contents = record.contents = Contents(asked.request, frame)
+
+    def see(batch: Batch) -> None:
+        record.see(batch)
+        contents.see(batch)
+
+    return see
 
 
 def _another_may(failure: ServiceError) -> bool:

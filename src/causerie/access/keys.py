@@ -57,7 +57,8 @@ class Caller(Struct, frozen=True, kw_only=True):
     """Who was let in: the key's public name (empty where keys are off), and through which door.
 
     ``project`` and ``user`` are whom the use is charged to, empty for keys of the
-    configuration; ``models`` narrows the door's own, where it is not ``None``.
+    configuration; ``models`` narrows the door's own, where it is not ``None``;
+    ``recorded``: the project keeps what is said.
     """
 
     key: str
@@ -66,6 +67,7 @@ class Caller(Struct, frozen=True, kw_only=True):
     project: str = ""
     user: str = ""
     models: frozenset[str] | None = None
+    recorded: bool = False
 
 
 class Named(Protocol):

@@ -12,6 +12,7 @@ from causerie.accounts.passwords import Passwords
 from causerie.accounts.ports import Store
 from causerie.accounts.profile import Profile
 from causerie.accounts.projects import Projects
+from causerie.accounts.recordings import Recordings
 from causerie.accounts.sign_in import SignIn
 from causerie.accounts.usage import Usage, UsageReader
 from causerie.accounts.users import Users
@@ -28,6 +29,7 @@ class Accounts:
     keys: Keys
     usage: Usage
     credits: Credits
+    recordings: Recordings
 
     @property
     def arrivals(self) -> Arrivals:
@@ -45,4 +47,5 @@ class Accounts:
             keys=Keys(store, clock),
             usage=Usage(store, reader),
             credits=Credits(store, reader, clock),
+            recordings=Recordings(store, clock),
         )

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 
 from causerie.access.keys import Caller
 from causerie.access.quota import Scope, Tokens
 from causerie.accounts.budgets import Budgets, Reservation
 from causerie.accounts.entitlements import Entitlements
 from causerie.accounts.prices import Price, is_charged
+from causerie.accounts.recorder import Recorder
 from causerie.accounts.ring import Member
 from causerie.errors import StoreUnavailable
 from causerie.metering.ledger import Ledger, UsageRecord, record_id
@@ -28,10 +30,12 @@ class Bookkeeping:
 
     ``prices`` are by the id of the model, ``offers`` by that and by who answers,
     where that makes a difference; ``prices`` are the highest of them then.
+    ``recorder`` keeps contents, where projects want that.
     """
 
-    def __init__(self, ledger: Ledger, budgets: Budgets) -> None:
+    def __init__(self, ledger: Ledger, budgets: Budgets, recorder: Recorder | None = None) -> None:
         self._ledger = ledger
+        self._recorder = recorder
         self._budgets = budgets
         self._entitlements = Entitlements()
         self.prices: Mapping[str, Price] = {}
@@ -88,38 +92,44 @@ class Bookkeeping:
             charged = is_charged(record.status, record.prompt, record.completion)
             tokens = record.prompt + record.completion if charged else 0
             record.reservation.settle(cost, tokens)
-        await self._ledger.commit(
-            UsageRecord(
-                id=record_id(),
-                request_id=record.request_id,
-                at=_now() - _us(record.duration_seconds),
-                project=record.project,
-                key=record.key,
-                user=record.user,
-                door=record.door,
-                model=record.model,
-                served_by=record.served_by,
-                stream=record.stream,
-                status=record.status,
-                code=record.code,
-                finish=record.finish,
-                attempts=record.attempts,
-                prompt=record.prompt,
-                cached=record.cached,
-                completion=record.completion,
-                reasoning=record.reasoning,
-                cost=cost,
-                queue_us=_us(record.queue_seconds),
-                first_token_us=_first(record.first_token_seconds),
-                duration_us=_us(record.duration_seconds),
-                upstream_us=_us(record.upstream_seconds),
-                continued=record.continued,
-                estimated=record.estimated,
-                tried=tuple(record.tried),
-                reason=record.reason,
-                param=record.param,
-            )
-        )
+        usage = _usage(record, cost)
+        if record.contents is not None and record.attempts and self._recorder is not None:
+            self._recorder.put(usage, record.contents)
+        await self._ledger.commit(usage)
+
+
+def _usage(record: Record, cost: Decimal) -> UsageRecord:
+    """The record as it is kept."""
+    return UsageRecord(
+        id=record_id(),
+        request_id=record.request_id,
+        at=_now() - _us(record.duration_seconds),
+        project=record.project,
+        key=record.key,
+        user=record.user,
+        door=record.door,
+        model=record.model,
+        served_by=record.served_by,
+        stream=record.stream,
+        status=record.status,
+        code=record.code,
+        finish=record.finish,
+        attempts=record.attempts,
+        prompt=record.prompt,
+        cached=record.cached,
+        completion=record.completion,
+        reasoning=record.reasoning,
+        cost=cost,
+        queue_us=_us(record.queue_seconds),
+        first_token_us=_first(record.first_token_seconds),
+        duration_us=_us(record.duration_seconds),
+        upstream_us=_us(record.upstream_seconds),
+        continued=record.continued,
+        estimated=record.estimated,
+        tried=tuple(record.tried),
+        reason=record.reason,
+        param=record.param,
+    )
 
 
 def _now() -> int:

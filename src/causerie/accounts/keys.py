@@ -83,12 +83,14 @@ class Grant:
 
     ``until`` is the first moment at which it ends, ``works`` whether it does at
     all: keys that are revoked are known too, so that asking again costs nothing.
+    ``recorded``: the project keeps what is said.
     """
 
     key: ApiKey
     works: bool
     until: datetime | None
     project_bounds: Bounds
+    recorded: bool = False
 
 
 def new_key_id() -> str:

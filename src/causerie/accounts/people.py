@@ -42,12 +42,16 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What keys, usage and members belong to. In an archived one no key works."""
+    """What keys, usage and members belong to. In an archived one no key works.
+
+    ``recording_days`` is how long it keeps what is said; ``None``: it does not.
+    """
 
     id: str
     name: str
     created_at: datetime
     archived_at: datetime | None = None
+    recording_days: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ at once; with one, nothing has happened. Entering and everything inside raises
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from causerie.accounts.credit import Credit
 from causerie.accounts.keys import ApiKey, Grant, KeySecret
 from causerie.accounts.links import Link
 from causerie.accounts.people import Identity, Member, Membership, Project, User
+from causerie.accounts.recording import Recording
 from causerie.accounts.sessions import Session
 from causerie.accounts.throttle import Failures
 from causerie.accounts.totp import Authenticator
@@ -59,7 +60,11 @@ class ProjectBook(Protocol):
     """Projects and memberships."""
 
     async def add(self, project: Project) -> None: ...
-    async def change(self, project: Project) -> None: ...
+    async def change(self, project: Project) -> None:
+        """Everything but the id and what it keeps."""
+        ...
+
+    async def set_recording(self, id: str, days: int | None) -> None: ...
     async def find(self, id: str) -> Project | None: ...
     async def every(self) -> Sequence[Project]: ...
     async def of(self, user_id: str) -> Sequence[tuple[Project, Membership]]: ...
@@ -201,6 +206,31 @@ class CreditBook(Protocol):
         ...
 
 
+class RecordingBook(Protocol):
+    """What was said, of projects that keep it; never of one that does not (any more)."""
+
+    async def put(self, recordings: Sequence[Recording]) -> None:
+        """Keep those whose projects keep what is said now, for as long as they say now."""
+        ...
+
+    async def find(self, id: str, now: datetime) -> Recording | None:
+        """Raises :class:`NotFound` where it can not be decrypted any more."""
+        ...
+
+    async def users(self, project_id: str, ids: Sequence[str], now: datetime) -> Mapping[str, str]:
+        """Of these ids those that are kept, with whose requests they are."""
+        ...
+
+    async def forget(self, project_id: str) -> None: ...
+    async def shorten(self, project_id: str, kept: timedelta) -> None:
+        """None of the project's is kept for longer."""
+        ...
+
+    async def expire(self, now: datetime, most: int) -> int:
+        """Remove up to so many whose time is over; how many there were."""
+        ...
+
+
 class Books(Protocol):
     """All books of one transaction."""
 
@@ -222,6 +252,8 @@ class Books(Protocol):
     def audit(self) -> AuditBook: ...
     @property
     def credits(self) -> CreditBook: ...
+    @property
+    def recordings(self) -> RecordingBook: ...
 
 
 class Store(Protocol):

@@ -56,6 +56,8 @@ class Action(StrEnum):
     MODELS_ASK = "models.ask"
     USAGE_SEE = "usage.see"
     ACTIVITY_SEE = "activity.see"
+    RECORDING_SET = "recording.set"
+    CONTENTS_SEE = "contents.see"
     AUDIT_SEE = "audit.see"
     USERS_SEE = "users.see"
     USERS_INVITE = "users.invite"
@@ -85,6 +87,8 @@ WORDS = {
     Action.MODELS_ASK: "talk with models in the playground, at the project's expense",
     Action.USAGE_SEE: "see usage and cost",
     Action.ACTIVITY_SEE: "see single requests (never their contents)",
+    Action.RECORDING_SET: "have the project keep what is said, or not any more",
+    Action.CONTENTS_SEE: "see what was said, where the project keeps it",
     Action.AUDIT_SEE: "see who did what in the project",
     Action.USERS_SEE: "see all users and projects",
     Action.USERS_INVITE: "invite people to the service, make links for new passwords",
@@ -119,6 +123,8 @@ _ROWS: dict[Action, tuple[Extent, ...]] = {
     Action.MODELS_ASK: (_, X, X, X, _, _, _),
     Action.USAGE_SEE: (X, X, X, X, X, X, _),
     Action.ACTIVITY_SEE: (X, X, X, X, X, X, _),
+    Action.RECORDING_SET: (_, X, X, _, _, X, _),
+    Action.CONTENTS_SEE: (_, X, X, o, _, _, _),
     Action.AUDIT_SEE: (X, X, X, _, _, _, _),
     Action.USERS_SEE: (X, _, _, _, _, _, _),
     Action.USERS_INVITE: (X, _, _, _, _, _, _),

@@ -258,6 +258,7 @@ def _admit(known: _Known, door: str) -> Member:
         project=key.project_id,
         user=key.created_by,
         models=key.models,
+        recorded=known.grant.recorded,
         grant=known.grant,
     )
     known.callers[door] = caller

@@ -21,4 +21,12 @@ def visitor(user: User, project: Project, bounds: Bounds, door: str) -> Member:
         created_at=user.created_at,
     )
     grant = Grant(key=key, works=True, until=None, project_bounds=bounds)
-    return Member(key="", name=user.name, door=door, project=project.id, user=user.id, grant=grant)
+    return Member(
+        key="",
+        name=user.name,
+        door=door,
+        project=project.id,
+        user=user.id,
+        recorded=project.recording_days is not None,
+        grant=grant,
+    )

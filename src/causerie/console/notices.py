@@ -24,6 +24,8 @@ NOTICES = MappingProxyType(
         "project-archived": "The project was archived; its keys do not work any more.",
         "project-restored": "The project is back; its keys work again.",
         "bounds-saved": "Limits and budgets were changed.",
+        "recording-on": "What is said is kept from now on.",
+        "recording-off": "What is said is not kept any more; what was kept is deleted.",
         "invitation-withdrawn": "The invitation was withdrawn.",
         "member-changed": "The role was changed.",
         "member-removed": "The member was removed.",

@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
 from causerie.accounts.keys import Purpose
 from causerie.accounts.people import Role
+from causerie.accounts.recording import LONGEST_DAYS
 
 Name = Annotated[str, Meta(min_length=1, max_length=100)]
 Email = Annotated[str, Meta(min_length=3, max_length=254)]
@@ -108,6 +109,15 @@ class RenameProject(Body, frozen=True):
     """What changes of a project."""
 
     name: Name
+
+
+class SetRecording(Body, frozen=True):
+    """Whether what is said is kept."""
+
+    days: Annotated[
+        int | None,
+        Meta(ge=1, le=LONGEST_DAYS, description="For how long; `null`: not at all (any more)."),
+    ]
 
 
 class PutCredits(Body, frozen=True):

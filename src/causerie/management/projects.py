@@ -13,6 +13,7 @@ from causerie.management.bodies import (
     NoBody,
     PutCredits,
     RenameProject,
+    SetRecording,
 )
 from causerie.management.lists import LinkList, MemberList, ProjectList, page_of
 from causerie.management.people import LinkPath
@@ -83,6 +84,12 @@ class ProjectDesk:
         bounds = call.body.bounds()
         await self.accounts.projects.set_bounds(call.actor, call.ids["project"], bounds)
         return BoundsView.of(bounds)
+
+    async def set_recording(self, call: Call[NoQuery, SetRecording]) -> ProjectView:
+        """Keep what is said, or not any more."""
+        actor, project = call.actor, call.ids["project"]
+        await self.accounts.recordings.keep(actor, project, call.body.days)
+        return ProjectView.of((await self.accounts.projects.see(actor, project)).project)
 
     async def credits(self, call: Call[NoQuery, NoBody]) -> CreditsView:
         """What was put in, and what is left."""

@@ -18,6 +18,7 @@ from causerie.management.bodies import (
     RenameProject,
     RotateKey,
     SetOperator,
+    SetRecording,
 )
 from causerie.management.keys import KeyDesk
 from causerie.management.lists import (
@@ -104,6 +105,8 @@ def project_routes(desk: ProjectDesk) -> list[AnyRoute]:
               desk.restore, NoQuery, NoBody, ProjectView),
         route(f"PUT {_PROJECT}/bounds", "Set limits and budgets of a project",
               desk.set_bounds, NoQuery, BoundsBody, BoundsView),
+        route(f"PUT {_PROJECT}/recording", "Keep what is said in a project, or not any more",
+              desk.set_recording, NoQuery, SetRecording, ProjectView),
         route(f"GET {_PROJECT}/credits", "See money put in, spent and left",
               desk.credits, NoQuery, NoBody, CreditsView),
         route(f"POST {_PROJECT}/credits 201", "Put money in for a project",

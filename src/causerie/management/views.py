@@ -129,6 +129,9 @@ class ProjectView(Struct, frozen=True, kw_only=True):
     name: str
     created_at: Moment
     archived_at: Moment | None
+    recording_days: Annotated[
+        int | None, Meta(description="How long it keeps what is said; `null`: it does not.")
+    ]
 
     @staticmethod
     def of(project: Project) -> ProjectView:
@@ -138,6 +141,7 @@ class ProjectView(Struct, frozen=True, kw_only=True):
             name=project.name,
             created_at=project.created_at,
             archived_at=project.archived_at,
+            recording_days=project.recording_days,
         )
 
 
@@ -148,6 +152,7 @@ class ProjectDetails(Struct, frozen=True, kw_only=True):
     name: str
     created_at: Moment
     archived_at: Moment | None
+    recording_days: int | None
     bounds: BoundsView
 
     @staticmethod
@@ -158,6 +163,7 @@ class ProjectDetails(Struct, frozen=True, kw_only=True):
             name=project.name,
             created_at=project.created_at,
             archived_at=project.archived_at,
+            recording_days=project.recording_days,
             bounds=BoundsView.of(bounds),
         )
 

@@ -15,6 +15,7 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from causerie.errors import InternalError, ServiceError
+from causerie.metering.contents import Contents
 from causerie.protocol.events import Batch, Finished, FinishReason, Usage
 
 CLIENT_GONE = 499
@@ -22,7 +23,7 @@ _SPOKEN = frozenset({402, 403, 429})  # about budgets, rights and limits, in our
 
 
 class Record(Struct):
-    """The facts of one request; no contents."""
+    """The facts of one request; contents only where its project keeps them."""
 
     request_id: str
     door: str
@@ -52,6 +53,7 @@ class Record(Struct):
     reason: str = ""  # a failure's words, where they cannot quote the request
     param: str | None = None
     reservation: object = None  # what is held for it, for whoever settles
+    contents: Contents | None = None
 
     @property
     def overhead_seconds(self) -> float:

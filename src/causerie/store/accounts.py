@@ -14,6 +14,7 @@ from causerie.store.books.credits import SqlCredits
 from causerie.store.books.keys import SqlKeys
 from causerie.store.books.people import SqlPeople, SqlProjects
 from causerie.store.books.proof import SqlAttempts, SqlFactors, SqlLinks, SqlSessions
+from causerie.store.books.recordings import SqlRecordings
 from causerie.store.database import Database
 
 
@@ -30,6 +31,7 @@ class SqlBooks:
     keys: SqlKeys
     audit: SqlAudit
     credits: SqlCredits
+    recordings: SqlRecordings
 
     @staticmethod
     def over(connection: AsyncConnection, seal: Seal) -> SqlBooks:
@@ -44,6 +46,7 @@ class SqlBooks:
             SqlKeys(connection),
             SqlAudit(connection),
             SqlCredits(connection),
+            SqlRecordings(connection, seal),
         )
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlencode
 
+import msgspec
+
 from causerie.accounts.usage import By, RecordFilter
 from causerie.console.explanations import Explanation, explain
 from causerie.console.fields import Fields
@@ -14,6 +16,7 @@ from causerie.console.names import Names, names_of
 from causerie.console.periods import LENGTHS, LONGEST, Period, period
 from causerie.console.visit import Visit
 from causerie.errors import InvalidRequest
+from causerie.metering.contents import MOST_BYTES
 from causerie.metering.ledger import UsageRecord
 
 PAGE = 50
@@ -64,6 +67,7 @@ async def _page(visit: Visit, project: str | None) -> None:
         here=visit.exchange.path,
         filters={name: value for name, value in fields.items() if name not in when.fields()},
         entries=[_entry(each, keys, users, projects) for each in shown],
+        kept=await _kept(visit, project, shown),
         older=_older(fields, shown) if more else "",
         paged=wanted.before is not None,
         newest="?" + urlencode(fields),
@@ -75,6 +79,34 @@ async def _page(visit: Visit, project: str | None) -> None:
         keys=keys.known,
         whole=project is None,
     )
+
+
+async def show_contents(visit: Visit) -> None:
+    """``GET /projects/{project}/activity/{record}``: what was said, where the project keeps it."""
+    project = (await visit.project()).project
+    found = await visit.accounts.recordings.see(visit.actor, project.id, visit.params["record"])
+    await visit.show(
+        "contents.html",
+        at=found.at,
+        said=[
+            ("Request", _readable(found.request, cut=found.request_cut), found.request_cut),
+            ("Reply", _readable(found.reply, cut=found.reply_cut), found.reply_cut),
+        ],
+        most=MOST_BYTES // 1024,
+    )
+
+
+async def _kept(visit: Visit, project: str | None, shown: Sequence[UsageRecord]) -> frozenset[str]:
+    """The requests whose contents one may see."""
+    if project is None:
+        return frozenset()
+    ids = [each.id for each in shown]
+    return await visit.accounts.recordings.kept(visit.actor, project, ids)
+
+
+def _readable(text: str, *, cut: bool) -> str:
+    """With lines, where it is whole."""
+    return text if cut or not text else msgspec.json.format(text)
 
 
 def asked(query: Fields, when: Period) -> RecordFilter:

@@ -8,6 +8,7 @@ from typing import Any
 from causerie.accounts.audit import AuditEntry, AuditFilter
 from causerie.accounts.guard import no_such
 from causerie.accounts.people import Member, Role
+from causerie.accounts.recording import LONGEST_DAYS
 from causerie.accounts.rights import Action
 from causerie.accounts.spending import SpendingReader
 from causerie.console.audit_page import AuditPage, show_audit
@@ -75,6 +76,18 @@ class ProjectPages:
             return
         visit.go(f"/projects/{project_id}", done="bounds-saved")
 
+    async def record(self, visit: Visit) -> None:
+        """Keep what is said, or not any more."""
+        project_id = (await visit.project()).project.id
+        off = visit.form.get("off") == "yes"
+        try:
+            days = None if off else _days(visit.form.get("days"))
+            await visit.accounts.recordings.keep(visit.actor, project_id, days)
+        except InvalidRequest as problem:
+            await self._show(visit, problem)
+            return
+        visit.go(f"/projects/{project_id}", done="recording-off" if off else "recording-on")
+
     async def audit(self, visit: Visit) -> None:
         """Who did what in it."""
         project_id = (await visit.project()).project.id
@@ -109,6 +122,7 @@ class ProjectPages:
             "invitations": await projects.invitations(visit.actor, id),
             "spending": await reader.of_project(view.bounds.budgets),
             "limits": LIMITS,
+            "longest": LONGEST_DAYS,
             "entries": (),
         }
         if await visit.may(Action.AUDIT_SEE):
@@ -200,6 +214,12 @@ class MemberPages:
             if member.user.id == visit.params["user"]:
                 return member
         raise no_such("member")
+
+
+def _days(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 4):
+        raise InvalidRequest(f"Choose 1 to {LONGEST_DAYS} days.", param="days")
+    return int(text)
 
 
 def _role(visit: Visit) -> Role:

@@ -122,6 +122,7 @@ class SqlKeys:
                 api_keys,
                 key_secrets.c.expires_at.label("secret_until"),
                 projects.c.archived_at.label("archived_at"),
+                projects.c.recording_days.label("recording_days"),
             )
             .join(key_secrets, key_secrets.c.key_id == api_keys.c.id)
             .join(projects, projects.c.id == api_keys.c.project_id)
@@ -141,6 +142,7 @@ class SqlKeys:
             works=all(each is None for each in stopped),
             until=min(ends, default=None),
             project_bounds=bounded(bounds[owners[1]], put_in),
+            recorded=row["recording_days"] is not None,
         )
 
     async def _bounds(self, owners: Sequence[str]) -> dict[str, Bounds]:

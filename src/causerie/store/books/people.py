@@ -95,8 +95,18 @@ class SqlProjects:
         await insert(self.connection, projects, project)
 
     async def change(self, project: Project) -> None:
-        """Everything but the id."""
-        await update(self.connection, projects, projects.c.id == project.id, project)
+        """Everything but the id and what it keeps."""
+        values = row_of(projects, project)
+        del values["recording_days"]  # whoever renames it must not switch that on again
+        await self.connection.execute(
+            projects.update().where(projects.c.id == project.id).values(values)
+        )
+
+    async def set_recording(self, id: str, days: int | None) -> None:
+        """How long it keeps what is said."""
+        await self.connection.execute(
+            projects.update().where(projects.c.id == id).values(recording_days=days)
+        )
 
     async def find(self, id: str) -> Project | None:
         """By id."""

@@ -14,6 +14,7 @@ from causerie.store.tables.access import (
     limits,
 )
 from causerie.store.tables.base import METADATA
+from causerie.store.tables.contents import recordings
 from causerie.store.tables.people import (
     attempts,
     audit,
@@ -48,6 +49,7 @@ __all__ = [
     "memberships",
     "one_time_links",
     "projects",
+    "recordings",
     "recovery_codes",
     "sessions",
     "totp",

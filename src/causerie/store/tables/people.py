@@ -45,6 +45,7 @@ projects = Table(
     Column("name", Text, nullable=False),
     Column("created_at", Moment, nullable=False),
     Column("archived_at", Moment),
+    Column("recording_days", Integer),
 )
 
 memberships = Table(

@@ -1,0 +1,78 @@
+"""Contents of requests: kept only while a project says so, seen only by its own people.
+
+Operators of the service see those of their own projects, like everybody else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+
+from causerie.accounts.audit import entry
+from causerie.accounts.guard import Clock, no_such, parts, require, visible_project
+from causerie.accounts.people import Actor
+from causerie.accounts.ports import Store
+from causerie.accounts.recording import LONGEST_DAYS, Recording
+from causerie.accounts.rights import Action, Extent, extent
+from causerie.errors import InvalidRequest
+
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+
+
+class Recordings:
+    """Switches it on and off, and shows what was kept."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def keep(self, actor: Actor, project_id: str, days: int | None) -> None:
+        """Keep what is said for so many days; with ``None`` not any more, and nothing of before.
+
+        Fewer days hold for what was kept before too, more do not. Raises :class:`InvalidRequest`.
+        """
+        if days is not None and not 1 <= days <= LONGEST_DAYS:
+            raise InvalidRequest(
+                f"Contents are kept for 1 to {LONGEST_DAYS} days, or not at all.", param="days"
+            )
+        now = self._clock()
+        async with self._store.writing() as books:
+            await visible_project(books, actor, project_id, Action.RECORDING_SET)
+            await books.projects.set_recording(project_id, days)
+            if days is None:
+                await books.recordings.forget(project_id)
+            else:
+                await books.recordings.shorten(project_id, timedelta(days=days))
+            await books.keys.announce(f"project:{project_id}", now)
+            said = "off" if days is None else str(days)
+            await books.audit.add(
+                entry(now, actor, "project.recording", project_id, project_id, days=said)
+            )
+
+    async def see(self, actor: Actor, project_id: str, id: str) -> Recording:
+        """What was said in one request.
+
+        Raises :class:`Forbidden`, and :class:`NotFound` where it is not kept.
+        """
+        async with self._store.reading() as books:
+            await visible_project(books, actor, project_id)
+            found = await books.recordings.find(id, self._clock()) if _ID.fullmatch(id) else None
+            if found is not None and found.project_id != project_id:
+                found = None
+            whose = found.user_id if found is not None else actor.id
+            await require(books, actor, Action.CONTENTS_SEE, project_id, made_by=whose)
+        if found is None:
+            raise no_such("recording")
+        return found
+
+    async def kept(self, actor: Actor, project_id: str, ids: Sequence[str]) -> frozenset[str]:
+        """Of these requests those whose contents there are for this actor to see."""
+        async with self._store.reading() as books:
+            reach = extent(Action.CONTENTS_SEE, await parts(books, actor, project_id))
+            if reach is Extent.NO or not ids:
+                return frozenset()
+            users = await books.recordings.users(project_id, ids, self._clock())
+        return frozenset(
+            id for id, user in users.items() if reach is Extent.ALL or user == actor.id
+        )

@@ -1,0 +1,120 @@
+"""What one request said and was told, for projects that keep it; in bounds.
+
+Gathered beside the reply and put into words only when that has ended, by
+whoever keeps it. Nothing is known here of why it is kept, or for how long.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from causerie.fold import Frame, Whole
+from causerie.protocol.events import Batch, Event, Finished, ReasoningDelta, TextDelta, Usage
+from causerie.protocol.events import ToolCallDelta as Arguments
+from causerie.protocol.request import ChatRequest, Message, TextPart
+
+MOST_BYTES = 256 * 1024  # of the request, and of the reply
+_FIELDS = ("messages", "tools", "response_format")
+_LOGPROB = 60  # about what one is in JSON
+
+
+class Excerpt(Struct, frozen=True):
+    """JSON; where it is cut, its beginning."""
+
+    text: str
+    cut: bool
+
+
+class Contents:
+    """The contents of one request, while it is answered.
+
+    ``frame`` is what its reply is told in, and may be replaced before the end.
+    """
+
+    __slots__ = ("_cut", "_open", "_request", "_size", "_whole", "_with_usage")
+
+    def __init__(self, request: ChatRequest, frame: Frame) -> None:
+        self._request = request
+        self._whole = Whole(frame)
+        self._open: dict[int, bool] = {}  # choices that have begun: whether they have not ended
+        self._with_usage = False
+        self._size = 0
+        self._cut = False
+
+    @property
+    def frame(self) -> Frame:
+        """What the reply is told in."""
+        return self._whole.frame
+
+    @frame.setter
+    def frame(self, frame: Frame) -> None:
+        self._whole.frame = frame
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes of memory it holds."""
+        return self._size + sum(map(_weight, self._request.messages))
+
+    def see(self, batch: Batch) -> None:
+        """Take note of some events; beyond the bound only of how the reply ends."""
+        kept = [event for event in batch if self._takes(event)]
+        if kept:
+            self._whole.feed(kept)
+
+    def request(self) -> Excerpt:
+        """What was asked: messages, tools and the form of the answer, as they were sent."""
+        sent = self._request.document
+        return _excerpt({name: sent[name] for name in _FIELDS if name in sent}, cut=False)
+
+    def reply(self, used: Usage) -> Excerpt:
+        """What was answered, as a whole completion, also of a stream; empty where nothing was.
+
+        A choice that did not come to its end ends with ``error``. ``used`` is said
+        where the reply did not come to its usage. To be asked once.
+        """
+        if not self._open:
+            return Excerpt("", cut=False)
+        self._whole.feed([Finished("error", one) for one, begun in self._open.items() if begun])
+        if not self._with_usage:
+            self._whole.feed([used])
+        return _excerpt(self._whole.completion(), cut=self._cut)
+
+    def _takes(self, event: Event) -> bool:
+        if isinstance(event, Usage):
+            self._with_usage = True
+            return True
+        if isinstance(event, Finished):
+            self._open[event.choice] = False
+            return True
+        self._open.setdefault(event.choice, True)
+        self._size += _size(event)
+        self._cut = self._cut or self._size > MOST_BYTES
+        return not self._cut
+
+
+def _weight(message: Message) -> int:
+    content = message.content
+    if content is None or isinstance(content, str):
+        return len(content or "")
+    return sum(len(one.text if isinstance(one, TextPart) else one.url) for one in content)
+
+
+def _size(event: Event) -> int:
+    """About its bytes in JSON."""
+    match event:
+        case TextDelta():
+            return len(event.text) + sum(_LOGPROB * (1 + len(one.top)) for one in event.logprobs)
+        case ReasoningDelta():
+            texts = (text for block in event.blocks for text in block.values())
+            return len(event.text) + sum(len(one) for one in texts if isinstance(one, str))
+        case Arguments():
+            return len(event.arguments)
+        case _:
+            return _LOGPROB
+
+
+def _excerpt(value: object, *, cut: bool) -> Excerpt:
+    whole = msgspec.json.encode(value)
+    text = whole[:MOST_BYTES].decode(errors="ignore")  # a character that is cut through
+    return Excerpt(text, cut or len(whole) > MOST_BYTES)
