@@ -20,7 +20,9 @@ from causerie.metering.ledger import UsageRecord
 from causerie.settings import Store
 from causerie.store.accounts import SqlStore
 from causerie.store.reports import SqlUsageReader
+from causerie.store.seal import Seal
 
+SECRET = "a-key-of-the-tests-with-some-length-to-it"
 CONFIG = """
 [store]
 {url}
@@ -44,7 +46,7 @@ def config(*, journal: str = "write", url: str | None = None, folder: str = "dat
 
     ``url`` is that of the database, which is a file in ``folder`` without it.
     """
-    key = 'secret_keys = [{ command = ["echo", "a-key-of-the-tests-with-some-length-to-it"] }]'
+    key = f'secret_keys = [{{ command = ["echo", "{SECRET}"] }}]'
     named = f'url = "{url}"\n{key}' if url is not None else ""
     return CONFIG.format(journal=journal, url=named, folder=folder)
 
@@ -78,6 +80,12 @@ class Office:
             page = replace(page, before=(found[-1].at, found[-1].id))
 
 
+def _secret(folder: Path) -> str:
+    """The key that the service of this folder encrypts with."""
+    file = folder / "secret.key"
+    return file.read_text().strip() if file.exists() else SECRET
+
+
 @asynccontextmanager
 async def office(
     folder: Path, project: str | None = None, url: str | None = None
@@ -86,10 +94,10 @@ async def office(
     url = url or f"sqlite:///{folder}/causerie.db"
     database = await opened(Store(url=url, folder=str(folder)))
     try:
-        reader = SqlUsageReader(database)
+        reader, seal = SqlUsageReader(database), Seal([_secret(folder)])
         hasher = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
         accounts = Accounts.over(
-            SqlStore(database), reader, Passwords(hasher), lambda: datetime.now(UTC)
+            SqlStore(database, seal), reader, Passwords(hasher), lambda: datetime.now(UTC)
         )
         if project is None:
             project = (await accounts.projects.create(SYSTEM, "Project")).id

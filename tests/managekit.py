@@ -90,6 +90,7 @@ async def office(world: World) -> AsyncIterator[Office]:
         keys=world.keys,
         usage=world.usage,
         credits=world.credits,
+        recordings=world.recordings,
     )
 
     def now() -> int:

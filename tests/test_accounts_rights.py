@@ -20,10 +20,12 @@ from causerie.accounts.bounds import UNBOUNDED
 from causerie.accounts.issuing import Draft, Edit
 from causerie.accounts.keys import ApiKey, KeySecret, Purpose, new_key_id
 from causerie.accounts.names import digest, new_token
-from causerie.accounts.people import Actor, Project, Role, User, actor_of
+from causerie.accounts.people import SYSTEM, Actor, Project, Role, User, actor_of
+from causerie.accounts.recording import Recording
 from causerie.accounts.rights import RIGHTS, Action, Extent, Part, page
 from causerie.accounts.usage import Question, RecordFilter
 from causerie.errors import Forbidden, NotFound
+from causerie.metering.ledger import record_id
 
 
 @dataclass
@@ -89,6 +91,14 @@ async def delete_management_key(s: Scene) -> None:
     await s.world.keys.delete(s.actor, (await s.key(Purpose.MANAGEMENT)).id)
 
 
+async def read_contents(s: Scene) -> object:
+    await s.world.recordings.keep(SYSTEM, s.project.id, 7)
+    made = Recording(record_id(), s.project.id, s.subject, s.world.now, "{}", False, "{}", False)
+    async with s.world.store.writing() as books:
+        await books.recordings.put([made])
+    return await s.world.recordings.see(s.actor, s.project.id, made.id)
+
+
 async def archive(s: Scene) -> object:
     await s.world.projects.archive(s.actor, s.project.id)
     return await s.world.projects.archive(s.actor, s.project.id, archived=False)
@@ -117,6 +127,8 @@ ATTEMPTS: dict[Action, Attempt] = {
     Action.MODELS_ASK: lambda s: s.world.projects.ask(s.actor, s.project.id),
     Action.USAGE_SEE: lambda s: s.world.usage.of_project(s.actor, s.project.id, s.question()),
     Action.ACTIVITY_SEE: lambda s: s.world.usage.requests(s.actor, s.project.id, s.filter()),
+    Action.RECORDING_SET: lambda s: s.world.recordings.keep(s.actor, s.project.id, 7),
+    Action.CONTENTS_SEE: read_contents,
     Action.AUDIT_SEE: lambda s: s.world.projects.audit(s.actor, s.project.id, AuditFilter()),
     Action.USERS_SEE: lambda s: s.world.users.every(s.actor),
     Action.USERS_INVITE: lambda s: s.world.users.invite(s.actor),
@@ -130,6 +142,7 @@ OWNED = {
     Action.KEYS_DISABLE,
     Action.KEYS_ROTATE,
     Action.KEYS_DELETE,
+    Action.CONTENTS_SEE,
 }
 ROLES = {Part.OWNER, Part.ADMIN, Part.MEMBER, Part.VIEWER}
 

@@ -117,6 +117,7 @@ ASKS: dict[Action, Ask] = {
     Action.KEYS_DELETE: _delete,
     Action.MANAGEMENT_KEYS: _management_key,
     Action.BOUNDS_SET: asking("{place}/bounds", {}, "PUT"),
+    Action.RECORDING_SET: asking("{place}/recording", {"days": 7}, "PUT"),
     Action.CREDITS_PUT: asking("{place}/credits", {"amount": "5"}),
     Action.USAGE_SEE: asking("/usage?project={project}"),
     Action.ACTIVITY_SEE: asking("/requests?project={project}"),
@@ -162,7 +163,10 @@ def expected(action: Action, part: Part, *, own: bool) -> set[int]:
 
 
 def test_every_action_is_walked() -> None:
-    assert set(ASKS) == set(Action) - {Action.MODELS_ASK}  # which is of the pages alone
+    assert set(ASKS) == set(Action) - {
+        Action.MODELS_ASK,  # which are of the pages alone
+        Action.CONTENTS_SEE,
+    }
 
 
 @pytest.mark.parametrize("part", Part)

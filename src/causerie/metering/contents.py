@@ -16,6 +16,7 @@ from causerie.protocol.request import ChatRequest, Message, TextPart
 
 MOST_BYTES = 256 * 1024  # of the request, and of the reply
 _FIELDS = ("messages", "tools", "response_format")
+_HELD = MOST_BYTES * 15 // 16  # of a reply: what is cut is cut where its JSON still ends
 _LOGPROB = 60  # about what one is in JSON
 
 
@@ -89,7 +90,7 @@ class Contents:
             return True
         self._open.setdefault(event.choice, True)
         self._size += _size(event)
-        self._cut = self._cut or self._size > MOST_BYTES
+        self._cut = self._cut or self._size > _HELD
         return not self._cut
 
 

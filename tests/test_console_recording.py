@@ -1,0 +1,107 @@
+"""The pages of contents: who sees them, who switches them on, and hostile words stay words."""
+
+from __future__ import annotations
+
+from html import unescape
+
+import msgspec
+import pytest
+from accountkit import World
+from consolekit import Place
+from ledgerkit import record
+from pageskit import Team
+from test_console_hostile import MARKUP, _Elements
+
+from causerie.accounts.people import SYSTEM, User
+from causerie.accounts.recording import Recording
+from causerie.metering.ledger import UsageRecord
+from causerie.store.usage import SqlUsage
+
+
+async def asked(world: World, team: Team, user: User, words: str = "Plain words.") -> UsageRecord:
+    """A request of somebody, whose contents are kept."""
+    at = int(world.now.timestamp()) * 1_000_000 - 60_000_000
+    usage = record(project=team.project.id, user=user.id, at=at)
+    await SqlUsage(world.database).append([usage])
+    text = msgspec.json.encode({"messages": [{"role": "user", "content": words}]}).decode()
+    kept = Recording(usage.id, team.project.id, user.id, world.now, text, False, text, True)
+    async with world.store.writing() as books:
+        await books.recordings.put([kept])
+    return usage
+
+
+async def test_an_owner_switches_it_on_and_off(shop: Place, team: Team) -> None:
+    visitor = await shop.visitor_of(team.owner)
+    page = await visitor.get(team.path)
+    assert "Not kept." in page.text
+    assert (await visitor.post(f"{team.path}/recording", {"days": "30"})).status == 303
+    page = await visitor.get(f"{team.path}?done=recording-on")
+    assert "Kept for 30 days" in page.text
+    assert "What is said is kept from now on." in page.text
+    assert "kept for 30 days" in (await visitor.get(f"{team.path}/activity")).text
+    usage = await asked(shop.world, team, team.owner)
+    assert (await visitor.get(f"{team.path}/activity/{usage.id}")).status == 200
+    assert (await visitor.post(f"{team.path}/recording", {"off": "yes"})).status == 303
+    assert "Not kept." in (await visitor.get(team.path)).text
+    assert (await visitor.get(f"{team.path}/activity/{usage.id}")).status == 404
+    assert "What was said is not kept." in (await visitor.get(f"{team.path}/activity")).text
+
+
+@pytest.mark.parametrize("days", ["", "0", "91", "-1", "1.5", "٣", "9999", "<script>", "1e1"])
+async def test_days_that_are_none_are_refused_in_the_form(
+    shop: Place, team: Team, days: str
+) -> None:
+    visitor = await shop.visitor_of(team.owner)
+    page = await visitor.post(f"{team.path}/recording", {"days": days})
+    assert page.status == 400
+    assert 'id="field-days-note"' in page.text
+    assert "Not kept." in page.text
+
+
+async def test_everybody_sees_what_the_table_says(shop: Place, team: Team) -> None:
+    await shop.world.recordings.keep(SYSTEM, team.project.id, 7)
+    theirs = await asked(shop.world, team, team.owner, "Words of the owner.")
+    mine = await asked(shop.world, team, team.member, "Words of the member.")
+    sees = {
+        team.owner.id: {theirs.id, mine.id},
+        team.member.id: {mine.id},
+        team.viewer.id: set(),
+        team.operator.id: set(),
+    }
+    for user in (team.owner, team.member, team.viewer, team.operator):
+        visitor = await shop.visitor_of(user)
+        page = await visitor.get(f"{team.path}/activity")
+        for usage in (theirs, mine):
+            seen = usage.id in sees[user.id]
+            address = f"{team.path}/activity/{usage.id}"
+            assert (f'href="/console{address}"' in page.text) is seen, user.name
+            contents = await visitor.get(address)
+            assert contents.status == (200 if seen else 403), user.name
+            assert ("Words of the" in contents.text) is seen
+    outside = await shop.visitor_of(team.outsider)
+    assert (await outside.get(f"{team.path}/activity/{mine.id}")).status == 404
+    service = await (await shop.visitor_of(team.operator)).get("/operator/activity")
+    assert "What was said is not shown here." in service.text
+    assert f"activity/{mine.id}" not in service.text
+
+
+async def test_a_record_of_another_project_is_not_there(shop: Place, team: Team) -> None:
+    await shop.world.recordings.keep(SYSTEM, team.project.id, 7)
+    usage = await asked(shop.world, team, team.owner)
+    other = await shop.world.project(owner=team.outsider)
+    visitor = await shop.visitor_of(team.outsider)
+    for id in (usage.id, "nonsense", "..%2F..", "%00"):
+        assert (await visitor.get(f"/projects/{other.id}/activity/{id}")).status == 404
+
+
+@pytest.mark.parametrize("words", MARKUP)
+async def test_hostile_words_stay_words(shop: Place, team: Team, words: str) -> None:
+    await shop.world.recordings.keep(SYSTEM, team.project.id, 7)
+    usage = await asked(shop.world, team, team.owner, words)
+    visitor = await shop.visitor_of(team.owner)
+    page = await visitor.get(f"{team.path}/activity/{usage.id}")
+    _Elements().feed(page.text)
+    assert "1337" not in page.text
+    assert msgspec.json.encode(words).decode() in unescape(page.text)
+    assert page.text.count("Cut: only the first 256 KiB are kept.") == 1
+    _Elements().feed((await visitor.get(f"{team.path}/activity")).text)

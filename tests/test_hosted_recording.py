@@ -1,0 +1,155 @@
+"""Contents of requests, kept by a whole service for the projects that want it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import aiohttp
+import pytest
+from hostedkit import Office, config, office
+from openai import AsyncOpenAI
+from service import Service, serving
+
+from causerie.accounts.people import SYSTEM
+from causerie.accounts.recording import Recording
+from causerie.errors import NotFound
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str | None:
+    """Where the database is; ``None`` is a file in the service's own folder."""
+    if request.param == "sqlite":
+        return None
+    found: str = request.getfixturevalue("hosted_database")
+    return found
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory, url: str | None) -> Iterator[Service]:
+    with serving(tmp_path_factory.mktemp("recording"), config(url=url)) as running:
+        yield running
+
+
+@pytest.fixture
+async def desk(service: Service, url: str | None) -> AsyncIterator[Office]:
+    async with office(service.log.parent / "data", url=url) as opened:
+        yield opened
+
+
+def client(service: Service, key: str) -> AsyncOpenAI:
+    return AsyncOpenAI(api_key=key, base_url=f"{service.root}/hosted/v1", max_retries=0, timeout=30)
+
+
+async def said(desk: Office, key: str, count: int = 1) -> list[Recording]:
+    """What was said with a key, oldest first, once there is so much; others write it."""
+    async with asyncio.timeout(20):
+        while True:
+            found = []
+            for one in await desk.records():
+                if one.key == key:
+                    found += await _seen(desk, one.id)
+            if len(found) >= count:
+                return found[::-1]
+            await asyncio.sleep(0.05)
+
+
+async def _seen(desk: Office, id: str) -> list[Recording]:
+    try:
+        return [await desk.accounts.recordings.see(SYSTEM, desk.project, id)]
+    except NotFound:
+        return []
+
+
+def content(kept: Recording) -> str:
+    found: Any = json.loads(kept.reply)["choices"][0]["message"]["content"]
+    return str(found)
+
+
+async def test_what_is_said_is_kept_from_when_it_is_switched_on_until_it_is_off(
+    service: Service, desk: Office
+) -> None:
+    made = await desk.key()
+    tools: Any = [{"type": "function", "function": {"name": "look", "parameters": {}}}]
+    async with client(service, made.credential) as asking:
+
+        async def say(words: str, **more: Any) -> None:
+            await asking.chat.completions.create(
+                model="small", messages=[{"role": "user", "content": words}], **more
+            )
+
+        await say("Before.")
+        await desk.accounts.recordings.keep(SYSTEM, desk.project, 7)
+        async with asyncio.timeout(20):  # the service hears of it within a second
+            while not [one for each in await desk.records() for one in await _seen(desk, each.id)]:
+                await say("Now?")
+        begun = len(await said(desk, made.key.id))
+        await say("Plain <b>words</b>.", tools=tools)
+        stream = await asking.chat.completions.create(
+            model="small", messages=[{"role": "user", "content": "Streamed words."}], stream=True
+        )
+        async for _ in stream:
+            pass
+        found = await said(desk, made.key.id, begun + 2)
+        plain, streamed = found[-2:]
+        asked = json.loads(plain.request)
+        assert asked["messages"] == [{"role": "user", "content": "Plain <b>words</b>."}]
+        assert asked["tools"] == tools
+        assert [content(one) for one in (plain, streamed)] == [
+            "Plain <b>words</b>.",
+            "Streamed words.",
+        ]
+        assert json.loads(streamed.reply)["object"] == "chat.completion"
+        assert all("Before" not in one.request for one in found)
+        assert {one.user_id for one in found} == {made.key.created_by}
+
+        await desk.accounts.recordings.keep(SYSTEM, desk.project, None)
+        await say("After.")
+        records = [one for one in await desk.records() if one.key == made.key.id]
+        assert records
+        for one in records:
+            assert await _seen(desk, one.id) == []
+    assert "words" not in service.log.read_text()
+
+
+async def test_a_client_that_leaves_leaves_what_was_said(service: Service, desk: Office) -> None:
+    await desk.accounts.recordings.keep(SYSTEM, desk.project, 7)
+    made = await desk.key()
+    words = "A long answer that nobody waits for. " * 400
+    body = {
+        "model": "small",
+        "stream": True,
+        "messages": [{"role": "user", "content": words}],
+        "max_tokens": 100_000,
+    }
+    headers = {"authorization": f"Bearer {made.credential}"}
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.post(f"{service.root}/hosted/v1/chat/completions", json=body) as reply,
+    ):
+        assert reply.status == 200
+        await reply.content.readany()
+    [kept] = await said(desk, made.key.id)
+    told = json.loads(kept.reply)["choices"][0]
+    assert words.startswith(told["message"]["content"].rstrip())
+    assert told["message"]["content"]
+
+
+async def test_what_is_refused_before_a_model_is_asked_is_not_kept(
+    service: Service, desk: Office
+) -> None:
+    await desk.accounts.recordings.keep(SYSTEM, desk.project, 7)
+    made = await desk.key(models=frozenset({"other"}))
+    headers = {"authorization": f"Bearer {made.credential}"}
+    async with aiohttp.ClientSession(headers=headers) as session:
+        for model, status in (("small", 403), ("other", 200)):
+            body = {"model": model, "messages": [{"role": "user", "content": "Hi."}]}
+            address = f"{service.root}/hosted/v1/chat/completions"
+            async with session.post(address, json=body) as reply:
+                assert reply.status == status
+    await said(desk, made.key.id)
+    by_status = {one.status: one.id for one in await desk.records() if one.key == made.key.id}
+    assert await _seen(desk, by_status[403]) == []
+    assert len(await _seen(desk, by_status[200])) == 1
