@@ -19,6 +19,7 @@ Id = Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
 Word = Annotated[str, Meta(min_length=1, max_length=200)]
 Moment = Annotated[datetime, Meta(tz=True)]
 Count = Annotated[int, Meta(ge=1, le=2**53 - 1)]
+Days = Annotated[int, Meta(ge=1, le=LONGEST_DAYS)]
 Names = Annotated[frozenset[Word], Meta(max_length=500)]
 
 
@@ -114,10 +115,7 @@ class RenameProject(Body, frozen=True):
 class SetRecording(Body, frozen=True):
     """Whether what is said is kept."""
 
-    days: Annotated[
-        int | None,
-        Meta(ge=1, le=LONGEST_DAYS, description="For how long; `null`: not at all (any more)."),
-    ]
+    days: Annotated[Days | None, Meta(description="For how long; `null`: not at all (any more).")]
 
 
 class PutCredits(Body, frozen=True):
