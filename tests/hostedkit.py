@@ -14,13 +14,13 @@ from causerie.accounts.accounts import Accounts
 from causerie.accounts.issuing import Draft, NewKey
 from causerie.accounts.passwords import Passwords
 from causerie.accounts.people import SYSTEM
+from causerie.accounts.seal import Seal
 from causerie.accounts.usage import RecordFilter
 from causerie.hosting import opened
 from causerie.metering.ledger import UsageRecord
 from causerie.settings import Store
 from causerie.store.accounts import SqlStore
 from causerie.store.reports import SqlUsageReader
-from causerie.store.seal import Seal
 
 SECRET = "a-key-of-the-tests-with-some-length-to-it"
 CONFIG = """

@@ -13,6 +13,7 @@ from sqlalchemy import select, text
 from causerie.accounts.people import SYSTEM, Project, Role, User, actor_of
 from causerie.accounts.recorder import Recorder
 from causerie.accounts.recording import Recording
+from causerie.accounts.seal import Seal
 from causerie.edge.ownership import owned
 from causerie.errors import InvalidRequest, NotFound
 from causerie.fold import Frame, Identity
@@ -21,7 +22,6 @@ from causerie.metering.ledger import UsageRecord, record_id
 from causerie.protocol.events import Finished, TextDelta, Usage
 from causerie.protocol.request import ChatRequest, Message
 from causerie.store.accounts import SqlStore
-from causerie.store.seal import Seal
 from causerie.store.tables import recordings
 
 SECRET = "the eleventh lighthouse"

@@ -12,9 +12,9 @@ from sqlalchemy import BigInteger, select, type_coerce
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.accounts.recording import Recording
+from causerie.accounts.seal import Seal, WrongKey
 from causerie.errors import NotFound
 from causerie.store.books.rows import row_of
-from causerie.store.seal import Seal, WrongKey
 from causerie.store.tables import projects, recordings
 
 _MICROSECOND = timedelta(microseconds=1)
