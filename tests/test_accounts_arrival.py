@@ -51,7 +51,7 @@ async def test_verified_addresses_of_listed_domains_sign_up(
         await world.sign_in.whose(made.token)
     with pytest.raises(Unauthenticated):
         await world.sign_in.with_password("ada@example.org", "", HERE)
-    assert await world.actions() == ["user.create", "user.link_identity"]
+    assert await world.actions() == ["user.create", "project.create", "user.link_identity"]
 
 
 async def test_the_same_address_is_no_way_into_an_account(world: World) -> None:
