@@ -6,7 +6,7 @@ billionths. Plain numbers here, because thousands of rows a second pass.
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, Table, Text, Uuid, false
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, Table, Text, Uuid, false, text
 
 from causerie.store.columns import Lines, Money
 from causerie.store.tables.base import METADATA
@@ -44,6 +44,13 @@ usage_records = Table(
     Column("param", Text),
     Index(None, "project_id", "at"),
     Index(None, "key_id", "at"),
+    Index(
+        "ix_usage_records_failures",
+        "project_id",
+        "at",
+        sqlite_where=text("status >= 400"),
+        postgresql_where=text("status >= 400"),
+    ),
 )
 
 
