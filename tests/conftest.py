@@ -49,17 +49,10 @@ def gguf() -> Path:
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Whoever needs weights is marked as such.
-
-    Of several processes one runs all of those, for two engines that compute at the
-    same time starve each other; the others take whole files.
-    """
+    """Whoever needs weights is marked as such."""
     for item in items:
-        group = str(item.path)
         if "gguf" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.engine)
-            group = "engine"
-        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(autouse=True)
