@@ -79,7 +79,7 @@ class Record(Struct):
         """Fill in what is only known at the end."""
         self.duration_seconds = time.monotonic() - self.started
         if self.usage is not None:
-            used = self.usage()
+            used, self.usage = self.usage(), None  # who answered sees the record: no circle is left
             self.prompt, self.completion = used.prompt, used.completion
             self.cached, self.reasoning = used.cached, used.reasoning
             self.estimated = used.estimated
