@@ -129,7 +129,7 @@ CHECKS = [
 
 
 @SCHEMA.parametrize()
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_whatever_is_sent_the_answer_is_as_described(case: Any, address: str) -> None:
     case.call_and_validate(
         base_url=address,
