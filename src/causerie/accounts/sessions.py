@@ -83,10 +83,10 @@ def new_session(user_id: str, stage: Stage, now: datetime, client: Client) -> Ne
 
 
 def form_token(token: str) -> str:
-    """What forms of this session carry."""
+    """What the forms of a signed-in browser carry."""
     return hmac.digest(token.encode(), b"form", hashlib.sha256).hex()
 
 
 def form_token_fits(token: str, given: str) -> bool:
-    """Whether a form belongs to this session."""
+    """Whether a form belongs to the browser with this token."""
     return hmac.compare_digest(form_token(token).encode(), given.encode("utf-8", "replace"))

@@ -12,12 +12,11 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Protocol
 
 import msgspec
 
-from causerie.edge.filters import Filters
+from causerie.edge.filters import Filters, Listed
 
 _FRESH_SECONDS = 2.0
 _MOST_BYTES = 32 * 1024 * 1024
@@ -25,30 +24,14 @@ _GZIP_LEVEL = 1
 _encode = msgspec.json.Encoder().encode
 
 
-class Shown(Protocol):
+class Shown(Listed, Protocol):
     """An entry of the catalog. ``latency`` is in seconds, ``throughput`` in tokens a second."""
 
-    @property
-    def id(self) -> str: ...
-    @property
-    def parameters(self) -> frozenset[str]: ...
-    @property
-    def providers(self) -> frozenset[str]: ...
     @property
     def profiles(self) -> object:
         """Something that is equal as long as the entry stays the same."""
         ...
 
-    @property
-    def price(self) -> Decimal: ...
-    @property
-    def created(self) -> int: ...
-    @property
-    def context_length(self) -> int | None: ...
-    @property
-    def throughput(self) -> float | None: ...
-    @property
-    def latency(self) -> float | None: ...
     def entry(self) -> dict[str, Any]: ...
     def endpoints(self) -> Mapping[str, Any]: ...
 

@@ -55,7 +55,7 @@ async def enter_code(visit: Visit) -> None:
 
 
 async def leave(visit: Visit) -> None:
-    """End this session."""
+    """Sign out."""
     if visit.session is not None:
         await visit.accounts.sign_in.end(visit.me, visit.session.id)
     visit.keep(new_token(), None)
