@@ -31,12 +31,27 @@ def test_nobody_to_ask() -> None:
     )
 
 
+CATALOG = """\
+[[doors]]
+name = "router"
+kind = "router"
+keys = "off"
+[[catalog]]
+id = "a/b"
+[[catalog.offers]]
+model = "a"
+"""
+
+
 def test_the_answer_comes_back(tmp_path: Path) -> None:
     file = tmp_path / "causerie.toml"
     with serving(tmp_path, CONFIG) as service:
         file.write_text(CONFIG + '[[models]]\nid = "b"\nengine = "fake"\n')
         result = CliRunner().invoke(app, ["reload"])
         assert (result.exit_code, result.stdout) == (0, "Reloaded: 3 doors, 2 models.\n")
+        file.write_text(f"{CONFIG}{CATALOG}")
+        result = CliRunner().invoke(app, ["reload"])
+        assert result.stdout.endswith(" 1 model, 1 entry of the catalog.\n"), result.stdout
         file.write_text(CONFIG + "[[doors]]\nnam = 1\n")
         result = CliRunner().invoke(app, ["reload", "-c", str(file)])
         assert (result.exit_code, result.stdout) == (3, "")

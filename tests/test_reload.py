@@ -47,6 +47,16 @@ async def test_models_aliases_and_doors_come_and_go(tmp_path: Path) -> None:
             assert (await service.get(f"{base}/models"))[0] == 404
 
 
+async def test_entries_of_the_catalog_are_counted(tmp_path: Path) -> None:
+    entry = '[[catalog]]\nid = "a/own"\n[[catalog.offers]]\nmodel = "own"\n'
+    router = '[[doors]]\nname = "router"\nkind = "router"\nkeys = "off"\n'
+    async with house(tmp_path, OWN) as service:
+        assert (await service.reload()).entries == 0
+        outcome = await service.reload(OWN + router + entry + entry.replace("a/own", "b/own"))
+        assert (outcome.problems, outcome.entries) == ((), 2)
+        assert await service.models("/router/v1") == ["a/own", "b/own"]
+
+
 async def test_a_bad_file_changes_nothing_and_says_where_it_is_wrong(tmp_path: Path) -> None:
     async with house(tmp_path, OWN) as service:
         outcome = await service.reload(

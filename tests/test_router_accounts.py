@@ -233,3 +233,22 @@ def test_a_quarter_of_the_places_is_left_to_paid_requests(
     gate = Gate("m", lambda: slots, 4, 1.0)
     assert gate.take_now(taken) or not taken
     assert gate.spares is spares
+
+
+async def test_reasoning_is_charged_at_its_own_price(tmp_path: Path) -> None:
+    thinking = Reply("Yes.", reasoning="Let me see, what was it?")
+    async with upstream(lambda _: thinking) as up:
+        text = config(up.base_url).replace('"2000" }', '"2000", reasoning = "7000" }')
+        async with house(tmp_path, text) as there, office(tmp_path / "data") as opened:
+            made = await opened.key()
+            status, _, answer = await there.ask(R, "a/paid", made.credential)
+            assert status == 200, answer
+            usage = answer["usage"]
+            thought = usage["completion_tokens_details"]["reasoning_tokens"]
+            said = usage["completion_tokens"] - thought
+            assert thought > 0 < said
+            cost = (PROMPT * usage["prompt_tokens"] + 2000 * said + 7000 * thought) / 1_000_000
+            assert usage["cost"] == float(cost)
+            bank = Bank(there, opened)
+            told = await bank.until(f"/generation?id={answer['id']}", made.credential, bool)
+            assert told["total_cost"] == float(cost)

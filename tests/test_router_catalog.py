@@ -63,7 +63,7 @@ aliases = ["big"]
 [[catalog.offers]]
 endpoint = "dear"
 model = "big"
-price = {{ prompt = "2", completion = "6.5", cached = "0.2" }}
+price = {{ prompt = "2", completion = "6.5", cached = "0.2", reasoning = "9" }}
 quantization = "fp8"
 [[catalog.offers]]
 endpoint = "cheap"
@@ -140,6 +140,8 @@ async def test_each_endpoint_has_its_own_facts(tmp_path: Path) -> None:
         before = await endpoints(it, "acme/big")
         assert before["dear/big"]["supported_parameters_measured"] == "2025-06-01"
         assert before["dear/big"]["pricing"]["input_cache_read"] == "0.0000002"
+        assert before["dear/big"]["pricing"]["internal_reasoning"] == "0.000009"
+        assert "internal_reasoning" not in before["cheap/big-q4"]["pricing"]
         assert before["dear/big"]["quantization"] == "fp8"
         assert before["cheap/big-q4"]["keeps_data"] is False
         assert before["cheap/big-q4"]["latency_last_5m"] is None

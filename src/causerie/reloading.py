@@ -29,6 +29,7 @@ class Outcome(msgspec.Struct, frozen=True):
     doors: int = 0
     models: int = 0
     aliases: int = 0
+    entries: int = 0
 
     @property
     def applied(self) -> bool:
@@ -114,6 +115,7 @@ class Reloading:
             doors=len(prepared.doors.doors),
             models=len(settings.models),
             aliases=len(settings.aliases),
+            entries=len(settings.catalog),
         )
 
     def _prepare(self) -> Prepared:

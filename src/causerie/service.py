@@ -314,15 +314,14 @@ def dearest(settings: Settings) -> dict[str, Price]:
         every = [_price(offer.price) for offer in entry.offers]
         made[entry.id] = Price(
             prompt=max(one.prompt for one in every),
-            completion=max(one.completion for one in every),
+            completion=max(one.dearest_output for one in every),
             request=max(one.request for one in every),
         )
     return made
 
 
 def _price(price: configured_price.Price) -> Price:
-    prompt, completion, cached, request = price.by_token
-    return Price(prompt=prompt, completion=completion, cached=cached, request=request)
+    return Price(**msgspec.structs.asdict(price.by_token))
 
 
 def listen(server: Server) -> Listen:

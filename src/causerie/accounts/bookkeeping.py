@@ -64,7 +64,7 @@ class Bookkeeping:
             return None
         tokens = need()
         price = self.prices.get(model, FREE)
-        cost = price.cost(prompt=tokens.input, cached=0, completion=tokens.output)
+        cost = price.most(prompt=tokens.input, completion=tokens.output)
         return await self._budgets.reserve(claims, model, cost, tokens.input + tokens.output)
 
     def release(self, reservation: object) -> None:
@@ -87,6 +87,7 @@ class Bookkeeping:
             prompt=record.prompt,
             cached=record.cached,
             completion=record.completion,
+            reasoning=record.reasoning,
         )
         if isinstance(record.reservation, Reservation):
             charged = is_charged(record.status, record.prompt, record.completion)

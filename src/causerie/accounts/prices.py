@@ -19,30 +19,49 @@ class Price(Struct, frozen=True, kw_only=True):
     """Money for one token of each kind, and for a request as such.
 
     Tokens that came from the prompt cache cost ``cached``, or like the others
-    where that is unset. Reasoning is part of the completion.
+    where that is unset; those of reasoning, which are part of the completion,
+    ``reasoning``, or like the others.
     """
 
     prompt: Decimal = NOTHING
     completion: Decimal = NOTHING
     cached: Decimal | None = None
+    reasoning: Decimal | None = None
     request: Decimal = NOTHING
 
-    def cost(self, *, prompt: int, cached: int, completion: int) -> Decimal:
-        """The money for so many tokens, to a billionth, rounded half to even."""
+    @property
+    def dearest_output(self) -> Decimal:
+        """The most that one token of output can cost."""
+        return self.completion if self.reasoning is None else max(self.completion, self.reasoning)
+
+    def cost(self, *, prompt: int, cached: int, completion: int, reasoning: int = 0) -> Decimal:
+        """The money for so many tokens, to a billionth, rounded half to even.
+
+        ``cached`` are some of ``prompt``, ``reasoning`` some of ``completion``.
+        """
         from_cache = self.prompt if self.cached is None else self.cached
+        thought = self.completion if self.reasoning is None else self.reasoning
         cost = (
             self.prompt * (prompt - cached)
             + from_cache * cached
-            + self.completion * completion
+            + self.completion * (completion - reasoning)
+            + thought * reasoning
             + self.request
         )
         return cost.quantize(_SMALLEST, ROUND_HALF_EVEN)
 
-    def charge(self, *, status: int, prompt: int, cached: int, completion: int) -> Decimal:
+    def most(self, *, prompt: int, completion: int) -> Decimal:
+        """The most that so many tokens can cost, whatever part of them is reasoning."""
+        cost = self.prompt * prompt + self.dearest_output * completion + self.request
+        return cost.quantize(_SMALLEST, ROUND_HALF_EVEN)
+
+    def charge(
+        self, *, status: int, prompt: int, cached: int, completion: int, reasoning: int = 0
+    ) -> Decimal:
         """What a request costs that ended with this status."""
-        if is_charged(status, prompt, completion):
-            return self.cost(prompt=prompt, cached=cached, completion=completion)
-        return NOTHING
+        if not is_charged(status, prompt, completion):
+            return NOTHING
+        return self.cost(prompt=prompt, cached=cached, completion=completion, reasoning=reasoning)
 
 
 def is_charged(status: int, prompt: int, completion: int) -> bool:

@@ -71,8 +71,8 @@ def _supply(
 
 def tariff(price: Price) -> Tariff:
     """A price of the settings by the token."""
-    prompt, completion, cached, request = price.by_token
-    return Tariff(prompt, completion, cached, request)
+    one = price.by_token
+    return Tariff(one.prompt, one.completion, one.cached, one.request, one.reasoning)
 
 
 def _fixed(known: EndpointModel | None) -> Callable[[], Profile]:

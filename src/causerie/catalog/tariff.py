@@ -17,7 +17,8 @@ _PROMPT_SHARE = Decimal("0.75")  # of the tokens of a usual request
 @dataclass(frozen=True, slots=True)
 class Tariff:
     """Money for one token of the prompt, of the reply, of the prompt from the cache (``None``:
-    like any other of the prompt), and for one request.
+    like any other of the prompt), for one request, and for one token of reasoning (``None``:
+    like any other of the reply).
 
     ``usual`` is what offers are compared by: a million tokens in a thousand
     requests, three in four tokens of the prompt.
@@ -27,6 +28,7 @@ class Tariff:
     completion: Decimal = Decimal(0)
     cached: Decimal | None = None
     request: Decimal = Decimal(0)
+    reasoning: Decimal | None = None
     usual: Decimal = field(init=False)
 
     def __post_init__(self) -> None:
@@ -38,10 +40,12 @@ class Tariff:
         if not usage.completion:
             return Decimal(0)
         cached = self.prompt if self.cached is None else self.cached
+        thought = self.completion if self.reasoning is None else self.reasoning
         cost = (
             self.prompt * (usage.prompt - usage.cached)
             + cached * usage.cached
-            + self.completion * usage.completion
+            + self.completion * (usage.completion - usage.reasoning)
+            + thought * usage.reasoning
             + self.request
         )
         return cost.quantize(_SMALLEST, ROUND_HALF_EVEN)
@@ -60,6 +64,8 @@ class Tariff:
         prices = {"prompt": self.prompt, "completion": self.completion, "request": self.request}
         if self.cached is not None:
             prices["input_cache_read"] = self.cached
+        if self.reasoning is not None:
+            prices["internal_reasoning"] = self.reasoning
         return {name: _plain(price) for name, price in prices.items()}
 
 

@@ -49,6 +49,7 @@ def reload(config: Config = None, pid: Pid = None) -> None:
             (outcome.doors, "door", "doors"),
             (outcome.models, "model", "models"),
             (outcome.aliases, "alias", "aliases"),
+            (outcome.entries, "entry of the catalog", "entries of the catalog"),
         )
         words = [f"{count} {one if count == 1 else more}" for count, one, more in counts if count]
         typer.echo(f"Reloaded: {', '.join(words)}.")

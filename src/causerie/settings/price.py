@@ -21,18 +21,40 @@ class Price(Struct, frozen=True, kw_only=True):
 
     prompt: Annotated[Money, Meta(description="For a million tokens of prompts.")] = "0"
     completion: Annotated[
-        Money, Meta(description="For a million tokens of replies, reasoning too.")
+        Money,
+        Meta(description="For a million tokens of replies, reasoning too where it has no price."),
     ] = "0"
     cached: Annotated[
         Money | None,
         Meta(description="For a million prompt tokens from the cache. Unset: like `prompt`."),
     ] = None
+    reasoning: Annotated[
+        Money | None,
+        Meta(description="For a million tokens of reasoning. Unset: like `completion`."),
+    ] = None
     request: Annotated[Money, Meta(description="For one request, whatever its size.")] = "0"
 
     @property
-    def by_token(self) -> tuple[Decimal, Decimal, Decimal | None, Decimal]:
-        """Money for one prompt, completion and cached token, and for a request."""
-        million = Decimal(1_000_000)
-        cached = None if self.cached is None else Decimal(self.cached) / million
-        prompt, completion = Decimal(self.prompt) / million, Decimal(self.completion) / million
-        return prompt, completion, cached, Decimal(self.request)
+    def by_token(self) -> ByToken:
+        """The same for one token of each kind."""
+        return ByToken(
+            prompt=_one(self.prompt),
+            completion=_one(self.completion),
+            cached=None if self.cached is None else _one(self.cached),
+            reasoning=None if self.reasoning is None else _one(self.reasoning),
+            request=Decimal(self.request),
+        )
+
+
+class ByToken(Struct, frozen=True, kw_only=True):
+    """Money for one token of each kind, and for one request; ``None`` as in :class:`Price`."""
+
+    prompt: Decimal
+    completion: Decimal
+    cached: Decimal | None
+    reasoning: Decimal | None
+    request: Decimal
+
+
+def _one(million: str) -> Decimal:
+    return Decimal(million) / 1_000_000
