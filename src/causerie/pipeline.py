@@ -39,6 +39,7 @@ from causerie.errors import (
 from causerie.fold import Frame, Identity
 from causerie.metering.contents import Contents
 from causerie.metering.meter import Meter, Record
+from causerie.protocol.candidate import Candidate
 from causerie.protocol.events import Batch, Usage
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.variants import free_name, is_free
@@ -177,12 +178,10 @@ class Pipeline:
     async def _one(self, asked: _Asked, name: str, record: Record) -> None:
         """The answer of one model."""
         caller = asked.caller
-        model = self._allowed(asked.door, caller, name)
+        model = self.allowed(asked.door, caller, name)
         record.model, record.stream = model.id, asked.request.stream
         told, request = model.changes(asked.request), model.adapted(asked.request)
-        candidates = model.candidates(request)
-        if self.scopes.free is not None and is_free(model.id):
-            candidates = self.scopes.free.spare(model.id, candidates)
+        candidates = self.able(model, request)
         need = partial(estimate, request)
         async with self.limits.admit(self._scopes(caller, model.id), need) as lease:
             if self.members is not None:
@@ -214,7 +213,7 @@ class Pipeline:
         """The answer of the first model that has one, of those the request falls back on."""
         names = (asked.request.model, *asked.request.fallbacks)
         for name in names:
-            self._allowed(asked.door, asked.caller, name)
+            self.allowed(asked.door, asked.caller, name)
         begun = False
 
         async def begin(reply: Reply) -> None:
@@ -227,17 +226,28 @@ class Pipeline:
                 await self._one(structs.replace(asked, deliver=begin), name, record)
                 return
             except ServiceError as failure:
-                if begun or name == names[-1] or not _another_may(failure):
+                if begun or name == names[-1] or not another_may(failure):
                     raise
                 if self.members is not None and record.reservation is not None:
                     self.members.allowances.release(record.reservation)
                     record.reservation = None
 
-    def _allowed(self, door: Door, caller: Caller, name: str) -> Entry:
+    def allowed(self, door: Door, caller: Caller, name: str) -> Entry:
+        """The model of this name, which the caller may use at the door.
+
+        Raises :class:`NotFound` and :class:`Forbidden`.
+        """
         model = self.catalog.resolve(door.models, name)
         if caller.models is not None and caller.models.isdisjoint(model.names):
             raise _not_for(caller, model)
         return model
+
+    def able(self, model: Entry, request: ChatRequest) -> Sequence[Candidate]:
+        """Who can take an adapted request and has room for it; raises ``ServiceError``."""
+        candidates = model.candidates(request)
+        if self.scopes.free is not None and is_free(model.id):
+            candidates = self.scopes.free.spare(model.id, candidates)
+        return candidates
 
     def _scopes(self, caller: Caller, model: str) -> Sequence[Scope]:
         if self.scopes.free is not None and is_free(model):
@@ -299,7 +309,7 @@ def _watched(asked: _Asked, record: Record) -> Callable[[Batch], None]:
     return see
 
 
-def _another_may(failure: ServiceError) -> bool:
+def another_may(failure: ServiceError) -> bool:
     """Whether another model may do better: not where the request itself is wrong."""
     if isinstance(failure, (OverBudget, Overloaded, RateLimited, UpstreamFailed)):
         return True

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from msgspec import structs
 
 from causerie.catalog.choice import Standings, able, ranked, weighted
+from causerie.catalog.exclusion import Exclusion
 from causerie.catalog.model import Card, Profile
 from causerie.catalog.supply import Supply
 from causerie.catalog.tariff import Tariff
@@ -85,6 +86,11 @@ class Listing:
         """Who answers for it, by the names of routing."""
         return [one.name for one in self.supplies]
 
+    @property
+    def sort(self) -> SortBy | None:
+        """The order that the twist asks for."""
+        return _SORTS.get(self.twist) if self.twist is not None else None
+
     def twisted(self, twist: Twist) -> Listing:
         """The same model with another way to choose."""
         supplies = self.supplies
@@ -137,10 +143,22 @@ class Listing:
             )
         preferences = request.preferences
         supplies = able(self.id, self.supplies, request.params, preferences)
-        sort = _SORTS.get(self.twist) if self.twist is not None else None
+        sort = self.sort
         if preferences is INDIFFERENT and sort is None:
             return weighted(supplies)
         return ranked(supplies, preferences, sort, self.standings)
+
+    def excluded(self, request: ChatRequest) -> Mapping[str, Sequence[Exclusion]]:
+        """Whom :meth:`candidates` leaves out, by the names of routing, and by what."""
+        found = {
+            one.name: list(one.exclusions(request.params, request.preferences))
+            for one in self.supplies
+        }
+        return {name: why for name, why in found.items() if why}
+
+    def profile(self, target: str) -> Profile:
+        """What is known of one of its targets now."""
+        return next(one.profile for one in self.supplies if one.name == target)
 
     def cost(self, served_by: str, usage: Usage) -> Decimal:
         """What a reply costs that this target has given."""

@@ -7,10 +7,11 @@ comes through ``profile``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from causerie.catalog.exclusion import Exclusion
 from causerie.errors import InvalidRequest
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.effort import EFFORTS
@@ -97,6 +98,20 @@ class Model:
         if not able:
             raise self._not_together(request.params)
         return able
+
+    def excluded(self, request: ChatRequest) -> Mapping[str, Sequence[Exclusion]]:
+        """Whom :meth:`candidates` leaves out, by the names of routing, and by what."""
+        found: dict[str, Sequence[Exclusion]] = {}
+        for one in self._offers:
+            if lacking := sorted(request.params - known(one)):
+                found[one.candidate.name] = [
+                    Exclusion(name, f"does not support `{name}`") for name in lacking
+                ]
+        return found
+
+    def profile(self, target: str) -> Profile:
+        """What is known of one of its targets now."""
+        return next(one.profile() for one in self._offers if one.candidate.name == target)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
         """The request itself: nothing but what it says is asked of a model."""

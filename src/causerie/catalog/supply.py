@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date
 
+from causerie.catalog.exclusion import Exclusion
 from causerie.catalog.model import Offer, Profile, known
 from causerie.catalog.tariff import Tariff
 from causerie.protocol.preferences import UNBOUNDED, MostPrice, Preferences
@@ -81,6 +82,16 @@ class Supply:
         order = preferences.order
         if order and not preferences.allow_fallbacks and not self.is_one_of(frozenset(order)):
             yield "order", "is not in `provider.order`, and `allow_fallbacks` is false"
+
+    def exclusions(self, wanted: frozenset[str], preferences: Preferences) -> Iterator[Exclusion]:
+        """Everything that leaves it out of a request; nothing where it can take it."""
+        known = (
+            "does not support" if self.offer.parameters is not None else "is not known to support"
+        )
+        for name in self.lacking(wanted, strict=preferences.require_parameters):
+            yield Exclusion(name, f"{known} `{name}`")
+        for name, why in self.disliked(preferences):
+            yield Exclusion(f"provider.{name}", why)
 
     def _dear(self, most: MostPrice) -> Iterator[str]:
         for name, price in self.tariff.by_million.items():

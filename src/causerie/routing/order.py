@@ -57,26 +57,30 @@ def _group(
     by_load = sorted(
         group, key=lambda one: ((seats[one.name].in_flight + 1) / one.weight, chance())
     )
-    home = _home(group, seats, opening(request))
-    if home is not None:
-        by_load.remove(home)
-        by_load.insert(0, home)
+    at_home = home(group, seats, opening(request))
+    if at_home is not None:
+        by_load.remove(at_home)
+        by_load.insert(0, at_home)
     return [seats[candidate.name] for candidate in by_load]
 
 
-def _home(
+def home(
     group: Sequence[Candidate], seats: Mapping[str, Seat], conversation: str
 ) -> Candidate | None:
     """Where the conversation belongs; the next place where that one has its fill."""
     total = sum(seats[one.name].in_flight for one in group) + 1
     weights = sum(one.weight for one in group)
-    key = blake2b(conversation.encode("utf-8", "surrogatepass"), digest_size=32).digest()
-    preferred = sorted(group, key=lambda one: _distance(one, key))
-    for candidate in preferred:
+    for candidate in preferred(group, conversation):
         share = math.ceil(_SHARE * total * candidate.weight / weights)
         if seats[candidate.name].in_flight < share:
             return candidate
     return None
+
+
+def preferred(group: Sequence[Candidate], conversation: str) -> list[Candidate]:
+    """Where the conversation belongs first, second and so on, by weight and whatever the load."""
+    key = blake2b(conversation.encode("utf-8", "surrogatepass"), digest_size=32).digest()
+    return sorted(group, key=lambda one: _distance(one, key))
 
 
 def _distance(candidate: Candidate, conversation: bytes) -> float:

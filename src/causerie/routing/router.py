@@ -12,6 +12,7 @@ from causerie.protocol.events import Batch
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.standing import Standing
 from causerie.routing.breaker import Breaker
+from causerie.routing.foresight import Prospect, foreseen
 from causerie.routing.hedge import Hedges, Hedging
 from causerie.routing.journey import Journey
 from causerie.routing.order import order
@@ -97,6 +98,10 @@ class Router:
             self._pause,
             see,
         )
+
+    def foresee(self, candidates: Sequence[Candidate], request: ChatRequest) -> Sequence[Prospect]:
+        """Who would be asked now, the first in front, and why; nobody is asked."""
+        return foreseen(candidates, self._seats, request)
 
     def seat(self, name: str) -> Seat | None:
         """The target of that name."""

@@ -1,0 +1,77 @@
+"""Why an endpoint has its place among those that can take a request, in words for people.
+
+Says what :mod:`~causerie.catalog.choice` has decided by, and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+
+from causerie.catalog.choice import Standings
+from causerie.catalog.supply import Supply
+from causerie.protocol.preferences import Preferences, SortBy
+from causerie.protocol.standing import UNKNOWN, Standing
+
+
+def reasons(
+    one: Supply,
+    able: Sequence[Supply],
+    preferences: Preferences,
+    sort: SortBy | None,
+    standings: Standings,
+) -> Iterator[str]:
+    """What gave ``one`` of ``able`` its priority and weight; ``sort`` is the model's own."""
+    if preferences.order:
+        place = _place(one, preferences.order)
+        if place is not None:
+            yield f"is number {place} of `provider.order`"
+            return
+        yield "is not in `provider.order`, so comes after those that are"
+    by = preferences.sort or sort
+    if by == "price":
+        yield f"{_price(one)}; the cheapest come first"
+    elif by is not None:
+        yield _measured(standings(one.name) or UNKNOWN, by)
+    elif not one.tariff.usual:
+        yield "costs nothing; those come before all others"
+    else:
+        yield _share(one, able)
+    if not preferences.order and not preferences.allow_fallbacks:
+        yield "is the only one that is asked, for `allow_fallbacks` is false"
+
+
+def _place(one: Supply, order: Sequence[str]) -> int | None:
+    for number, name in enumerate(order, start=1):
+        if one.is_one_of(frozenset((name,))):
+            return number
+    return None
+
+
+def _price(one: Supply) -> str:
+    if not one.tariff.usual:
+        return "costs nothing"
+    return f"costs {_short(one.tariff.usual)} for a usual million tokens"
+
+
+def _share(one: Supply, able: Sequence[Supply]) -> str:
+    least = min(each.tariff.usual for each in able if each.tariff.usual)
+    if one.tariff.usual == least:
+        return f"{_price(one)}, and none that costs anything is cheaper"
+    times = _short(one.tariff.usual / least)
+    return f"{_price(one)}, {times} times the cheapest; it is asked less by the square of that"
+
+
+def _measured(standing: Standing, by: SortBy) -> str:
+    measured = standing.speed if by == "throughput" else standing.first_token
+    if measured is not None:
+        if by == "throughput":
+            return f"writes {measured.p50:.0f} tokens a second; the fastest come first"
+        return f"begins after {measured.p50 * 1000:.0f} ms; the quickest come first"
+    if standing.idle:
+        return "nobody has measured it for five minutes, so it gets one request to measure it"
+    return "nobody has measured it yet, and it is busy with a request that will"
+
+
+def _short(amount: Decimal) -> str:
+    return f"{Decimal(f'{amount:.3g}').normalize():f}"
