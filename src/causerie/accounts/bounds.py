@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from types import MappingProxyType
 
 from causerie.errors import InvalidRequest
 
@@ -52,6 +53,16 @@ class Period(StrEnum):
                 return None
 
 
+_PERIODS = MappingProxyType(
+    {
+        Period.DAY: "a day",
+        Period.WEEK: "a week",
+        Period.MONTH: "a month",
+        Period.NEVER: "for good",
+    }
+)
+
+
 class Unit(StrEnum):
     """What a budget counts."""
 
@@ -67,6 +78,13 @@ class Budget:
     period: Period = Period.MONTH
     unit: Unit = Unit.MONEY
     model: str = ""
+
+    def words(self) -> str:
+        """How much for how long. Of money only the number is known, not the currency."""
+        plain = self.unit is Unit.TOKENS or self.amount != round(self.amount, 2)
+        amount = f"{self.amount:,f}" if plain else f"{self.amount:,.2f}"
+        unit = "tokens" if self.unit is Unit.TOKENS else "in money"
+        return f"{amount} {unit} {_PERIODS[self.period]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +108,7 @@ class Bounds:
 
     def words(self) -> str:
         """All of it in a line, for the audit log."""
-        budgets = [
-            f"{each.amount} {each.unit} a {each.period}{_for(each.model)}" for each in self.budgets
-        ]
+        budgets = [f"{each.words()}{_for(each.model)}" for each in self.budgets]
         limits = [
             f"{getattr(each, part.name)} {part.name}{_for(each.model)}"
             for each in self.limits

@@ -217,13 +217,11 @@ def _over(counter: _Counter, at: datetime, *, waits: bool) -> OverBudget:
     """Which budget, whose, and when there is more; ``waits`` where running requests hold it."""
     budget, owner = counter.budget, counter.owner.partition(":")[0]
     end = budget.period.end(at)
-    period = "" if end is None else f" for a {budget.period}"
     model = f" for the model {budget.model}" if budget.model else ""
     state = "held by requests that run now; try again when they end" if waits else "spent"
     anew = f" It begins anew at {end:%Y-%m-%dT%H:%MZ}." if end is not None else ""
     return OverBudget(
-        f"The budget of this {owner}{model}, {budget.amount} {budget.unit}{period}, is {state}."
-        + anew,
+        f"The budget of this {owner}{model}, {budget.words()}, is {state}.{anew}",
         metadata={
             "budget": {
                 "owner": owner,

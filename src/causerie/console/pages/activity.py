@@ -88,6 +88,7 @@ async def show_contents(visit: Visit) -> None:
     await visit.show(
         "contents.html",
         at=found.at,
+        until=found.at + timedelta(days=project.recording_days or 0),
         said=[
             ("Request", _readable(found.request, cut=found.request_cut), found.request_cut),
             ("Reply", _readable(found.reply, cut=found.reply_cut), found.reply_cut),

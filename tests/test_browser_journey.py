@@ -1,0 +1,250 @@
+"""The whole way of a team's first day: one browser, one service of its own, the official client."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import openai
+import pytest
+from browserkit import window
+from hostedkit import config
+from openai import AsyncOpenAI
+from playwright.async_api import Locator, Page, expect
+from service import Service, serving
+
+_LINK = re.compile(r"http://\S+/console/link#\S+")
+PASSWORD = "nine purple ladders hum"
+REAL = """
+[store]
+folder = "data"
+[[doors]]
+name = "hosted"
+kind = "hosted"
+[[models]]
+id = "small"
+ref = "{weights}"
+llamacpp = {{ context = 2048 }}
+price = {{ prompt = "1000", completion = "2000" }}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Journey:
+    """Somebody at their browser, and the service that they have started."""
+
+    page: Page
+    service: Service
+
+    async def first_link(self) -> str:
+        """What the service prints for whoever comes first, a moment after it is ready."""
+        async with asyncio.timeout(20):
+            while True:
+                if found := _LINK.search(self.service.log.read_text()):
+                    return found[0]
+                await asyncio.sleep(0.02)  # another process writes it
+
+    async def arrive(self) -> None:
+        """Make the owner's account by the link, which brings a project with it."""
+        page = self.page
+        await page.goto(await self.first_link())
+        await page.fill("[name=email]", "ada@example.org")
+        await page.fill("[name=name]", "Ada")
+        await page.fill("[name=password]", PASSWORD)
+        await page.click("text=Make the account")
+        await self.open("API Keys")
+
+    async def open(self, title: str) -> None:
+        """Go to a page by the navigation."""
+        await self.page.locator("nav").get_by_role("link", name=title, exact=True).click()
+        await expect(self.page.locator("#main h1")).to_have_text(title)
+
+    async def until(self, there: Locator) -> None:
+        """Load the page anew until it shows this: another task writes what it reads."""
+        async with asyncio.timeout(20):
+            while not await there.count():
+                await self.page.reload()
+
+    async def new_key(self, name: str, budget: str = "") -> str:
+        """Make a key, and take its secret from the clipboard."""
+        page = self.page
+        await page.locator(".page-head").get_by_text("New key").click()
+        await page.fill("dialog [name=name]", name)
+        if budget:
+            await page.click("dialog summary:has-text('Budget')")
+            await page.click("text=Add a budget")
+            await page.fill("dialog [name=budget_amount]", budget)
+        await page.click("dialog .button-main")
+        return await self.copied()
+
+    async def copied(self) -> str:
+        """The secret that the dialog shows once, by its copy button; the dialog is closed."""
+        page = self.page
+        await page.click("dialog [data-copy=credential]")
+        await expect(page.locator("dialog [data-copy=credential]")).to_have_text("Copied")
+        secret = str(await page.evaluate("navigator.clipboard.readText()"))
+        assert re.fullmatch(r"ck_[A-Za-z0-9]+_\w+", secret)
+        async with page.expect_event("load"):  # the page behind is loaded anew
+            await page.click("dialog >> text=Done")
+        assert secret not in await page.content()
+        return secret
+
+    async def act(self, name: str) -> None:
+        """Choose from the menu of the one key that there is."""
+        await self.page.click("tbody summary")
+        await self.page.locator("tbody .menu-list").get_by_text(name, exact=True).click()
+
+    async def rotate(self, grace: str) -> str:
+        """Another secret for the key."""
+        await self.act("New secret")
+        await self.page.select_option("dialog [name=grace]", label=grace)
+        await self.page.click("dialog .button-main")
+        return await self.copied()
+
+    def client(self, key: str) -> AsyncOpenAI:
+        """What a program of theirs uses."""
+        return AsyncOpenAI(
+            api_key=key, base_url=f"{self.service.root}/hosted/v1", max_retries=0, timeout=60
+        )
+
+    async def ask(self, key: str, words: str = "Say hello.") -> str:
+        async with self.client(key) as client:
+            reply = await client.chat.completions.create(
+                model="small", messages=[{"role": "user", "content": words}], max_tokens=8
+            )
+        assert reply.usage is not None
+        assert reply.usage.completion_tokens
+        return reply.choices[0].message.content or ""
+
+    async def stream(self, key: str) -> str:
+        async with self.client(key) as client:
+            chunks = await client.chat.completions.create(
+                model="small",
+                messages=[{"role": "user", "content": "Say hello."}],
+                max_tokens=8,
+                stream=True,
+            )
+            return "".join(
+                [each.choices[0].delta.content or "" async for each in chunks if each.choices]
+            )
+
+    async def refused(self, key: str) -> None:
+        """This key opens nothing any more, from a moment within the next second."""
+        async with self.client(key) as client, asyncio.timeout(1):
+            with pytest.raises(openai.AuthenticationError):
+                while True:
+                    await client.models.list()
+        with pytest.raises(openai.AuthenticationError):
+            await self.ask(key)
+
+
+@pytest.fixture
+async def page() -> AsyncIterator[Page]:
+    async with window(permissions=["clipboard-read", "clipboard-write"]) as opened:
+        yield opened
+
+
+async def _spend_all(journey: Journey, key: str) -> openai.APIStatusError:
+    """Ask until the budget is used up; gives the refusal."""
+    for _ in range(100):
+        try:
+            await journey.ask(key)
+        except openai.APIStatusError as refusal:
+            return refusal
+    raise AssertionError("a hundred requests, and the budget still holds")
+
+
+async def _use_is_shown(journey: Journey) -> None:
+    """The list of keys, usage and activity know of the two requests that were made."""
+    page = journey.page
+    row = page.locator("tbody tr")
+    await journey.until(row.filter(has_text="$0.0").filter(has_text="of $0.30"))
+    await journey.open("Usage")
+    await journey.until(page.locator(".tile:has-text('Requests') dd").first.filter(has_text="2"))
+    await expect(page.locator("table").last).to_contain_text("small")
+    await journey.open("Activity")
+    rows = page.locator("details.request")
+    await expect(rows).to_have_count(2)
+    await rows.first.locator("summary").click()
+    await expect(rows.first).to_contain_text("Nightly report")
+    await expect(rows.first).to_contain_text("streamed")
+
+
+async def _refusal_is_explained(journey: Journey) -> None:
+    """Activity says which budget, and the list of keys that it is used up."""
+    page = journey.page
+    await journey.open("Activity")
+    refusals = page.locator("details.request", has_text="402")
+    await journey.until(refusals)
+    await refusals.first.locator("summary").click()
+    await expect(refusals.first).to_contain_text("budget")
+    await journey.open("API Keys")
+    await expect(page.locator("tbody .meter-bad")).to_have_count(1)
+
+
+async def test_from_the_printed_link_to_a_revoked_key(
+    tmp_path: Path, gguf: Path, page: Page
+) -> None:
+    with serving(tmp_path, REAL.format(weights=gguf)) as service:
+        journey = Journey(page, service)
+        await journey.arrive()
+        first = await journey.new_key("Nightly report", budget="0.30")
+        assert await journey.ask(first)
+        assert await journey.stream(first)
+        await _use_is_shown(journey)
+
+        refusal = await _spend_all(journey, first)
+        assert (refusal.status_code, refusal.code) == (402, "insufficient_budget")
+        assert "budget of this key" in refusal.message
+        await _refusal_is_explained(journey)
+
+        await journey.act("Edit")
+        await page.fill("dialog [name=budget_amount]", "50")
+        await page.click("dialog .button-main")
+        await expect(page.locator("tbody tr")).to_contain_text("of $50.00")
+        assert await journey.ask(first)
+
+        second = await journey.rotate("1 hour")
+        assert second != first
+        for secret in (first, second):
+            assert await journey.ask(secret)
+        third = await journey.rotate("It ends now")
+        for secret in (first, second):
+            await journey.refused(secret)
+        assert await journey.ask(third)
+
+        await journey.act("Delete")
+        await page.click("dialog .button-bad")
+        await expect(page.locator(".empty")).to_contain_text("No keys yet")
+        await journey.refused(third)
+        assert not {first, second, third} & set(re.findall(r"ck_\w+", service.log.read_text()))
+
+
+async def test_what_was_said_is_shown_where_its_row_is_opened(tmp_path: Path, page: Page) -> None:
+    with serving(tmp_path, config()) as service:
+        journey = Journey(page, service)
+        await journey.arrive()
+        key = await journey.new_key("Chat")
+        await journey.ask(key, "Before.")
+        await page.locator("nav").get_by_role("link", name="Project", exact=True).click()
+        await page.fill("[name=days]", "7")
+        await page.click("text=Keep contents")
+        await expect(page.locator("#main")).to_contain_text("Kept for 7 days")
+
+        await journey.open("Activity")
+        rows = page.locator("details.request")
+        async with asyncio.timeout(20):
+            while not await page.get_by_text("What was said", exact=True).count():
+                await journey.ask(key, "<b>Bold</b> words.")
+                await page.reload()
+        await expect(page.locator(".page-head")).to_contain_text("kept for 7 days")
+        await rows.first.locator("summary").click()
+        contents = rows.first.locator(".request-contents")
+        await expect(contents.locator("pre").first).to_contain_text("<b>Bold</b> words.")
+        await expect(contents).to_contain_text("7 days")
+        assert await contents.locator("b").count() == 0
+        await rows.last.locator("summary").click()
+        await expect(rows.last.locator(".request-contents")).to_have_count(0)
