@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from decimal import Decimal
 from ipaddress import ip_network
 
 from causerie.access.keys import KeyDigest
 from causerie.accounts.bookkeeping import Bookkeeping
+from causerie.accounts.free_days import FreeDays, FreeOptions
 from causerie.accounts.links import LinkKind, NewLink
 from causerie.accounts.ring import KeyRing
 from causerie.accounts.statement import Statements
@@ -31,8 +33,7 @@ from causerie.settings.credentials import Credentials
 @asynccontextmanager
 async def entered(settings: Settings, credentials: Credentials) -> AsyncIterator[Front]:
     """Accounts, ready to be used; raises :class:`CannotStart` where they cannot be."""
-    free = settings.free.requests_per_minute
-    async with hosting(settings.store, free, credentials.store) as hosted:
+    async with hosting(settings.store, credentials.store) as hosted:
         yield Front(hosted)
 
 
@@ -55,6 +56,11 @@ class Front:
         return self._hosted.ring
 
     @property
+    def free_days(self) -> FreeDays:
+        """What accounts may ask of free models in a day."""
+        return self._hosted.free_days
+
+    @property
     def statements(self) -> Statements:
         """What a router's key is told of itself."""
         return self._hosted.statements
@@ -66,6 +72,11 @@ class Front:
     def replace(self, settings: Settings, credentials: Credentials) -> None:
         """Go by these settings from now on."""
         self._providers = identity_providers(settings.identity_providers, credentials)
+        self._hosted.free_days.options = FreeOptions(
+            requests=settings.free.requests_per_day,
+            paid_requests=settings.free.paid_requests_per_day,
+            paid_from=Decimal(settings.free.paid_from),
+        )
         self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
 
     def mount(self, edge: Edge, parts: Parts) -> None:

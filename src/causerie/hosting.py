@@ -17,6 +17,7 @@ from pathlib import Path
 from causerie.accounts.accounts import Accounts
 from causerie.accounts.bookkeeping import Bookkeeping
 from causerie.accounts.budgets import Budgets
+from causerie.accounts.free_days import FreeDays
 from causerie.accounts.guard import Clock
 from causerie.accounts.passwords import Passwords
 from causerie.accounts.recorder import Recorder
@@ -45,17 +46,15 @@ class Hosting:
     accounts: Accounts
     ring: KeyRing
     books: Bookkeeping
+    free_days: FreeDays
     statements: Statements
     clock: Clock
 
 
 @asynccontextmanager
-async def hosting(
-    store: Store, free_per_minute: int, secret_keys: Sequence[str] = ()
-) -> AsyncIterator[Hosting]:
+async def hosting(store: Store, secret_keys: Sequence[str] = ()) -> AsyncIterator[Hosting]:
     """Accounts, ready to be used; leaving writes what waits and closes the database.
 
-    ``free_per_minute`` are an account's requests for free variants of models.
     ``secret_keys`` encrypt secrets of people; without any there is a file with
     one. Raises :class:`CannotStart` where the database or the folder cannot be
     used, or what is encrypted cannot be read.
@@ -66,7 +65,10 @@ async def hosting(
         seal = await sealed(database, store, secret_keys)
         sql, reader = SqlStore(database, seal), SqlUsageReader(database)
         ring = KeyRing(sql, RingOptions(offline_seconds=store.offline_seconds))
-        ledger = Ledger(SqlUsage(database), _journal(store))
+        journal = _journal(store)
+        if journal is not None:
+            stack.callback(journal.close)
+        ledger = Ledger(SqlUsage(database), journal)
         budgets, recorder = Budgets(reader, time.time_ns), Recorder(sql, _clock)
         try:
             await stack.enter_async_context(ledger)
@@ -78,8 +80,9 @@ async def hosting(
         _ = await stack.enter_async_context(recorder)
         accounts = Accounts.over(sql, reader, Passwords(), _clock)
         books = Bookkeeping(ledger, budgets, recorder)
-        statements = Statements(sql, reader, _clock, free_per_minute)
-        yield Hosting(accounts, ring, books, statements, _clock)
+        free_days = FreeDays(sql, reader, _clock, time.monotonic)
+        statements = Statements(sql, reader, _clock, free_days)
+        yield Hosting(accounts, ring, books, free_days, statements, _clock)
 
 
 @asynccontextmanager

@@ -14,8 +14,10 @@ failed), frees the engine, gives the place back and writes the usage.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from msgspec import Struct, structs
@@ -84,12 +86,35 @@ class Allowances(Protocol):
         ...
 
 
+class FreeHold(AbstractContextManager[object], Protocol):
+    """One free request of a day; leaving the block with a ``ServiceError`` gives it back."""
+
+    @property
+    def standing(self) -> Standing: ...
+
+
+class Standing(Protocol):
+    """How a day stands."""
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+
+class FreeDays(Protocol):
+    """What accounts may ask of free models in a day."""
+
+    async def take(self, project: str) -> FreeHold:
+        """One more; raises ``RateLimited``, ``StoreUnavailable``."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Members:
     """Those who come with keys of accounts."""
 
     ring: Ring
     allowances: Allowances
+    free_days: FreeDays
 
 
 class Reply(Struct, frozen=True):
@@ -177,9 +202,24 @@ class Pipeline:
 
     async def _one(self, asked: _Asked, name: str, record: Record) -> None:
         """The answer of one model."""
-        caller = asked.caller
-        model = self.allowed(asked.door, caller, name)
+        model = self.allowed(asked.door, asked.caller, name)
         record.model, record.stream = model.id, asked.request.stream
+        if self.members is None or not asked.caller.project or not is_free(model.id):
+            await self._answered(asked, model, record)
+            return
+        hold = await self.members.free_days.take(asked.caller.project)
+        with hold:
+            await self._answered(asked, model, record, hold.standing.headers)
+
+    async def _answered(
+        self,
+        asked: _Asked,
+        model: Entry,
+        record: Record,
+        more: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """The answer of this model; its headers say ``more`` of limits."""
+        caller = asked.caller
         told, request = model.changes(asked.request), model.adapted(asked.request)
         candidates = self.able(model, request)
         need = partial(estimate, request)
@@ -203,7 +243,9 @@ class Pipeline:
                     )
                     if record.contents is not None:
                         record.contents.frame = frame
-                    headers = _headers(record, journey, request.model, told) | lease.headers
+                    headers = _headers(record, journey, request.model, told)
+                    headers |= lease.headers
+                    headers |= more
                     await asked.deliver(Reply(headers, frame, journey))
             finally:
                 _note(record, journey)

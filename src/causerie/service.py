@@ -21,6 +21,7 @@ from causerie.access.free import FreeScopes
 from causerie.access.keys import KeyDigest, StaticKeys
 from causerie.access.quota import Rates, Scope, ScopeKind
 from causerie.accounts.bookkeeping import Bookkeeping
+from causerie.accounts.free_days import FreeDays
 from causerie.accounts.links import NewLink
 from causerie.accounts.prices import Price
 from causerie.accounts.statement import Statements
@@ -102,6 +103,8 @@ class Front(Protocol):
     def books(self) -> Bookkeeping: ...
     @property
     def ring(self) -> Ring: ...
+    @property
+    def free_days(self) -> FreeDays: ...
     @property
     def statements(self) -> Statements: ...
     async def first_link(self) -> NewLink | None:
@@ -223,7 +226,7 @@ class Service:
         self._front.replace(settings, credentials)
         self._front.books.prices = prices(settings) | dearest(settings)
         self._front.books.offers = offer_prices(settings)
-        return Members(self._front.ring, self._front.books)
+        return Members(self._front.ring, self._front.books, self._front.free_days)
 
     def _retire(self, before: Targets) -> None:
         """Endpoints that have changed or gone keep no connection beyond its reply."""
@@ -278,7 +281,10 @@ def scopes(settings: Settings, busy: Callable[[str], bool]) -> Scopes:
     models |= {one.id: one.limits for one in settings.catalog}
     doors = {way.door.name: way.door.limits for way in ways(settings)}
     doors |= {free_name(name): each for name, each in doors.items()}
-    free = FreeScopes(Rates(**msgspec.structs.asdict(settings.free)), busy)
+    rates = Rates(
+        requests_per_minute=settings.free.requests_per_minute, concurrent=settings.free.concurrent
+    )
+    free = FreeScopes(rates, busy)
     return Scopes(_limited("model", models), _limited("door", doors), free)
 
 

@@ -14,31 +14,30 @@ from typing import Any
 from causerie.access.keys import Caller
 from causerie.accounts.bounds import Budget, Period, Unit
 from causerie.accounts.credits import BEGINNING
+from causerie.accounts.free_days import FreeDays
 from causerie.accounts.guard import Clock
 from causerie.accounts.keys import Purpose
 from causerie.accounts.ports import Store
 from causerie.accounts.ring import Member
-from causerie.accounts.usage import By, Question, RecordFilter, Step, UsageReader
+from causerie.accounts.usage import RecordFilter, UsageReader
 from causerie.errors import NotFound
 from causerie.metering.ledger import UsageRecord
 from causerie.metering.meter import CLIENT_GONE
-from causerie.protocol.variants import is_free
 
 _RESETS = {Period.DAY: "daily", Period.WEEK: "weekly", Period.MONTH: "monthly"}
 _OWN = "causerie"
-_DAY_MINUTES = 1440
 
 
 class Statements:
-    """Answers to those who have a key; ``free_per_minute`` are an account's free requests."""
+    """Answers to those who have a key."""
 
     def __init__(
-        self, store: Store, reader: UsageReader, clock: Clock, free_per_minute: int
+        self, store: Store, reader: UsageReader, clock: Clock, free_days: FreeDays
     ) -> None:
         self._store = store
         self._reader = reader
         self._clock = clock
-        self._free_per_day = free_per_minute * _DAY_MINUTES
+        self._free_days = free_days
 
     async def key(self, caller: Caller) -> Mapping[str, Any]:
         """``GET /key``: what the key is, what it has spent, and what it still may."""
@@ -49,6 +48,7 @@ class Statements:
             period: (await self._reader.spent(owner, "", period.start(now))).cost
             for period in Period
         }
+        free = await self._free_days.of(key.project_id)
         budget = _overall(key.bounds.budgets)
         left = None if budget is None else max(budget.amount - spent[budget.period], Decimal(0))
         return {
@@ -72,7 +72,11 @@ class Statements:
             "organization_id": None,
             "workspace_id": key.project_id,
             "allowed_data_regions": ["global"],
-            "free_model_daily_requests": await self._free(key.project_id, now),
+            "free_model_daily_requests": {
+                "limit": free.limit,
+                "used": free.used,
+                "remaining": free.left,
+            },
             "rate_limit": {
                 "requests": -1,
                 "interval": "10s",
@@ -109,20 +113,6 @@ class Statements:
     async def _put_in(self, project: str) -> Decimal:
         async with self._store.reading() as books:
             return await books.credits.total(project) or Decimal(0)
-
-    async def _free(self, project: str, now: datetime) -> Mapping[str, int]:
-        """What the limits by the minute come to in a day, and what of it was used."""
-        today = Question(
-            Period.DAY.start(now),
-            now + timedelta(hours=1),
-            step=Step.ALL,
-            by=(By.MODEL,),
-            project=project,
-        )
-        sums = await self._reader.sums(today)
-        used = sum(each.requests for each in sums if is_free(each.group[By.MODEL]))
-        left = max(self._free_per_day - used, 0)
-        return {"limit": self._free_per_day, "used": used, "remaining": left}
 
 
 def _member(caller: Caller) -> Member:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from causerie.settings.limits import Limits
-from causerie.settings.price import Price
+from causerie.settings.price import Money, Price
 from causerie.settings.values import Count, DoorName, Name, Text
 
 Slug = Annotated[
@@ -94,3 +94,11 @@ class Free(Struct, frozen=True, kw_only=True):
 
     requests_per_minute: Annotated[Count, Meta(description="Requests a minute.")] = 20
     concurrent: Annotated[Count, Meta(description="Requests at the same time.")] = 4
+    requests_per_day: Annotated[
+        Count,
+        Meta(description="Requests a day (UTC) of an account with keys in the database."),
+    ] = 50
+    paid_requests_per_day: Annotated[
+        Count, Meta(description="The same for one into which money was put.")
+    ] = 1000
+    paid_from: Annotated[Money, Meta(description="How much has to be put in for that.")] = "10"

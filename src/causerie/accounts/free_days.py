@@ -1,0 +1,220 @@
+"""How many free requests an account has made today, and how many it may.
+
+One number a project, whichever of its keys asks and whichever free model it asks
+for; days are those of UTC. A request that was refused or failed does not count.
+
+The numbers are of this process; at first use, and then every few seconds, what
+the ledger has added up says what was before and what others have let in. So a
+restart forgets nothing, and replicas may exceed the limit together by what they
+let in within those seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from types import TracebackType
+
+from msgspec import Struct
+
+from causerie.accounts.bounds import Period
+from causerie.accounts.guard import Clock
+from causerie.accounts.ports import Store
+from causerie.accounts.usage import By, Question, Step, UsageReader
+from causerie.errors import RateLimited, ServiceError, StoreUnavailable
+from causerie.protocol.variants import is_free
+
+_KEPT = 100_000
+_REFRESH_SECONDS = 5.0
+
+
+class FreeOptions(Struct, frozen=True, kw_only=True):
+    """Requests a day; ``paid_requests`` for projects into which at least ``paid_from`` was put."""
+
+    requests: int = 50
+    paid_requests: int = 1000
+    paid_from: Decimal = Decimal(10)
+
+
+class FreeDay(Struct, frozen=True):
+    """How an account's day stands; ``resets_in`` are seconds."""
+
+    limit: int
+    used: int
+    resets_in: int
+
+    @property
+    def left(self) -> int:
+        """What it may still ask."""
+        return max(self.limit - self.used, 0)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """``x-ratelimit-…-requests-day``."""
+        return {
+            "x-ratelimit-limit-requests-day": str(self.limit),
+            "x-ratelimit-remaining-requests-day": str(self.left),
+            "x-ratelimit-reset-requests-day": f"{self.resets_in}s",
+        }
+
+
+class _Account:
+    """The day of one project; ``put_in`` is the money put in for it."""
+
+    __slots__ = ("asked", "day", "done", "loading", "put_in", "running")
+
+    def __init__(self) -> None:
+        self.day: date | None = None
+        self.done = self.running = 0
+        self.put_in = Decimal(0)
+        self.asked = -math.inf
+        self.loading = asyncio.Lock()
+
+
+class FreeHold:
+    """One free request under way: counted while it runs, and for good unless it fails."""
+
+    __slots__ = ("_account", "_day", "standing")
+
+    def __init__(self, account: _Account, standing: FreeDay) -> None:
+        self._account = account
+        self._day = account.day
+        self.standing = standing
+        account.running += 1
+
+    def __enter__(self) -> FreeHold:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        failure: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._account.day == self._day:  # else it was yesterday's
+            self._account.running -= 1
+            self._account.done += not isinstance(failure, ServiceError)
+
+
+class FreeDays:
+    """The accounts of one process. ``clock`` gives the moment, ``seconds`` never go back."""
+
+    def __init__(
+        self, store: Store, reader: UsageReader, clock: Clock, seconds: Callable[[], float]
+    ) -> None:
+        self._store = store
+        self._reader = reader
+        self._clock = clock
+        self._seconds = seconds
+        self._accounts: dict[str, _Account] = {}
+        self.options = FreeOptions()
+
+    async def take(self, project: str) -> FreeHold:
+        """One more request, until the block is left.
+
+        Raises :class:`RateLimited` where the day's are made, and
+        :class:`StoreUnavailable` where nobody knows how many were.
+        """
+        account = await self._known(project)
+        standing = self._standing(account, account.running)
+        if not standing.left:
+            raise self._refusal(standing)
+        return FreeHold(account, FreeDay(standing.limit, standing.used + 1, standing.resets_in))
+
+    async def of(self, project: str) -> FreeDay:
+        """How the day stands, requests under way left out; raises :class:`StoreUnavailable`."""
+        return self._standing(await self._known(project), 0)
+
+    def _standing(self, account: _Account, running: int) -> FreeDay:
+        options, now = self.options, self._clock()
+        paid = account.put_in >= options.paid_from
+        limit = options.paid_requests if paid else options.requests
+        ends = Period.DAY.start(now) + timedelta(days=1)
+        return FreeDay(
+            limit, account.done + running, max(math.ceil((ends - now).total_seconds()), 1)
+        )
+
+    async def _known(self, project: str) -> _Account:
+        """The account as it is today, by what the database said a few seconds ago at most."""
+        account = self._accounts.get(project)
+        if account is None:
+            if len(self._accounts) >= _KEPT:
+                self._forget()
+            account = self._accounts[project] = _Account()
+        if not self._fresh(account):
+            async with account.loading:
+                if not self._fresh(account):
+                    await self._load(project, account)
+        return account
+
+    def _fresh(self, account: _Account) -> bool:
+        today = self._clock().astimezone(UTC).date()
+        return account.day == today and self._seconds() - account.asked < _REFRESH_SECONDS
+
+    async def _load(self, project: str, account: _Account) -> None:
+        now = self._clock()
+        today = now.astimezone(UTC).date()
+        try:
+            done, put_in = await self._made(project, now), await self._put_in(project)
+        except StoreUnavailable:
+            if account.day != today:
+                raise
+            done, put_in = account.done, account.put_in  # as far as is known here
+        if account.day != today:
+            account.day, account.done, account.running = today, 0, 0
+        account.done, account.put_in = max(account.done, done), put_in
+        account.asked = self._seconds()
+
+    async def _made(self, project: str, now: datetime) -> int:
+        """Those of today that were neither refused nor failed."""
+        midnight = Period.DAY.start(now)
+        today = Question(
+            midnight,
+            midnight + timedelta(days=1),
+            step=Step.ALL,
+            by=(By.MODEL,),
+            project=project,
+        )
+        sums = await self._reader.sums(today)
+        free = [each for each in sums if is_free(each.group[By.MODEL])]
+        return sum(each.requests - each.refused - each.failed for each in free)
+
+    async def _put_in(self, project: str) -> Decimal:
+        async with self._store.reading() as books:
+            return await books.credits.total(project) or Decimal(0)
+
+    def _forget(self) -> None:
+        """Leave out whoever has nothing under way; the database knows the rest."""
+        for project in [name for name, one in self._accounts.items() if not one.running]:
+            del self._accounts[project]
+
+    def _refusal(self, standing: FreeDay) -> RateLimited:
+        options, wait = self.options, standing.resets_in
+        more = ""
+        if standing.limit < options.paid_requests:
+            more = (
+                f" Projects into which at least {options.paid_from.normalize():f} was put have "
+                f"{options.paid_requests} a day."
+            )
+        return RateLimited(
+            f"The project may make {standing.limit} requests of free models a day; all were made. "
+            f"They begin anew at 00:00 UTC, in {wait} s.{more} Without `:free` the model has no "
+            "such limit.",
+            code="requests",
+            metadata={
+                "limit": "free_requests_per_day",
+                "allowed": standing.limit,
+                "used": standing.used,
+                "needed": 1,
+            },
+            headers={
+                "Retry-After": str(wait),
+                **standing.headers,
+                "x-ratelimit-limit-requests": str(standing.limit),
+                "x-ratelimit-remaining-requests": "0",
+                "x-ratelimit-reset-requests": f"{wait}s",
+            },
+        )
