@@ -117,12 +117,16 @@ class Statuses:
     values: list[EngineStatus] = field(
         default_factory=lambda: [EngineStatus("m", EngineState.READY, slots=4)]
     )
+    answers: bool | None = None  # the server in which replicas count
 
     def status(self) -> Sequence[EngineStatus]:
         return self.values
 
     def targets(self) -> Sequence[SeatStatus]:
         return [SeatStatus("m", "full", 3, 0, 1.5, "queue_full")]
+
+    def shared(self) -> bool | None:
+        return self.answers
 
 
 def make_edge(

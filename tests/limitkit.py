@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from secrets import token_hex
-from typing import Literal
+from typing import Any, Literal
 
 from valkeyserver import ValkeyServer
 
 from causerie.access.limits import Counters, Lease, Limits
 from causerie.access.quota import Rates, Scope, Tokens
 from causerie.access.windows import MemoryCounters
-from causerie.shared.counters import SharedCounters, SharedOptions
+from causerie.shared.counters import SharedCounters
 from causerie.shared.line import LineOptions
+from causerie.shared.replica import Replica, SharedOptions
 
 MILLISECOND = 1_000_000
 PATIENT = LineOptions(reply_seconds=30.0, connect_seconds=30.0)  # a slow machine is not away
@@ -79,25 +80,31 @@ async def open_house(server: ValkeyServer | None) -> AsyncIterator[House]:
         yield memory_house()
         return
     clock = Clock()
-    async with shared_counters(server, now=lambda: clock() // 1000) as counters:
-        yield House(clock, counters)
+    async with replica(server) as one:
+        yield House(clock, SharedCounters(one, now=lambda: clock() // 1000))
 
 
 @asynccontextmanager
-async def shared_counters(
+async def replica(
     server: ValkeyServer,
     *,
     prefix: str | None = None,
-    now: Callable[[], int] | None = None,
     away: Literal["memory", "refuse"] = "memory",
     life_seconds: float = 60.0,
     line: LineOptions = PATIENT,
-) -> AsyncIterator[SharedCounters]:
-    """Counters of one more replica, joined."""
+) -> AsyncIterator[Replica]:
+    """One more replica, joined."""
     options = SharedOptions(
         away=away, life_seconds=life_seconds, prefix=prefix or token_hex(8), line=line
     )
-    counters = SharedCounters(server.url, options, now=now)
-    async with counters.running():
-        await counters.wait()
-        yield counters
+    made = Replica(server.url, options)
+    async with made.running():
+        await made.wait()
+        yield made
+
+
+@asynccontextmanager
+async def shared_counters(server: ValkeyServer, **how: Any) -> AsyncIterator[SharedCounters]:
+    """Counters of one more replica, joined; see :func:`replica`."""
+    async with replica(server, **how) as one:
+        yield SharedCounters(one)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
 from decimal import Decimal
-from random import Random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from budgetkit import START, Books, claim, desk
 from ledgerkit import record
+from valkeyserver import ValkeyServer
 
 from causerie.accounts.bounds import Budget, Period, Unit
 from causerie.accounts.budgets import BudgetOptions, Budgets, Claim
@@ -22,67 +21,50 @@ from causerie.store.database import Database
 from causerie.store.reports import SqlUsageReader
 from causerie.store.usage import SqlUsage
 
-START = datetime(2026, 11, 21, 12, tzinfo=UTC)
+Opened = Callable[..., Awaitable[Budgets]]
 
 
-@dataclass
-class Books:
-    """What the database would say, and the clock."""
-
-    known: dict[str, Spent] = field(default_factory=dict)
-    asked: list[tuple[str, str, datetime]] = field(default_factory=list)
-    now: datetime = START
-    away: bool = False
-
-    async def spent(self, owner: str, model: str, since: datetime) -> Spent:
-        self.asked.append((owner, model, since))
-        await asyncio.sleep(0)
-        if self.away:
-            raise StoreUnavailable()
-        return self.known.get(owner, Spent())
-
-    def clock(self) -> int:
-        return int(self.now.timestamp()) * 10**9
+@pytest.fixture
+async def opened(counted_in: ValkeyServer | None) -> AsyncIterator[Opened]:
+    """Makes budgets of a process, in memory or in a server that replicas share."""
+    async with desk(counted_in) as made:
+        yield made.budgets
 
 
-def claim(amount: str | int, **budget: object) -> list[Claim]:
-    return [Claim("key:ck_a", (Budget(Decimal(amount), **budget),))]
-
-
-async def test_what_is_settled_counts_and_what_failed_does_not() -> None:
-    budgets, held = Budgets(books := Books(), books.clock), claim("1.00")
+async def test_what_is_settled_counts_and_what_failed_does_not(opened: Opened) -> None:
+    budgets, held = await opened(Books()), claim("1.00")
     with await budgets.reserve(held, "small", Decimal("0.40"), 10) as one:
-        one.settle(Decimal("0.30"), 10)
+        await one.settle(Decimal("0.30"), 10)
     with await budgets.reserve(held, "small", Decimal("0.40"), 10):
         pass  # failed: nothing is settled
     with await budgets.reserve(held, "small", Decimal("0.70"), 10) as rest:
         with pytest.raises(OverBudget) as caught:
             await budgets.reserve(held, "small", Decimal("0.01"), 1)
         assert caught.value.metadata["retryable"] is True
-        rest.settle(Decimal("0.70"), 10)
+        await rest.settle(Decimal("0.70"), 10)
     with pytest.raises(OverBudget, match="is spent") as caught:
         await budgets.reserve(held, "small", Decimal("0.01"), 1)
     assert (caught.value.status, caught.value.metadata["retryable"]) == (402, False)
     assert caught.value.metadata["budget"]["resets_at"] == "2026-12-01T00:00:00+00:00"
 
 
-async def test_a_little_headroom_is_enough_to_be_let_in() -> None:
-    budgets = Budgets(books := Books(), books.clock)
+async def test_a_little_headroom_is_enough_to_be_let_in(opened: Opened) -> None:
+    budgets = await opened(books := Books())
     books.known["key:ck_a"] = Spent(Decimal("0.999999999"))
     with await budgets.reserve(claim(1), "small", Decimal(5), 1):
         pass
 
 
-async def test_what_costs_nothing_is_let_in_always() -> None:
-    budgets = Budgets(books := Books(), books.clock)
+async def test_what_costs_nothing_is_let_in_always(opened: Opened) -> None:
+    budgets = await opened(books := Books())
     books.known["key:ck_a"] = Spent(Decimal(2))
     with await budgets.reserve(claim(1), "free", Decimal(0), 100):
         pass
 
 
-async def test_all_budgets_are_held_or_none() -> None:
+async def test_all_budgets_are_held_or_none(opened: Opened) -> None:
     books = Books()
-    budgets = Budgets(books, books.clock)
+    budgets = await opened(books)
     key = Claim("key:ck_a", (Budget(Decimal(10)),))
     project = Claim("project:prj_a", (Budget(Decimal(1)),))
     with await budgets.reserve([key, project], "small", Decimal(1), 1):
@@ -92,18 +74,18 @@ async def test_all_budgets_are_held_or_none() -> None:
             pass  # nothing was left behind by the one that was refused
 
 
-async def test_a_budget_for_one_model_is_for_that_model() -> None:
-    budgets, held = Budgets(books := Books(), books.clock), claim(0, model="large")
+async def test_a_budget_for_one_model_is_for_that_model(opened: Opened) -> None:
+    budgets, held = await opened(Books()), claim(0, model="large")
     with await budgets.reserve(held, "small", Decimal(1), 1):
         pass
     with pytest.raises(OverBudget, match="for the model large"):
         await budgets.reserve(held, "large", Decimal(1), 1)
 
 
-async def test_tokens_can_be_counted() -> None:
-    budgets, held = Budgets(books := Books(), books.clock), claim(100, unit=Unit.TOKENS)
+async def test_tokens_can_be_counted(opened: Opened) -> None:
+    budgets, held = await opened(Books()), claim(100, unit=Unit.TOKENS)
     with await budgets.reserve(held, "small", Decimal(0), 60) as one:
-        one.settle(Decimal(0), 100)
+        await one.settle(Decimal(0), 100)
     with pytest.raises(OverBudget, match="100 tokens"):
         await budgets.reserve(held, "small", Decimal(0), 1)
 
@@ -116,14 +98,16 @@ async def test_tokens_can_be_counted() -> None:
         (Period.MONTH, timedelta(days=10), "2026-12-01"),
     ],
 )
-async def test_a_new_period_begins_anew(period: Period, after: timedelta, since: str) -> None:
-    budgets, held = Budgets(books := Books(), books.clock), claim(1, period=period)
+async def test_a_new_period_begins_anew(
+    opened: Opened, period: Period, after: timedelta, since: str
+) -> None:
+    budgets, held = await opened(books := Books()), claim(1, period=period)
     late = await budgets.reserve(held, "small", Decimal(1), 1)
     with pytest.raises(OverBudget):
         await budgets.reserve(held, "small", Decimal(1), 1)
     books.now += after
     with await budgets.reserve(held, "small", Decimal(1), 1):
-        late.settle(Decimal(1), 1)  # counts for the period it was let in in
+        await late.settle(Decimal(1), 1)  # counts for the period it was let in in
         with pytest.raises(OverBudget):
             await budgets.reserve(held, "small", Decimal(1), 1)
     with await budgets.reserve(held, "small", Decimal(1), 1):
@@ -131,35 +115,35 @@ async def test_a_new_period_begins_anew(period: Period, after: timedelta, since:
     assert books.asked[-1][2].strftime("%Y-%m-%d") == since
 
 
-async def test_an_amount_that_is_changed_holds_at_once() -> None:
-    budgets = Budgets(books := Books(), books.clock)
+async def test_an_amount_that_is_changed_holds_at_once(opened: Opened) -> None:
+    budgets = await opened(Books())
     with await budgets.reserve(claim(1), "small", Decimal(1), 1) as one:
-        one.settle(Decimal(1), 1)
+        await one.settle(Decimal(1), 1)
     with await budgets.reserve(claim(2), "small", Decimal(1), 1):
         pass
     with pytest.raises(OverBudget):
         await budgets.reserve(claim(1), "small", Decimal(1), 1)
 
 
-async def test_a_reservation_ends_by_itself_and_may_still_be_settled() -> None:
+async def test_a_reservation_ends_by_itself_and_may_still_be_settled(opened: Opened) -> None:
     books = Books()
-    budgets = Budgets(books, books.clock, BudgetOptions(lease_seconds=60))
+    budgets = await opened(books, BudgetOptions(lease_seconds=60))
     held = claim(1, period=Period.NEVER)
     lost = await budgets.reserve(held, "small", Decimal(1), 1)
     books.now += timedelta(seconds=61)
     budgets.expire()
     with await budgets.reserve(held, "small", Decimal("0.5"), 1):
         pass
-    lost.settle(Decimal(1), 1)
-    lost.settle(Decimal(1), 1)  # once
+    await lost.settle(Decimal(1), 1)
+    await lost.settle(Decimal(1), 1)  # once
     with pytest.raises(OverBudget):
         await budgets.reserve(held, "small", Decimal(1), 1)
     with await budgets.reserve(claim("1.5", period=Period.NEVER), "small", Decimal(1), 1):
         pass
 
 
-async def test_what_others_settled_is_heard_of() -> None:
-    budgets = Budgets(books := Books(), books.clock)
+async def test_what_others_settled_is_heard_of(opened: Opened) -> None:
+    budgets = await opened(books := Books())
     with await budgets.reserve(claim(1), "small", Decimal(1), 1):
         pass
     books.known["key:ck_a"] = Spent(Decimal(1))
@@ -168,8 +152,8 @@ async def test_what_others_settled_is_heard_of() -> None:
         await budgets.reserve(claim(1), "small", Decimal(1), 1)
 
 
-async def test_what_is_not_known_is_503() -> None:
-    budgets = Budgets(books := Books(away=True), books.clock)
+async def test_what_is_not_known_is_503(opened: Opened) -> None:
+    budgets = await opened(books := Books(away=True))
     with pytest.raises(StoreUnavailable):
         await budgets.reserve(claim(1), "small", Decimal(1), 1)
     books.away = False
@@ -178,8 +162,8 @@ async def test_what_is_not_known_is_503() -> None:
         await budgets.refresh()
 
 
-async def test_the_first_use_is_asked_for_once() -> None:
-    budgets = Budgets(books := Books(), books.clock)
+async def test_the_first_use_is_asked_for_once(opened: Opened) -> None:
+    budgets = await opened(books := Books())
     held = claim(100)
     await asyncio.gather(*(budgets.reserve(held, "small", Decimal(1), 1) for _ in range(20)))
     assert len(books.asked) == 1
@@ -197,90 +181,6 @@ async def test_what_the_ledger_has_is_what_a_budget_begins_with(database: Databa
     assert await reader.spent("project:prj_a", "", month) == Spent(Decimal("1.75"), 360)
     assert (await reader.spent("key:ck_a", "", Period.NEVER.start(START))).cost == Decimal("8.75")
     assert await reader.spent("key:ck_none", "", month) == Spent(Decimal(0), 0)
-
-
-# What a request does: its estimate and its real use in billionths, and how it ends.
-Request = tuple[int, int, str]
-requests = st.lists(
-    st.tuples(st.integers(1, 60), st.integers(0, 80), st.sampled_from(["done", "fail", "cancel"])),
-    min_size=1,
-    max_size=40,
-)
-
-
-@settings(max_examples=200, deadline=None)
-@given(requests=requests, amount=st.integers(0, 300), order=st.randoms(use_true_random=False))
-def test_the_promise_holds_however_requests_run(
-    requests: list[Request], amount: int, order: Random
-) -> None:
-    asyncio.run(many(requests, amount, order))
-
-
-async def many(requests: list[Request], amount: int, order: Random) -> None:
-    """All at once, each ending when the order says; a model beside them says who gets in."""
-    books = Books()
-    budgets = Budgets(books, books.clock)
-    held = claim(billionth(amount))
-    model = {"spent": 0, "reserved": 0}
-    ends = [asyncio.Event() for _ in requests]
-    admitted: list[Request] = []
-
-    async def one(request: Request, end: asyncio.Event) -> None:
-        estimate, used, how = request
-        try:
-            reservation = await budgets.reserve(held, "small", billionth(estimate), 1)
-        except OverBudget:
-            assert model["spent"] + model["reserved"] >= amount, "refused with headroom left"
-            return
-        assert model["spent"] + model["reserved"] < amount, "let in without headroom"
-        model["reserved"] += estimate
-        admitted.append(request)
-        try:
-            with reservation:
-                await end.wait()
-                model["reserved"] -= estimate
-                if how == "done":
-                    reservation.settle(billionth(used), 1)
-                    model["spent"] += used
-                elif how == "fail":
-                    raise ConnectionError
-        except ConnectionError:
-            pass
-        except asyncio.CancelledError:
-            model["reserved"] -= estimate
-
-    tasks = []
-    for index, request in enumerate(requests):
-        tasks.append(asyncio.ensure_future(one(request, ends[index])))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        for _ in range(order.randrange(3)):
-            await finish(order.randrange(len(tasks)), requests, ends, tasks)
-    for index in range(len(requests)):
-        await finish(index, requests, ends, tasks)
-    await asyncio.gather(*tasks, return_exceptions=False)
-    counter = next(iter(budgets._counters.values()))
-    assert (counter.spent, counter.reserved) == (model["spent"], 0)
-    beyond = sum(max(used - estimate, 0) for estimate, used, how in admitted if how == "done")
-    largest = max((estimate for estimate, _, _ in admitted), default=0)
-    assert model["spent"] <= max(amount - 1, 0) + largest + beyond if admitted else True
-
-
-async def finish(
-    index: int,
-    requests: list[Request],
-    ends: list[asyncio.Event],
-    tasks: list[asyncio.Future[None]],
-) -> None:
-    if requests[index][2] == "cancel" and not tasks[index].done():
-        tasks[index].cancel()
-    ends[index].set()
-    for _ in range(3):
-        await asyncio.sleep(0)
-
-
-def billionth(count: int) -> Decimal:
-    return Decimal(count) / 10**9
 
 
 def test_prices_by_the_token() -> None:

@@ -18,9 +18,10 @@ from valkeyserver import ValkeyServer
 from causerie.access.limits import Limits
 from causerie.access.quota import Refused, Scope, Tokens
 from causerie.errors import RateLimited, StoreUnavailable
-from causerie.shared.counters import SharedCounters, SharedOptions
+from causerie.shared.counters import SharedCounters
 from causerie.shared.holds import LocalHold, SharedHold
 from causerie.shared.line import LineOptions
+from causerie.shared.replica import Replica, SharedOptions
 
 QUICK = LineOptions(reply_seconds=0.2, connect_seconds=5.0, beat_seconds=0.1)
 ONE = key(concurrent=1)
@@ -28,12 +29,15 @@ ONE = key(concurrent=1)
 REPLICA = """
 import asyncio, sys
 from causerie.access.quota import Rates, Scope, Tokens
-from causerie.shared.counters import SharedCounters, SharedOptions
+from causerie.shared.counters import SharedCounters
+from causerie.shared.replica import Replica, SharedOptions
 
 async def main():
-    counters = SharedCounters(sys.argv[1], SharedOptions(prefix=sys.argv[2], life_seconds=4))
-    async with counters.running():
-        await counters.wait()
+    counters = SharedCounters(
+        Replica(sys.argv[1], SharedOptions(prefix=sys.argv[2], life_seconds=4))
+    )
+    async with counters.replica.running():
+        await counters.replica.wait()
         hold = await counters.take([Scope("key", "ck_a", Rates(concurrent=1))], Tokens())
         print(type(hold).__name__, file=sys.stderr, flush=True)
         await asyncio.Event().wait()
@@ -51,7 +55,7 @@ async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
 
 async def lost(counters: SharedCounters) -> None:
     async def away() -> bool:
-        return not counters.here
+        return not counters.replica.here
 
     await eventually(away)
 
@@ -150,7 +154,7 @@ async def test_without_the_server_each_counts_for_itself_and_says_so(
                 async with limits.admit((key(concurrent=2),), Tokens) as lease:
                     assert lease.headers == {}
                     own_valkey.start()
-                    await counters.wait()
+                    await counters.replica.wait()
                     with pytest.raises(RateLimited):  # both are known to the new server
                         async with limits.admit((key(concurrent=2),), Tokens):
                             pass
@@ -184,7 +188,7 @@ async def test_a_server_that_hangs_keeps_nobody_waiting(own_valkey: ValkeyServer
             assert await refused(counters, ONE)
         own_valkey.go_on()
         async with asyncio.timeout(30):
-            await counters.wait()
+            await counters.replica.wait()
         assert await refused(counters, ONE)  # that it runs has been told
         hold.release(Tokens())
         assert isinstance(await taken(counters, ONE), SharedHold)
@@ -240,7 +244,7 @@ async def test_a_server_that_forgets_is_told_again(valkey: ValkeyServer, command
         async with asyncio.timeout(30):
             while isinstance(second := await counters.take([key("x")], Tokens()), LocalHold):
                 second.release(Tokens())
-                await counters.wait()
+                await counters.replica.wait()
         assert await refused(counters, ONE)
         hold.release(Tokens())
         assert not await refused(counters, ONE)
@@ -248,13 +252,13 @@ async def test_a_server_that_forgets_is_told_again(valkey: ValkeyServer, command
 
 async def test_a_wrong_password_is_no_end_of_the_service(own_valkey: ValkeyServer) -> None:
     url = own_valkey.url.replace("tests", "nobody")
-    counters = SharedCounters(url, SharedOptions(line=QUICK))
+    counters = SharedCounters(Replica(url, SharedOptions(line=QUICK)))
     with capture_logs() as lines:
 
         async def said() -> bool:
             return bool(lines)
 
-        async with counters.running():
+        async with counters.replica.running():
             await eventually(said)
             assert isinstance(await taken(counters, ONE), LocalHold)
     assert lines[0] == {
@@ -284,7 +288,7 @@ async def test_nothing_stays_in_the_server(valkey: ValkeyServer) -> None:
 
 def test_an_address_that_is_none() -> None:
     with pytest.raises(ValueError):
-        SharedCounters("postgresql://somewhere")
+        Replica("postgresql://somewhere")
 
 
 async def test_a_service_counts_where_the_settings_say(

@@ -17,6 +17,7 @@ from causerie.accounts.free_days import FreeDays, FreeOptions
 from causerie.accounts.links import LinkKind, NewLink
 from causerie.accounts.ring import KeyRing
 from causerie.accounts.statement import Statements
+from causerie.accounts.together import Together
 from causerie.assembly.house import House, Parts
 from causerie.assembly.identity import identity_providers
 from causerie.console.application import Console
@@ -31,9 +32,14 @@ from causerie.settings.credentials import Credentials
 
 
 @asynccontextmanager
-async def entered(settings: Settings, credentials: Credentials) -> AsyncIterator[Front]:
-    """Accounts, ready to be used; raises :class:`CannotStart` where they cannot be."""
-    async with hosting(settings.store, credentials.store) as hosted:
+async def entered(
+    settings: Settings, together: Together | None, credentials: Credentials
+) -> AsyncIterator[Front]:
+    """Accounts, ready to be used; raises :class:`CannotStart` where they cannot be.
+
+    ``together`` is where replicas hold budgets, if they do.
+    """
+    async with hosting(settings.store, credentials.store, together) as hosted:
         yield Front(hosted)
 
 

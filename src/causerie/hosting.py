@@ -24,6 +24,7 @@ from causerie.accounts.recorder import Recorder
 from causerie.accounts.ring import KeyRing, RingOptions
 from causerie.accounts.seal import Seal, WrongKey
 from causerie.accounts.statement import Statements
+from causerie.accounts.together import Together
 from causerie.edge.ownership import owned
 from causerie.errors import StoreUnavailable
 from causerie.metering.journal import FileJournal, JournalTaken
@@ -52,12 +53,17 @@ class Hosting:
 
 
 @asynccontextmanager
-async def hosting(store: Store, secret_keys: Sequence[str] = ()) -> AsyncIterator[Hosting]:
+async def hosting(
+    store: Store,
+    secret_keys: Sequence[str] = (),
+    together: Together | None = None,
+) -> AsyncIterator[Hosting]:
     """Accounts, ready to be used; leaving writes what waits and closes the database.
 
     ``secret_keys`` encrypt secrets of people; without any there is a file with
-    one. Raises :class:`CannotStart` where the database or the folder cannot be
-    used, or what is encrypted cannot be read.
+    one. ``together`` is where replicas hold budgets, if they do. Raises
+    :class:`CannotStart` where the database or the folder cannot be used, or what
+    is encrypted cannot be read.
     """
     async with AsyncExitStack() as stack:
         database = await opened(store)
@@ -69,7 +75,7 @@ async def hosting(store: Store, secret_keys: Sequence[str] = ()) -> AsyncIterato
         if journal is not None:
             stack.callback(journal.close)
         ledger = Ledger(SqlUsage(database), journal)
-        budgets, recorder = Budgets(reader, time.time_ns), Recorder(sql, _clock)
+        budgets, recorder = Budgets(reader, time.time_ns, together=together), Recorder(sql, _clock)
         try:
             await stack.enter_async_context(ledger)
             await stack.enter_async_context(ring)

@@ -26,8 +26,8 @@ from causerie.accounts.links import NewLink
 from causerie.accounts.prices import Price
 from causerie.accounts.statement import Statements
 from causerie.assembly.endpoints import Connected, checks, close, connected
-from causerie.assembly.limits import counters
 from causerie.assembly.offers import offered
+from causerie.assembly.sharing import Sharing, sharing
 from causerie.assembly.targets import Targets, chat_options, own_models, remote_models
 from causerie.catalog.catalog import Catalog
 from causerie.chat.chat import ChatOptions
@@ -79,16 +79,17 @@ async def service(
     used, and :class:`CannotStart` where accounts, or shared limits, cannot be.
     """
     async with AsyncExitStack() as stack:
+        shared = await stack.enter_async_context(sharing(settings.shared))
         front = None
         if has_accounts(settings):
             from causerie.front import entered  # noqa: PLC0415 - half of all memory, for accounts
 
-            front = await stack.enter_async_context(entered(settings, credentials))
-        counted = await stack.enter_async_context(counters(settings.shared))
+            accounts = entered(settings, shared.budgets, credentials)
+            front = await stack.enter_async_context(accounts)
         compiler = Compiler(reader=_VOCABULARY_READER)
         stack.push_async_callback(compiler.stop)
         journal = Journal()
-        running = Service(engines, compiler, journal, access.Limits(counted), front)
+        running = Service(engines, compiler, journal, shared, front)
         stack.push_async_callback(running.close)
         stack.callback(journal.flush)
         running.replace(running.prepare(settings, credentials))
@@ -128,7 +129,7 @@ class Service:
         engines: Engines,
         compiler: Compiler,
         journal: Journal,
-        limits: access.Limits,
+        shared: Sharing,
         front: Front | None = None,
     ) -> None:
         self._front = front
@@ -139,8 +140,9 @@ class Service:
         self._retired: list[Connected] = []
         self._checks: Sequence[Check] = ()
         self._changed = asyncio.Event()
-        self._limits = limits
-        self._counters = Counters(engines.status, self._waiting, self.targets)
+        self._shared = shared
+        self._limits = access.Limits(shared.counters)
+        self._counters = Counters(engines.status, self._waiting, self.targets, shared.here)
         sinks: list[RecordSink] = [self._counters, RequestLog(journal)]
         self._meter = Meter(sinks, front.books if front is not None else None)
         self._edge: Edge | None = None
@@ -243,6 +245,10 @@ class Service:
     def targets(self) -> Sequence[SeatStatus]:
         """All targets of routing as they stand now."""
         return self._router.status()
+
+    def shared(self) -> bool | None:
+        """Whether the server answers in which replicas count; ``None``: there is none."""
+        return self._shared.here()
 
     def _busy(self, target: str) -> bool:
         own = self._targets.own.get(target)

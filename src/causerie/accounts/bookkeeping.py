@@ -89,14 +89,16 @@ class Bookkeeping:
             completion=record.completion,
             reasoning=record.reasoning,
         )
-        if isinstance(record.reservation, Reservation):
-            charged = is_charged(record.status, record.prompt, record.completion)
-            tokens = record.prompt + record.completion if charged else 0
-            record.reservation.settle(cost, tokens)
         usage = _usage(record, cost)
         if record.contents is not None and record.attempts and self._recorder is not None:
             self._recorder.put(usage, record.contents)
-        await self._ledger.commit(usage)
+        try:
+            if isinstance(record.reservation, Reservation):
+                charged = is_charged(record.status, record.prompt, record.completion)
+                tokens = record.prompt + record.completion if charged else 0
+                await record.reservation.settle(cost, tokens)
+        finally:  # whoever waits may be cancelled, and the record has to be kept
+            await self._ledger.commit(usage)
 
 
 def _usage(record: Record, cost: Decimal) -> UsageRecord:

@@ -10,7 +10,8 @@ is refused while there is headroom, and what is settled stays below
 estimate is an upper bound). A request that costs nothing is let in always.
 
 The counters are of this process; at first use, and then every few seconds, the
-database says what others have settled.
+database says what others have settled. Where replicas hold budgets together,
+that place decides, and the counters here say what to go by while it is away.
 """
 
 from __future__ import annotations
@@ -25,11 +26,14 @@ from typing import Protocol
 from msgspec import Struct
 
 from causerie.accounts.bounds import Budget, Period, Unit
+from causerie.accounts.together import Outcome, Together, Want
 from causerie.accounts.usage import Spent
 from causerie.errors import OverBudget, StoreUnavailable
 
 _BILLION = 1_000_000_000
 _SECOND = 1_000_000_000
+
+_Place = tuple[str, str, Unit, Period]  # the owner, and the model
 
 
 class SpentReader(Protocol):
@@ -55,7 +59,10 @@ class BudgetOptions(Struct, frozen=True, kw_only=True):
 
 
 class _Counter(Struct):
-    """What one budget's period has seen; in billionths, or in tokens."""
+    """What one budget's period has seen; in billionths, or in tokens.
+
+    ``spent`` is never more than the truth; ``reads`` is how often the database was asked.
+    """
 
     owner: str
     budget: Budget
@@ -64,33 +71,69 @@ class _Counter(Struct):
     spent: int = 0
     reserved: int = 0
     used: bool = True  # since the database was last asked
+    reads: int = 1
+
+    @property
+    def amount(self) -> int:
+        """What the budget allows."""
+        return _counted(self.budget.unit, self.budget.amount, int(self.budget.amount))
+
+    @property
+    def place(self) -> str:
+        """What all replicas call it."""
+        budget = self.budget
+        since = f"{self.since:%Y%m%d}"
+        return ":".join((self.owner, budget.model, budget.unit, budget.period, since))
 
 
 class _Part(Struct):
     counter: _Counter
     amount: int
 
+    @property
+    def want(self) -> Want:
+        """The same, for all replicas."""
+        counter = self.counter
+        return Want(counter.place, counter.amount, self.amount, counter.spent)
+
 
 class Reservation:
     """What one request holds; leaving the block releases whatever was not settled."""
 
-    __slots__ = ("_budgets", "_open", "_parts", "ends")
+    __slots__ = ("_budgets", "_open", "_parts", "_wants", "ends")
 
-    def __init__(self, budgets: Budgets, parts: Sequence[_Part], ends: int) -> None:
+    def __init__(
+        self, budgets: Budgets, parts: Sequence[_Part], wants: Sequence[Want], ends: int
+    ) -> None:
         self._budgets = budgets
         self._parts = parts
+        self._wants = wants
         self._open = True
         self.ends = ends
 
-    def settle(self, cost: Decimal, tokens: int) -> None:
-        """What it really used, once; also after the reservation has ended by itself."""
-        self.release()
-        parts, self._parts = self._parts, ()
-        for part in parts:
-            part.counter.spent += _counted(part.counter.budget.unit, cost, tokens)
+    async def settle(self, cost: Decimal, tokens: int) -> None:
+        """What it really used, once; also after the reservation has ended by itself.
+
+        Counted here at once; returns when other replicas count it too, or can
+        learn of it from the database only.
+        """
+        held, parts = self._open, self._parts
+        self._close()
+        self._parts = ()
+        spent = [_counted(part.counter.budget.unit, cost, tokens) for part in parts]
+        for part, more in zip(parts, spent, strict=True):
+            part.counter.spent += more
+        if parts and self._budgets.together is not None:
+            await self._budgets.together.settle(self._wants, spent, held=held)
 
     def release(self) -> None:
         """Give back what is reserved."""
+        if self._open:
+            self._close()
+            if self._parts and self._budgets.together is not None:
+                self._budgets.together.give_back(self._wants)
+
+    def _close(self) -> None:
         if self._open:
             self._open = False
             for part in self._parts:
@@ -110,19 +153,24 @@ class Reservation:
 
 
 class Budgets:
-    """The counters of one process; ``now`` gives nanoseconds since 1970."""
+    """The budgets of one process; ``now`` gives nanoseconds since 1970.
+
+    ``together`` is where they are held with other replicas, if there is such a place.
+    """
 
     def __init__(
         self,
         reader: SpentReader,
         now: Callable[[], int],
         options: BudgetOptions | None = None,
+        together: Together | None = None,
     ) -> None:
+        self.together = together
         self._reader = reader
         self._now = now
         self._options = options or BudgetOptions()
-        self._counters: dict[tuple[str, str, Unit, Period], _Counter] = {}
-        self._loading: dict[tuple[str, str, Unit, Period], asyncio.Lock] = {}
+        self._counters: dict[_Place, _Counter] = {}
+        self._loading: dict[_Place, asyncio.Lock] = {}
         self._running: set[Reservation] = set()
 
     async def reserve(
@@ -130,27 +178,70 @@ class Budgets:
     ) -> Reservation:
         """Hold the estimate of a request against every budget that applies, or against none.
 
-        Waits only for a budget's first use. Raises :class:`OverBudget`, and
+        Waits for a budget's first use, and for the place where replicas hold
+        budgets together. Raises :class:`OverBudget`, and
         :class:`StoreUnavailable` where what was spent cannot be known.
         """
         now = self._now()
-        counters = [
-            self._current(claim.owner, budget, now) or await self._load(claim.owner, budget, now)
+        held = [
+            (claim.owner, budget)
             for claim in claims
             for budget in claim.budgets
             if budget.model in ("", model)
         ]
+        known = [self._current(owner, budget, now) for owner, budget in held]
+        counters = [
+            found or await self._load(owner, budget, now)
+            for found, (owner, budget) in zip(known, held, strict=True)
+        ]
         parts = [
             _Part(each, _counted(each.budget.unit, cost, tokens, up=True)) for each in counters
         ]
-        for part in parts:
-            self._check(part)
+        wants: Sequence[Want] = ()
+        if parts and self.together is not None:
+            wants = await self._hold(self.together, parts, read=not any(known))
+        else:
+            self._check(parts)
         for part in parts:
             part.counter.reserved += part.amount
             part.counter.used = True
-        made = Reservation(self, parts, now + int(self._options.lease_seconds * _SECOND))
+        made = Reservation(self, parts, wants, now + int(self._options.lease_seconds * _SECOND))
         self._running.add(made)
         return made
+
+    async def _hold(
+        self, together: Together, parts: Sequence[_Part], *, read: bool
+    ) -> Sequence[Want]:
+        """Hold it together with other replicas, or alone where they cannot be asked."""
+        reads = [part.counter.reads for part in parts]
+        wants = [part.want for part in parts]
+        answer = await together.hold(wants, read=read)
+        if answer is not None and answer.outcome is Outcome.UNKNOWN:
+            for part, before in zip(parts, reads, strict=True):
+                await self._read(part.counter, before)
+            wants = [part.want for part in parts]
+            answer = await together.hold(wants, read=True)
+        if answer is None:
+            self._check(parts)
+            together.held_alone(wants)
+            return wants
+        for part, (spent, _) in zip(parts, answer.stood, strict=True):
+            part.counter.spent = max(part.counter.spent, spent)
+        if answer.outcome is Outcome.REFUSED:
+            for part, want, stood in zip(parts, wants, answer.stood, strict=True):
+                self._allow(part, want.amount, *stood)
+        return wants
+
+    async def _read(self, counter: _Counter, reads: int) -> None:
+        """Ask the database, unless somebody has since it was read so often."""
+        async with self._loading.setdefault(_place(counter.owner, counter.budget), asyncio.Lock()):
+            if counter.reads == reads:
+                await self._ask(counter)
+
+    async def _ask(self, counter: _Counter) -> None:
+        spent = await self._reader.spent(counter.owner, counter.budget.model, counter.since)
+        counter.reads += 1
+        counter.spent = max(counter.spent, _of(spent, counter.budget.unit))
 
     def forget(self, reservation: Reservation) -> None:
         """It was released."""
@@ -176,14 +267,13 @@ class Budgets:
         """Take over what the database knows beyond this process; where it is away, later."""
         for counter in [each for each in self._counters.values() if each.used]:
             try:
-                spent = await self._reader.spent(counter.owner, counter.budget.model, counter.since)
+                await self._ask(counter)
             except StoreUnavailable:
                 return
             counter.used = counter.reserved > 0
-            counter.spent = max(counter.spent, _of(spent, counter.budget.unit))
 
     def _current(self, owner: str, budget: Budget, now: int) -> _Counter | None:
-        counter = self._counters.get((owner, budget.model, budget.unit, budget.period))
+        counter = self._counters.get(_place(owner, budget))
         if counter is None or counter.ends <= now:
             return None
         if counter.budget is not budget:
@@ -191,7 +281,7 @@ class Budgets:
         return counter
 
     async def _load(self, owner: str, budget: Budget, now: int) -> _Counter:
-        place = (owner, budget.model, budget.unit, budget.period)
+        place = _place(owner, budget)
         async with self._loading.setdefault(place, asyncio.Lock()):
             found = self._current(owner, budget, now)
             if found is not None:
@@ -204,13 +294,21 @@ class Budgets:
             self._counters[place] = counter
             return counter
 
-    def _check(self, part: _Part) -> None:
-        counter, budget = part.counter, part.counter.budget
-        amount = _counted(budget.unit, budget.amount, int(budget.amount))
-        if part.amount == 0 or counter.spent + counter.reserved < amount:
+    def _check(self, parts: Sequence[_Part]) -> None:
+        for part in parts:
+            counter = part.counter
+            self._allow(part, counter.amount, counter.spent, counter.reserved)
+
+    def _allow(self, part: _Part, amount: int, spent: int, reserved: int) -> None:
+        """Raises :class:`OverBudget` where nothing is left."""
+        if part.amount == 0 or spent + reserved < amount:
             return
         at = datetime.fromtimestamp(self._now() / _SECOND, UTC)
-        raise _over(counter, at, waits=counter.spent < amount)
+        raise _over(part.counter, at, waits=spent < amount)
+
+
+def _place(owner: str, budget: Budget) -> _Place:
+    return owner, budget.model, budget.unit, budget.period
 
 
 def _over(counter: _Counter, at: datetime, *, waits: bool) -> OverBudget:

@@ -36,10 +36,15 @@ class Health:
         await self._answer(exchange, {})
 
     async def overview(self, exchange: Exchange) -> None:
-        """``GET /health``: the same, with every engine and every target of routing."""
+        """``GET /health``: the same, with every engine, every target of routing, and whether
+        replicas count limits together."""
         engines = [self._engine(status) for status in self.engines.status()]
         targets = [_target(status) for status in self.engines.targets()]
-        await self._answer(exchange, {"live": True, "engines": engines, "targets": targets})
+        answers = self.engines.shared()
+        limits = {"shared": False} if answers is None else {"shared": True, "answers": answers}
+        await self._answer(
+            exchange, {"live": True, "engines": engines, "targets": targets, "limits": limits}
+        )
 
     async def _answer(self, exchange: Exchange, more: dict[str, object]) -> None:
         state = self._state()

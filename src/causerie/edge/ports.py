@@ -68,10 +68,15 @@ class TargetStatus(Protocol):
 
 
 class Engines(Protocol):
-    """Who answers, as health shows them: our engines, and all targets of routing."""
+    """Who answers, as health shows them: our engines, and all targets of routing.
+
+    ``shared`` says whether the server answers in which replicas count limits and
+    budgets; ``None``: each counts for itself.
+    """
 
     def status(self) -> Sequence[EngineStatus]: ...
     def targets(self) -> Sequence[TargetStatus]: ...
+    def shared(self) -> bool | None: ...
 
 
 class Metrics(Protocol):

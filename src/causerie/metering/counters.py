@@ -105,11 +105,13 @@ class Counters:
         engines: Callable[[], Sequence[EngineStatus]],
         queue: Queue | None = None,
         targets: Callable[[], Sequence[Standing]] = tuple,
+        shared: Callable[[], bool | None] = lambda: None,
     ) -> None:
+        """``shared`` says whether the server answers in which replicas count, if there is one."""
         self._places: dict[tuple[str, str], _Place] = {}
         self._refused: dict[tuple[str, str, str], int] = {}
         self._registry = CollectorRegistry()
-        self._registry.register(_Present(engines, queue, targets))
+        self._registry.register(_Present(engines, queue, targets, shared))
         self._registry.register(_Past(self._places, self._refused))
 
     def write(self, record: Counted) -> None:
@@ -257,10 +259,12 @@ class _Present(Collector):
         engines: Callable[[], Sequence[EngineStatus]],
         queue: Queue | None,
         targets: Callable[[], Sequence[Standing]],
+        shared: Callable[[], bool | None],
     ) -> None:
         self._engines = engines
         self._queue = queue
         self._targets = targets
+        self._shared = shared
 
     def collect(self) -> Iterator[Metric]:
         """One gauge a fact, one sample a model."""
@@ -292,6 +296,11 @@ class _Present(Collector):
             carried.add_metric([target.name], target.in_flight)
         yield standing
         yield carried
+        if (answers := self._shared()) is not None:
+            words = "1 while the server answers in which replicas count limits and budgets."
+            there = _gauge("shared_store_up", words)
+            there.add_metric([], float(answers))
+            yield there
 
 
 def _labels(end: _End) -> tuple[str, str, str, str]:

@@ -1,0 +1,79 @@
+"""Budgets of one process or of several, over a database that says what the test says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from secrets import token_hex
+from typing import Any
+
+from limitkit import replica
+from valkeyserver import ValkeyServer
+
+from causerie.accounts.bounds import Budget
+from causerie.accounts.budgets import BudgetOptions, Budgets, Claim
+from causerie.accounts.usage import Spent
+from causerie.errors import StoreUnavailable
+from causerie.shared.budgets import SharedBudgets
+from causerie.shared.replica import Replica
+
+START = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+@dataclass
+class Books:
+    """What the database would say, and the clock."""
+
+    known: dict[str, Spent] = field(default_factory=dict)
+    asked: list[tuple[str, str, datetime]] = field(default_factory=list)
+    now: datetime = START
+    away: bool = False
+
+    async def spent(self, owner: str, model: str, since: datetime) -> Spent:
+        self.asked.append((owner, model, since))
+        await asyncio.sleep(0)
+        if self.away:
+            raise StoreUnavailable()
+        return self.known.get(owner, Spent())
+
+    def clock(self) -> int:
+        return int(self.now.timestamp()) * 10**9
+
+
+@dataclass
+class Desk:
+    """Where budgets are held, by one process or by several."""
+
+    server: ValkeyServer | None
+    stack: AsyncExitStack
+    prefix: str
+    how: dict[str, Any]
+    replicas: list[Replica] = field(default_factory=list)
+
+    async def budgets(self, books: Books, options: BudgetOptions | None = None) -> Budgets:
+        """Of one more process."""
+        if self.server is None:
+            return Budgets(books, books.clock, options)
+        made = replica(self.server, prefix=self.prefix, **self.how)
+        self.replicas.append(await self.stack.enter_async_context(made))
+        together = SharedBudgets(self.replicas[-1])
+        return Budgets(books, books.clock, options, together)
+
+
+@asynccontextmanager
+async def desk(server: ValkeyServer | None, **how: Any) -> AsyncIterator[Desk]:
+    """A place of its own in the server, or with ``None`` in memory; see ``limitkit.replica``."""
+    async with AsyncExitStack() as stack:
+        yield Desk(server, stack, token_hex(8), how)
+
+
+def claim(amount: str | int | Decimal, **budget: Any) -> list[Claim]:
+    return [Claim("key:ck_a", (Budget(Decimal(amount), **budget),))]
+
+
+def billionth(count: int) -> Decimal:
+    return Decimal(count) / 10**9

@@ -1,0 +1,274 @@
+"""Budgets over several replicas, and what becomes of them when the store or a replica dies."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from decimal import Decimal
+
+import pytest
+from budgetkit import Books, Desk, claim, desk
+from limitkit import PATIENT
+from valkey.asyncio import Valkey
+from valkeyserver import ValkeyServer
+
+from causerie.accounts.bounds import Period
+from causerie.accounts.budgets import Budgets, Reservation
+from causerie.accounts.usage import Spent
+from causerie.errors import OverBudget, StoreUnavailable
+from causerie.shared.line import LineOptions
+
+QUICK = LineOptions(reply_seconds=0.2, connect_seconds=5.0, beat_seconds=0.1)
+TEN = claim(10)
+
+REPLICA = """
+import asyncio, sys
+from decimal import Decimal
+from budgetkit import Books, claim
+from causerie.accounts.budgets import Budgets
+from causerie.shared.budgets import SharedBudgets
+from causerie.shared.replica import Replica, SharedOptions
+
+async def main():
+    replica = Replica(sys.argv[1], SharedOptions(prefix=sys.argv[2], life_seconds=4))
+    books = Books()
+    async with replica.running():
+        await replica.wait()
+        budgets = Budgets(books, books.clock, together=SharedBudgets(replica))
+        await budgets.reserve(claim(10), "small", Decimal(20), 1)
+        print("held", file=sys.stderr, flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def eventually(holds: Callable[[], bool]) -> None:
+    """Nobody says when another process, or the server, has noticed."""
+    async with asyncio.timeout(30):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def hold(budgets: Budgets, cost: int | str = 1) -> Reservation:
+    return await budgets.reserve(TEN, "small", Decimal(cost), 1)
+
+
+async def spend(budgets: Budgets, cost: int | str) -> None:
+    await (await hold(budgets, cost)).settle(Decimal(cost), 1)
+
+
+async def let_in(budgets: Budgets, cost: int | str = 1) -> bool:
+    try:
+        (await hold(budgets, cost)).release()
+    except OverBudget:
+        return False
+    return True
+
+
+async def joined_anew(place: Desk, names: list[str]) -> None:
+    """Every replica has a new name in the server, and told what it holds."""
+    await eventually(
+        lambda: all(
+            one.here and one.process != name
+            for one, name in zip(place.replicas, names, strict=True)
+        )
+    )
+
+
+def names(place: Desk) -> list[str]:
+    return [one.process for one in place.replicas]
+
+
+async def test_replicas_have_one_budget_together(valkey: ValkeyServer) -> None:
+    async with desk(valkey) as place:
+        every = [await place.budgets(Books()) for _ in range(3)]
+        done = await asyncio.gather(
+            *(hold(each) for each in every for _ in range(20)), return_exceptions=True
+        )
+        held = [each for each in done if isinstance(each, Reservation)]
+        assert len(held) == 10
+        assert all(isinstance(each, (Reservation, OverBudget)) for each in done)
+        for number, one in enumerate(held):
+            if number < 5:
+                await one.settle(Decimal("0.5"), 1)
+            else:
+                one.release()
+        done = await asyncio.gather(*(hold(every[0]) for _ in range(10)), return_exceptions=True)
+        assert sum(isinstance(each, Reservation) for each in done) == 8  # 2.5 are spent
+        with pytest.raises(OverBudget) as refused:
+            await hold(every[2])
+        assert refused.value.metadata["retryable"] is True
+
+
+async def test_what_a_killed_replica_held_ends(valkey: ValkeyServer) -> None:
+    async with desk(valkey, line=QUICK) as place:
+        budgets = await place.budgets(Books())
+        other = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", REPLICA, valkey.url, place.prefix),
+            env={"PYTHONPATH": ":".join(sys.path)},
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            assert other.stderr is not None
+            assert await other.stderr.readline() == b"held\n"
+            assert not await let_in(budgets)
+            other.kill()
+            await other.wait()
+            async with asyncio.timeout(30):
+                while not await let_in(budgets):  # noqa: ASYNC110 - its life ends in the server
+                    await asyncio.sleep(0.1)
+        finally:
+            if other.returncode is None:
+                other.kill()
+                await other.wait()
+
+
+@pytest.mark.parametrize("gone", ["killed", "flushed"])
+async def test_a_server_that_forgets_is_told_of_what_is_held_and_spent(
+    own_valkey: ValkeyServer, gone: str
+) -> None:
+    async with desk(own_valkey, line=QUICK) as place:
+        one, two = await place.budgets(books := Books()), await place.budgets(books)
+        await spend(two, 2)
+        books.known["key:ck_a"] = Spent(Decimal(2))
+        running = await hold(one, 7)
+        before = names(place)
+        if gone == "killed":
+            own_valkey.kill()
+            await eventually(lambda: not any(each.here for each in place.replicas))
+            own_valkey.start()
+        else:
+            async with Valkey.from_url(own_valkey.url) as client:
+                await client.flushall()
+        await joined_anew(place, before)
+        last = await hold(two)
+        assert not await let_in(one)
+        assert not await let_in(two)
+        last.release()
+        await running.settle(Decimal("7.5"), 1)
+        assert await let_in(two)
+        await spend(two, "0.5")
+        assert not await let_in(one)
+
+
+async def test_what_was_spent_while_the_server_was_away_counts(own_valkey: ValkeyServer) -> None:
+    async with desk(own_valkey, line=QUICK) as place:
+        one, two = await place.budgets(Books()), await place.budgets(books := Books())
+        running = await hold(one, 4)
+        assert await let_in(two)
+        before = names(place)
+        own_valkey.kill()
+        await eventually(lambda: not any(each.here for each in place.replicas))
+        await running.settle(Decimal(4), 1)
+        later = await hold(one, 6)
+        assert not await let_in(one)  # it counts alone, all that it knows
+        assert await let_in(two)
+        books.known["key:ck_a"] = Spent(Decimal(4))  # which the first one's does not say
+        own_valkey.start()
+        await joined_anew(place, before)
+        assert not await let_in(two)
+        later.release()
+        assert await let_in(one)
+        await spend(two, 6)
+        assert not await let_in(one)
+
+
+async def test_a_server_that_hangs_keeps_nobody_waiting(own_valkey: ValkeyServer) -> None:
+    async with desk(own_valkey, line=QUICK) as place:
+        one, two = await place.budgets(Books()), await place.budgets(Books())
+        first, second = await hold(one, 3), await hold(two, 3)
+        before = names(place)
+        own_valkey.pause()
+        async with asyncio.timeout(20):
+            await first.settle(Decimal(3), 1)
+            await second.settle(Decimal(3), 1)
+            assert await let_in(one)
+        own_valkey.go_on()  # what it was sent comes late, and is not counted twice
+        await joined_anew(place, before)
+        for each in (one, two):
+            await spend(each, 1)
+        assert await let_in(one)
+        await spend(one, 2)
+        assert not await let_in(two)
+
+
+async def test_a_settlement_that_comes_late_is_not_counted_twice(own_valkey: ValkeyServer) -> None:
+    """The database has it, another replica has read it there, and then the server wakes."""
+    async with desk(own_valkey, line=PATIENT) as patient, desk(own_valkey, line=QUICK) as place:
+        place.prefix = patient.prefix
+        one, two = await place.budgets(Books()), await patient.budgets(books := Books())
+        running = await hold(one, 6)
+        assert await let_in(two)
+        own_valkey.pause()
+        await running.settle(Decimal(6), 1)  # given up
+        books.known["key:ck_a"] = Spent(Decimal(6))
+        await two.refresh()
+        asked = asyncio.ensure_future(hold(two))
+        await asyncio.sleep(0.3)  # until it is late by the server's clock
+        own_valkey.go_on()
+        (await asked).release()
+        await spend(two, 3)
+        assert await let_in(two)
+        await spend(two, 1)
+        assert not await let_in(two)
+
+
+async def test_without_the_server_nobody_is_let_in_where_that_is_wanted(
+    own_valkey: ValkeyServer,
+) -> None:
+    async with desk(own_valkey, line=QUICK, away="refuse") as place:
+        budgets = await place.budgets(Books())
+        running = await hold(budgets)
+        own_valkey.kill()
+        await eventually(lambda: not place.replicas[0].here)
+        with pytest.raises(StoreUnavailable) as failure:
+            await hold(budgets)
+        assert (failure.value.status, failure.value.code) == (503, "store_unavailable")
+        await running.settle(Decimal(1), 1)
+        async with asyncio.timeout(5):
+            assert (await budgets.reserve([], "small", Decimal(1), 1)).ends  # none to hold
+
+
+async def test_where_nobody_knows_what_is_spent_it_is_503(valkey: ValkeyServer) -> None:
+    async with desk(valkey, line=QUICK) as place:
+        budgets = await place.budgets(books := Books())
+        await spend(budgets, 1)
+        async with Valkey.from_url(valkey.url) as client:
+            await client.delete(*[name async for name in client.scan_iter(f"*{place.prefix}*:b*")])
+        books.away = True
+        with pytest.raises(StoreUnavailable):
+            await hold(budgets)
+        books.away = False
+        assert await let_in(budgets)
+
+
+async def test_cancelled_while_it_waits_nothing_is_held(own_valkey: ValkeyServer) -> None:
+    async with desk(own_valkey) as place:
+        budgets = await place.budgets(Books())
+        assert await let_in(budgets)
+        own_valkey.pause()
+        asking = asyncio.ensure_future(hold(budgets, 20))
+        await asyncio.sleep(0.05)  # it has been sent off
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        own_valkey.go_on()
+        with suppress(OverBudget):
+            await hold(budgets, 0)  # the server has let it in before it hears of it
+        assert await let_in(budgets, 20)
+
+
+async def test_nothing_stays_in_the_server(valkey: ValkeyServer) -> None:
+    async with desk(valkey) as place, Valkey.from_url(valkey.url) as client:
+        budgets = await place.budgets(Books())
+        held = await budgets.reserve(claim(10, period=Period.DAY), "small", Decimal(2), 1)
+        [key] = [name async for name in client.scan_iter(f"*{place.prefix}*:budget:*")]
+        assert key.endswith(b":budget:key:ck_a::money:day:20261121")
+        mine = place.replicas[0].process.encode()
+        assert await client.hgetall(key) == {b"spent": b"0", mine: b"2000000000"}
+        assert 86_000 < await client.ttl(key) <= 86_400
+        await held.settle(Decimal("1.5"), 1)
+        assert await client.hgetall(key) == {b"spent": b"1500000000"}
