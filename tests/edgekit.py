@@ -140,7 +140,7 @@ def make_edge(
         doors,
         pipeline or ScriptedPipeline(),
         statuses,
-        Counters(statuses.status),
+        Counters(statuses.status, shared=statuses.shared),
         limits=limits,
     )
 

@@ -245,6 +245,27 @@ async def test_health_tells_who_serves(
         assert "retry-after" in ready.headers
 
 
+@pytest.mark.parametrize(
+    ("answers", "shown", "metric"),
+    [
+        (None, {"shared": False}, None),
+        (True, {"shared": True, "answers": True}, "1.0"),
+        (False, {"shared": True, "answers": False}, "0.0"),
+    ],
+)
+async def test_health_tells_whether_limits_are_shared(
+    answers: bool | None, shown: dict[str, bool], metric: str | None
+) -> None:
+    edge = make_edge(statuses=Statuses(answers=answers))
+    overview = await call(edge, "/health")
+    assert (overview.status, overview.json()["limits"]) == (200, shown)
+    text = (await call(edge, "/metrics")).body.decode()
+    line = None if metric is None else f"causerie_shared_store_up {metric}"
+    assert [one for one in text.splitlines() if one.startswith("causerie_shared")] == (
+        [] if line is None else [line]
+    )
+
+
 async def test_a_stop_refuses_what_is_new() -> None:
     edge = make_edge()
     await edge.drain.finish(0)

@@ -61,7 +61,8 @@ class BudgetOptions(Struct, frozen=True, kw_only=True):
 class _Counter(Struct):
     """What one budget's period has seen; in billionths, or in tokens.
 
-    ``spent`` is never more than the truth; ``reads`` is how often the database was asked.
+    ``spent`` is never more than the truth; ``reads`` is how often the database was asked,
+    ``joins`` how often this process had joined others when it last was for that.
     """
 
     owner: str
@@ -72,6 +73,7 @@ class _Counter(Struct):
     reserved: int = 0
     used: bool = True  # since the database was last asked
     reads: int = 1
+    joins: int | None = None
 
     @property
     def amount(self) -> int:
@@ -213,6 +215,8 @@ class Budgets:
         self, together: Together, parts: Sequence[_Part], *, read: bool
     ) -> Sequence[Want]:
         """Hold it together with other replicas, or alone where they cannot be asked."""
+        for part in parts:
+            await self._hear(part.counter, together.joins)
         reads = [part.counter.reads for part in parts]
         wants = [part.want for part in parts]
         answer = await together.hold(wants, read=read)
@@ -231,6 +235,17 @@ class Budgets:
             for part, want, stood in zip(parts, wants, answer.stood, strict=True):
                 self._allow(part, want.amount, *stood)
         return wants
+
+    async def _hear(self, counter: _Counter, joins: int) -> None:
+        """Once others are there again, hear of what they have spent without being heard."""
+        if counter.joins == joins:
+            return
+        if counter.joins is not None:
+            try:
+                await self._read(counter, counter.reads)
+            except StoreUnavailable:
+                return  # at the next request, or with the next refresh
+        counter.joins = joins
 
     async def _read(self, counter: _Counter, reads: int) -> None:
         """Ask the database, unless somebody has since it was read so often."""

@@ -40,6 +40,11 @@ class Answer(Struct, frozen=True):
 class Together(Protocol):
     """Budgets that replicas hold together; nothing is held of a budget of estimate 0."""
 
+    @property
+    def joins(self) -> int:
+        """How often this process has joined the others; in between it did not hear of them."""
+        ...
+
     async def hold(self, wants: Sequence[Want], *, read: bool) -> Answer | None:
         """Hold all of it, or nothing; ``None`` where this process has to decide alone.
 

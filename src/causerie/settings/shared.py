@@ -18,14 +18,14 @@ _Address = Annotated[
 
 
 class Shared(Struct, frozen=True, kw_only=True):
-    """A Valkey or Redis server in which replicas count their limits together."""
+    """A Valkey or Redis server in which replicas count limits and budgets together."""
 
     url: Annotated[
         _Address | None,
         Meta(
             description="`valkey://[USER:PASSWORD@]HOST:PORT/NUMBER`, `valkeys://` over TLS; with "
-            "a password better in the variable than in the file. Unset: limits are counted in "
-            "memory, by each process for itself.",
+            "a password better in the variable than in the file. Unset: each process counts for "
+            "itself.",
             extra={"secret": True},
         ),
     ] = None
@@ -33,7 +33,7 @@ class Shared(Struct, frozen=True, kw_only=True):
         Literal["memory", "refuse"],
         Meta(
             description="While the server is away: `memory` counts in each process for itself, "
-            "`refuse` lets nobody in who has limits (503)."
+            "`refuse` lets nobody in who has limits or budgets (503)."
         ),
     ] = "memory"
     prefix: Annotated[

@@ -30,6 +30,11 @@ class SharedBudgets:
         self._held: Counter[str] = Counter()  # by place
         replica.holder(self._tells)
 
+    @property
+    def joins(self) -> int:
+        """How often the server was reached anew."""
+        return self._replica.joins
+
     async def hold(self, wants: Sequence[Want], *, read: bool) -> Answer | None:
         """Hold all of it, or nothing; ``None`` where the server is away.
 

@@ -53,6 +53,7 @@ class Replica:
         self._place = f"{{{options.prefix}}}"  # braces: one slot of a cluster for all keys
         self._ahead = 0  # microseconds of the server's clock before ours, at least
         self.process = ""
+        self.joins = 0
 
     @property
     def here(self) -> bool:
@@ -122,6 +123,7 @@ class Replica:
 
     def _join(self) -> Command:
         former, self.process = self.process, token_hex(8)
+        self.joins += 1
         self._told = self._held()
         return self._tell(former, self._told, self._in_time)
 
