@@ -9,6 +9,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from causerie.accounts.arrival import Arrivals
+from causerie.accounts.attempts import Attempts
 from causerie.accounts.audit import AuditFilter
 from causerie.accounts.credits import Credits
 from causerie.accounts.issuing import Draft, Keys, NewKey
@@ -53,6 +54,7 @@ class World:
         self.usage = Usage(self.store, SqlUsageReader(self.database))
         self.credits = Credits(self.store, SqlUsageReader(self.database), self.clock)
         self.recordings = Recordings(self.store, self.clock)
+        self.attempts = Attempts(self.store, self.clock)
 
     def clock(self) -> datetime:
         return self.now

@@ -65,6 +65,7 @@ def accounts_of(world: World) -> Accounts:
         world.usage,
         world.credits,
         world.recordings,
+        world.attempts,
     )
 
 

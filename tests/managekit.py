@@ -80,7 +80,7 @@ def link_path(kind: LinkKind, token: str) -> str:
 
 
 @asynccontextmanager
-async def office(world: World) -> AsyncIterator[Office]:
+async def office(world: World, *, requests_per_minute: int = 1_000_000) -> AsyncIterator[Office]:
     """An API that is served."""
     accounts = Accounts(
         users=world.users,
@@ -91,6 +91,7 @@ async def office(world: World) -> AsyncIterator[Office]:
         usage=world.usage,
         credits=world.credits,
         recordings=world.recordings,
+        attempts=world.attempts,
     )
 
     def now() -> int:
@@ -99,7 +100,7 @@ async def office(world: World) -> AsyncIterator[Office]:
     async with KeyRing(world.store, now=now) as ring:
         people = People(ring)
         managers = OperatorKeys(people, [KeyDigest.of("ops", OPERATOR)])
-        management = Management(accounts, managers, world.clock, link_path)
+        management = Management(accounts, managers, world.clock, link_path, requests_per_minute)
         edge = make_edge()
         edge.mount("/api", management.answer)
         yield Office(world, management, edge, people)

@@ -193,9 +193,9 @@ async def test_a_new_password_ends_other_sessions(world: World) -> None:
     user = await ada(world)
     here, there = await signed_in(world), await signed_in(world, client=ELSEWHERE)
     with pytest.raises(Unauthenticated):
-        await world.profile.change_password(user, "wrong", "nine blue windows open")
+        await world.profile.change_password(user, "wrong", "nine blue windows open", HOME)
     await world.profile.change_password(
-        user, PASSWORD, "nine blue windows open", session_id=here.session.id
+        user, PASSWORD, "nine blue windows open", HOME, session_id=here.session.id
     )
     await world.sign_in.whose(here.token)
     with pytest.raises(Unauthenticated):
@@ -222,7 +222,7 @@ async def with_factor(world: World) -> tuple[User, str, list[str]]:
     user = await ada(world)
     enrolment = await world.profile.enrol(user, "Causerie")
     assert enrolment.secret not in repr(enrolment)
-    codes = await world.profile.confirm(user, code(world, enrolment.secret))
+    codes = await world.profile.confirm(user, code(world, enrolment.secret), HOME)
     world.later(minutes=2)
     return user, enrolment.secret, list(codes)
 
@@ -236,8 +236,8 @@ async def test_a_second_factor_is_asked_for_once_it_is_confirmed(world: World) -
     enrolment = await world.profile.enrol(user, "Causerie")
     assert (await signed_in(world)).session.stage is Stage.OPEN
     with pytest.raises(InvalidRequest):
-        await world.profile.confirm(user, code(world, enrolment.secret)[::-1] + "0")
-    await world.profile.confirm(user, code(world, enrolment.secret))
+        await world.profile.confirm(user, code(world, enrolment.secret)[::-1] + "0", HOME)
+    await world.profile.confirm(user, code(world, enrolment.secret), HOME)
     world.later(minutes=2)
     half = await signed_in(world)
     assert half.session.stage is Stage.SECOND_FACTOR
@@ -284,10 +284,10 @@ async def test_codes_cannot_be_guessed_at_leisure(world: World) -> None:
 async def test_a_second_factor_can_be_removed_by_who_has_it(world: World) -> None:
     user, secret, _ = await with_factor(world)
     with pytest.raises(Unauthenticated):
-        await world.profile.remove_factor(user, "wrong", code(world, secret))
+        await world.profile.remove_factor(user, "wrong", code(world, secret), HOME)
     with pytest.raises(Unauthenticated):
-        await world.profile.remove_factor(user, PASSWORD, "not one")
-    await world.profile.remove_factor(user, PASSWORD, code(world, secret))
+        await world.profile.remove_factor(user, PASSWORD, "not one", HOME)
+    await world.profile.remove_factor(user, PASSWORD, code(world, secret), HOME)
     assert not await world.profile.has_factor(user)
     assert (await signed_in(world)).session.stage is Stage.OPEN
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
 from accountkit import PASSWORD, World
 from consolekit import Place, console_of
@@ -173,3 +174,65 @@ async def test_where_it_is_open_anybody_makes_one_with_a_project(lite: World) ->
         await again.get("/sign-up")
         taken = await again.post("/sign-up", fields | {"password": NEW})
         assert taken.status == 409
+
+
+async def test_guesses_in_the_profile_are_slowed_down_in_its_own_forms(place: Place) -> None:
+    ada = await place.world.person("ada", password=PASSWORD)
+    visitor = await place.visitor_of(ada)
+    guess = {"old": "guess", "password": NEW}
+    for _ in range(5):
+        page = await visitor.post("/profile/password", guess)
+        assert page.status == 401
+    page = await visitor.post("/profile/password", guess | {"old": PASSWORD})
+    assert (page.status, page.headers["retry-after"]) == (429, "1")
+    assert "Too many attempts failed. Try again in a second." in page.text
+    assert 'name="old"' in page.text
+    place.world.later(seconds=1)
+    assert (await visitor.post("/profile/password", guess | {"old": PASSWORD})).status == 303
+
+
+async def test_guesses_of_a_first_code_are_slowed_down_with_the_picture_still_there(
+    place: Place,
+) -> None:
+    visitor = await place.visitor_of(await place.world.person("ada", password=PASSWORD))
+    begun = await visitor.post("/profile/factor")
+    fields = {name: _hidden(begun.text, name) for name in ("address", "secret")}
+    for _ in range(5):
+        page = await visitor.post("/profile/factor/confirm", fields | {"code": "000000"})
+        assert page.status == 400
+    page = await visitor.post("/profile/factor/confirm", fields | {"code": "000000"})
+    assert page.status == 429
+    assert "Try again in a second." in page.text
+    assert fields["secret"] in page.text
+
+
+async def test_guesses_of_links_are_slowed_down(place: Place) -> None:
+    visitor = place.visitor()
+    await visitor.get("/link")
+    for number in range(20):
+        paths = ("/link", "/link/account", "/link/password")
+        page = await visitor.post(paths[number % 3], {"token": f"guess{number}"})
+        assert page.status == 404
+    page = await visitor.post("/link", {"token": "guess"})
+    assert page.status == 429
+    assert "Try again in a second." in page.text
+    assert 'name="token"' in page.text
+
+
+async def test_accounts_are_not_made_in_masses(lite: World) -> None:
+    async with console_of(lite, open_to_all=True) as place:
+        visitor = place.visitor()
+        await visitor.get("/sign-up")
+        for number in range(20):
+            fields = {"email": f"a{number}@example.org", "name": "A", "password": "short"}
+            assert (await visitor.post("/sign-up", fields)).status == 400
+        page = await visitor.post("/sign-up", fields | {"password": NEW})
+        assert page.status == 429
+        assert "Try again in a second." in page.text
+        assert "a19@example.org" in page.text
+
+
+def _hidden(text: str, name: str) -> str:
+    found = re.search(rf'name="{name}" value="([^"]*)"', text)
+    assert found, text
+    return unescape(found[1])

@@ -353,3 +353,16 @@ async def test_credits(desk: Office) -> None:
     seen = (await desk.ask(manager, place)).json()
     assert (seen["put_in"], seen["spent"], seen["left"]) == ("12.5", "0", "12.5")
     assert [each["id"] for each in seen["data"]] == [put.json()["id"]]
+
+
+async def test_a_key_may_ask_so_often_a_minute(world: World, project: Project) -> None:
+    async with office(world, requests_per_minute=3) as desk:
+        key, other = await desk.manager(project), await desk.manager(project)
+        left = [(await desk.ask(key, "/me")).headers for _ in range(3)]
+        assert [each["x-ratelimit-remaining-requests"] for each in left] == ["2", "1", "0"]
+        refused = await desk.ask(key, "/me")
+        assert (refused.status, refused.json()["error"]["code"]) == (429, "requests")
+        assert 1 <= int(refused.headers["retry-after"]) <= 61
+        assert (await desk.ask(other, "/me")).status == 200
+        for _ in range(5):  # wrong keys are nobody's, and take from nobody
+            assert (await desk.ask("ck_wrong_key", "/me")).status == 401

@@ -64,7 +64,8 @@ def test_what_was_changed_does_not_open() -> None:
 async def enrolled(world: World) -> tuple[User, str]:
     user = await world.person("ada", password=PASSWORD)
     secret = (await world.profile.enrol(user, "Causerie")).secret
-    await world.profile.confirm(user, totp.code_at(secret, int(world.now.timestamp()) // 30))
+    code = totp.code_at(secret, int(world.now.timestamp()) // 30)
+    await world.profile.confirm(user, code, Client("127.0.0.1", "test"))
     world.later(minutes=2)
     return user, secret
 

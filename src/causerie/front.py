@@ -91,7 +91,9 @@ class Front:
         if not options.enabled:
             return
         accounts, clock = self._hosted.accounts, self._hosted.clock
-        management = Management(accounts, self._managers, clock, _link)
+        management = Management(
+            accounts, self._managers, clock, _link, options.api_requests_per_minute
+        )
         edge.mount("/api", management.answer)
         console = Console(
             accounts,

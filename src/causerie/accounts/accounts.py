@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from causerie.accounts.arrival import Arrivals
+from causerie.accounts.attempts import Attempts
 from causerie.accounts.credits import Credits
 from causerie.accounts.guard import Clock
 from causerie.accounts.issuing import Keys
@@ -30,6 +31,7 @@ class Accounts:
     usage: Usage
     credits: Credits
     recordings: Recordings
+    attempts: Attempts
 
     @property
     def arrivals(self) -> Arrivals:
@@ -48,4 +50,5 @@ class Accounts:
             usage=Usage(store, reader),
             credits=Credits(store, reader, clock),
             recordings=Recordings(store, clock),
+            attempts=Attempts(store, clock),
         )

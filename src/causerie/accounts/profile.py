@@ -1,11 +1,16 @@
-"""What people do to their own account: name, password, second factor."""
+"""What people do to their own account: name, password, second factor.
+
+Whoever has a session that is not theirs may guess here as at sign-in, so
+passwords and codes are counted together with those.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from causerie.accounts import totp
+from causerie.accounts import throttle, totp
+from causerie.accounts.attempts import Attempts, succeeded
 from causerie.accounts.audit import entry
 from causerie.accounts.guard import Clock
 from causerie.accounts.links import LinkKind, no_such_link, still_good
@@ -13,6 +18,7 @@ from causerie.accounts.names import digest, tidy_name
 from causerie.accounts.passwords import Passwords
 from causerie.accounts.people import User, actor_of
 from causerie.accounts.ports import Books, Store
+from causerie.accounts.sessions import Client
 from causerie.accounts.sign_in import good_code
 from causerie.errors import InvalidRequest, Unauthenticated
 
@@ -32,6 +38,7 @@ class Profile:
         self._store = store
         self._passwords = passwords
         self._clock = clock
+        self._attempts = Attempts(store, clock)
 
     async def rename(self, user: User, name: str) -> User:
         """Change the name that others see."""
@@ -41,10 +48,13 @@ class Profile:
         return changed
 
     async def change_password(
-        self, user: User, old: str, new: str, *, session_id: str | None = None
+        self, user: User, old: str, new: str, client: Client, *, session_id: str | None = None
     ) -> User:
-        """A new password; every session but this one ends. Raises :class:`Unauthenticated`."""
-        await self._prove(user, old)
+        """A new password; every session but this one ends.
+
+        Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
+        """
+        await self._prove(user, old, client)
         hashed = await self._passwords.hash_new(new, (user.email, user.name))
         async with self._store.writing() as books:
             return await self._set(books, user, hashed, but=session_id)
@@ -75,9 +85,13 @@ class Profile:
             await books.factors.put(totp.Authenticator(user.id, secret))
         return Enrolment(secret, totp.address(secret, user.email, issuer))
 
-    async def confirm(self, user: User, code: str) -> Sequence[str]:
-        """Put the second factor in force; gives the recovery codes, which are shown once."""
-        now = self._clock()
+    async def confirm(self, user: User, code: str, client: Client) -> Sequence[str]:
+        """Put the second factor in force; gives the recovery codes, which are shown once.
+
+        Raises :class:`InvalidRequest`, and :class:`RateLimited` after too many failures.
+        """
+        now, tried = self._clock(), throttle.scopes(throttle.codes_of(user.id), client.address)
+        await self._attempts.begin(tried)
         async with self._store.writing() as books:
             factor = await books.factors.find(user.id)
             step = totp.step_of(factor.secret, code, now) if factor is not None else None
@@ -86,18 +100,24 @@ class Profile:
                     "The code does not fit; is the clock of the device right?", param="code"
                 )
             await books.factors.put(replace(factor, confirmed_at=now, last_step=step))
+            await succeeded(books, tried)
             codes = totp.new_recovery_codes()
             await books.factors.put_recovery(user.id, [digest(each) for each in codes])
             await books.audit.add(entry(now, actor_of(user), "user.second_factor_on", user.id))
         return codes
 
-    async def remove_factor(self, user: User, password: str, code: str) -> None:
-        """Do without the second factor; needs it once more. Raises :class:`Unauthenticated`."""
-        await self._prove(user, password)
-        now = self._clock()
+    async def remove_factor(self, user: User, password: str, code: str, client: Client) -> None:
+        """Do without the second factor; needs it once more.
+
+        Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
+        """
+        await self._prove(user, password, client)
+        now, tried = self._clock(), throttle.scopes(throttle.codes_of(user.id), client.address)
+        await self._attempts.begin(tried)
         async with self._store.writing() as books:
             if not await good_code(books, user.id, code, now):
                 raise Unauthenticated("The code is wrong or was used before.", code="wrong_code")
+            await succeeded(books, tried)
             await books.factors.remove(user.id)
             await books.audit.add(entry(now, actor_of(user), "user.second_factor_off", user.id))
 
@@ -107,9 +127,13 @@ class Profile:
             factor = await books.factors.find(user.id)
         return factor is not None and factor.confirmed_at is not None
 
-    async def _prove(self, user: User, password: str) -> None:
+    async def _prove(self, user: User, password: str, client: Client) -> None:
+        tried = throttle.scopes(user.email, client.address)
+        await self._attempts.begin(tried)
         if not await self._passwords.matches(user.password, password):
             raise Unauthenticated("The password is wrong.", code="wrong_credentials")
+        async with self._store.writing() as books:
+            await succeeded(books, tried)
 
     async def _set(self, books: Books, user: User, hashed: str, *, but: str | None) -> User:
         changed = replace(user, password=hashed)

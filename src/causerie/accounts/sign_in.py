@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from causerie.accounts import throttle, totp
+from causerie.accounts.attempts import Attempts, succeeded
 from causerie.accounts.guard import Clock, no_such
 from causerie.accounts.names import digest
 from causerie.accounts.passwords import Passwords
@@ -33,6 +34,7 @@ class SignIn:
         self._store = store
         self._passwords = passwords
         self._clock = clock
+        self._attempts = Attempts(store, clock)
 
     async def with_password(
         self, email: str, password: str, client: Client, *, old_token: str | None = None
@@ -42,7 +44,8 @@ class SignIn:
         Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
         """
         account = email.strip().lower()
-        await self._attempt(account, client)
+        tried = throttle.scopes(account, client.address)
+        await self._attempts.begin(tried)
         async with self._store.reading() as books:
             user = await books.people.by_email(account)
         known = user is not None and user.disabled_at is None
@@ -50,7 +53,7 @@ class SignIn:
         if not await self._passwords.matches(kept, password) or user is None:
             raise _wrong()
         async with self._store.writing() as books:
-            await _succeeded(books, account, client)
+            await succeeded(books, tried)
             return await self._begin(books, user, client, old_token)
 
     async def with_identity(
@@ -78,15 +81,15 @@ class SignIn:
             session = await books.sessions.by_digest(digest(token))
         if session is None or session.stage is not Stage.SECOND_FACTOR or not session.good(now):
             raise Unauthenticated("Sign in again.", code="session_ended")
-        account = f"code:{session.user_id}"
-        await self._attempt(account, client)
+        tried = throttle.scopes(throttle.codes_of(session.user_id), client.address)
+        await self._attempts.begin(tried)
         async with self._store.writing() as books:
             user = await books.people.find(session.user_id)
             if user is None or user.disabled_at is not None:
                 raise _wrong()
             if not await good_code(books, user.id, code, now):
                 raise Unauthenticated("The code is wrong or was used before.", code="wrong_code")
-            await _succeeded(books, account, client)
+            await succeeded(books, tried)
             return await self._open(books, user, client, token)
 
     async def whose(self, token: str | None) -> tuple[User, Session]:
@@ -125,15 +128,6 @@ class SignIn:
     ) -> NewSession:
         """A session for somebody who has just proved who they are by a link."""
         return await self._begin(books, user, client, old_token)
-
-    async def _attempt(self, account: str, client: Client) -> None:
-        """Count an attempt as failed before it is tried, so that many at once are no way round."""
-        now = self._clock()
-        allowed = throttle.scopes(account, client.address)
-        async with self._store.writing() as books:
-            throttle.check(await books.attempts.lock(sorted(allowed), now), allowed, now)
-            for scope in sorted(allowed):
-                await books.attempts.failed(scope, now, now - throttle.FORGET_AFTER)
 
     async def _begin(
         self, books: Books, user: User, client: Client, old_token: str | None
@@ -174,14 +168,6 @@ async def good_code(books: Books, user_id: str, code: str, now: datetime) -> boo
     if step is not None:
         return await books.factors.step(user_id, step)
     return await books.factors.use_recovery(user_id, digest(code.strip().lower()))
-
-
-async def _succeeded(books: Books, account: str, client: Client) -> None:
-    for scope in sorted(throttle.scopes(account, client.address)):
-        if scope.startswith("address:"):
-            await books.attempts.forgive(scope)  # many people may share one
-        else:
-            await books.attempts.clear(scope)
 
 
 def _wrong() -> Unauthenticated:

@@ -2,19 +2,29 @@
 
 Counted by account and address together, by account, and by address, each with
 its own allowance: whoever guesses from one place is slowed down soon, without
-locking out the owner of the account who comes from another.
+locking out the owner of the account who comes from another. What belongs to no
+account (links, new accounts, the way back from another provider) is counted by
+address alone. An address of IPv6 stands for its network of 64 bits, which is what
+one subscriber has.
 """
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Literal
 
 from causerie.accounts.names import digest
 from causerie.errors import RateLimited
 
+Kind = Literal["link", "sign-up", "provider"]
+
 _LONGEST = timedelta(minutes=15)
+_FREE: Mapping[Kind, int] = MappingProxyType({"link": 20, "sign-up": 20, "provider": 20})
+_IN_SECONDS = 120
 FORGET_AFTER = timedelta(hours=24)
 
 
@@ -29,8 +39,23 @@ class Failures:
 
 def scopes(account: str, address: str) -> Mapping[str, int]:
     """The scopes that an attempt counts in, and how many failures each allows for free."""
-    who = digest(account).hex()[:32]
-    return {f"both:{who}:{address}": 5, f"account:{who}": 50, f"address:{address}": 50}
+    who, where = digest(account).hex()[:32], _network(address)
+    return {f"both:{who}:{where}": 5, f"account:{who}": 50, f"address:{where}": 50}
+
+
+def codes_of(user_id: str) -> str:
+    """What second factors are counted as, apart from the password."""
+    return f"code:{user_id}"
+
+
+def of_address(kind: Kind, address: str) -> Mapping[str, int]:
+    """The one scope of what belongs to no account."""
+    return {f"{kind}:{_network(address)}": _FREE[kind]}
+
+
+def is_of_account(scope: str) -> bool:
+    """Whether a success clears it: nobody else shares it."""
+    return scope.startswith(("both:", "account:"))
 
 
 def check(found: Iterable[Failures], allowed: Mapping[str, int], now: datetime) -> None:
@@ -40,7 +65,7 @@ def check(found: Iterable[Failures], allowed: Mapping[str, int], now: datetime) 
     if longest > timedelta(0):
         seconds = max(int(longest.total_seconds() + 0.999), 1)
         raise RateLimited(
-            f"Too many attempts to sign in failed. Try again in {seconds} s.",
+            f"Too many attempts failed. Try again in {_words(seconds)}.",
             code="too_many_attempts",
             headers={"Retry-After": str(seconds)},
         )
@@ -51,3 +76,21 @@ def _wait(each: Failures, free: int, now: datetime) -> timedelta:
     if beyond < 0 or now - each.last_at > FORGET_AFTER:
         return timedelta(0)
     return each.last_at + min(timedelta(seconds=2 ** min(beyond, 10)), _LONGEST) - now
+
+
+def _network(address: str) -> str:
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address  # as a proxy names it
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((int(found), 64), strict=False))
+
+
+def _words(seconds: int) -> str:
+    if seconds == 1:
+        return "a second"
+    return f"{seconds} seconds" if seconds < _IN_SECONDS else f"{-(-seconds // 60)} minutes"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import aclosing
 
 import msgspec
 
+from causerie.access.limits import Limits
+from causerie.access.quota import Rates, Scope, Tokens
+from causerie.access.windows import MemoryCounters
 from causerie.accounts.accounts import Accounts
 from causerie.accounts.guard import Clock
 from causerie.edge.credential import credential
@@ -23,6 +27,7 @@ from causerie.management.usage import UsageDesk
 PREFIX = "/api"
 _DOCUMENT = "/openapi.json"
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+_AT_ONCE = 16
 _encode = msgspec.json.Encoder().encode
 
 
@@ -30,13 +35,21 @@ class Management:
     """Answers what is asked of accounts.
 
     ``managers`` says whose a key is, ``link_path`` where a browser uses a
-    one-time link, ``clock`` what time it is, in UTC.
+    one-time link, ``clock`` what time it is, in UTC. Each key may ask
+    ``requests_per_minute`` times, and a few times at once.
     """
 
     def __init__(
-        self, accounts: Accounts, managers: Managers, clock: Clock, link_path: LinkPath
+        self,
+        accounts: Accounts,
+        managers: Managers,
+        clock: Clock,
+        link_path: LinkPath,
+        requests_per_minute: int,
     ) -> None:
         self._managers = managers
+        self._rates = Rates(requests_per_minute=requests_per_minute, concurrent=_AT_ONCE)
+        self._limits = Limits(MemoryCounters())  # apart from those of inference
         self.routes = [
             *people_routes(PeopleDesk(accounts, link_path)),
             *project_routes(ProjectDesk(accounts, link_path)),
@@ -53,20 +66,22 @@ class Management:
             return
         route, ids = pick(self.routes, exchange.method, path)
         actor = await self._managers.manager(credential(exchange))
-        query = query_of(exchange.query, route.query)
-        body = await body_of(exchange, route.body) if route.takes_body else route.body()
-        answer = await route.handler(Call(actor, ids, query, body))
-        if isinstance(answer, Export):
-            await _send(exchange, answer)
-        else:
-            content = b"" if answer is None else _encode(answer)
-            exchange.respond(route.status, content, headers=_HEADERS)
+        async with self._limits.admit([Scope("key", actor.id, self._rates)], Tokens) as lease:
+            query = query_of(exchange.query, route.query)
+            body = await body_of(exchange, route.body) if route.takes_body else route.body()
+            answer = await route.handler(Call(actor, ids, query, body))
+            headers = _HEADERS | lease.headers
+            if isinstance(answer, Export):
+                await _send(exchange, answer, headers)
+            else:
+                content = b"" if answer is None else _encode(answer)
+                exchange.respond(route.status, content, headers=headers)
 
 
-async def _send(exchange: Exchange, export: Export) -> None:
+async def _send(exchange: Exchange, export: Export, headers: Mapping[str, str]) -> None:
     """A file, no faster than the client reads it; ends where the client leaves."""
     disposition = {"content-disposition": f'attachment; filename="{export.filename}"'}
-    exchange.start(200, export.content_type, _HEADERS | disposition)
+    exchange.start(200, export.content_type, {**headers, **disposition})
     async with aclosing(export.pieces):
         async for piece in export.pieces:
             if exchange.gone:

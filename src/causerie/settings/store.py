@@ -9,7 +9,16 @@ from msgspec import Meta, Struct
 
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.problems import Broken
-from causerie.settings.values import PLACES, Digest, KeyPlace, Network, Seconds, Text, WebAddress
+from causerie.settings.values import (
+    PLACES,
+    Count,
+    Digest,
+    KeyPlace,
+    Network,
+    Seconds,
+    Text,
+    WebAddress,
+)
 
 
 class Store(Struct, frozen=True, kw_only=True):
@@ -70,6 +79,10 @@ class Console(Struct, frozen=True, kw_only=True):
             "`causerie key` makes them.",
         ),
     ] = ()
+    api_requests_per_minute: Annotated[
+        Count,
+        Meta(description="How often a key may use the management API within a minute."),
+    ] = 600
     sign_up: Annotated[
         bool, Meta(description="Whether anybody may make an account, without an invitation.")
     ] = False

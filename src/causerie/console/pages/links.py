@@ -29,17 +29,23 @@ async def follow(visit: Visit) -> None:
     """Show what the link is for."""
     token = visit.form.get("token")
     try:
-        link = await visit.accounts.users.link(token)
-    except NotFound as problem:
+        link = await opened(visit, token)
+    except ServiceError as problem:
         await visit.show_problem("links/token.html", problem)
         return
     await visit.show(_page(visit, link), **await _values(visit, link, token))
 
 
+async def opened(visit: Visit, token: str) -> Link:
+    """What a link is for; raises :class:`NotFound`, and :class:`RateLimited` after many guesses."""
+    async with visit.accounts.attempts.from_address("link", visit.client):
+        return await visit.accounts.users.link(token)
+
+
 async def accept(visit: Visit) -> None:
     """Make the account that an invitation is for, and sign in to it."""
     form, token = visit.form, visit.form.get("token")
-    link = await visit.accounts.users.link(token)
+    link = await opened(visit, token)
     email, password = link.email or form.get("email"), form.raw("password")
     try:
         await visit.accounts.users.accept(
@@ -61,7 +67,7 @@ async def accept(visit: Visit) -> None:
 async def join(visit: Visit) -> None:
     """Make who is signed in a member."""
     token = visit.form.get("token")
-    link = await visit.accounts.users.link(token)
+    link = await opened(visit, token)
     try:
         await visit.accounts.users.join(token, visit.me)
     except NotFound:
@@ -75,7 +81,7 @@ async def join(visit: Visit) -> None:
 async def reset(visit: Visit) -> None:
     """Take a new password."""
     token = visit.form.get("token")
-    link = await visit.accounts.users.link(token)
+    link = await opened(visit, token)
     try:
         await visit.accounts.profile.reset_password(token, visit.form.raw("password"))
     except NotFound:

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from causerie.accounts.arrival import Vouched
 from causerie.console.errand import Errand, sealed, unsealed
+from causerie.console.pages.links import opened
 from causerie.console.pages.sign_in import go_on
 from causerie.console.visit import PREFIX, Visit
 from causerie.errors import NotFound
@@ -26,7 +27,7 @@ async def begin_with_link(visit: Visit) -> None:
     A page with a link to it: the policy lets no form lead to another site.
     """
     provider, link = _provider(visit), visit.form.get("token")
-    await visit.accounts.users.link(link)
+    await opened(visit, link)
     await visit.show(_AWAY, provider=provider, address=await _address(visit, provider, link=link))
 
 
@@ -41,7 +42,8 @@ async def back(visit: Visit) -> None:
     provider, query = _provider(visit), visit.query
     errand = unsealed(query.get("state"), visit.token)
     returned = Returned(code=query.get("code"), error=query.get("error"), issuer=query.get("iss"))
-    claims = await provider.finish(errand.attempt if errand is not None else None, returned)
+    async with visit.accounts.attempts.from_address("provider", visit.client):
+        claims = await provider.finish(errand.attempt if errand is not None else None, returned)
     if errand is not None and errand.joins:
         await visit.accounts.users.link_identity(visit.me, claims.issuer, claims.subject)
         visit.go("/profile", done="identity-linked")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import segno
@@ -13,6 +15,9 @@ from causerie.errors import InvalidRequest, ServiceError
 _ISSUER = "Causerie"
 _PAGE = "profile/profile.html"
 _LONGEST_ADDRESS = 600
+_REMOVAL_FIELDS: Mapping[str, str] = MappingProxyType(
+    {"wrong_code": "code", "wrong_credentials": "password"}
+)
 
 
 async def show(visit: Visit) -> None:
@@ -35,7 +40,9 @@ async def change_password(visit: Visit) -> None:
     session_id = visit.session.id if visit.session is not None else None
     old, new = visit.form.raw("old"), visit.form.raw("password")
     try:
-        await visit.accounts.profile.change_password(visit.me, old, new, session_id=session_id)
+        await visit.accounts.profile.change_password(
+            visit.me, old, new, visit.client, session_id=session_id
+        )
     except ServiceError as problem:
         if problem.code == "wrong_credentials":
             problem.param = "old"
@@ -53,8 +60,8 @@ async def enrol(visit: Visit) -> None:
 async def confirm(visit: Visit) -> None:
     """Take the first code; shows the recovery codes, once."""
     try:
-        codes = await visit.accounts.profile.confirm(visit.me, visit.form.get("code"))
-    except InvalidRequest as problem:
+        codes = await visit.accounts.profile.confirm(visit.me, visit.form.get("code"), visit.client)
+    except ServiceError as problem:
         address, secret = visit.form.get("address"), visit.form.get("secret")
         await _show_enrolment(visit, address, secret, problem)
         return
@@ -70,10 +77,10 @@ async def remove_factor(visit: Visit) -> None:
     """Do without the second factor."""
     try:
         await visit.accounts.profile.remove_factor(
-            visit.me, visit.form.raw("password"), visit.form.get("code")
+            visit.me, visit.form.raw("password"), visit.form.get("code"), visit.client
         )
     except ServiceError as problem:
-        problem.param = "code" if problem.code == "wrong_code" else "password"
+        problem.param = _REMOVAL_FIELDS.get(problem.code or "")
         await visit.show_problem("profile/remove.html", problem)
         return
     visit.go("/profile", done="factor-removed")

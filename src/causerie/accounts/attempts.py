@@ -1,0 +1,62 @@
+"""Attempts that may be guesses: counted before they are made, and forgiven where they were right.
+
+Counted first, so that many at once are no way round. Whoever guesses waits
+(:mod:`causerie.accounts.throttle` says how long), wherever the guess is made:
+at sign-in, in the profile, or with a link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from causerie.accounts import throttle
+from causerie.accounts.guard import Clock
+from causerie.accounts.ports import Books, Store
+from causerie.accounts.sessions import Client
+from causerie.errors import NotFound, Unauthenticated
+
+
+class Attempts:
+    """What was tried lately, by account and by address."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def begin(self, allowed: Mapping[str, int]) -> None:
+        """Count one in these scopes as failed; raises :class:`RateLimited` where one must wait."""
+        now = self._clock()
+        async with self._store.writing() as books:
+            throttle.check(await books.attempts.lock(sorted(allowed), now), allowed, now)
+            for scope in sorted(allowed):
+                await books.attempts.failed(scope, now, now - throttle.FORGET_AFTER)
+
+    @asynccontextmanager
+    async def from_address(self, kind: throttle.Kind, client: Client) -> AsyncIterator[None]:
+        """One of this kind from the client's address.
+
+        It stays counted where the block raises :class:`Unauthenticated` or
+        :class:`NotFound`; whatever else went wrong was no guess.
+        """
+        allowed = throttle.of_address(kind, client.address)
+        await self.begin(allowed)
+        wrong = False
+        try:
+            yield
+        except (Unauthenticated, NotFound):
+            wrong = True
+            raise
+        finally:
+            if not wrong:
+                async with self._store.writing() as books:
+                    await succeeded(books, allowed)
+
+
+async def succeeded(books: Books, allowed: Mapping[str, int]) -> None:
+    """It was no guess: the account's count is gone, that of an address is one less."""
+    for scope in sorted(allowed):
+        if throttle.is_of_account(scope):
+            await books.attempts.clear(scope)
+        else:
+            await books.attempts.forgive(scope)  # many people may share one

@@ -1,0 +1,150 @@
+"""Guesses anywhere else than at sign-in: the profile, links, new accounts, other providers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from accountkit import PASSWORD, World
+from test_accounts_sign_in import ELSEWHERE, HOME, ada, code, signed_in, with_factor
+
+from causerie.accounts import throttle
+from causerie.accounts.sessions import Client
+from causerie.errors import (
+    InvalidRequest,
+    NotFound,
+    RateLimited,
+    ServiceError,
+    Unauthenticated,
+    UpstreamFailed,
+)
+
+NEW = "nine blue windows open"
+
+
+async def guesses(attempt: Callable[[], Awaitable[object]], error: type[ServiceError]) -> int:
+    """How many attempts fail before one is not even looked at."""
+    for count in range(100):
+        try:
+            await attempt()
+        except RateLimited as refusal:
+            if refusal.code == "too_many_attempts" and int(refusal.headers["Retry-After"]) >= 1:
+                return count
+            raise
+        except error:
+            continue
+    raise AssertionError("a hundred guesses, and no end")
+
+
+async def test_the_password_cannot_be_guessed_in_the_profile(world: World) -> None:
+    user = await ada(world)
+    assert (
+        await guesses(
+            lambda: world.profile.change_password(user, "guess", NEW, ELSEWHERE), Unauthenticated
+        )
+        == 5
+    )
+    with pytest.raises(RateLimited):  # it is the same count as at sign-in
+        await signed_in(world, client=ELSEWHERE)
+    await world.profile.change_password(user, PASSWORD, NEW, HOME)
+    world.later(seconds=1)
+    with pytest.raises(Unauthenticated):  # that cleared the account's count, not the other's
+        await world.profile.change_password(user, "guess", NEW, ELSEWHERE)
+
+
+async def test_many_guesses_at_once_in_the_profile_are_no_way_round(world: World) -> None:
+    user = await ada(world)
+    done = await asyncio.gather(
+        *(world.profile.change_password(user, f"guess {n}", NEW, HOME) for n in range(20)),
+        return_exceptions=True,
+    )
+    assert sum(isinstance(each, Unauthenticated) for each in done) == 5
+    assert sum(isinstance(each, RateLimited) for each in done) == 15
+
+
+async def test_codes_cannot_be_guessed_in_the_profile(world: World) -> None:
+    user, secret, _ = await with_factor(world)
+    assert (
+        await guesses(
+            lambda: world.profile.remove_factor(user, PASSWORD, "000000", HOME), Unauthenticated
+        )
+        == 5
+    )
+    half = await signed_in(world)
+    with pytest.raises(RateLimited):  # nor at sign-in then
+        await world.sign_in.with_code(half.token, code(world, secret), HOME)
+    world.later(minutes=2)
+    await world.profile.remove_factor(user, PASSWORD, code(world, secret), HOME)
+
+
+async def test_the_first_code_cannot_be_guessed(world: World) -> None:
+    user = await ada(world)
+    enrolment = await world.profile.enrol(user, "Causerie")
+    assert await guesses(lambda: world.profile.confirm(user, "000000", HOME), InvalidRequest) == 5
+    world.later(seconds=1)
+    assert await world.profile.confirm(user, code(world, enrolment.secret), HOME)
+
+
+async def test_waits_are_said_in_words(world: World) -> None:
+    user = await ada(world)
+    said = []
+    for _ in range(16):
+        try:
+            await world.profile.change_password(user, "guess", NEW, HOME)
+        except RateLimited as refusal:
+            said.append(refusal.message.partition("again in ")[2])
+            world.later(seconds=int(refusal.headers["Retry-After"]))
+        except Unauthenticated:
+            continue
+    assert said[:2] == ["a second.", "2 seconds."]
+    for _ in range(10):
+        try:
+            await world.profile.change_password(user, "guess", NEW, HOME)
+        except RateLimited as refusal:
+            last = refusal
+            world.later(seconds=int(refusal.headers["Retry-After"]))
+        except Unauthenticated:
+            continue
+    assert last.message.endswith("minutes.")
+
+
+async def wrong_link(world: World, client: Client) -> None:
+    async with world.attempts.from_address("link", client):
+        await world.users.link("not a link")
+
+
+async def test_links_are_counted_by_address(world: World) -> None:
+    good = await world.users.first_link()
+    assert good is not None
+    assert await guesses(lambda: wrong_link(world, ELSEWHERE), NotFound) == 20
+    async with world.attempts.from_address("link", HOME):
+        await world.users.link(good.token)
+    with pytest.raises(RateLimited):
+        async with world.attempts.from_address("link", ELSEWHERE):
+            await world.users.link(good.token)
+
+
+async def test_what_was_no_guess_is_forgiven(world: World) -> None:
+    for _ in range(50):
+        async with world.attempts.from_address("provider", HOME):
+            pass
+        with pytest.raises(UpstreamFailed):
+            async with world.attempts.from_address("provider", HOME):
+                raise UpstreamFailed("The provider cannot be asked.")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("2001:db8:1:2::7", "2001:db8:1:2:ffff::1", True),
+        ("2001:db8:1:2::7", "2001:db8:1:3::7", False),
+        ("192.0.2.1", "192.0.2.2", False),
+        ("::ffff:192.0.2.1", "192.0.2.1", True),
+        ("unix", "unix", True),
+        ("unknown", "_hidden", False),
+    ],
+)
+def test_a_subscriber_is_one_address(one: str, other: str, same: bool) -> None:
+    assert (throttle.of_address("link", one) == throttle.of_address("link", other)) is same
+    assert (set(throttle.scopes("a", one)) == set(throttle.scopes("a", other))) is same
