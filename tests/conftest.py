@@ -23,6 +23,7 @@ pytest_plugins = (
     "clikit",
     "consolekit",
     "pageskit",
+    "marketkit",
     "oidcserver",
     "valkeyserver",
 )

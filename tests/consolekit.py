@@ -21,6 +21,7 @@ from causerie.accounts.accounts import Accounts
 from causerie.accounts.people import User
 from causerie.accounts.sessions import Client
 from causerie.console.application import Console
+from causerie.console.market.listed import Market
 from causerie.console.origin import Site
 from causerie.console.ports import DoorView
 from causerie.edge.drain import Drain
@@ -46,6 +47,9 @@ class ScriptedHouse(Statuses):
 
     def models(self) -> Sequence[Mapping[str, Any]]:
         return [{"id": name, "object": "model"} for name in MODELS]
+
+    def market(self) -> Market | None:
+        return None
 
     def answering(self, model: str) -> Sequence[str]:
         return [model]

@@ -18,7 +18,8 @@ from pathlib import Path
 from accountkit import PASSWORD, World
 from browserkit import chromium
 from consolekit import Place, console_of
-from pageskit import LONG, Shop, Team, a_team, with_history
+from marketkit import Fair, small_market
+from pageskit import LONG, Team, a_team, with_history
 from playwright.async_api import Browser, BrowserContext, async_playwright
 
 from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
@@ -27,6 +28,15 @@ from causerie.console.visit import PREFIX
 from causerie.store.database import Database
 from causerie.store.schema import upgrade
 
+_OPEN = {
+    "sign-in": "/sign-in",
+    "link": "/link",
+    "catalog": "/catalog",
+    "catalog-nothing": "/catalog?q=nothing-is-called-so",
+    "catalog-model": "/catalog/qwen/qwen3-8b",
+    "catalog-quiet": "/catalog/zeta/mystery",
+    "catalog-compare": "/catalog/compare?model=qwen/qwen3-8b&model=acme/iris-large&model=zeta/mystery",
+}
 SIZES = {"wide": (1280, 860), "narrow": (390, 844)}
 
 
@@ -79,6 +89,7 @@ def _pages(team: Team, key: str, people: str) -> dict[str, str]:
         "project-audit": f"{base}/audit",
         "playground": f"{base}/playground",
         "models": f"{base}/models",
+        "catalog-inside": "/catalog",
         "usage": f"{base}/usage?range=30d",
         "activity": f"{base}/activity?range=30d",
         "operator": "/operator",
@@ -143,7 +154,7 @@ async def _all(browser: Browser, place: Place, team: Team, to: Path) -> None:
     key = await _furnish(place.world, team)
     async with AsyncExitStack() as stack:
         for kind, context in (await _contexts(browser, stack)).items():
-            for name, path in {"sign-in": "/sign-in", "link": "/link"}.items():
+            for name, path in _OPEN.items():
                 await _shoot(context, root, path, to / f"{name}-{kind}.png")
             visitor = await place.visitor_of(operator)
             token = visitor.cookies["causerie"]
@@ -161,7 +172,10 @@ async def main(to: Path) -> None:
         team = await a_team(world)
         await with_history(world, team)
         try:
-            async with console_of(world, house=Shop()) as place, async_playwright() as playwright:
+            async with (
+                console_of(world, house=Fair(small_market(world.now))) as place,
+                async_playwright() as playwright,
+            ):
                 browser = await playwright.chromium.launch(
                     executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"]
                 )

@@ -45,6 +45,7 @@ from causerie.metering.counters import Counters
 from causerie.metering.meter import Meter, RecordSink
 from causerie.metering.request_log import RequestLog
 from causerie.pipeline import Members, Pipeline, Ring, Scopes
+from causerie.protocol.standing import Stretch
 from causerie.protocol.variants import free_name
 from causerie.routing.health import Check, Health
 from causerie.routing.router import Router
@@ -249,6 +250,10 @@ class Service:
     def shared(self) -> bool | None:
         """Whether the server answers in which replicas count; ``None``: there is none."""
         return self._shared.here()
+
+    def history(self, target: str) -> Sequence[Stretch]:
+        """The last day of a target, in quarters of an hour."""
+        return self._router.history(target)
 
     def _busy(self, target: str) -> bool:
         own = self._targets.own.get(target)

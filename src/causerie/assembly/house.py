@@ -8,12 +8,14 @@ from typing import Any, Protocol
 from causerie.accounts.people import User, actor_of
 from causerie.accounts.projects import Projects
 from causerie.accounts.visitor import visitor
+from causerie.assembly.market import Market
 from causerie.catalog.catalog import Catalog
 from causerie.console.ports import DoorView
 from causerie.edge.application import Edge
 from causerie.edge.exchange import Exchange
 from causerie.engines.base import EngineStatus
 from causerie.errors import NotFound
+from causerie.protocol.standing import Stretch
 from causerie.routing.seat import SeatStatus
 from causerie.settings import Settings
 from causerie.settings.addresses import Way, default_way, ways
@@ -36,6 +38,10 @@ class Parts(Protocol):
         """All targets of routing as they stand now."""
         ...
 
+    def history(self, target: str) -> Sequence[Stretch]:
+        """The last day of a target, in quarters of an hour."""
+        ...
+
 
 class House:
     """One service; always by the parts that are in force."""
@@ -52,6 +58,14 @@ class House:
         """What is behind those doors, as ``GET /models`` gives it."""
         shown = frozenset(id for way in self._ways() for id in way.models)
         return [model.entry() for model in self._parts.catalog.visible(shown)]
+
+    def market(self) -> Market | None:
+        """The catalog of the router's door, one for keys of accounts where there are several."""
+        found = [way for way in ways(self._parts.settings) if way.door.kind == "router"]
+        if not found:
+            return None
+        way = min(found, key=lambda one: one.door.keys != "accounts")
+        return Market(way.prefix, frozenset(way.models), self._parts)
 
     def answering(self, model: str) -> Sequence[str]:
         """The targets of a model, by the names of routing."""

@@ -46,6 +46,11 @@ class Supply:
         """What it supports; all of them where nothing is known."""
         return known(self.offer)
 
+    @property
+    def measured(self) -> bool:
+        """Whether anything is known of its parameters."""
+        return self.offer.parameters is not None
+
     def is_one_of(self, names: frozenset[str]) -> bool:
         """Whether a preference names it: the endpoint, or this model there."""
         return self.provider in names or self.name in names

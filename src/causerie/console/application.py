@@ -68,6 +68,7 @@ class Console:
             tuple(each for each in ENTRIES if each.pattern in patterns),
             open_to_all,
             providers,
+            lambda: house.market() is not None,
         )
 
     async def answer(self, exchange: Exchange) -> None:

@@ -98,10 +98,7 @@ class ModelView:
     @property
     def groups(self) -> Sequence[tuple[str, Sequence[str]]]:
         """Its parameters by what they are for."""
-        named = {name for _, names in _GROUPS for name in names} | _PLAIN
-        found = [(title, [n for n in names if n in self.parameters]) for title, names in _GROUPS]
-        found.append(("Other", [name for name in self.parameters if name not in named]))
-        return [(title, names) for title, names in found if names]
+        return grouped(self.parameters)
 
     @property
     def abilities(self) -> Sequence[str]:
@@ -113,6 +110,14 @@ class ModelView:
         }
         found = [word for name, word in words.items() if name in self.parameters]
         return [*found, "images"] if self.images else found
+
+
+def grouped(parameters: Sequence[str]) -> Sequence[tuple[str, Sequence[str]]]:
+    """Parameters by what they are for; those that everything has are left out."""
+    named = {name for _, names in _GROUPS for name in names} | _PLAIN
+    found = [(title, [name for name in names if name in parameters]) for title, names in _GROUPS]
+    found.append(("Other", [name for name in parameters if name not in named]))
+    return [(title, names) for title, names in found if names]
 
 
 def view(entry: Mapping[str, Any]) -> ModelView:

@@ -40,6 +40,7 @@ class Section:
 ENTRIES = (
     Entry("Playground", "/projects/{project}/playground", "chat"),
     Entry("Models", "/projects/{project}/models", "cube"),
+    Entry("Catalog", "/catalog", "tag"),
     Entry("API Keys", "/projects/{project}/keys", "key"),
     Entry("Usage", "/projects/{project}/usage", "chart"),
     Entry("Activity", "/projects/{project}/activity", "list"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from causerie.accounts.people import User
+from causerie.console.market.listed import Market
 from causerie.edge.exchange import Exchange
 from causerie.edge.ports import TargetStatus
 from causerie.engines.base import EngineStatus
@@ -29,6 +30,10 @@ class House(Protocol):
 
     def models(self) -> Sequence[Mapping[str, Any]]:
         """The catalog, as ``GET /models`` gives its entries."""
+        ...
+
+    def market(self) -> Market | None:
+        """The catalog that everybody may see; ``None`` where there is no router's door."""
         ...
 
     def answering(self, model: str) -> Sequence[str]:

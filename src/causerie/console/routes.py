@@ -13,6 +13,7 @@ from causerie.console.pages import (
     usage,
 )
 from causerie.console.pages.keys import KeysPages
+from causerie.console.pages.market import MarketPages
 from causerie.console.pages.models import ModelsPages
 from causerie.console.pages.operator import OperatorPages
 from causerie.console.pages.playground import PlaygroundPages
@@ -33,6 +34,7 @@ def routes(house: House, *, open_to_all: bool = False) -> tuple[Route, ...]:
         *_profile(),
         *_keys(KeysPages(house)),
         *_trying(ModelsPages(house), PlaygroundPages(house)),
+        *_market(MarketPages(house)),
         *_used(),
         *_project(ProjectPages(house), MemberPages()),
         *_operator(OperatorPages(house)),
@@ -103,6 +105,14 @@ def _trying(models: ModelsPages, playground: PlaygroundPages) -> tuple[Route, ..
         Route("POST", "/projects/{project}/playground", playground.complete, raw=True),
         Route("GET", "/projects/{project}/models", models.show),
         Route("GET", "/projects/{project}/models/states", models.states),
+    )
+
+
+def _market(market: MarketPages) -> tuple[Route, ...]:
+    return (
+        Route("GET", "/catalog", market.show, open=True),
+        Route("GET", "/catalog/compare", market.compare, open=True),
+        Route("GET", "/catalog/{author}/{slug}", market.model, open=True),
     )
 
 

@@ -53,6 +53,22 @@ def snippets(base: str, key: str, model: str) -> tuple[Snippet, ...]:
     )
 
 
+def router_snippets(base: str, key: str, model: str) -> tuple[Snippet, ...]:
+    """For the router's door at ``base``; its own clients work with it too."""
+    sdk = (
+        'import { OpenRouter } from "@openrouter/sdk";\n\n'
+        f"const client = new OpenRouter({{\n  serverURL: {json.dumps(base)},\n"
+        f"  apiKey: {json.dumps(key)},\n}});\n"
+        "const completion = await client.chat.send({\n"
+        f"  chatRequest: {{\n    model: {json.dumps(model)},\n"
+        '    messages: [{ role: "user", content: "Hello!" }],\n'
+        "  },\n});\n"
+        "console.log(completion.choices[0].message.content);"
+    )
+    usual = [one for one in snippets(base, key, model) if one.id != "environment"]
+    return (*usual, Snippet("sdk", "@openrouter/sdk", sdk))
+
+
 def management_snippets(base: str, key: str) -> tuple[Snippet, ...]:
     """For a management key."""
     curl = f"curl {shlex.quote(base + '/api/keys')} \\\n  -H 'Authorization: Bearer {key}'"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import re
 from importlib.resources import files
@@ -11,7 +12,6 @@ from types import MappingProxyType
 from msgspec import Struct
 
 from causerie.edge.exchange import Exchange
-from causerie.edge.headers import Headers
 from causerie.errors import NotFound
 
 _TYPES = MappingProxyType(
@@ -28,6 +28,7 @@ _FOR_EVER = "public, max-age=31536000, immutable"
 
 class _File(Struct, frozen=True):
     content: bytes
+    small: bytes
     type: str
     address: str
 
@@ -57,11 +58,15 @@ class Statics:
         file = self._by_address.get(exchange.path)
         if file is None:
             raise NotFound("There is no such file.")
-        kept = headers | {"cache-control": _FOR_EVER, "etag": f'"{file.address}"'}
-        if _has(exchange.headers, file.address):
+        etag = f'W/"{file.address}"'
+        kept = headers | {"cache-control": _FOR_EVER, "etag": etag, "vary": "accept-encoding"}
+        if exchange.headers.get("if-none-match") == etag:
             exchange.respond(304, b"", content_type=file.type, headers=kept)
             return
-        exchange.respond(200, file.content, content_type=file.type, headers=kept)
+        content = file.content
+        if "gzip" in exchange.headers.get("accept-encoding"):
+            content, kept["content-encoding"] = file.small, "gzip"
+        exchange.respond(200, content, content_type=file.type, headers=kept)
 
     def _add_script(self, prefix: str, name: str, scripts: dict[str, bytes]) -> None:
         """A script after those that it imports, which it then names as they are named here.
@@ -82,13 +87,10 @@ class Statics:
     def _add(self, prefix: str, name: str, content: bytes) -> None:
         stem, _, kind = name.rpartition(".")
         hashed = hashlib.sha256(content).hexdigest()[:_HASH_LENGTH]
-        file = _File(content, _TYPES[kind], f"{prefix}/{stem}.{hashed}.{kind}")
+        small = gzip.compress(content, mtime=0)
+        file = _File(content, small, _TYPES[kind], f"{prefix}/{stem}.{hashed}.{kind}")
         self._files[name] = self._by_address[file.address] = file
 
 
 def _kind(file: Traversable) -> bool:
     return file.name.rpartition(".")[2] in _TYPES
-
-
-def _has(headers: Headers, address: str) -> bool:
-    return headers.get("if-none-match") == f'"{address}"'

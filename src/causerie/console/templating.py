@@ -38,6 +38,7 @@ def environment(statics: Statics) -> Environment:
         "date": date,
         "ago": ago,
         "money": money,
+        "exact": exact,
         "count": count,
         "short": short,
         "seconds": seconds,
@@ -70,6 +71,12 @@ def money(amount: Decimal | float) -> str:
     if value and abs(value) < _CENT:
         return f"${value.quantize(_FINE)}" if abs(value) >= _FINE else "<$0.0001"
     return f"${value.quantize(_CENT):,}"
+
+
+def exact(amount: Decimal) -> str:
+    """An amount of the service's currency with all of its digits, two at least."""
+    whole, _, rest = f"{amount:,f}".partition(".")
+    return f"${whole}.{rest.rstrip('0').ljust(2, '0')}"
 
 
 def count(number: int | Decimal) -> str:

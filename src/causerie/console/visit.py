@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -25,7 +27,9 @@ from causerie.identity.provider import OidcProvider
 
 PREFIX = "/console"
 SEE_OTHER = 303
-_NO_CONTENT = 204
+_OK, _NO_CONTENT, _NOT_MODIFIED = 200, 204, 304
+_HTML = "text/html; charset=utf-8"
+_GZIP_LEVEL = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,11 @@ class Desk:
     entries: tuple[Entry, ...] = ()
     open_to_all: bool = False
     providers: Callable[[], Sequence[OidcProvider]] = tuple
+    has_catalog: Callable[[], bool] = bool
+
+    def leads_to(self) -> tuple[Entry, ...]:
+        """The entries of the navigation that there are pages behind now."""
+        return tuple(e for e in self.entries if e.pattern != "/catalog" or self.has_catalog())
 
 
 @dataclass(slots=True)
@@ -117,8 +126,28 @@ class Visit:
 
     async def show(self, template: str, /, *, status: int = 200, **values: Any) -> None:
         """Send a page. ``problem`` is a :class:`ServiceError` that its form shows."""
-        context = {"problem": None, **await self._frame(), **values}
-        self.send(status, self.desk.templates.get_template(template).render(context))
+        self.send(status, await self._rendered(template, values))
+
+    async def show_openly(self, template: str, /, *, status: int = 200, **values: Any) -> None:
+        """Send a page that everybody may see; to a stranger small, once, and without a cookie.
+
+        Whoever has signed in gets it as any other page: what holds a secret (the form's
+        token) beside what an address said is not compressed, for lengths tell of contents.
+        """
+        text = await self._rendered(template, values)
+        if self.user is not None:
+            self.send(status, text)
+            return
+        body, asked = text.encode(), self.exchange.headers
+        etag = f'W/"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+        open_to_all = {"cache-control": "private, no-cache", "vary": "accept-encoding, cookie"}
+        headers = {**self.desk.headers, **open_to_all, "etag": etag}
+        if status == _OK and asked.get("if-none-match") == etag:
+            self.exchange.respond(_NOT_MODIFIED, b"", headers=headers)
+            return
+        if "gzip" in asked.get("accept-encoding"):
+            body, headers["content-encoding"] = gzip.compress(body, _GZIP_LEVEL, mtime=0), "gzip"
+        self.exchange.respond(status, body, content_type=_HTML, headers=headers)
 
     async def show_problem(self, template: str, problem: ServiceError, /, **values: Any) -> None:
         """Send a form again, with what was wrong in it."""
@@ -129,7 +158,7 @@ class Visit:
         }
         await self.show(template, status=problem.status, problem=problem, **values)
 
-    def send(self, status: int, text: str, content_type: str = "text/html; charset=utf-8") -> None:
+    def send(self, status: int, text: str, content_type: str = _HTML) -> None:
         """Send text that was made already."""
         headers = {**self.desk.headers, "cache-control": "no-store", **self._headers}
         self.exchange.respond(status, text.encode(), content_type=content_type, headers=headers)
@@ -153,6 +182,10 @@ class Visit:
         headers = {**self.desk.headers, "Cache-Control": "no-store", **self._headers}
         self.exchange.respond(SEE_OTHER, b"", headers=headers | {"Location": address})
 
+    async def _rendered(self, template: str, values: Mapping[str, Any]) -> str:
+        context = {"problem": None, **await self._frame(), **values}
+        return self.desk.templates.get_template(template).render(context)
+
     async def _frame(self) -> dict[str, Any]:
         """What every page shows around its own."""
         found = await self.accounts.projects.of(self.user) if self.user is not None else ()
@@ -171,11 +204,14 @@ class Visit:
             "project": current,
             "role": next((each.role for one, each in found if one == current), None),
             "may": _Rights(parts, self.user.id if self.user is not None else ""),
-            "sections": sections(self.desk.entries, current, path, operator=Part.OPERATOR in parts),
+            "sections": sections(
+                self.desk.leads_to(), current, path, operator=Part.OPERATOR in parts
+            ),
             "notice": NOTICES.get(self.query.get("done")),
             "now": self.desk.clock(),
             "providers": self.desk.providers(),
             "open_to_all": self.desk.open_to_all,
+            "has_catalog": self.desk.has_catalog(),
         }
 
     def _parts(self, roles: Mapping[str, Part], project: Project | None) -> frozenset[Part]:

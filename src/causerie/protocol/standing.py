@@ -34,5 +34,21 @@ class Standing(Struct, frozen=True):
     uptime_day: float | None = None
 
 
+QUARTER_SECONDS = 900
+
+
+class Stretch(Struct, frozen=True):
+    """What was seen of a target in a quarter of an hour that began at ``start`` (Unix seconds).
+
+    ``first_token`` is the median in seconds, ``speed`` that of tokens of output a second.
+    """
+
+    start: int
+    answered: int
+    failed: int
+    first_token: float | None
+    speed: float | None
+
+
 UNKNOWN = Standing()
 """Of a target that nobody has asked yet."""

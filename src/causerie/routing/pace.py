@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 
 from causerie.protocol.standing import Percentiles
+from causerie.routing.history import History
 
 FIVE_MINUTES = 300.0
 HALF_HOUR = 1800.0
@@ -57,27 +58,31 @@ class Samples:
 class Pace:
     """Of one target. Times are in seconds."""
 
-    __slots__ = ("_clock", "_minutes", "first_token", "speed")
+    __slots__ = ("_clock", "_minutes", "first_token", "history", "speed")
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.first_token = Samples(clock)
         self.speed = Samples(clock)
+        self.history = History()
         self._minutes: deque[list[int]] = deque(maxlen=_DAY_MINUTES)  # minute, answered, not
 
     def answered(self, seconds: float) -> None:
         """It began to answer after so long."""
         self.first_token.add(seconds)
+        self.history.answered(seconds)
         self._minute()[1] += 1
 
     def failed(self) -> None:
         """It should have answered and did not."""
+        self.history.failed()
         self._minute()[2] += 1
 
     def wrote(self, tokens: int, seconds: float) -> None:
         """So many tokens came, from the first on in so long."""
         if tokens > 1 and seconds >= _LEAST_SECONDS:
             self.speed.add(tokens / seconds)
+            self.history.wrote(tokens / seconds)
 
     def uptime(self, minutes: int) -> float | None:
         """The share of requests that it answered in the last so many minutes; ``None``: of none."""

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.events import Batch
 from causerie.protocol.request import ChatRequest
-from causerie.protocol.standing import Standing
+from causerie.protocol.standing import Standing, Stretch
 from causerie.routing.breaker import Breaker
 from causerie.routing.foresight import Prospect, foreseen
 from causerie.routing.hedge import Hedges, Hedging
@@ -111,6 +111,11 @@ class Router:
         """How the target of that name stands, with what was measured of it."""
         seat = self._seats.get(name)
         return seat.standing() if seat is not None else None
+
+    def history(self, name: str) -> Sequence[Stretch]:
+        """The last day of the target of that name, in quarters of an hour."""
+        seat = self._seats.get(name)
+        return seat.pace.history.day() if seat is not None else ()
 
     def status(self) -> list[SeatStatus]:
         """How every target stands."""

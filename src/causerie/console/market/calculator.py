@@ -1,0 +1,89 @@
+"""What a month of requests costs at each endpoint, to the last digit that is charged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from types import MappingProxyType
+
+from causerie.console.fields import Fields
+from causerie.console.market.listed import Listed, Supply
+from causerie.errors import InvalidRequest
+from causerie.protocol.events import Usage
+
+_MOST = 1_000_000_000
+USUAL: Mapping[str, int] = MappingProxyType(
+    {"in": 1000, "cached": 0, "out": 500, "requests": 10_000}
+)
+_TITLES = MappingProxyType(
+    {"in": "tokens in", "cached": "cached tokens", "out": "tokens out", "requests": "requests"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Tokens of one request, and how many requests a month."""
+
+    prompt: int
+    cached: int
+    completion: int
+    requests: int
+
+    @staticmethod
+    def parse(query: Fields) -> Load:
+        """From the fields of an address; raises :class:`InvalidRequest`."""
+        prompt, cached = _whole(query, "in"), _whole(query, "cached")
+        if cached > prompt:
+            raise InvalidRequest(
+                f"Of {prompt:,} tokens in, {cached:,} cannot come from the cache.", param="cached"
+            )
+        return Load(prompt, cached, _whole(query, "out"), _whole(query, "requests"))
+
+    @property
+    def usage(self) -> Usage:
+        """Of one request."""
+        return Usage(prompt=self.prompt, cached=self.cached, completion=self.completion)
+
+
+USUAL_LOAD = Load(USUAL["in"], USUAL["cached"], USUAL["out"], USUAL["requests"])
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """``share`` is of the dearest, in percent, for a bar."""
+
+    variant: str
+    provider: str
+    target: str
+    request: Decimal
+    month: Decimal
+    share: int
+
+
+def costs(variants: Sequence[Listed], load: Load) -> Sequence[Cost]:
+    """At every endpoint of every variant, the cheapest first."""
+    usage = load.usage
+    found = [(one.id, supply) for one in variants for supply in one.supplies]
+    dearest = max((supply.tariff.cost(usage) for _, supply in found), default=Decimal(0))
+    made = [_cost(variant, supply, load, dearest) for variant, supply in found]
+    return sorted(made, key=lambda each: (each.month, each.variant, each.target))
+
+
+def _cost(variant: str, supply: Supply, load: Load, dearest: Decimal) -> Cost:
+    cost = supply.tariff.cost(load.usage)
+    share = int(cost * 100 / dearest) if dearest else 0
+    return Cost(variant, supply.provider, supply.name, cost, cost * load.requests, share)
+
+
+def _whole(query: Fields, name: str) -> int:
+    text = query.get(name).replace(",", "")
+    if not text:
+        return USUAL[name] if name not in query else 0
+    if not (text.isascii() and text.isdigit() and int(text[:12]) <= _MOST and len(text) <= 12):
+        title = _TITLES[name]
+        raise InvalidRequest(
+            f"{text[:20]} is not a number of {title}; write a whole one up to {_MOST:,}.",
+            param=name,
+        )
+    return int(text)

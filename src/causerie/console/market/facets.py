@@ -1,0 +1,35 @@
+"""What a catalog can be narrowed down by: only what sets some of its entries apart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from causerie.console.catalogue import grouped
+from causerie.console.market.listed import Listed
+from causerie.console.market.search import gives, takes
+
+
+@dataclass(frozen=True, slots=True)
+class Facets:
+    """``authors`` with how many entries each has; ``parameters`` by what they are for."""
+
+    authors: Sequence[tuple[str, int]]
+    parameters: Sequence[tuple[str, Sequence[str]]]
+    takes: Sequence[str]
+    gives: Sequence[str]
+    ending: bool
+
+
+def facets(entries: Sequence[Listed]) -> Facets:
+    """Of all entries, whatever is searched for."""
+    authors = Counter(one.id.partition("/")[0] for one in entries)
+    parameters = frozenset[str]().union(*(one.parameters for one in entries))
+    return Facets(
+        sorted(authors.items(), key=lambda each: each[0].casefold()),
+        grouped(sorted(parameters)),
+        sorted(frozenset[str]().union(*map(takes, entries))),
+        sorted(frozenset[str]().union(*map(gives, entries))),
+        any(one.ends is not None for one in entries),
+    )

@@ -1,0 +1,85 @@
+"""An entry as lists and comparisons show it. Prices are for a million tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from urllib.parse import quote
+
+from causerie.console.market.listed import Listed, Tariff
+from causerie.console.market.search import takes
+
+_MILLION = 1_000_000
+_WORDS = (
+    ("tools", "tools"),
+    ("response_format", "structured output"),
+    ("reasoning", "thinking"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Of a million tokens of each kind, and of one request."""
+
+    prompt: Decimal
+    completion: Decimal
+    cached: Decimal | None
+    request: Decimal
+
+    @property
+    def free(self) -> bool:
+        """Whether nothing costs anything."""
+        return not (self.prompt or self.completion or self.cached or self.request)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """``latency`` is in seconds, ``throughput`` in tokens a second."""
+
+    id: str
+    name: str
+    description: str
+    context: int | None
+    price: Price
+    latency: float | None
+    throughput: float | None
+    endpoints: int
+    abilities: Sequence[str]
+    ends: date | None
+
+    @property
+    def path(self) -> str:
+        """Of its page, below the console's own."""
+        return path_of(self.id)
+
+
+def row(one: Listed) -> Row:
+    """With the figures of now."""
+    abilities = [word for name, word in _WORDS if name in one.parameters]
+    if "image" in takes(one):
+        abilities.append("images")
+    return Row(
+        id=one.id,
+        name=one.card.name,
+        description=one.card.description,
+        context=one.context_length,
+        price=price(one.cheapest.tariff),
+        latency=one.latency,
+        throughput=one.throughput,
+        endpoints=len(one.supplies),
+        abilities=abilities,
+        ends=one.ends,
+    )
+
+
+def price(tariff: Tariff) -> Price:
+    """By the million."""
+    cached = None if tariff.cached is None else tariff.cached * _MILLION
+    return Price(tariff.prompt * _MILLION, tariff.completion * _MILLION, cached, tariff.request)
+
+
+def path_of(id: str) -> str:
+    """The page of a model, below the console's own."""
+    return f"/catalog/{quote(id, safe='/:')}"

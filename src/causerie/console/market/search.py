@@ -1,0 +1,187 @@
+"""Which entries of the public catalog an address asks for, and in which order.
+
+Knows the fields of the page's form; those of ``GET /models`` are other ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from types import MappingProxyType
+from urllib.parse import urlencode
+
+from causerie.console.fields import Fields
+from causerie.console.market.listed import Listed
+from causerie.errors import InvalidRequest
+
+PAGE = 40
+_FAR = float("inf")
+_LONGEST = 200
+
+Key = Callable[[Listed], tuple[Decimal | float | str, ...]]
+_SORTS: Mapping[str, tuple[str, Key]] = MappingProxyType(
+    {
+        "newest": ("Newest", lambda one: (-one.created,)),
+        "name": ("Name", lambda one: ()),
+        "price": ("Price", lambda one: (one.price,)),
+        "throughput": ("Throughput", lambda one: (-(one.throughput or 0.0),)),
+        "latency": ("Latency", lambda one: (_or_far(one.latency),)),
+        "context": ("Context", lambda one: (-(one.context_length or 0),)),
+    }
+)
+SORTS = MappingProxyType({name: title for name, (title, _) in _SORTS.items()})
+COSTS = MappingProxyType({"": "Free and paid", "free": "Free", "paid": "Paid"})
+ENDINGS = MappingProxyType(
+    {"": "Staying or not", "staying": "Without an end", "ending": "Deprecated"}
+)
+CONTEXTS = MappingProxyType(
+    {
+        "": "Any context",
+        "8000": "8k tokens or more",
+        "32000": "32k tokens or more",
+        "128000": "128k tokens or more",
+        "200000": "200k tokens or more",
+        "1000000": "1M tokens or more",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """``most`` bounds the price of a usual million tokens, three in four of the prompt."""
+
+    text: str = ""
+    cost: str = ""
+    most: Decimal | None = None
+    context: int = 0
+    author: str = ""
+    parameters: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()
+    gives: tuple[str, ...] = ()
+    ending: str = ""
+    sort: str = "newest"
+    page: int = 1
+
+    @staticmethod
+    def parse(query: Fields) -> Search:
+        """From the fields of an address; raises :class:`InvalidRequest`."""
+        return Search(
+            text=query.get("q")[:_LONGEST],
+            cost=_one_of(query, "cost", COSTS),
+            most=_money(query, "max"),
+            context=_whole(query, "context", 0),
+            author=query.get("author")[:_LONGEST],
+            parameters=tuple(filter(None, query.every("parameter"))),
+            takes=tuple(filter(None, query.every("takes"))),
+            gives=tuple(filter(None, query.every("gives"))),
+            ending=_one_of(query, "ending", ENDINGS),
+            sort=_one_of(query, "sort", SORTS) or "newest",
+            page=max(_whole(query, "page", 1), 1),
+        )
+
+    @property
+    def narrows(self) -> bool:
+        """Whether it leaves anything out."""
+        return any(name != "sort" for name, _ in self._fields())
+
+    def of(self, entries: Sequence[Listed]) -> Sequence[Listed]:
+        """Those that are asked for, on all pages, in their order."""
+        words = self.text.casefold().split()
+        found = [one for one in entries if self._fits(one) and _says(one, words)]
+        key = _SORTS[self.sort][1]
+        return sorted(found, key=lambda one: (*key(one), one.card.name.casefold(), one.id))
+
+    def on_page(self, found: Sequence[Listed]) -> Sequence[Listed]:
+        """Those of this page."""
+        first = (self.page - 1) * PAGE
+        return found[first : first + PAGE]
+
+    def address(self, page: int = 1) -> str:
+        """The query of a page of this search."""
+        fields = self._fields() + ([("page", str(page))] if page > 1 else [])
+        return f"?{urlencode(fields)}" if fields else "?"
+
+    def _fits(self, one: Listed) -> bool:
+        price = one.price
+        return (
+            (not self.cost or (price == 0) == (self.cost == "free"))
+            and (self.most is None or price <= self.most)
+            and (not self.author or one.id.partition("/")[0] == self.author)
+            and (not self.ending or (one.ends is not None) == (self.ending == "ending"))
+            and one.parameters.issuperset(self.parameters)
+            and (not self.takes or takes(one).issuperset(self.takes))
+            and gives(one).issuperset(self.gives)
+            and (not self.context or self.context <= (one.context_length or 0))
+        )
+
+    def _fields(self) -> list[tuple[str, str]]:
+        """What is not as usual."""
+        said = [
+            ("q", self.text),
+            ("cost", self.cost),
+            ("max", f"{self.most:f}" if self.most is not None else ""),
+            ("context", str(self.context) if self.context else ""),
+            ("author", self.author),
+            ("ending", self.ending),
+            ("sort", self.sort if self.sort != "newest" else ""),
+            *(("parameter", name) for name in self.parameters),
+            *(("takes", name) for name in self.takes),
+            *(("gives", name) for name in self.gives),
+        ]
+        return [(name, value) for name, value in said if value]
+
+
+def takes(one: Listed) -> frozenset[str]:
+    """What may be in a prompt."""
+    images = any(supply.profile.images for supply in one.supplies)
+    return frozenset({"text", "image"}) if images else frozenset({"text"})
+
+
+def gives(_: Listed) -> frozenset[str]:
+    """What comes out: this service speaks text."""
+    return frozenset({"text"})
+
+
+def _says(one: Listed, words: Sequence[str]) -> bool:
+    """Whether all words are in its id (with the author), its name or its description."""
+    if not words:
+        return True
+    text = f"{one.id}\n{one.card.name}\n{one.card.description}".casefold()
+    return all(word in text for word in words)
+
+
+def _or_far(value: float | None) -> float:
+    return _FAR if value is None else value
+
+
+def _one_of(query: Fields, name: str, known: Mapping[str, str]) -> str:
+    value = query.get(name)
+    if value and value not in known:
+        every = ", ".join(filter(None, known))
+        raise InvalidRequest(f"There is no {name} {value[:20]}; take one of {every}.", param=name)
+    return value
+
+
+def _whole(query: Fields, name: str, usual: int) -> int:
+    text = query.get(name)
+    if not text:
+        return usual
+    if not (text.isascii() and text.isdigit() and len(text) <= 10):
+        raise InvalidRequest(f"{text[:20]} is not a whole number of {name}.", param=name)
+    return int(text)
+
+
+def _money(query: Fields, name: str) -> Decimal | None:
+    text = query.get(name)
+    if not text:
+        return None
+    try:
+        amount = Decimal(text) if len(text) <= 20 else Decimal(-1)
+    except InvalidOperation:
+        amount = Decimal(-1)
+    if not amount.is_finite() or amount < 0 or amount > 10**9:
+        raise InvalidRequest(
+            f"{text[:20]} is not an amount of money; write it like 1.50.", param=name
+        )
+    return amount

@@ -1,0 +1,84 @@
+"""A target's last day in quarters of an hour: how often it answered, how soon, how fast.
+
+For pages that show how it went; nothing is decided by it. It lives as long as
+the process, like all else that is measured of a target.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from causerie.protocol.standing import QUARTER_SECONDS, Stretch
+
+_QUARTER_NS = QUARTER_SECONDS * 1_000_000_000
+_MOST = 96  # of a day
+_SAMPLES = 500  # of a quarter, the newest; medians are of these
+
+
+class _Quarter:
+    """One that is going on."""
+
+    __slots__ = ("answered", "failed", "first_tokens", "number", "speeds")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.answered = 0
+        self.failed = 0
+        self.first_tokens: deque[float] = deque(maxlen=_SAMPLES)
+        self.speeds: deque[float] = deque(maxlen=_SAMPLES)
+
+    def stretch(self) -> Stretch:
+        """What it was so far."""
+        return Stretch(
+            start=self.number * QUARTER_SECONDS,
+            answered=self.answered,
+            failed=self.failed,
+            first_token=median(self.first_tokens) if self.first_tokens else None,
+            speed=median(self.speeds) if self.speeds else None,
+        )
+
+
+class History:
+    """Of one target. ``wall`` gives Unix nanoseconds."""
+
+    __slots__ = ("_current", "_past", "_wall")
+
+    def __init__(self, wall: Callable[[], int] = time.time_ns) -> None:
+        self._wall = wall
+        self._past: deque[Stretch] = deque(maxlen=_MOST - 1)
+        self._current: _Quarter | None = None
+
+    def answered(self, seconds: float) -> None:
+        """It began to answer after so long."""
+        quarter = self._quarter()
+        quarter.answered += 1
+        quarter.first_tokens.append(seconds)
+
+    def failed(self) -> None:
+        """It should have answered and did not."""
+        self._quarter().failed += 1
+
+    def wrote(self, speed: float) -> None:
+        """A reply came at so many tokens a second."""
+        self._quarter().speeds.append(speed)
+
+    def day(self) -> Sequence[Stretch]:
+        """Those quarters of the last day in which it was asked, the oldest first."""
+        since = (self._wall() // _QUARTER_NS - _MOST + 1) * QUARTER_SECONDS
+        found = [one for one in self._past if one.start >= since]
+        if self._current is not None and self._current.number * QUARTER_SECONDS >= since:
+            found.append(self._current.stretch())
+        return found
+
+    def _quarter(self) -> _Quarter:
+        """That of now; a clock that was put back goes on in the one that is there."""
+        number = self._wall() // _QUARTER_NS
+        current = self._current
+        if current is None or current.number < number:
+            if current is not None:
+                self._past.append(current.stretch())
+            self._current = current = _Quarter(number)
+        return current

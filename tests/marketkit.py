@@ -1,0 +1,225 @@
+"""A public catalog made up of real entries, with a day behind them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pytest
+from accountkit import World
+from consolekit import Place, console_of
+from pageskit import Shop
+
+from causerie.catalog.catalog import Catalog
+from causerie.catalog.listing import Listing
+from causerie.catalog.model import Card, Offer, Profile
+from causerie.catalog.supply import Supply
+from causerie.catalog.tariff import Tariff
+from causerie.errors import NotFound
+from causerie.protocol.candidate import Candidate
+from causerie.protocol.standing import QUARTER_SECONDS, Percentiles, Standing, Stretch
+
+_MILLION = Decimal(1_000_000)
+PLAIN = frozenset({"max_tokens", "temperature", "top_p", "stop", "seed"})
+TOOLS = PLAIN | {"tools", "tool_choice", "response_format", "structured_outputs"}
+THINKS = TOOLS | {"reasoning", "reasoning_effort", "include_reasoning", "logprobs"}
+
+
+def supply(
+    provider: str,
+    prompt: str,
+    completion: str,
+    *,
+    model: str = "m",
+    cached: str | None = None,
+    request: str = "0",
+    context: int | None = 32_768,
+    output: int | None = None,
+    images: bool = False,
+    parameters: frozenset[str] | None = TOOLS,
+    probed: date | None = None,
+    quantization: str | None = None,
+    private: bool = False,
+) -> Supply:
+    """One endpoint's offer; prices are for a million tokens."""
+    profile = Profile(context, output, images)
+    return Supply(
+        Offer(Candidate(f"{provider}/{model}"), parameters, lambda: profile),
+        provider=provider,
+        tariff=Tariff(
+            Decimal(prompt) / _MILLION,
+            Decimal(completion) / _MILLION,
+            None if cached is None else Decimal(cached) / _MILLION,
+            Decimal(request),
+        ),
+        quantization=quantization,
+        private=private,
+        probed=probed,
+    )
+
+
+@dataclass
+class ScriptedMarket:
+    """A catalog whose figures the test says, by target."""
+
+    cards: Sequence[tuple[Card, Sequence[Supply], date | None]]
+    figures: dict[str, Standing] = field(default_factory=dict)
+    days: dict[str, Sequence[Stretch]] = field(default_factory=dict)
+    prefix: str = "/router/v1"
+
+    def entries(self) -> Sequence[Listing]:
+        return [
+            Listing(card, tuple(supplies), self.figures.get, ends=ends)
+            for card, supplies, ends in self.cards
+        ]
+
+    def entry(self, name: str) -> Listing:
+        found = Catalog(self.entries()).resolve(None, name)
+        if not isinstance(found, Listing):
+            raise NotFound("no such entry")
+        return found
+
+    def history(self, target: str) -> Sequence[Stretch]:
+        return self.days.get(target, ())
+
+
+class Fair(Shop):
+    """A service with a router's door."""
+
+    def __init__(self, market: ScriptedMarket) -> None:
+        super().__init__()
+        self.fair: ScriptedMarket | None = market
+
+    def market(self) -> ScriptedMarket | None:
+        return self.fair
+
+
+def card(id: str, name: str = "", about: str = "", day: date = date(2026, 3, 1)) -> Card:
+    """Words for people."""
+    created = int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp())
+    return Card(id, name or id, about, created)
+
+
+def standing(latency: float, speed: float, uptime: float = 1.0, *, up: bool = True) -> Standing:
+    """Figures around a median."""
+    waits = Percentiles(latency, latency * 1.3, latency * 1.9, latency * 3)
+    speeds = Percentiles(speed, speed * 1.1, speed * 1.2, speed * 1.3)
+    return Standing(
+        up=up,
+        first_token=waits,
+        speed=speeds,
+        first_token_half_hour=waits,
+        speed_half_hour=speeds,
+        uptime=uptime,
+        uptime_half_hour=uptime,
+        uptime_day=uptime,
+    )
+
+
+def day(now: datetime, latency: float, speed: float, ill: range = range(0)) -> list[Stretch]:
+    """A day of one endpoint; in quarters of ``ill`` it failed half of the time."""
+    last = int(now.timestamp()) // QUARTER_SECONDS
+    made = []
+    for n in range(96):
+        if n % 37 == 5:
+            continue
+        wave = 1 + 0.25 * math.sin(n / 9) + 0.06 * math.sin(n * 2.3)
+        bad = 40 if n in ill else int(n % 41 == 7)
+        made.append(
+            Stretch((last - 95 + n) * QUARTER_SECONDS, 80 - bad, bad, latency * wave, speed / wave)
+        )
+    return made
+
+
+def small_market(now: datetime) -> ScriptedMarket:
+    """A few models of every look."""
+    north = supply(
+        "north", "0.05", "0.2", cached="0.0125", parameters=THINKS, output=8192, context=131_072,
+        probed=date(2026, 11, 2), quantization="fp8", model="Qwen/Qwen3-8B",
+    )  # fmt: skip
+    south = supply("south", "0.04", "0.25", parameters=TOOLS, probed=date(2026, 11, 9))
+    west = supply("west", "0.055", "0.22", parameters=None, private=True)
+    free = supply("causerie", "0", "0", context=8192, model="qwen3-8b-here")
+    vision = supply("north", "2.5", "10", images=True, context=1_048_576, model="iris")
+    per_request = supply("east", "0.1", "0.1", request="0.002", parameters=PLAIN, context=4096)
+    unknown = supply("south", "1", "3", context=None, parameters=None, model="mystery")
+    cards = [
+        (
+            card(
+                "qwen/qwen3-8b", "Qwen3 8B",
+                "A dense model of eight billion parameters that thinks when it is asked to, "
+                "calls tools, and speaks a hundred languages.", date(2025, 4, 28),
+            ),
+            [north, south, west], None,
+        ),
+        (card("qwen/qwen3-8b:free", "Qwen3 8B (free)", "For trying it out."), [free], None),
+        (card("acme/iris-large", "Iris Large", "Sees images.", date(2026, 9, 1)), [vision], None),
+        (
+            card("acme/old-timer", "Old Timer", "Small, plain, and going.", date(2024, 2, 2)),
+            [per_request], date(2999, 1, 1),
+        ),
+        (card("zeta/mystery"), [unknown], None),
+    ]  # fmt: skip
+    figures = {
+        north.name: standing(0.31, 92.0, 0.998),
+        south.name: standing(0.92, 41.0, 0.93),
+        west.name: standing(0.55, 63.0, 1.0),
+        vision.name: standing(1.4, 55.0, 0.87, up=False),
+    }
+    days = {
+        north.name: day(now, 0.31, 92.0),
+        south.name: day(now, 0.92, 41.0, range(50, 58)),
+        west.name: day(now, 0.55, 63.0, range(20, 22)),
+    }
+    return ScriptedMarket(cards, figures, days)
+
+
+_WORDS = (
+    "Swift",
+    "Amber",
+    "Lumen",
+    "Cobalt",
+    "Fern",
+    "Vesper",
+    "Quartz",
+    "Harbor",
+    "Tundra",
+    "Reed",
+)
+
+
+def large_market(count: int) -> ScriptedMarket:
+    """So many models, two endpoints each."""
+    cards = []
+    for n in range(count):
+        name = f"{_WORDS[n % 10]} {_WORDS[n // 10 % 10]} {n}"
+        both = [
+            supply(
+                f"provider-{(n + k) % 23}", f"{(n * 7 + k) % 90 / 20 + 0.01:.2f}",
+                f"{(n * 11 + k) % 200 / 10 + 0.02:.2f}", model=f"m{n}",
+                parameters=(PLAIN, TOOLS, THINKS)[n % 3], context=4096 << n % 9,
+                images=n % 5 == 0,
+            )
+            for k in (0, 1)
+        ]  # fmt: skip
+        about = f"{name} answers questions about the {n}th thing, in a sentence or in two."
+        made = card(f"author-{n % 40}/model-{n}", name, about, date(2025, 1 + n % 12, 1 + n % 28))
+        cards.append((made, both, None))
+    return ScriptedMarket(cards)
+
+
+@pytest.fixture
+async def fair(lite: World) -> AsyncIterator[Place]:
+    """A console with a public catalog of a few models."""
+    async with console_of(lite, house=Fair(small_market(lite.now))) as served:
+        yield served
+
+
+def market_of(place: Place) -> ScriptedMarket:
+    """Of a console that has one."""
+    assert isinstance(place.house, Fair)
+    assert place.house.fair is not None
+    return place.house.fair
