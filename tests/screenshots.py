@@ -35,7 +35,7 @@ _OPEN = {
     "catalog-nothing": "/catalog?q=nothing-is-called-so",
     "catalog-model": "/catalog/qwen/qwen3-8b",
     "catalog-quiet": "/catalog/zeta/mystery",
-    "catalog-compare": "/catalog/compare?model=qwen/qwen3-8b&model=acme/iris-large&model=zeta/mystery",
+    "catalog-compare": "/catalog/compare?model=qwen/qwen3-8b&model=acme/iris-large",
 }
 SIZES = {"wide": (1280, 860), "narrow": (390, 844)}
 
@@ -172,10 +172,8 @@ async def main(to: Path) -> None:
         team = await a_team(world)
         await with_history(world, team)
         try:
-            async with (
-                console_of(world, house=Fair(small_market(world.now))) as place,
-                async_playwright() as playwright,
-            ):
+            house = Fair(small_market(world.now))
+            async with console_of(world, house=house) as place, async_playwright() as playwright:
                 browser = await playwright.chromium.launch(
                     executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"]
                 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from causerie.console.catalogue import ModelView, view
+from causerie.console.catalogue import ModelView, grouped, view
 from causerie.console.market.endpoints import Endpoint, endpoints
 from causerie.console.market.listed import Listed
 from causerie.console.market.row import Row, row
@@ -43,10 +43,11 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``best`` has for each name of a figure which models are ahead, where not all are alike."""
+    """``parameters`` are those that some of the models support, ``alike`` those of all."""
 
     models: Sequence[Compared]
     parameters: Sequence[tuple[str, Sequence[str]]]
+    alike: Sequence[str]
 
     def best(self, name: str) -> frozenset[str]:
         """The ids of the models that are ahead in a figure."""
@@ -83,12 +84,11 @@ def comparison(chosen: Sequence[Listed], entries: Sequence[Listed]) -> Compariso
         )
         for one in chosen
     ]
-    titles: dict[str, list[str]] = {}
-    for each in models:
-        for title, names in each.view.groups:
-            known = titles.setdefault(title, [])
-            known += [name for name in names if name not in known]
-    return Comparison(models, list(titles.items()))
+    sets = [frozenset(each.view.parameters) for each in models]
+    every = frozenset[str]().union(*sets)
+    alike = every.intersection(*sets)
+    shared = [name for _, names in grouped(sorted(alike)) for name in names]
+    return Comparison(models, grouped(sorted(every - alike)), shared)
 
 
 def variants(id: str, entries: Sequence[Listed]) -> Sequence[Listed]:
