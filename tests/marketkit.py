@@ -177,7 +177,7 @@ def small_market(now: datetime) -> ScriptedMarket:
     return ScriptedMarket(cards, figures, days)
 
 
-_WORDS = [
+_WORDS = (
     "Swift",
     "Amber",
     "Lumen",
@@ -188,7 +188,7 @@ _WORDS = [
     "Harbor",
     "Tundra",
     "Reed",
-]
+)
 
 
 def large_market(count: int) -> ScriptedMarket:

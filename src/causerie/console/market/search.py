@@ -33,16 +33,16 @@ _SORTS: Mapping[str, tuple[str, Key]] = MappingProxyType(
 SORTS = MappingProxyType({name: title for name, (title, _) in _SORTS.items()})
 COSTS = MappingProxyType({"": "Free and paid", "free": "Free", "paid": "Paid"})
 ENDINGS = MappingProxyType(
-    {"": "Staying or not", "staying": "Without an end", "ending": "Deprecated"}
+    {"": "Deprecated too", "staying": "Not deprecated", "ending": "Deprecated only"}
 )
 CONTEXTS = MappingProxyType(
     {
         "": "Any context",
-        "8000": "8k tokens or more",
-        "32000": "32k tokens or more",
-        "128000": "128k tokens or more",
-        "200000": "200k tokens or more",
-        "1000000": "1M tokens or more",
+        "8000": "8k or more",
+        "32000": "32k or more",
+        "128000": "128k or more",
+        "200000": "200k or more",
+        "1000000": "1M or more",
     }
 )
 
