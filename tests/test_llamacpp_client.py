@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -21,6 +22,7 @@ from causerie.engines.base import (
     Token,
 )
 from causerie.engines.llamacpp.client import LlamaCppClient, completion_body
+from causerie.engines.llamacpp.meeting import Meeting
 from causerie.engines.llamacpp.withheld import PartialTokens
 from causerie.engines.weights.vocabulary import Vocabulary
 
@@ -31,6 +33,22 @@ PARTIAL = PartialTokens(
 )
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def at_a_socket(handler: Handler, path: str) -> AsyncIterator[LlamaCppClient]:
+    """The same at a Unix socket."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handler)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.UnixSite(runner, path).start()
+    client = LlamaCppClient(path, "secret")
+    try:
+        yield client
+    finally:
+        await client.close()
+        await runner.cleanup()
 
 
 @asynccontextmanager
@@ -217,6 +235,21 @@ async def test_other_refusals_are_failures(status: int, body: bytes, loading: bo
         assert failure.value.loading is loading
         with pytest.raises(EngineFailed, match=str(status)):
             await client.ask("GET", "/slots")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no Unix sockets")
+async def test_a_unix_socket_does_as_well() -> None:
+    meeting = Meeting()
+    assert meeting.path is not None
+    said = saying(item(content="a", tokens=[0]), LAST)
+    try:
+        async with at_a_socket(said, meeting.path) as client:
+            assert [type(output) for output in await outputs(client)] == [Token, Stopped]
+        with pytest.raises(EngineFailed, match="gone") as failure:
+            await outputs(client)
+        assert failure.value.loading
+    finally:
+        meeting.close()
 
 
 async def test_nobody_there_means_that_it_is_coming_back() -> None:

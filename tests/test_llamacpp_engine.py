@@ -6,7 +6,8 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -272,7 +273,15 @@ async def test_a_killed_child_fails_its_requests_and_comes_back(
     assert len(tokens(await run(engine, TextRequest(prompt, 3, GREEDY, ignore_eos=True)))) == 3
 
 
-async def test_stopped_leaves_no_process(gguf: Path) -> None:
+@pytest.fixture
+def short_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where temporary files go; a Unix socket takes no long path."""
+    with tempfile.TemporaryDirectory(prefix="e") as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield Path(folder)
+
+
+async def test_stopped_leaves_no_process_and_no_socket(gguf: Path, short_folder: Path) -> None:
     engine = LlamaCppEngine("small", gguf, LlamaCppOptions(context=256, parallel=1))
     with pytest.raises(EngineFailed, match="not running") as failure:
         await engine.tokenize(["a"], special=False)
@@ -280,7 +289,9 @@ async def test_stopped_leaves_no_process(gguf: Path) -> None:
     await engine.start()
     pid = engine.pid
     assert pid is not None
+    assert len(list(short_folder.iterdir())) == 1
     await engine.stop()
+    assert not list(short_folder.iterdir())
     assert engine.status().state is EngineState.ABSENT
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from causerie.transport.address import Address
 from causerie.transport.connection import Connection
-from causerie.transport.dialing import dial
+from causerie.transport.dialing import dial, dial_socket
 from causerie.transport.errors import TransportFailed
 from causerie.transport.response import HttpResponse
 
@@ -30,7 +30,8 @@ class Reach:
     are closed after ``idle_seconds``, with 0 after every response.
     ``server_name`` is the name that the certificate must have, where it is not
     the host's; ``tls`` ``None`` trusts what the system trusts. ``proxy`` is the
-    address of an HTTP proxy.
+    address of an HTTP proxy. ``socket`` is the path of the Unix socket at which
+    the server listens; nothing is sent to host and port of the address then.
     """
 
     tls: ssl.SSLContext | None = None
@@ -39,6 +40,7 @@ class Reach:
     connect_seconds: float = 5.0
     max_connections: int = 1024
     idle_seconds: float = 30.0
+    socket: str | None = None
 
 
 class HttpClient:
@@ -187,14 +189,7 @@ class HttpClient:
         connection = Connection(self, self.address.place)
         self._dialing += 1
         try:
-            await dial(
-                connection,
-                self.address,
-                tls=self._tls,
-                server_name=self._reach.server_name,
-                proxy=self._proxy,
-                seconds=self._reach.connect_seconds,
-            )
+            await self._dial(connection)
         except BaseException:
             connection.drop()
             self._call_next()
@@ -203,6 +198,21 @@ class HttpClient:
             self._dialing -= 1
         self._open.add(connection)
         return connection
+
+    async def _dial(self, connection: Connection) -> None:
+        reach = self._reach
+        if reach.socket is not None:
+            place = self.address.place
+            await dial_socket(connection, reach.socket, place, reach.connect_seconds)
+            return
+        await dial(
+            connection,
+            self.address,
+            tls=self._tls,
+            server_name=reach.server_name,
+            proxy=self._proxy,
+            seconds=reach.connect_seconds,
+        )
 
     def _call_next(self) -> None:
         while self._waiting:

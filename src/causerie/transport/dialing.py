@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import cast
 
 from causerie.transport.address import Address
@@ -24,21 +26,33 @@ async def dial(
     seconds: float,
 ) -> None:
     """Connect ``connection`` within ``seconds``; raises :class:`TransportFailed`."""
-    place = address.place
+    async with _told(address.place, seconds):
+        if proxy is not None and address.tls:
+            await _through(connection, address, tls, server_name, proxy)
+            return
+        first = address if proxy is None else proxy
+        context = tls if first.tls else None
+        await asyncio.get_running_loop().create_connection(
+            lambda: connection,
+            first.host,
+            first.port,
+            ssl=context or (ssl.create_default_context() if first.tls else None),
+            server_hostname=(server_name or first.host) if first.tls else None,
+        )
+
+
+async def dial_socket(connection: Connection, path: str, place: str, seconds: float) -> None:
+    """Connect to a Unix socket, which is called ``place``; raises :class:`TransportFailed`."""
+    async with _told(place, seconds):
+        await asyncio.get_running_loop().create_unix_connection(lambda: connection, path)
+
+
+@asynccontextmanager
+async def _told(place: str, seconds: float) -> AsyncIterator[None]:
+    """At most ``seconds``; what goes wrong in the words of the transport."""
     try:
         async with asyncio.timeout(seconds):
-            if proxy is not None and address.tls:
-                await _through(connection, address, tls, server_name, proxy)
-                return
-            first = address if proxy is None else proxy
-            context = tls if first.tls else None
-            await asyncio.get_running_loop().create_connection(
-                lambda: connection,
-                first.host,
-                first.port,
-                ssl=context or (ssl.create_default_context() if first.tls else None),
-                server_hostname=(server_name or first.host) if first.tls else None,
-            )
+            yield
     except TimeoutError:
         raise _failed("connect_timeout", f"{place} did not answer within {seconds:g} s") from None
     except socket.gaierror as error:

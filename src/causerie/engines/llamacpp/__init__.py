@@ -1,1 +1,1 @@
-"""The embedded engine: llama.cpp in a child process of ours, spoken to over loopback."""
+"""The embedded engine: llama.cpp in a child process of ours, spoken to over a Unix socket."""

@@ -1,8 +1,9 @@
-"""The child process: loads a model with llama.cpp and serves it on loopback until told to go.
+"""The child process: loads a model with llama.cpp and serves it to its parent until told to go.
 
-Reads one line of JSON (the :class:`~causerie.engines.llamacpp.options.Launch`
-and a key) from standard input and answers with lines of JSON on standard
-output: ``{"ready": true, "address": …}`` once it is loaded and listens.
+Reads one line of JSON (the :class:`~causerie.engines.llamacpp.options.Launch`,
+a key, and the path of the Unix socket to listen at, or null for a free port of
+the loopback address) from standard input and answers with lines of JSON on
+standard output: ``{"ready": true, "address": …}`` once it is loaded and listens.
 Standard input then stays open; when it ends, the parent is gone or has enough,
 and so are we.
 """
@@ -40,15 +41,16 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     told = json.loads(sys.stdin.readline())
     threading.Thread(target=_watch_parent, daemon=True).start()
+    os.umask(0o077)  # the socket is this user's
     try:
-        server = xllamacpp.Server(_parameters(told["launch"], told["key"]))
+        server = xllamacpp.Server(_parameters(told["launch"], told["key"], told["socket"]))
     except RuntimeError as error:  # the log has said more by now
         sys.exit(f"RuntimeError: {error}")
     _say({"ready": True, "address": server.listening_address})
     threading.Event().wait()
 
 
-def _parameters(launch: dict[str, Any], key: str) -> Any:
+def _parameters(launch: dict[str, Any], key: str, socket: str | None) -> Any:
     params = xllamacpp.CommonParams()
     params.model.path = launch["weights"]
     params.n_ctx = launch["context"] * launch["parallel"]
@@ -79,8 +81,9 @@ def _parameters(launch: dict[str, Any], key: str) -> Any:
         kind = xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE
         params.speculative.types = [kind]
     params.ctx_shift = False  # a prompt is never cut silently
-    params.hostnames = ["127.0.0.1"]
-    params.port = 0  # any that is free
+    # A host name that ends in `.sock` is a path to it, and then the port must only not be zero.
+    params.hostnames = [socket or "127.0.0.1"]
+    params.port = 1 if socket else 0  # 0: any that is free
     params.api_keys = [key]
     params.endpoint_slots = True
     params.endpoint_props = True

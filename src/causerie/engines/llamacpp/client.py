@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -83,10 +84,16 @@ _encode = msgspec.json.Encoder().encode
 
 
 class LlamaCppClient:
-    """Speaks to one child at ``port`` with its ``key``; ``close`` ends all connections."""
+    """Speaks to one child with its ``key``; ``close`` ends all connections.
 
-    def __init__(self, port: int, key: str) -> None:
-        self._http = HttpClient(f"http://127.0.0.1:{port}", _REACH)
+    ``place`` is its port on the loopback address, or the path of its Unix socket.
+    """
+
+    def __init__(self, place: int | str, key: str) -> None:
+        if isinstance(place, str):
+            self._http = HttpClient("http://engine", replace(_REACH, socket=place))
+        else:
+            self._http = HttpClient(f"http://127.0.0.1:{place}", _REACH)
         self._headers = [("authorization", f"Bearer {key}"), ("content-type", "application/json")]
 
     async def close(self) -> None:

@@ -13,6 +13,7 @@ from dataclasses import asdict
 
 from causerie.engines.base import EngineFailed
 from causerie.engines.llamacpp.client import LlamaCppClient
+from causerie.engines.llamacpp.meeting import Meeting
 from causerie.engines.llamacpp.options import Launch
 
 _STOP_SECONDS = 2.0
@@ -33,10 +34,12 @@ class LlamaCppChild:
         client: LlamaCppClient,
         tail: deque[str],
         reader: asyncio.Task[None],
+        meeting: Meeting,
     ) -> None:
         self._process = process
         self._tail = tail
         self._reader = reader
+        self._meeting = meeting
         self.client = client
 
     @property
@@ -55,6 +58,7 @@ class LlamaCppChild:
         await self.client.close()
         await _end(self._process)
         await self._reader
+        self._meeting.close()
 
 
 async def spawn(launch: Launch, load_seconds: float) -> LlamaCppChild:
@@ -70,12 +74,14 @@ async def spawn(launch: Launch, load_seconds: float) -> LlamaCppChild:
     # Owned by the child object, or ended with the process below.
     reader = asyncio.get_running_loop().create_task(_keep_tail(process, tail))
     key = secrets.token_urlsafe(32)
+    meeting = Meeting()
     try:
         async with asyncio.timeout(load_seconds):
-            port = await _loaded(process, launch, key)
+            place = await _loaded(process, launch, key, meeting.path)
     except BaseException as failure:
         await _end(process)
         await reader
+        meeting.close()
         if isinstance(failure, TimeoutError):
             raise EngineFailed(f"the model was not loaded within {load_seconds:g} s") from None
         if isinstance(failure, _Ended):
@@ -83,7 +89,7 @@ async def spawn(launch: Launch, load_seconds: float) -> LlamaCppChild:
                 f"the engine could not load {launch.weights}{_load_failure(tail)}"
             ) from None
         raise
-    return LlamaCppChild(process, LlamaCppClient(port, key), tail, reader)
+    return LlamaCppChild(process, LlamaCppClient(place, key), tail, reader, meeting)
 
 
 def environment(launch: Launch) -> dict[str, str]:
@@ -96,10 +102,13 @@ class _Ended(Exception):
     """The child ended while it was starting."""
 
 
-async def _loaded(process: asyncio.subprocess.Process, launch: Launch, key: str) -> int:
+async def _loaded(
+    process: asyncio.subprocess.Process, launch: Launch, key: str, socket: str | None
+) -> int | str:
+    """Where it listens, once it has loaded: the socket or, where there is none, a port."""
     assert process.stdin is not None
     assert process.stdout is not None
-    told = json.dumps({"launch": asdict(launch), "key": key}) + "\n"
+    told = json.dumps({"launch": asdict(launch), "key": key, "socket": socket}) + "\n"
     process.stdin.write(told.encode())
     with suppress(ConnectionError):  # then its output ends too, and says why
         await process.stdin.drain()
@@ -108,7 +117,7 @@ async def _loaded(process: asyncio.subprocess.Process, launch: Launch, key: str)
             continue
         fact = json.loads(line)
         if fact.get("ready"):
-            return int(fact["address"].rpartition(":")[2])
+            return socket or int(fact["address"].rpartition(":")[2])
     raise _Ended
 
 
