@@ -61,6 +61,13 @@ INSERT INTO {table} SELECT project_id, at - at % {span}, key_id, user_id, model,
   sum(duration_us)
 FROM usage_records GROUP BY 1, 2, 3, 4, 5, 6
 """
+_APPS = f"""
+INSERT INTO usage_apps SELECT project_id, at - at % {_HOUR}, app, model, count(*),
+  sum(status >= 400), sum(status >= 500), sum(status = 499), sum(prompt), sum(cached),
+  sum(completion), sum(reasoning), sum(cost), sum(first_token_us), count(first_token_us),
+  sum(duration_us)
+FROM usage_records GROUP BY 1, 2, 3, 4
+"""
 _FIRST_TOKENS = """
 INSERT INTO usage_first_token
 SELECT project_id, at - at % {span}, model, 60 + abs(first_token_us) / 50000, count(*)
@@ -113,6 +120,7 @@ def _fill(file: Path, count: int) -> None:
         steps += [
             (_SUMS.format(table="usage_hourly", span=_HOUR), {}),
             (_SUMS.format(table="usage_daily", span=_DAY), {}),
+            (_APPS, {}),
             (_FIRST_TOKENS.format(span=_HOUR), {}),
         ]
         for number, (sql, values) in enumerate([*steps, *((sql, {}) for _, sql in found)]):

@@ -21,6 +21,7 @@ from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import NotFound
 from causerie.metering.counters import Counters
 from causerie.protocol.events import Batch, Event, Finished, TextDelta, Usage
+from causerie.protocol.labels import Labels
 from causerie.protocol.request import ChatRequest
 from causerie.routing.seat import SeatStatus
 
@@ -66,6 +67,7 @@ class ScriptedPipeline:
     keys: StaticKeys = field(default_factory=StaticKeys)
     requests: list[ChatRequest] = field(default_factory=list)
     identities: list[fold.Identity] = field(default_factory=list)
+    labels: list[Labels] = field(default_factory=list)
     opened: asyncio.Event = field(default_factory=asyncio.Event)
     released: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -82,7 +84,9 @@ class ScriptedPipeline:
         request: ChatRequest,
         identity: fold.Identity,
         deliver: Callable[[Reply], Awaitable[None]],
+        labels: Labels,
     ) -> None:
+        self.labels.append(labels)
         self.requests.append(request)
         self.identities.append(identity)
         self.opened.set()

@@ -53,6 +53,8 @@ def record(**changes: object) -> UsageRecord:
         tried=("near: refused the connection", "small: answered"),
         reason="It took too long.",
         param="messages",
+        app="Robot",
+        referer="https://robot.example/",
     )
     return msgspec.structs.replace(made, **changes)
 

@@ -127,6 +127,16 @@ async def test_who_asked_is_a_key_or_a_person(shop: Place, team: Team) -> None:
     assert 'title="member, playground"' in text
 
 
+async def test_a_program_is_what_it_called_itself(shop: Place, team: Team) -> None:
+    made = record(project=team.project.id, app="Robot <1>", referer="https://r.example/a")
+    await SqlUsage(shop.world.database).append([made, record(project=team.project.id, app="")])
+    visitor = await shop.visitor_of(team.viewer)
+    text = (await visitor.get(f"{team.path}/activity")).text
+    assert "Robot &lt;1&gt;" in text
+    assert "https://r.example/a" in text
+    assert text.count("<dt>App</dt>") == 1
+
+
 async def test_nothing_yet(shop: Place, team: Team) -> None:
     visitor = await shop.visitor_of(team.owner)
     assert "Nothing yet" in (await visitor.get(f"{team.path}/activity")).text

@@ -58,7 +58,7 @@ async def test_the_table_adds_up_to_the_records(shop: Place, team: Team) -> None
         assert row[8] == f"${sum(each.cost for each in mine).quantize(Decimal('0.01')):,}"
 
 
-@pytest.mark.parametrize("by", ["model", "key", "user"])
+@pytest.mark.parametrize("by", ["model", "key", "user", "app"])
 async def test_the_csv_is_exact(shop: Place, team: Team, by: str) -> None:
     made = await with_history(shop.world, team)
     visitor = await shop.visitor_of(team.viewer)
@@ -144,12 +144,19 @@ async def test_hostile_names_stay_text(shop: Place, team: Team) -> None:
     formula = record(
         project=team.project.id,
         key=key.key.id,
+        app="<b>app</b>",
         model="=cmd|' /C calc'!A0",
         at=int(NOON.timestamp()),
     )
     await SqlUsage(shop.world.database).append([_at_noon(formula)])
     visitor = await shop.visitor_of(team.owner)
-    for path in ("usage?by=key", "usage?by=model", "activity", "activity?model=%3Cb%3E"):
+    for path in (
+        "usage?by=key",
+        "usage?by=model",
+        "usage?by=app",
+        "activity",
+        "activity?model=%3Cb%3E",
+    ):
         page = await visitor.get(f"{team.path}/{path}")
         assert page.status == 200
         assert "<script>alert" not in page.text

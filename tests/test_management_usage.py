@@ -70,6 +70,24 @@ async def test_sums_are_of_ones_own_project(
     assert {each["group"]["model"] for each in both["data"]} == {"small"}
 
 
+async def test_programs_are_told_apart(desk: Office, projects: tuple[Project, Project]) -> None:
+    manager = await desk.manager(projects[0])
+    apps = ("", "Other", "Other")
+    more = [record(project=projects[0].id, at=NOON - 1, app=app) for app in apps]
+    await SqlUsage(desk.world.database).append(more)
+    answer = (await desk.ask(manager, "/usage?step=all&by=app,model&model=small")).json()
+    counts = {each["group"]["app"]: each["requests"] for each in answer["data"]}
+    assert counts == {"Robot": 42, "Other": 2, "": 1}
+    table = (await desk.ask(manager, "/usage.csv?step=all&by=app")).body.decode()
+    assert table.splitlines()[0].startswith("start,app,requests")
+    newest = (await desk.ask(manager, "/requests?limit=3")).json()["data"]
+    assert sorted(one["app"] for one in newest) == ["", "Other", "Other"]
+    assert {one["referer"] for one in newest} == {"https://robot.example/"}
+    for query in ("by=app,key", "by=app&user=u"):
+        refused = await desk.ask(manager, f"/usage?{query}")
+        assert (refused.status, refused.error["param"]) == (400, "by")
+
+
 @pytest.mark.parametrize("step", ["hour", "day"])
 async def test_pages_of_sums_are_the_whole(
     desk: Office, projects: tuple[Project, Project], step: str

@@ -108,6 +108,29 @@ async def test_what_a_request_cost_is_told_afterwards(bank: Bank) -> None:
     assert credits["data"] == {"total_credits": 0.0, "total_usage": pytest.approx(cost)}
 
 
+async def test_programs_are_labels(bank: Bank, caplog: pytest.LogCaptureFixture) -> None:
+    made = await bank.office.key()
+    url = f"{bank.house.root}{R}/chat/completions"
+    body = {"model": "a/paid", "messages": [{"role": "user", "content": "Hi"}]}
+    headers = {
+        "authorization": f"Bearer {made.credential}",
+        "HTTP-Referer": "https://robot.example/chat?who=me",
+        "X-OpenRouter-Title": "Robot",
+    }
+    async with bank.house.session.post(url, json=body, headers=headers) as response:
+        assert response.status == 200
+        answer = await response.json()
+    told = await bank.until(f"/generation?id={answer['id']}", made.credential, bool)
+    assert told["http_referer"] == told["origin"] == "https://robot.example/chat"
+    assert 0 < told["app_id"] < 2**53
+    [kept] = await bank.office.records()
+    assert (kept.app, kept.key) == ("Robot", made.key.id)
+    assert "Robot" not in caplog.text
+    _, _, plain = await bank.house.ask(R, "a/paid", made.credential)
+    told = await bank.until(f"/generation?id={plain['id']}", made.credential, bool)
+    assert (told["http_referer"], told["origin"], told["app_id"]) == (None, "", None)
+
+
 async def test_others_are_told_nothing(bank: Bank) -> None:
     mine, other = await bank.office.key(), await bank.office.accounts.projects.create(SYSTEM, "B")
     async with office(bank.house.file.parent / "data", other.id) as theirs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from accountkit import World
 from ledgerkit import NOON, record
+from msgspec.structs import replace
 from sqlalchemy import Select, text
 
 from causerie.accounts.people import SYSTEM
@@ -183,6 +185,8 @@ PLANS: list[tuple[Select[Any], str]] = [
     (sums_query(Question(WEEK.since, WEEK.until, by=(By.KEY,), project="prj_a")), "usage_daily"),
     (sums_query(Question(WEEK.since, WEEK.until, Step.HOUR, key="ck_a")), "usage_hourly"),
     (sums_query(Question(WEEK.since, WEEK.until, by=(By.PROJECT,))), "usage_daily"),
+    (sums_query(Question(WEEK.since, WEEK.until, by=(By.APP,), project="prj_a")), "usage_apps"),
+    (sums_query(Question(WEEK.since, WEEK.until, Step.ALL, by=(By.APP,))), "usage_apps"),
     (first_token_query(Question(WEEK.since, WEEK.until, project="prj_a")), "usage_first_token"),
     (records_query(RecordFilter(WEEK.since, WEEK.until, project="prj_a")), "usage_records"),
     (records_query(RecordFilter(WEEK.since, WEEK.until, key="ck_a")), "usage_records"),
@@ -219,3 +223,39 @@ async def test_no_question_reads_a_whole_table(
 
 async def test_nothing_used_adds_up_to_nothing(database: Database) -> None:
     assert await SqlUsageReader(database).sums(Question(TODAY, WEEK.until, step=Step.ALL)) == []
+
+
+@pytest.mark.parametrize("step", list(Step))
+async def test_sums_by_app(database: Database, step: Step) -> None:
+    apps = ("", "Robot", "=app()")
+    records = [replace(each, app=apps[n % 3]) for n, each in enumerate(made())]
+    await SqlUsage(database).append(records)
+    span = 24 * HOUR if step is Step.DAY else HOUR
+    noon = TODAY - timedelta(days=3) + timedelta(hours=12)
+    for since, model in ((WEEK.since, None), (noon, "small")):
+        question = Question(since, WEEK.until, step, (By.APP, By.PROJECT), model=model)
+        found = await SqlUsageReader(database).sums(question)
+        began = int(since.timestamp() * 10**6) // span * span
+        wanted = Counter(
+            (None if step is Step.ALL else each.at // span * span, each.app, each.project)
+            for each in records
+            if each.at >= began and model in (None, each.model)
+        )
+        assert {
+            (
+                None if one.start is None else int(one.start.timestamp()) * 10**6,
+                one.group[By.APP],
+                one.group[By.PROJECT],
+            ): one.requests
+            for one in found
+        } == wanted
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"by": (By.APP, By.KEY)}, {"by": (By.APP,), "user": "u"}, {"by": (By.APP,), "door": "d"}],
+)
+async def test_apps_are_not_known_by_key(world: World, changed: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        await world.usage.of_all(SYSTEM, dataclasses.replace(WEEK, **changed))
+    assert caught.value.param == "by"

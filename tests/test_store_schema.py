@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import exc, inspect, text
 
-from causerie.accounts.usage import RecordFilter
+from causerie.accounts.usage import By, Question, RecordFilter
 from causerie.errors import StoreUnavailable
 from causerie.store.database import Database, WrongAddress
 from causerie.store.reports import SqlUsageReader
@@ -30,7 +30,7 @@ async def test_migrations_make_what_the_queries_know(database: Database) -> None
 
 
 async def test_every_step_goes_up_and_down(bare: Database) -> None:
-    steps = ["0001", "0002", "0003", "0004", "0005", "0006", "0007"]
+    steps = ["0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008"]
     for step in steps:
         await upgrade(bare, step)
         assert await revision(bare) == step
@@ -55,11 +55,20 @@ async def test_records_of_before_stay_readable(bare: Database) -> None:
         await connection.execute(
             text(f"INSERT INTO usage_records ({columns}) VALUES ({values}, 1, 1, 1, 1, 1, 1, 1)")
         )
+    sums = f"'prj_a', {1_795_262_400_000_000}, '{{key}}', '', 'm', '', " + "1, " * 11 + "1"
+    async with bare.writing() as connection:
+        for key in ("ck_a", "ck_b"):
+            values = sums.format(key=key)
+            await connection.execute(text(f"INSERT INTO usage_hourly VALUES ({values})"))
     await upgrade(bare)
     began = datetime(2026, 11, 21, tzinfo=UTC)
     asked = RecordFilter(began, began + timedelta(days=1))
     [found] = await SqlUsageReader(bare).records(asked)
     assert (found.id, found.tried, found.reason, found.param) == (id, (), "", None)
+    assert (found.app, found.referer) == ("", "")
+    by_app = Question(began, began + timedelta(days=1), by=(By.APP, By.MODEL))
+    [summed] = await SqlUsageReader(bare).sums(by_app)
+    assert (summed.group, summed.requests) == ({By.APP: "", By.MODEL: "m"}, 2)
     assert (found.upstream_us, found.continued, found.estimated) == (0, 0, False)
 
 

@@ -14,7 +14,6 @@ failed), frees the engine, gives the place back and writes the usage.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -24,9 +23,9 @@ from msgspec import Struct, structs
 
 from causerie.access.estimate import estimate
 from causerie.access.free import FreeScopes
-from causerie.access.keys import Caller, Locked, Named, StaticKeys
+from causerie.access.keys import Caller, Locked, StaticKeys
 from causerie.access.limits import Limits
-from causerie.access.quota import Scope, Tokens
+from causerie.access.quota import Scope
 from causerie.catalog.catalog import Catalog, Entry
 from causerie.catalog.listing import Listing
 from causerie.errors import (
@@ -39,10 +38,12 @@ from causerie.errors import (
     UpstreamFailed,
 )
 from causerie.fold import Frame, Identity
+from causerie.members import Members
 from causerie.metering.contents import Contents
 from causerie.metering.meter import Meter, Record
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.events import Batch, Usage
+from causerie.protocol.labels import UNLABELLED, Labels
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.variants import free_name, is_free
 from causerie.routing.journey import Journey
@@ -60,61 +61,6 @@ class Door(Locked, Protocol):
     def accounts(self) -> bool:
         """Whether it takes the keys of accounts."""
         ...
-
-
-class Ring(Protocol):
-    """The keys of accounts."""
-
-    async def authenticate(self, door: Named, credential: str | None) -> Caller:
-        """Who is calling; raises ``Unauthenticated``, ``Forbidden``, ``StoreUnavailable``."""
-        ...
-
-
-class Allowances(Protocol):
-    """What callers may have, where they have accounts."""
-
-    def scopes(self, caller: Caller, model: str) -> Sequence[Scope]:
-        """Whose limits hold, besides those of door and model."""
-        ...
-
-    async def reserve(self, caller: Caller, model: str, need: Callable[[], Tokens]) -> object:
-        """Hold the estimate against budgets until the record is entered; raises ``OverBudget``."""
-        ...
-
-    def release(self, reservation: object) -> None:
-        """Give back what is held for a request that asks for another model instead."""
-        ...
-
-
-class FreeHold(AbstractContextManager[object], Protocol):
-    """One free request of a day; leaving the block with a ``ServiceError`` gives it back."""
-
-    @property
-    def standing(self) -> Standing: ...
-
-
-class Standing(Protocol):
-    """How a day stands."""
-
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-
-
-class FreeDays(Protocol):
-    """What accounts may ask of free models in a day."""
-
-    async def take(self, project: str) -> FreeHold:
-        """One more; raises ``RateLimited``, ``StoreUnavailable``."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Members:
-    """Those who come with keys of accounts."""
-
-    ring: Ring
-    allowances: Allowances
-    free_days: FreeDays
 
 
 class Reply(Struct, frozen=True):
@@ -188,6 +134,7 @@ class Pipeline:
         request: ChatRequest,
         identity: Identity,
         deliver: Deliver,
+        labels: Labels = UNLABELLED,
     ) -> None:
         """Hand an answer to ``deliver``, its first event at hand; raises ``ServiceError`` before.
 
@@ -195,6 +142,7 @@ class Pipeline:
         """
         asked = _Asked(door, caller, request, identity, deliver)
         async with self.meter.record(identity.request_id, door.name, caller) as record:
+            record.labels = labels
             if request.fallbacks:
                 await self._first_of(asked, record)
             else:

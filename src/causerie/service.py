@@ -41,10 +41,11 @@ from causerie.edge.ownership import owned
 from causerie.edge.server import Listen
 from causerie.engines.base import EngineStatus
 from causerie.journal import Journal
+from causerie.members import Members, Ring
 from causerie.metering.counters import Counters
 from causerie.metering.meter import Meter, RecordSink
 from causerie.metering.request_log import RequestLog
-from causerie.pipeline import Members, Pipeline, Ring, Scopes
+from causerie.pipeline import Pipeline, Scopes
 from causerie.protocol.standing import Stretch
 from causerie.protocol.variants import free_name
 from causerie.routing.health import Check, Health

@@ -132,6 +132,8 @@ def _usage(record: Record, cost: Decimal) -> UsageRecord:
         tried=tuple(record.tried),
         reason=record.reason,
         param=record.param,
+        app=record.labels.app,
+        referer=record.labels.referer,
     )
 
 

@@ -34,13 +34,17 @@ class Step(StrEnum):
 
 
 class By(StrEnum):
-    """What sums are told apart by."""
+    """What sums are told apart by; the program that asked with project and model only."""
 
     PROJECT = "project"
     KEY = "key"
     USER = "user"
     MODEL = "model"
     DOOR = "door"
+    APP = "app"
+
+
+_BESIDE_APPS = frozenset({By.APP, By.PROJECT, By.MODEL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,18 @@ class Question:
                 raise InvalidRequest("A time needs a time zone.", param=name)
         if self.until <= self.since:
             raise InvalidRequest("`until` has to be after `since`.", param="until")
+        if By.APP in self.by:
+            self._check_apps()
+
+    def _check_apps(self) -> None:
+        others = [by for by in self.by if by not in _BESIDE_APPS]
+        others += [by for by in By if by not in _BESIDE_APPS and getattr(self, by) is not None]
+        if others:
+            raise InvalidRequest(
+                f"Sums by app know projects and models, not the {others[0]}; leave one of them "
+                "out.",
+                param="by",
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,12 @@ from causerie.accounts.usage import By
 from causerie.console.visit import Visit
 from causerie.errors import Forbidden
 
-_NONE = {By.KEY: "playground", By.USER: "nobody named", By.PROJECT: "no project"}
+_NONE = {
+    By.KEY: "playground",
+    By.USER: "nobody named",
+    By.PROJECT: "no project",
+    By.APP: "not named",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from causerie.edge.doors import Door
 from causerie.edge.drain import Drain
 from causerie.edge.errors import internal
 from causerie.edge.exchange import ClientGone, Exchange
+from causerie.edge.labels import labels_of
 from causerie.edge.numbered import error_for
 from causerie.edge.ports import Pipeline, Reply
 from causerie.edge.stream import EventStream
@@ -102,6 +103,7 @@ class OpenAI:
         request: ChatRequest,
         identity: Identity,
     ) -> None:
+        labels = labels_of(exchange.headers)
         whole = Whole(Frame(identity, request.model, ""))
         headers: Mapping[str, str] = {}
 
@@ -112,7 +114,7 @@ class OpenAI:
                 whole.feed(batch)
 
         with self.drain.watched(exchange):
-            await self.pipeline.answer(door, caller, request, identity, deliver)
+            await self.pipeline.answer(door, caller, request, identity, deliver, labels)
         exchange.respond(200, _encode(whole.completion()), headers=headers)
 
     async def _stream(
@@ -123,6 +125,7 @@ class OpenAI:
         request: ChatRequest,
         identity: Identity,
     ) -> None:
+        labels = labels_of(exchange.headers)
         fold = Fold(Frame(identity, request.model, ""), usage=request.include_usage)
         with EventStream(exchange, ping_seconds=self.limits.ping_seconds) as events:
 
@@ -137,7 +140,7 @@ class OpenAI:
 
             try:
                 with self.drain.watched(exchange):
-                    await self.pipeline.answer(door, caller, request, identity, deliver)
+                    await self.pipeline.answer(door, caller, request, identity, deliver, labels)
             except ClientGone:
                 raise
             except Exception as failure:

@@ -10,6 +10,7 @@ from causerie.edge.doors import Door
 from causerie.engines.base import EngineStatus
 from causerie.fold import Frame, Identity
 from causerie.protocol.events import Batch
+from causerie.protocol.labels import Labels
 from causerie.protocol.request import ChatRequest
 
 
@@ -38,6 +39,7 @@ class Pipeline(Protocol):
         request: ChatRequest,
         identity: Identity,
         deliver: Callable[[Reply], Awaitable[None]],
+        labels: Labels,
     ) -> None:
         """Hand an answer to ``deliver``, once there is one.
 

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from causerie.accounts.usage import Step
 
 _TIME = r"^(\d{4}-\d{2}-\d{2}([Tt ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?([Zz]|[+ -]\d{2}:\d{2}))?)?$"
-_BY = "(project|key|user|model|door)"
+_BY = "(project|key|user|model|door|app)"
 
 Filter = Annotated[str, Meta(max_length=256)]
 Cursor = Annotated[
@@ -66,9 +66,10 @@ class UsageSpan(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
     by: Annotated[
         str,
         Meta(
-            pattern=rf"^({_BY}(,{_BY}){{0,4}})?$",
+            pattern=rf"^({_BY}(,{_BY}){{0,5}})?$",
             description="What sums are told apart by: of `project`, `key`, `user`, `model` and "
-            "`door`, with commas between.",
+            "`door`, with commas between. Or `app`, the program that asked as it called itself, "
+            "beside which only `project` and `model` may stand.",
         ),
     ] = ""
 

@@ -27,6 +27,7 @@ class Group(Struct, frozen=True, kw_only=True, omit_defaults=True):
     user: str | None = None
     model: str | None = None
     door: str | None = None
+    app: str | None = None
 
 
 class UsageView(Struct, frozen=True, kw_only=True):
@@ -121,6 +122,8 @@ class RequestView(Struct, frozen=True, kw_only=True):
     project: str
     key: str
     user: str
+    app: Annotated[str, Meta(description="What the client called its program, if it did.")]
+    referer: Annotated[str, Meta(description="The address it gave for it.")]
     door: str
     model: str
     served_by: str
@@ -155,6 +158,8 @@ class RequestView(Struct, frozen=True, kw_only=True):
             project=record.project,
             key=record.key,
             user=record.user,
+            app=record.app,
+            referer=record.referer,
             door=record.door,
             model=record.model,
             served_by=record.served_by,

@@ -39,7 +39,8 @@ class UsageRecord(Struct, frozen=True, kw_only=True):
     ``at`` is when it came, in microseconds since 1970; times are microseconds;
     ``cost`` is money. A record without a key or project has empty names.
     ``tried`` is who was asked, with why each did not do; ``reason`` a failure's
-    words, where they cannot quote the request; ``param`` the field it is about.
+    words, where they cannot quote the request; ``param`` the field it is about;
+    ``app`` and ``referer`` what the client called its program.
     """
 
     id: str
@@ -70,6 +71,8 @@ class UsageRecord(Struct, frozen=True, kw_only=True):
     tried: tuple[str, ...] = ()
     reason: str = ""
     param: str | None = None
+    app: str = ""
+    referer: str = ""
 
 
 class UsageStore(Protocol):

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 from causerie.errors import InternalError, ServiceError
 from causerie.metering.contents import Contents
 from causerie.protocol.events import Batch, Finished, FinishReason, Usage
+from causerie.protocol.labels import UNLABELLED, Labels
 
 CLIENT_GONE = 499
 _SPOKEN = frozenset({402, 403, 429})  # about budgets, rights and limits, in our own words
@@ -52,6 +53,7 @@ class Record(Struct):
     user: str = ""
     reason: str = ""  # a failure's words, where they cannot quote the request
     param: str | None = None
+    labels: Labels = UNLABELLED
     reservation: object = None  # what is held for it, for whoever settles
     contents: Contents | None = None
 

@@ -13,7 +13,13 @@ from causerie.metering.ledger import UsageRecord
 from causerie.store.columns import amount_of, microseconds, moment_of
 from causerie.store.database import Database
 from causerie.store.latency import percentile
-from causerie.store.tables import usage_daily, usage_first_token, usage_hourly, usage_records
+from causerie.store.tables import (
+    usage_apps,
+    usage_daily,
+    usage_first_token,
+    usage_hourly,
+    usage_records,
+)
 from causerie.store.usage import DAY, HOUR
 
 _SUMMED = (
@@ -97,7 +103,9 @@ def last_used_query(project: str) -> Select[Any]:
 
 
 def sums_query(question: Question) -> Select[Any]:
-    """From the days where whole days are asked for, else from the hours."""
+    """From the days where whole days are asked for, else from the hours; by apps from theirs."""
+    if By.APP in question.by:
+        return _app_sums_query(question)
     days = question.step is Step.DAY or (_midnight(question.since) and _midnight(question.until))
     table = usage_daily if days and question.step is not Step.HOUR else usage_hourly
     groups = [table.c[_name(by)] for by in question.by]
@@ -105,6 +113,22 @@ def sums_query(question: Question) -> Select[Any]:
     sums = [func.sum(table.c[name]).label(name) for name in _SUMMED]
     query = select(*places, *sums).where(*_between(table, question), *_narrowed(table, question))
     return query.group_by(*places).order_by(*places)
+
+
+def _app_sums_query(question: Question) -> Select[Any]:
+    table = usage_apps
+    start: ColumnElement[int] = table.c.start
+    if question.step is Step.DAY:
+        start = table.c.start - table.c.start % DAY
+    groups = [table.c[_name(by)] for by in question.by]
+    places = groups if question.step is Step.ALL else [start.label("start"), *groups]
+    sums = [func.sum(table.c[name]).label(name) for name in _SUMMED]
+    since = microseconds(question.since)
+    since -= since % (DAY if question.step is Step.DAY else HOUR)
+    query = select(*places, *sums).where(
+        table.c.start >= since, table.c.start < microseconds(question.until)
+    )
+    return query.where(*_narrowed(table, question)).group_by(*places).order_by(*places)
 
 
 def first_token_query(question: Question) -> Select[Any]:
@@ -182,7 +206,7 @@ def _narrowed(
     return [
         (table.c[_name(by)] if indexed else table.c[_name(by)].concat("")) == value
         for by in By
-        if (value := getattr(which, by.value)) is not None
+        if by is not By.APP and (value := getattr(which, by.value)) is not None
     ]
 
 

@@ -7,8 +7,9 @@ at once wait for each other instead of locking each other out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from operator import attrgetter
 from typing import Any
 
 from msgspec import Struct, structs
@@ -19,7 +20,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from causerie.metering.ledger import UsageRecord
 from causerie.store.database import Database
 from causerie.store.latency import bucket_of
-from causerie.store.tables import usage_daily, usage_first_token, usage_hourly, usage_records
+from causerie.store.tables import (
+    usage_apps,
+    usage_daily,
+    usage_first_token,
+    usage_hourly,
+    usage_records,
+)
 
 HOUR = 3_600_000_000  # microseconds
 DAY = 24 * HOUR
@@ -27,7 +34,8 @@ CLIENT_GONE = 499
 
 _RENAMED = {"project": "project_id", "key": "key_id", "user": "user_id"}
 _COLUMNS = [(_RENAMED.get(name, name), name) for name in UsageRecord.__struct_fields__]
-_Place = tuple[str, int, str, str, str, str]
+_PLACES = {"key_id": "key", "user_id": "user", "model": "model", "door": "door"}
+_APP_PLACES = {"app": "app", "model": "model"}
 _SUMMED = (
     *("requests", "refused", "failed", "aborted"),
     *("prompt", "cached", "completion", "reasoning", "cost"),
@@ -80,7 +88,11 @@ class SqlUsage:
             .on_conflict_do_nothing(index_elements=["id"])
             .returning(usage_records.c.id)
         )
-        self._sums = [(HOUR, _adding(insert, usage_hourly)), (DAY, _adding(insert, usage_daily))]
+        self._sums: list[tuple[int, Mapping[str, str], Any]] = [
+            (HOUR, _PLACES, _adding(insert, usage_hourly)),
+            (DAY, _PLACES, _adding(insert, usage_daily)),
+            (HOUR, _APP_PLACES, _adding(insert, usage_apps)),
+        ]
         self._first_tokens = _adding(insert, usage_first_token)
 
     async def append(self, records: Sequence[UsageRecord]) -> None:
@@ -97,23 +109,27 @@ class SqlUsage:
     async def _add_up(self, connection: AsyncConnection, records: Sequence[UsageRecord]) -> None:
         if not records:
             return
-        for span, statement in self._sums:
-            await connection.execute(statement, _by_place(records, span))
+        for span, places, statement in self._sums:
+            await connection.execute(statement, _by_place(records, span, places))
         if first := _by_bucket(records):
             await connection.execute(self._first_tokens, first)
 
 
-def _by_place(records: Iterable[UsageRecord], span: int) -> list[dict[str, Any]]:
-    sums: dict[_Place, _Sum] = {}
+def _by_place(
+    records: Iterable[UsageRecord], span: int, places: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """One row for each project, start and what ``places`` says, by column."""
+    sums: dict[tuple[str, int, tuple[str, ...]], _Sum] = {}
+    rest = attrgetter(*places.values())
     for each in records:
-        place = (each.project, each.at - each.at % span, each.key, each.user, each.model, each.door)
+        place = (each.project, each.at - each.at % span, rest(each))
         if (found := sums.get(place)) is None:
             found = sums[place] = _Sum()
         found.add(each)
-    names = ("project_id", "start", "key_id", "user_id", "model", "door")
+    names = ("project_id", "start", *places)
     return [
-        dict(zip(names, place, strict=True)) | structs.asdict(found)
-        for place, found in sorted(sums.items(), key=lambda pair: pair[0])
+        dict(zip(names, (project, start, *values), strict=True)) | structs.asdict(found)
+        for (project, start, values), found in sorted(sums.items(), key=lambda pair: pair[0])
     ]
 
 

@@ -31,7 +31,13 @@ class Metric(StrEnum):
     ERRORS = "errors"
 
 
-_TITLES = {By.MODEL: "Model", By.KEY: "Key", By.USER: "Person", By.PROJECT: "Project"}
+_TITLES = {
+    By.MODEL: "Model",
+    By.KEY: "Key",
+    By.USER: "Person",
+    By.PROJECT: "Project",
+    By.APP: "App",
+}
 _VALUE: Mapping[Metric, Callable[[UsageSum], float]] = {
     Metric.COST: lambda each: float(each.cost),
     Metric.TOKENS: lambda each: each.prompt + each.completion,
@@ -161,7 +167,7 @@ class _Reader:
 
 
 def _ways(*, whole: bool) -> Sequence[By]:
-    return (By.MODEL, By.PROJECT, By.USER) if whole else (By.MODEL, By.KEY, By.USER)
+    return (By.MODEL, By.PROJECT if whole else By.KEY, By.USER, By.APP)
 
 
 def _wish(query: Fields, now: datetime, *, whole: bool) -> Wish:

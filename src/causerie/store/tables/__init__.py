@@ -28,6 +28,7 @@ from causerie.store.tables.people import (
     users,
 )
 from causerie.store.tables.usage import (
+    usage_apps,
     usage_daily,
     usage_first_token,
     usage_hourly,
@@ -53,6 +54,7 @@ __all__ = [
     "recovery_codes",
     "sessions",
     "totp",
+    "usage_apps",
     "usage_daily",
     "usage_first_token",
     "usage_hourly",

@@ -42,6 +42,8 @@ usage_records = Table(
     Column("tried", Lines, nullable=False, server_default="[]"),
     Column("reason", Text, nullable=False, server_default=""),
     Column("param", Text),
+    Column("app", Text, nullable=False, server_default=""),
+    Column("referer", Text, nullable=False, server_default=""),
     Index(None, "project_id", "at"),
     Index(None, "key_id", "at"),
     Index(
@@ -54,16 +56,14 @@ usage_records = Table(
 )
 
 
-def _rolled_up(name: str) -> Table:
+def _rolled_up(name: str, *places: str) -> Table:
+    """Sums of a project by start and these places."""
     return Table(
         name,
         METADATA,
         Column("project_id", Text, primary_key=True),
         Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
-        Column("key_id", Text, primary_key=True),
-        Column("user_id", Text, primary_key=True),
-        Column("model", Text, primary_key=True),
-        Column("door", Text, primary_key=True),
+        *(Column(place, Text, primary_key=True) for place in places),
         Column("requests", BigInteger, nullable=False),
         Column("refused", BigInteger, nullable=False),
         Column("failed", BigInteger, nullable=False),
@@ -76,12 +76,16 @@ def _rolled_up(name: str) -> Table:
         Column("first_token_us", BigInteger, nullable=False),
         Column("first_tokens", BigInteger, nullable=False),
         Column("duration_us", BigInteger, nullable=False),
-        Index(None, "key_id", "start"),
+        *([Index(None, "key_id", "start")] if "key_id" in places else []),
     )
 
 
-usage_hourly = _rolled_up("usage_hourly")
-usage_daily = _rolled_up("usage_daily")
+usage_hourly = _rolled_up("usage_hourly", "key_id", "user_id", "model", "door")
+usage_daily = _rolled_up("usage_daily", "key_id", "user_id", "model", "door")
+
+# By the programs that asked, which may be very many: apart from all others, so that pages which
+# do not ask for them cost the same. By the hour.
+usage_apps = _rolled_up("usage_apps", "app", "model")
 
 # How often the first token took how long: the histogram that percentiles come from.
 usage_first_token = Table(
