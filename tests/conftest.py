@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import os
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -47,6 +47,23 @@ def gguf() -> Path:
     if spec is None or spec.origin is None:
         pytest.fail("no weights: run `make test`, or set CAUSERIE_TEST_GGUF to a GGUF file")
     return next(Path(spec.origin).parent.glob("*.gguf"))
+
+
+_LINES_KEPT = 60
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Of what a failed test wrote the end is shown: more log lines would hide the failure."""
+    report = yield
+    report.sections = [(title, _end(text)) for title, text in report.sections]
+    return report
+
+
+def _end(text: str) -> str:
+    lines = text.splitlines()
+    left_out = len(lines) - _LINES_KEPT
+    return text if left_out <= 0 else "\n".join([f"({left_out} lines)", *lines[-_LINES_KEPT:]])
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:

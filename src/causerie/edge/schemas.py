@@ -73,6 +73,7 @@ def described(schema: Schema, description: str) -> Schema:
 BOOLEAN: Schema = {"type": "boolean"}
 OBJECT: Schema = {"type": "object"}
 FUNCTION_NAME = text(pattern=_NAME)
+_SPEAKER = text(maxLength=256)
 
 
 def request_schemas(max_messages: int) -> dict[str, Schema]:
@@ -100,31 +101,24 @@ def _message_schemas() -> dict[str, Schema]:
             "role content",
             role=text(enum=["system", "developer"]),
             content={"oneOf": [text(), array(ref("TextPart"))]},
+            name=_SPEAKER,
         ),
         "UserMessage": taken(
             "role content",
             role=text(enum=["user"]),
             content={"oneOf": [text(), array({"oneOf": [ref("TextPart"), ref("ImagePart")]})]},
+            name=_SPEAKER,
         ),
-        "AssistantMessage": taken(
-            "role content",
-            role=text(enum=["assistant"]),
-            content=described(text(), "May be null or left out where there are `tool_calls`."),
-            reasoning_content=described(
-                text(), "The reasoning that came with the message; send it back unchanged."
-            ),
-            reasoning_details=described(
-                array(OBJECT), "Blocks of reasoning as they came; their provider needs them back."
-            ),
-            tool_calls=array(ref("ToolCall"), maxItems=1024),
-        ),
+        "AssistantMessage": _assistant_message(),
         "ToolMessage": taken(
             "role content tool_call_id",
             role=text(enum=["tool"]),
-            content=text(),
+            content={"oneOf": [text(), array(ref("TextPart"))]},
             tool_call_id=described(text(), "The `id` of the call that the message answers."),
+            name=_SPEAKER,
         ),
         "TextPart": taken("type text", type=text(enum=["text"]), text=text()),
+        "RefusalPart": taken("type refusal", type=text(enum=["refusal"]), refusal=text()),
         "ImagePart": taken(
             "type image_url",
             type=text(enum=["image_url"]),
@@ -137,18 +131,55 @@ def _message_schemas() -> dict[str, Schema]:
     }
 
 
-def _tool_schemas() -> dict[str, Schema]:
+def _assistant_message() -> Schema:
+    """What it says may be missing where it called or thought."""
+    message = taken(
+        "role",
+        role=text(enum=["assistant"]),
+        name=_SPEAKER,
+        content={
+            "oneOf": [text(), array({"oneOf": [ref("TextPart"), ref("RefusalPart")]})],
+            "description": "May be null or left out where there are `tool_calls`.",
+        },
+        reasoning_content=described(
+            text(), "The reasoning that came with the message; send it back unchanged."
+        ),
+        reasoning_details=described(
+            array(OBJECT), "Blocks of reasoning as they came; their provider needs them back."
+        ),
+        tool_calls=array(ref("PastCall"), maxItems=1024),
+    )
+    said = ("content", {"not": {"type": "null"}})
+    called = ("tool_calls", {"type": "array", "minItems": 1})
+    thought = ("reasoning_content", {"type": "string"})
+    thought_in_blocks = ("reasoning_details", {"type": "array"})
     return {
-        "ToolCall": taken(
+        **message,
+        "anyOf": [
+            {"required": [name], "properties": {name: schema}}
+            for name, schema in (said, called, thought, thought_in_blocks)
+        ],
+    }
+
+
+def _tool_schemas() -> dict[str, Schema]:
+    extra = described(OBJECT, "What its provider put beside it and needs back.")
+    arguments = described(text(), "The arguments as a JSON string.")
+    called = text(minLength=1, maxLength=256)
+    return {
+        "ToolCall": structure(
             "id type function",
-            id=text(minLength=1, maxLength=256),
+            id=called,
             type=text(enum=["function"]),
-            function=taken(
-                "name arguments",
-                name=text(minLength=1, maxLength=256),
-                arguments=described(text(), "The arguments as a JSON string."),
-                extra_content=described(OBJECT, "What its provider put beside it and needs back."),
+            function=structure(
+                "name arguments", name=called, arguments=arguments, extra_content=extra
             ),
+        ),
+        "PastCall": taken(
+            "id function",
+            id=called,
+            type=text(enum=["function"]),
+            function=taken("name", name=called, arguments=arguments, extra_content=extra),
         ),
         "Tool": taken(
             "type function",
