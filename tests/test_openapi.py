@@ -23,7 +23,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from causerie.edge.openapi import document
-from causerie.edge.schemas import request_schemas
+from causerie.edge.request_schemas import request_schemas
 from causerie.protocol.parsing import HINTS, HONOURED
 
 DOCUMENT = document(4096)

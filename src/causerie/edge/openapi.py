@@ -13,7 +13,9 @@ import msgspec
 import causerie
 from causerie.edge.exchange import Exchange
 from causerie.edge.page import page
-from causerie.edge.schemas import Schema, ref, request_schemas, response_schemas
+from causerie.edge.request_schemas import request_schemas
+from causerie.edge.response_schemas import response_schemas
+from causerie.edge.schema import Schema, ref
 
 _ERRORS = {
     "400": "The request is wrong; `param` names the field.",

@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Struct
 
 import causerie
-from causerie.edge.schemas import Schema, response_schemas
+from causerie.edge.response_schemas import response_schemas
+from causerie.edge.schema import Schema
 from causerie.management.queries import NoQuery
 from causerie.management.route import ID_PATTERN, AnyRoute, Export
 

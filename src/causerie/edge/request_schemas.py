@@ -1,79 +1,29 @@
-"""The wire as JSON Schema, for the OpenAPI document: what is taken and what is sent.
+"""What is taken, as JSON Schema: the same as ``protocol.parsing`` says.
 
-It says the same as ``protocol.parsing`` and ``protocol.completion`` do; a test
-sends what it generates and holds the answers to it.
+A test gives every place of a request every odd value and holds the answers to it.
 """
 
 from __future__ import annotations
 
+from causerie.edge.schema import (
+    BOOLEAN,
+    FUNCTION_NAME,
+    OBJECT,
+    SPEAKER,
+    Schema,
+    array,
+    described,
+    integer,
+    number,
+    ref,
+    structure,
+    taken,
+    text,
+)
 from causerie.protocol.effort import EFFORTS
 from causerie.protocol.parsing import HINTS
 
-Schema = dict[str, object]
-
-_NAME = "^[a-zA-Z0-9_-]{1,64}$"
 _MAX_INT32 = 2**31 - 1
-
-
-_ON_ROUTERS = "Only at doors that know the object `reasoning`."
-
-
-def ref(name: str) -> Schema:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def text(**more: object) -> Schema:
-    return {"type": "string", **more}
-
-
-def integer(least: int, most: int, **more: object) -> Schema:
-    return {"type": "integer", "minimum": least, "maximum": most, **more}
-
-
-def number(least: float, most: float, **more: object) -> Schema:
-    return {"type": "number", "minimum": least, "maximum": most, **more}
-
-
-def array(items: Schema, **more: object) -> Schema:
-    return {"type": "array", "items": items, **more}
-
-
-def structure(required: str = "", /, **properties: Schema) -> Schema:
-    """An object; ``required`` are names with spaces between."""
-    schema: Schema = {"type": "object", "properties": properties}
-    if required:
-        schema["required"] = required.split()
-    return schema
-
-
-def taken(required: str = "", /, **properties: Schema) -> Schema:
-    """An object that clients send, where ``null`` is the same as leaving a field out."""
-    needed = required.split()
-    return structure(
-        required,
-        **{
-            name: schema if name in needed else _or_null(schema)
-            for name, schema in properties.items()
-        },
-    )
-
-
-def _or_null(schema: Schema) -> Schema:
-    kind, words = schema.get("type"), schema.get("enum")
-    if kind is None:
-        return {"anyOf": [schema, {"type": "null"}]} if schema.keys() - {"description"} else schema
-    nullable = {**schema, "type": [kind, "null"]}
-    return {**nullable, "enum": [*words, None]} if isinstance(words, list) else nullable
-
-
-def described(schema: Schema, description: str) -> Schema:
-    return {**schema, "description": description}
-
-
-BOOLEAN: Schema = {"type": "boolean"}
-OBJECT: Schema = {"type": "object"}
-FUNCTION_NAME = text(pattern=_NAME)
-_SPEAKER = text(maxLength=256)
 
 
 def request_schemas(max_messages: int) -> dict[str, Schema]:
@@ -101,13 +51,13 @@ def _message_schemas() -> dict[str, Schema]:
             "role content",
             role=text(enum=["system", "developer"]),
             content={"oneOf": [text(), array(ref("TextPart"))]},
-            name=_SPEAKER,
+            name=SPEAKER,
         ),
         "UserMessage": taken(
             "role content",
             role=text(enum=["user"]),
             content={"oneOf": [text(), array({"oneOf": [ref("TextPart"), ref("ImagePart")]})]},
-            name=_SPEAKER,
+            name=SPEAKER,
         ),
         "AssistantMessage": _assistant_message(),
         "ToolMessage": taken(
@@ -115,7 +65,7 @@ def _message_schemas() -> dict[str, Schema]:
             role=text(enum=["tool"]),
             content={"oneOf": [text(), array(ref("TextPart"))]},
             tool_call_id=described(text(), "The `id` of the call that the message answers."),
-            name=_SPEAKER,
+            name=SPEAKER,
         ),
         "TextPart": taken("type text", type=text(enum=["text"]), text=text()),
         "RefusalPart": taken("type refusal", type=text(enum=["refusal"]), refusal=text()),
@@ -136,7 +86,7 @@ def _assistant_message() -> Schema:
     message = taken(
         "role",
         role=text(enum=["assistant"]),
-        name=_SPEAKER,
+        name=SPEAKER,
         content={
             "oneOf": [text(), array({"oneOf": [ref("TextPart"), ref("RefusalPart")]})],
             "description": "May be null or left out where there are `tool_calls`.",
@@ -307,120 +257,3 @@ def _structured_outputs() -> Schema:
             for name, shape in shapes.items()
         ]
     }
-
-
-def response_schemas() -> dict[str, Schema]:
-    """Schemas of what is sent."""
-    return {
-        **_completion_schemas(),
-        **_chunk_schemas(),
-        "Usage": structure(
-            "prompt_tokens completion_tokens total_tokens",
-            prompt_tokens={"type": "integer"},
-            completion_tokens={"type": "integer"},
-            total_tokens={"type": "integer"},
-            prompt_tokens_details=structure(cached_tokens={"type": "integer"}),
-            completion_tokens_details=structure(reasoning_tokens={"type": "integer"}),
-        ),
-        "Model": {**structure("id", id=text(), name=text()), "additionalProperties": True},
-        "ModelList": structure("data", object=text(), data=array(ref("Model"))),
-        "Error": structure(
-            "error",
-            error=structure(
-                "message type param code",
-                message=text(),
-                type=text(),
-                param={"type": ["string", "null"]},
-                code=text(),
-                metadata=OBJECT,
-            ),
-        ),
-        "Health": {**structure("status", status=text()), "additionalProperties": True},
-    }
-
-
-def _completion_schemas() -> dict[str, Schema]:
-    finish = text(enum=["stop", "length", "tool_calls", "content_filter"])
-    return {
-        "Completion": structure(
-            "id object created model system_fingerprint choices usage",
-            id=text(),
-            object=text(enum=["chat.completion"]),
-            created={"type": "integer"},
-            model=text(),
-            system_fingerprint=text(),
-            choices=array(
-                structure(
-                    "index message finish_reason",
-                    index={"type": "integer"},
-                    message=ref("AnswerMessage"),
-                    logprobs={"oneOf": [{"type": "null"}, OBJECT]},
-                    finish_reason=finish,
-                )
-            ),
-            usage=ref("Usage"),
-        ),
-        "AnswerMessage": structure(
-            "role",
-            role=text(enum=["assistant"]),
-            content={"type": ["string", "null"]},
-            reasoning_content=text(),
-            tool_calls=array(ref("ToolCall")),
-            reasoning=described(text(), _ON_ROUTERS),
-            reasoning_details=described(array(OBJECT), _ON_ROUTERS),
-        ),
-    }
-
-
-def _chunk_schemas() -> dict[str, Schema]:
-    return {
-        "ChunkEvent": structure("data", data=_chunk_data()),
-        "Chunk": structure(
-            "id object created model system_fingerprint choices",
-            id=text(),
-            object=text(enum=["chat.completion.chunk"]),
-            created={"type": "integer"},
-            model=text(),
-            system_fingerprint=text(),
-            choices=array(
-                structure(
-                    "index delta finish_reason",
-                    index={"type": "integer"},
-                    delta=ref("Delta"),
-                    logprobs=OBJECT,
-                    finish_reason={
-                        "type": ["string", "null"],
-                        "enum": ["stop", "length", "tool_calls", "content_filter", "error", None],
-                    },
-                )
-            ),
-            usage=ref("Usage"),
-            error=described(OBJECT, "Only where the stream broke."),
-        ),
-        "Delta": structure(
-            role=text(enum=["assistant"]),
-            content=text(),
-            reasoning_content=text(),
-            tool_calls=array(
-                structure(
-                    "index function",
-                    index={"type": "integer"},
-                    id=text(),
-                    type=text(enum=["function"]),
-                    function=structure("arguments", name=text(), arguments=text()),
-                )
-            ),
-            reasoning=described(text(), _ON_ROUTERS),
-            reasoning_details=described(array(OBJECT), _ON_ROUTERS),
-        ),
-    }
-
-
-def _chunk_data() -> Schema:
-    """What stands after ``data:``: a chunk, or the mark of the end."""
-    chunk: Schema = {
-        "type": "string",
-        "contentMediaType": "application/json",
-        "contentSchema": ref("Chunk"),
-    }
-    return {"anyOf": [text(enum=["[DONE]"]), chunk]}
