@@ -18,6 +18,7 @@ settings.register_profile("causerie", deadline=None)
 settings.load_profile("causerie")
 
 pytest_plugins = (
+    "certificates",
     "storekit",
     "accountkit",
     "clikit",

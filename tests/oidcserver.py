@@ -13,6 +13,7 @@ import hashlib
 import hmac
 import json
 import secrets
+import ssl
 import subprocess
 import sys
 import time
@@ -25,6 +26,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 from aiohttp import web
+from certificates import Certificates
 from joserfc import jws
 from joserfc.jwk import ECKey, RSAKey
 
@@ -201,29 +203,35 @@ def _part(value: bytes) -> bytes:
 class RunningIssuer:
     """The process, from outside."""
 
-    def __init__(self, process: subprocess.Popen[str], port: int) -> None:
+    def __init__(
+        self, process: subprocess.Popen[str], port: int, tls: Certificates | None = None
+    ) -> None:
         self.process = process
-        self.issuer = f"http://127.0.0.1:{port}"
+        self._trusted = None if tls is None else ssl.create_default_context(cafile=tls.ca)
+        self.issuer = f"http{'s' if tls is not None else ''}://127.0.0.1:{port}"
 
     def behave(self, **ways: Any) -> None:
         """From now on; without anything: well."""
         data = json.dumps(ways).encode()
-        urlopen(Request(f"{self.issuer}/behave", data), timeout=10).close()
+        asked = Request(f"{self.issuer}/behave", data)
+        urlopen(asked, timeout=10, context=self._trusted).close()
 
     def asked(self) -> dict[str, int]:
         """How often it was asked for what."""
-        with urlopen(f"{self.issuer}/asked", timeout=10) as response:
+        with urlopen(f"{self.issuer}/asked", timeout=10, context=self._trusted) as response:
             found: dict[str, int] = json.load(response)
             return found
 
 
 @contextmanager
-def issuer() -> Iterator[RunningIssuer]:
-    """A provider, for as long as the block runs."""
-    process = subprocess.Popen([sys.executable, __file__], stdout=subprocess.PIPE, text=True)
+def issuer(tls: Certificates | None = None) -> Iterator[RunningIssuer]:
+    """A provider, for as long as the block runs; with certificates it speaks TLS only."""
+    files = [] if tls is None else [str(tls.certificate), str(tls.key)]
+    command = [sys.executable, __file__, *files]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
-        yield RunningIssuer(process, int(process.stdout.readline()))
+        yield RunningIssuer(process, int(process.stdout.readline()), tls)
     finally:
         process.kill()
         process.wait()
@@ -237,18 +245,29 @@ def oidc() -> Iterator[RunningIssuer]:
         yield found
 
 
-async def _serve() -> None:
+@pytest.fixture
+def tls_oidc(certificates: Certificates) -> Iterator[RunningIssuer]:
+    """One that speaks TLS only."""
+    with issuer(certificates) as found:
+        yield found
+
+
+async def _serve(certificate: str | None = None, key: str | None = None) -> None:
     made = Issuer()
     runner = web.AppRunner(made.application())
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    context = None
+    if certificate is not None:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(certificate, key)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
     await site.start()
     port = runner.addresses[0][1]
-    made.issuer = f"http://127.0.0.1:{port}"
+    made.issuer = f"http{'s' if certificate else ''}://127.0.0.1:{port}"
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
     await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve())
+    asyncio.run(_serve(*sys.argv[1:]))

@@ -10,12 +10,15 @@ import os
 import pwd
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from certificates import Certificates
 
 _FOLDERS = ["/usr/lib/postgresql", "/usr/pgsql", "/opt/homebrew/opt/postgresql"]
 _SECONDS = 60
@@ -35,36 +38,85 @@ def _version(name: str) -> int:
     return int(name) if name.isdigit() else 0
 
 
-@contextmanager
-def server(bin: Path) -> Iterator[str]:
-    """A server with an empty database; gives the folder of its socket."""
-    user = _user()
-    folder = Path(tempfile.mkdtemp(prefix="causerie-pg-"))
-    if user is not None:
-        shutil.chown(folder, user)
-    data = folder / "data"
-    try:
-        _run([bin / "initdb", "-D", data, "-U", "causerie", "-A", "trust", "-E", "UTF8"], user)
-        with (folder / "log").open("w") as log:
-            process = subprocess.Popen(
+class PostgresServer:
+    """One server with an empty database, which can be stopped and started again.
+
+    It listens on a socket in its folder, with certificates also on a port, with TLS only.
+    """
+
+    def __init__(self, bin: Path, tls: Certificates | None = None) -> None:
+        self._bin = bin
+        self._user = _user()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._options = ["-c", "listen_addresses="]
+        self.port = 0
+        self.folder = Path(tempfile.mkdtemp(prefix="causerie-pg-"))
+        self._give(self.folder)
+        initdb = [bin / "initdb", "-D", self._data, "-U", "causerie", "-A", "trust", "-E", "UTF8"]
+        _run(initdb, self._user)
+        if tls is not None:
+            self._speak(tls)
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / "data"
+
+    def _give(self, path: Path) -> None:
+        if self._user is not None:
+            shutil.chown(path, self._user)
+
+    def _speak(self, tls: Certificates) -> None:
+        for name, file in (("cert.pem", tls.certificate), ("key.pem", tls.key)):
+            shutil.copy(file, self.folder / name)
+            self._give(self.folder / name)
+        access = "local all all trust\nhostssl all all 127.0.0.1/32 trust\n"
+        (self._data / "pg_hba.conf").write_text(access)
+        with socket.socket() as bound:
+            bound.bind(("127.0.0.1", 0))
+            self.port = bound.getsockname()[1]
+        self._options = ["-c", "listen_addresses=127.0.0.1", "-c", f"port={self.port}"]
+        self._options += ["-c", "ssl=on", "-c", f"ssl_cert_file={self.folder / 'cert.pem'}"]
+        self._options += ["-c", f"ssl_key_file={self.folder / 'key.pem'}"]
+
+    def start(self) -> None:
+        """Returns when it answers."""
+        with (self.folder / "log").open("a") as log:
+            self._process = subprocess.Popen(
                 [
-                    *(bin / "postgres", "-D", data, "-k", folder),
-                    *("-c", "listen_addresses=", "-c", "max_connections=100"),
+                    *(self._bin / "postgres", "-D", self._data, "-k", self.folder),
+                    *("-c", "max_connections=100"),
                     *("-c", "fsync=off"),  # nothing here has to outlive a power cut
+                    *self._options,
                 ],
-                user=user,
-                cwd=folder,
+                user=self._user,
+                cwd=self.folder,
                 stdout=log,
                 stderr=log,
             )
-        try:
-            _await(bin, folder, process)
-            yield str(folder)
-        finally:
-            process.send_signal(signal.SIGQUIT)  # at once: the folder goes too
-            process.wait(_SECONDS)
+        _await(self._bin, self.folder, self._process, self.port)
+
+    def stop(self) -> None:
+        """At once, as if it had crashed; what it holds is recovered at the next start."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait(_SECONDS)
+            self._process = None
+
+    def close(self) -> None:
+        """The folder goes too."""
+        self.stop()
+        shutil.rmtree(self.folder)
+
+
+@contextmanager
+def server(bin: Path, tls: Certificates | None = None) -> Iterator[PostgresServer]:
+    """A server that runs."""
+    made = PostgresServer(bin, tls)
+    try:
+        made.start()
+        yield made
     finally:
-        shutil.rmtree(folder)
+        made.close()
 
 
 def _user() -> str | None:
@@ -82,9 +134,10 @@ def _run(command: list[object], user: str | None) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def _await(bin: Path, folder: Path, process: subprocess.Popen[bytes]) -> None:
+def _await(bin: Path, folder: Path, process: subprocess.Popen[bytes], port: int) -> None:
     deadline = time.monotonic() + _SECONDS
     command = [str(bin / "pg_isready"), "-q", "-h", str(folder), "-d", "postgres"]
+    command += ["-p", str(port)] if port else []
     while subprocess.run(command, check=False).returncode != 0:
         assert process.poll() is None, (folder / "log").read_text()
         assert time.monotonic() < deadline, "PostgreSQL did not start"

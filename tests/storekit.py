@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from postgres import programs, server
+from certificates import Certificates
+from postgres import PostgresServer, programs, server
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from causerie.store.database import Database
@@ -26,8 +27,28 @@ def postgres_socket() -> Iterator[str]:
     bin = programs()
     if bin is None:
         pytest.skip("no PostgreSQL server here; `make postgres` installs one")
-    with server(bin) as folder:
-        yield folder
+    with server(bin) as running:
+        yield str(running.folder)
+
+
+@pytest.fixture(scope="module")
+def tls_postgres(certificates: Certificates) -> Iterator[PostgresServer]:
+    """A server that speaks TLS only, to whoever does not come by its socket."""
+    bin = programs()
+    if bin is None:
+        pytest.skip("no PostgreSQL server here; `make postgres` installs one")
+    with server(bin, certificates) as running:
+        yield running
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[PostgresServer]:
+    """One to be stopped."""
+    bin = programs()
+    if bin is None:
+        pytest.skip("no PostgreSQL server here; `make postgres` installs one")
+    with server(bin) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

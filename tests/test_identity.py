@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import ssl
 import time
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
 import pytest
+from certificates import Certificates
 from oidcserver import CLIENT, SECRET, RunningIssuer
 from structlog.testing import capture_logs
 
@@ -33,6 +37,7 @@ class Browser:
     house: RunningIssuer
     options: ProviderOptions
     web: Web
+    trusts: ssl.SSLContext | bool = True
     later: float = 0.0  # on the calendar
     passed: float = 0.0  # on the clock that only measures
     provider: OidcProvider = field(init=False)
@@ -56,7 +61,7 @@ class Browser:
         url = await self.provider.begin(CALLBACK, state)
         async with (
             aiohttp.ClientSession() as session,
-            session.get(url, allow_redirects=False) as response,
+            session.get(url, allow_redirects=False, ssl=self.trusts) as response,
         ):
             assert response.status == 302, await response.text()
             place = response.headers["location"]
@@ -226,6 +231,31 @@ async def test_a_provider_that_is_down_is_not_asked_by_everybody(browser: Browse
     browser.passed += 6
     await browser.failed()
     assert browser.house.asked() == {"discovery": 2}
+
+
+async def test_a_provider_behind_a_certificate(
+    tls_oidc: RunningIssuer, certificates: Certificates
+) -> None:
+    options = ProviderOptions("test", "The Test", tls_oidc.issuer, CLIENT, SECRET)
+    trusts = ssl.create_default_context(cafile=certificates.ca)
+    browser = Browser(tls_oidc, options, Web(ca_file=str(certificates.ca)), trusts)
+    assert (await browser.come()).subject == "ada-1"
+
+
+@pytest.mark.parametrize("trusted", ["other", None])
+async def test_a_provider_whose_certificate_is_not_trusted(
+    tls_oidc: RunningIssuer, certificates: Certificates, trusted: str | None
+) -> None:
+    options = ProviderOptions("test", "The Test", tls_oidc.issuer, CLIENT, SECRET)
+    file = None if trusted is None else str(getattr(certificates, trusted))
+    why = await Browser(tls_oidc, options, Web(ca_file=file)).failed()
+    assert re.fullmatch(r"127\.0\.0\.1:\d+: .*(certificate|issuer).*", why)
+
+
+async def test_certificates_that_have_gone_since(oidc: RunningIssuer, tmp_path: Path) -> None:
+    options = ProviderOptions("test", "The Test", oidc.issuer, CLIENT, SECRET)
+    why = await Browser(oidc, options, Web(ca_file=str(tmp_path / "gone.pem"))).failed()
+    assert why == "the file of certificates cannot be read"
 
 
 async def test_a_provider_that_is_gone() -> None:

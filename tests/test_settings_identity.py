@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from certificates import Certificates
 
 from causerie.assembly.identity import identity_providers
 from causerie.settings import Loaded, Secret, SettingsError, load
@@ -31,6 +32,19 @@ def refused(folder: Path, text: str) -> str:
         loaded(folder, text)
     [problem] = caught.value.problems
     return str(problem)
+
+
+def test_certificates_of_a_provider(tmp_path: Path, certificates: Certificates) -> None:
+    (tmp_path / "ca.pem").write_bytes(certificates.ca.read_bytes())
+    [provider] = loaded(tmp_path, GOOD + 'ca_file = "ca.pem"\n').settings.identity_providers
+    assert provider.ca_file == str(tmp_path / "ca.pem")
+    assert "identity_providers[0].ca_file: there is no file" in refused(
+        tmp_path, GOOD + 'ca_file = "none.pem"\n'
+    )
+    (tmp_path / "no.pem").write_text("no certificate")
+    assert "identity_providers[0].ca_file: cannot be used" in refused(
+        tmp_path, GOOD + 'ca_file = "no.pem"\n'
+    )
 
 
 def test_a_provider_and_its_secret(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from certificates import Certificates
 
 _SECONDS = 20
 
@@ -36,22 +37,24 @@ def _free_port() -> int:
 class ValkeyServer:
     """One server, which can be paused, killed and started again on the same port."""
 
-    def __init__(self, *, password: str | None = None) -> None:
+    def __init__(self, *, password: str | None = None, tls: Certificates | None = None) -> None:
         self.port = _free_port()
         self.password = password
+        self._tls = tls
         self._folder = tempfile.mkdtemp(prefix="causerie-valkey-")
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
         user = f":{quote(self.password)}@" if self.password else ""
-        return f"valkey://{user}127.0.0.1:{self.port}/0"
+        scheme = "valkey" if self._tls is None else "valkeys"
+        return f"{scheme}://{user}127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
         """Returns when it answers."""
         binary = program()
         assert binary is not None
-        command = [binary, "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
+        command = [binary, "--bind", "127.0.0.1", "--save", "", *self._listening()]
         command += ["--appendonly", "no", "--dir", self._folder]
         if self.password:
             command += ["--requirepass", self.password]
@@ -67,6 +70,16 @@ class ValkeyServer:
                 time.sleep(0.02)
             else:
                 return
+
+    def _listening(self) -> list[str]:
+        if self._tls is None:
+            return ["--port", str(self.port)]
+        files = self._tls
+        return [
+            *("--port", "0", "--tls-port", str(self.port), "--tls-auth-clients", "no"),
+            *("--tls-cert-file", str(files.certificate), "--tls-key-file", str(files.key)),
+            *("--tls-ca-cert-file", str(files.ca)),
+        ]
 
     def pause(self) -> None:
         """It hangs: connections stay, nothing is answered."""
@@ -108,6 +121,19 @@ def own_valkey() -> Iterator[ValkeyServer]:
     if program() is None:
         pytest.skip("no valkey-server or redis-server here (`make valkey`)")
     made = ValkeyServer(password="pass of the tests")
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def tls_valkey(certificates: Certificates) -> Iterator[ValkeyServer]:
+    """One that speaks TLS only."""
+    if program() is None:
+        pytest.skip("no valkey-server or redis-server here (`make valkey`)")
+    made = ValkeyServer(password="pass of the tests", tls=certificates)
     try:
         made.start()
         yield made

@@ -32,11 +32,12 @@ from causerie.metering.ledger import Ledger
 from causerie.settings import Store
 from causerie.startup import CannotStart
 from causerie.store.accounts import SqlStore
-from causerie.store.database import Database, WrongAddress
+from causerie.store.database import Database
 from causerie.store.key_file import key_of_file
 from causerie.store.reports import SqlUsageReader
 from causerie.store.schema import NewerSchema, upgrade
 from causerie.store.sealing import seal_secrets
+from causerie.store.tls import WrongAddress
 from causerie.store.usage import SqlUsage
 
 

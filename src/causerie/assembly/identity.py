@@ -15,9 +15,6 @@ def identity_providers(
     listed: Sequence[IdentityProvider], credentials: Credentials
 ) -> tuple[OidcProvider, ...]:
     """One for each; nobody is asked until somebody signs in."""
-    if not listed:
-        return ()
-    web = Web()
     return tuple(
         OidcProvider(
             ProviderOptions(
@@ -29,7 +26,7 @@ def identity_providers(
                 scopes=each.scopes,
                 domains=frozenset(each.allowed_domains) if each.sign_up else frozenset(),
             ),
-            web,
+            Web(ca_file=each.ca_file),
             now=time.time,  # noqa: TID251 - id tokens carry times of the calendar
         )
         for each in listed

@@ -43,9 +43,11 @@ async def sharing(shared: Shared) -> AsyncIterator[Sharing]:
     # Imported here: memory for those who share only.
     from causerie.shared.budgets import SharedBudgets  # noqa: PLC0415
     from causerie.shared.counters import SharedCounters  # noqa: PLC0415
+    from causerie.shared.line import LineOptions  # noqa: PLC0415
     from causerie.shared.replica import Replica, SharedOptions  # noqa: PLC0415
 
-    options = SharedOptions(away=shared.away, prefix=shared.prefix)
+    line = LineOptions(ca_file=shared.ca_file)
+    options = SharedOptions(away=shared.away, prefix=shared.prefix, line=line)
     try:
         replica = Replica(shared.url, options)
     except ValueError as error:

@@ -25,18 +25,22 @@ class ProviderFailed(Exception):
 
 
 class Web:
-    """Asks providers. An answer that takes longer, or is larger, is none."""
+    """Asks providers. An answer that takes longer, or is larger, is none.
+
+    ``ca_file`` has the certificates to trust; unset, those that the system trusts.
+    """
 
     def __init__(
         self,
         *,
         seconds: float = 10.0,
         max_bytes: int = 512 * 1024,
-        tls: ssl.SSLContext | None = None,
+        ca_file: str | None = None,
     ) -> None:
         self._seconds = seconds
         self._max_bytes = max_bytes
-        self._tls = tls
+        self._ca_file = ca_file
+        self._tls: ssl.SSLContext | None = None
 
     async def get(self, url: str, headers: Sequence[tuple[str, str]] = ()) -> Mapping[str, Any]:
         """The object at ``url``; raises :class:`ProviderFailed`."""
@@ -54,9 +58,7 @@ class Web:
     ) -> Mapping[str, Any]:
         parts = urlsplit(url)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        if self._tls is None:  # reads many certificates: not in the loop, and not before it is used
-            self._tls = await asyncio.to_thread(ssl.create_default_context)
-        reach = Reach(tls=self._tls, connect_seconds=self._seconds, idle_seconds=0)
+        reach = Reach(tls=await self._trusted(), connect_seconds=self._seconds, idle_seconds=0)
         try:
             client = HttpClient(f"{parts.scheme}://{parts.netloc}", reach)
         except ValueError as failure:
@@ -67,7 +69,8 @@ class Web:
                 response = await client.send(method, path, [accept, *headers], body)
                 content = await response.read(self._max_bytes)
         except TransportFailed as failure:
-            raise ProviderFailed(f"{parts.netloc}: {failure.kind}") from failure
+            words = str(failure) if failure.kind == "tls" else f"{parts.netloc}: {failure.kind}"
+            raise ProviderFailed(words) from failure
         except TimeoutError as failure:
             raise ProviderFailed(f"{parts.netloc}: no answer in {self._seconds:g} s") from failure
         except ValueError as failure:
@@ -75,6 +78,19 @@ class Web:
         finally:
             await client.close()
         return _object(parts.netloc, response.status, content)
+
+    async def _trusted(self) -> ssl.SSLContext:
+        """Read from many certificates: not in the loop, and not before it is used."""
+        if self._tls is None:
+
+            def read() -> ssl.SSLContext:
+                return ssl.create_default_context(cafile=self._ca_file)
+
+            try:
+                self._tls = await asyncio.to_thread(read)
+            except OSError as failure:
+                raise ProviderFailed("the file of certificates cannot be read") from failure
+        return self._tls
 
 
 def _object(place: str, status: int, content: bytes) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from causerie.protocol.parsing.rules import HINTS, HONOURED
 from causerie.settings.alias import Alias
+from causerie.settings.certificates import reason
 from causerie.settings.endpoint import Endpoint, EndpointModel, Tls
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.problems import Broken
@@ -91,7 +92,7 @@ def _tls(path: KeyPath, endpoint: Endpoint) -> Iterator[Broken]:
         try:
             context(tls)
         except OSError as error:  # ssl.SSLError is one
-            yield Broken((*path, name), f"cannot be used: {_reason(error)}")
+            yield Broken((*path, name), f"cannot be used: {reason(error)}")
     if tls.ca_file is not None and not tls.verify:
         yield Broken((*path, "verify"), "is `false`, so `ca_file` means nothing; remove one")
     if tls != type(tls)() and endpoint.base_url.startswith("http://"):
@@ -106,12 +107,6 @@ def _trusting(tls: Tls) -> None:
 def _showing(tls: Tls) -> None:
     if tls.client_cert is not None:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(tls.client_cert, tls.client_key)
-
-
-def _reason(error: OSError) -> str:
-    if isinstance(error, ssl.SSLError):
-        return (error.reason or "it is no PEM file").replace("_", " ").lower()
-    return error.strerror or str(error)
 
 
 def _parameters(at: KeyPath, model: EndpointModel) -> Iterator[Broken]:

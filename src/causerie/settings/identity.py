@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct
 
+from causerie.settings.certificates import wrong_certificates
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.problems import Broken
 from causerie.settings.values import PLACES, DoorName, KeyPlace, Text, WebAddress
@@ -44,6 +45,13 @@ class IdentityProvider(Struct, frozen=True, kw_only=True):
     client_secret: Annotated[
         KeyPlace | None, Meta(description="Where its secret is found. Unset: a public client.")
     ] = None
+    ca_file: Annotated[
+        Text | None,
+        Meta(
+            description="Certificates to trust (PEM) when the provider is asked. Unset: those that "
+            "the system trusts."
+        ),
+    ] = None
     scopes: Annotated[
         tuple[Text, ...], Meta(description="What is asked for; `openid` is among it.")
     ] = ("openid", "email", "profile")
@@ -75,6 +83,8 @@ def identity_rules(providers: Sequence[IdentityProvider]) -> Iterator[Broken]:
 def _provider(at: KeyPath, provider: IdentityProvider) -> Iterator[Broken]:
     if (wrong := _wrong_issuer(provider.issuer)) is not None:
         yield Broken((*at, "issuer"), wrong)
+    if (wrong := wrong_certificates(provider.ca_file)) is not None:
+        yield Broken((*at, "ca_file"), wrong)
     if provider.name == "code":
         yield Broken((*at, "name"), "is the page for codes of second factors; choose another")
     if "openid" not in provider.scopes:

@@ -15,6 +15,7 @@ from causerie.settings.endpoint_rules import endpoint_rules
 from causerie.settings.identity import identity_rules
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.problems import Broken, dotted
+from causerie.settings.shared import shared_rules
 from causerie.settings.store import Console, store_rules
 from causerie.settings.tree import LlamaCpp, Model, Settings
 
@@ -30,6 +31,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
     yield from door_rules(settings)
     yield from identity_rules(settings.identity_providers)
     yield from store_rules(settings.store)
+    yield from shared_rules(settings.shared)
 
 
 def _console(console: Console) -> Iterator[Broken]:

@@ -11,6 +11,7 @@ import msgspec
 
 from causerie.settings.endpoint import Endpoint
 from causerie.settings.identity import IdentityProvider
+from causerie.settings.shared import Shared
 from causerie.settings.store import Store
 from causerie.settings.tree import Door, Model, Settings
 from causerie.settings.values import Keys, Secret
@@ -25,6 +26,7 @@ def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settin
         settings,
         weights=msgspec.structs.replace(weights, cache=kept),
         store=_store(settings.store, folder, data),
+        shared=_shared(settings.shared, folder),
         doors=tuple(
             msgspec.structs.replace(door, keys=_door_keys(door, keys)) for door in settings.doors
         ),
@@ -82,10 +84,18 @@ def _endpoint(endpoint: Endpoint, folder: Path) -> Endpoint:
 
 
 def _identity_provider(provider: IdentityProvider, folder: Path) -> IdentityProvider:
-    if provider.client_secret is None:
-        return provider
-    secret = _secret(provider.client_secret, folder)
-    return msgspec.structs.replace(provider, client_secret=secret)
+    secret, trusted = provider.client_secret, provider.ca_file
+    return msgspec.structs.replace(
+        provider,
+        client_secret=_secret(secret, folder) if secret is not None else None,
+        ca_file=_absolute(trusted, folder) if trusted is not None else None,
+    )
+
+
+def _shared(shared: Shared, folder: Path) -> Shared:
+    if shared.ca_file is None:
+        return shared
+    return msgspec.structs.replace(shared, ca_file=_absolute(shared.ca_file, folder))
 
 
 def _secret(secret: Secret, folder: Path) -> Secret:

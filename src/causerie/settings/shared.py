@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from causerie.settings.certificates import wrong_certificates
+from causerie.settings.lines import Path as KeyPath
+from causerie.settings.problems import Broken
 from causerie.settings.values import Text
 
 _Address = Annotated[
@@ -29,6 +33,14 @@ class Shared(Struct, frozen=True, kw_only=True):
             extra={"secret": True},
         ),
     ] = None
+    ca_file: Annotated[
+        Text | None,
+        Meta(
+            description="Certificates to trust (PEM) where the address begins with `valkeys://` or "
+            "`rediss://`, besides those that the system trusts. The certificate must have the host "
+            "of the address."
+        ),
+    ] = None
     away: Annotated[
         Literal["memory", "refuse"],
         Meta(
@@ -43,3 +55,12 @@ class Shared(Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"Shared(away={self.away!r}, prefix={self.prefix!r})"
+
+
+def shared_rules(shared: Shared) -> Iterator[Broken]:
+    """What is wrong with the certificates."""
+    at: KeyPath = ("shared", "ca_file")
+    if (wrong := wrong_certificates(shared.ca_file)) is not None:
+        yield Broken(at, wrong)
+    elif shared.ca_file is not None and not (shared.url or "").startswith(("valkeys:", "rediss:")):
+        yield Broken(at, "means nothing unless `shared.url` begins with `valkeys://`")

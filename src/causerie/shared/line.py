@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
-from valkey.asyncio.connection import AbstractConnection, ConnectionPool
+from valkey.asyncio.connection import AbstractConnection, ConnectionPool, SSLConnection
 from valkey.exceptions import ValkeyError
 
 from causerie.shared.scripts import ALL, Script
@@ -38,12 +39,14 @@ class LineLost(Exception):
 class LineOptions:
     """``reply_seconds``: how long the server may take for what was sent together.
 
-    ``beat_seconds``: how often a silent line is tried.
+    ``beat_seconds``: how often a silent line is tried. ``ca_file`` has certificates
+    that are trusted besides the system's.
     """
 
     reply_seconds: float = 0.25
     connect_seconds: float = 2.0
     beat_seconds: float = 3.0
+    ca_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,10 @@ class Line:
 
         ``joined`` is called when commands may be given, before anybody gives one.
         """
-        self._pool = ConnectionPool.from_url(url, socket_timeout=None, lib_name=None)
+        tls: dict[str, Any] = {}
+        if url.startswith(("valkeys:", "rediss:")):
+            tls = {"ssl_check_hostname": True, "ssl_ca_certs": options.ca_file}
+        self._pool = ConnectionPool.from_url(url, socket_timeout=None, lib_name=None, **tls)
         self._options = options
         self._join = join
         self._joined = joined
@@ -118,6 +124,8 @@ class Line:
 
     async def _begin(self, connection: AbstractConnection) -> None:
         async with asyncio.timeout(self._options.connect_seconds):
+            if isinstance(connection, SSLConnection):  # reads many certificates: not in the loop
+                await asyncio.to_thread(connection.ssl_context.get)
             await connection.connect()  # type: ignore[no-untyped-call]
             for script in ALL:
                 await connection.send_command("SCRIPT LOAD", script.text)
@@ -160,11 +168,23 @@ class Line:
     def _lost(self, failure: Exception | None) -> None:
         if failure is not None and not self._said_away:
             self._said_away = True
-            _log.warning("limits.store_away", failure=type(failure).__name__)
+            told = {} if (why := _distrust(failure)) is None else {"reason": why}
+            _log.warning("limits.store_away", failure=type(failure).__name__, **told)
         self.here = False
         self.ready.clear()
         while self._waiting:
             self._waiting.popleft().failed(LineLost())
+
+
+def _distrust(failure: BaseException | None) -> str | None:
+    """Why TLS came to nothing, where that is why; the library wraps what says it."""
+    while failure is not None:
+        if isinstance(failure, ssl.SSLCertVerificationError):
+            return f"the certificate is not trusted: {failure.verify_message}"
+        if isinstance(failure, ssl.SSLError):
+            return "the server does not speak TLS as it should"
+        failure = failure.__cause__ or failure.__context__
+    return None
 
 
 async def _until(something: Awaitable[object], when: float) -> None:

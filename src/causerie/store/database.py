@@ -8,9 +8,11 @@ lock of each other. Nothing is known here of what is stored.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from ssl import SSLContext
 from typing import Any
 
 import asyncpg
@@ -18,6 +20,7 @@ from sqlalchemy import URL, Connection, event, exc, make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from causerie.errors import StoreUnavailable
+from causerie.store.tls import WrongAddress, tls_of
 
 _BUSY_SECONDS = 5
 _CONNECT_SECONDS = 5
@@ -39,10 +42,6 @@ _NOT_THERE = (
 )
 
 
-class WrongAddress(ValueError):
-    """``store.url`` names no database that can be used; the message says what would be right."""
-
-
 class Database:
     """Connections to one database. Close it in the loop that used it."""
 
@@ -54,7 +53,8 @@ class Database:
             self._writer = _sqlite(address, connections=1, begin="BEGIN IMMEDIATE")
             self._reader = _sqlite(address, connections=_READERS, begin="BEGIN", reads_only=True)
         else:
-            self._writer = self._reader = _postgres(address)
+            plain, tls = tls_of(address)
+            self._writer = self._reader = _postgres(plain, tls)
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
@@ -100,10 +100,13 @@ def _failures() -> Iterator[None]:
     """
     try:
         yield
+    except ssl.SSLCertVerificationError as failure:
+        raise StoreUnavailable("The certificate of the database is not trusted.") from failure
     except _NOT_THERE as failure:
         raise StoreUnavailable() from failure
     except exc.DBAPIError as failure:
-        if failure.connection_invalidated:
+        driver = failure.orig.__cause__ if failure.orig is not None else None
+        if failure.connection_invalidated or isinstance(driver, _NOT_THERE):
             raise StoreUnavailable() from failure
         raise
 
@@ -164,12 +167,16 @@ def _pragmas(*, reads_only: bool) -> Iterator[str]:
         yield "query_only = ON"
 
 
-def _postgres(address: URL) -> AsyncEngine:
+def _postgres(address: URL, tls: SSLContext | str | None) -> AsyncEngine:
     return create_async_engine(
         address,
         pool_size=_POSTGRES_CONNECTIONS,
         max_overflow=0,
         pool_timeout=_CONNECT_SECONDS,
         pool_pre_ping=True,
-        connect_args={"timeout": _CONNECT_SECONDS, "command_timeout": _STATEMENT_SECONDS},
+        connect_args={
+            "timeout": _CONNECT_SECONDS,
+            "command_timeout": _STATEMENT_SECONDS,
+            **({"ssl": tls} if tls is not None else {}),
+        },
     )
