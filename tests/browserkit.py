@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.resources import files
 
 import pytest
 from accountkit import PASSWORD
@@ -47,6 +48,18 @@ async def window(**context: object) -> AsyncIterator[Page]:
         finally:
             await browser.close()
     assert complaints == [], complaints
+
+
+async def findings(page: Page) -> list[str]:
+    """What axe finds that somebody cannot see, reach or understand on the page as it is."""
+    script = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+    await page.evaluate(script)
+    found = await page.evaluate("axe.run({resultTypes: ['violations']})")
+    return [
+        f"{each['id']}: {node['html']} ({node['failureSummary']})"
+        for each in found["violations"]
+        for node in each["nodes"]
+    ]
 
 
 async def sign_in(page: Page, root: str, user: User) -> None:

@@ -35,6 +35,7 @@ def supply(
     *,
     model: str = "m",
     cached: str | None = None,
+    thinking: str | None = None,
     request: str = "0",
     context: int | None = 32_768,
     output: int | None = None,
@@ -54,6 +55,7 @@ def supply(
             Decimal(completion) / _MILLION,
             None if cached is None else Decimal(cached) / _MILLION,
             Decimal(request),
+            None if thinking is None else Decimal(thinking) / _MILLION,
         ),
         quantization=quantization,
         private=private,
@@ -143,7 +145,9 @@ def small_market(now: datetime) -> ScriptedMarket:
     south = supply("south", "0.04", "0.25", parameters=TOOLS, probed=date(2026, 11, 9))
     west = supply("west", "0.055", "0.22", parameters=None, private=True)
     free = supply("causerie", "0", "0", context=8192, model="qwen3-8b-here")
-    vision = supply("north", "2.5", "10", images=True, context=1_048_576, model="iris")
+    vision = supply(
+        "north", "2.5", "10", thinking="5", images=True, context=1_048_576, model="iris"
+    )
     per_request = supply("east", "0.1", "0.1", request="0.002", parameters=PLAIN, context=4096)
     unknown = supply("south", "1", "3", context=None, parameters=None, model="mystery")
     cards = [

@@ -229,13 +229,19 @@ async def test_costs_are_what_is_charged(fair: Place) -> None:
         ["south/m", "$0.000165", "$165.00"],
         ["west/m", "$0.000165", "$165.00"],
     ]
+    query = "in=1000&out=500&thinking=100&requests=2"
+    thinks = await fair.visitor().get(f"/catalog/acme/iris-large?{query}")
+    assert 'name="thinking"' in thinks.text
+    assert "$0.007<" in thinks.text  # 1000 × 2.50 + 400 × 10 + 100 × 5
+    assert "$0.014<" in thinks.text
     fee = await fair.visitor().get("/catalog/acme/old-timer?in=1&out=1&requests=3")
     assert "$0.0020002" in fee.text
     assert "$0.0060006" in fee.text
 
 
 @pytest.mark.parametrize(
-    "query", ["in=x", "out=-1", "requests=1.5", "in=1&cached=2", "in=9999999999"]
+    "query",
+    ["in=x", "out=-1", "requests=1.5", "in=1&cached=2", "out=1&thinking=2", "in=9999999999"],
 )
 async def test_numbers_that_are_none_are_said(fair: Place, query: str) -> None:
     page = await fair.visitor().get(f"/catalog/qwen/qwen3-8b?{query}")

@@ -14,10 +14,16 @@ from causerie.protocol.events import Usage
 
 _MOST = 1_000_000_000
 USUAL: Mapping[str, int] = MappingProxyType(
-    {"in": 1000, "cached": 0, "out": 500, "requests": 10_000}
+    {"in": 1000, "cached": 0, "out": 500, "thinking": 0, "requests": 10_000}
 )
 _TITLES = MappingProxyType(
-    {"in": "tokens in", "cached": "cached tokens", "out": "tokens out", "requests": "requests"}
+    {
+        "in": "tokens in",
+        "cached": "cached tokens",
+        "out": "tokens out",
+        "thinking": "tokens of thinking",
+        "requests": "requests",
+    }
 )
 
 
@@ -28,6 +34,7 @@ class Load:
     prompt: int
     cached: int
     completion: int
+    thinking: int
     requests: int
 
     @staticmethod
@@ -38,15 +45,17 @@ class Load:
             raise InvalidRequest(
                 f"Of {prompt:,} tokens in, {cached:,} cannot come from the cache.", param="cached"
             )
-        return Load(prompt, cached, _whole(query, "out"), _whole(query, "requests"))
+        completion, thinking = _whole(query, "out"), _whole(query, "thinking")
+        if thinking > completion:
+            raise InvalidRequest(
+                f"Of {completion:,} tokens out, {thinking:,} cannot be thinking.", param="thinking"
+            )
+        return Load(prompt, cached, completion, thinking, _whole(query, "requests"))
 
     @property
     def usage(self) -> Usage:
         """Of one request."""
-        return Usage(prompt=self.prompt, cached=self.cached, completion=self.completion)
-
-
-USUAL_LOAD = Load(USUAL["in"], USUAL["cached"], USUAL["out"], USUAL["requests"])
+        return Usage(self.prompt, self.completion, self.cached, self.thinking)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +96,6 @@ def _whole(query: Fields, name: str) -> int:
             param=name,
         )
     return int(text)
+
+
+USUAL_LOAD = Load.parse(Fields())

@@ -26,12 +26,14 @@ class Price:
     prompt: Decimal
     completion: Decimal
     cached: Decimal | None
+    reasoning: Decimal | None
     request: Decimal
 
     @property
     def free(self) -> bool:
         """Whether nothing costs anything."""
-        return not (self.prompt or self.completion or self.cached or self.request)
+        tokens = (self.prompt, self.completion, self.cached, self.reasoning)
+        return not (any(tokens) or self.request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,9 @@ def row(one: Listed) -> Row:
 def price(tariff: Tariff) -> Price:
     """By the million."""
     cached = None if tariff.cached is None else tariff.cached * _MILLION
-    return Price(tariff.prompt * _MILLION, tariff.completion * _MILLION, cached, tariff.request)
+    reasoning = None if tariff.reasoning is None else tariff.reasoning * _MILLION
+    prompt, completion = tariff.prompt * _MILLION, tariff.completion * _MILLION
+    return Price(prompt, completion, cached, reasoning, tariff.request)
 
 
 def path_of(id: str) -> str:

@@ -10,7 +10,7 @@ from causerie.console.market.comparison import MOST, comparison, variants
 from causerie.console.market.endpoints import endpoints, names_of
 from causerie.console.market.facets import facets
 from causerie.console.market.listed import Listed, Market
-from causerie.console.market.row import row
+from causerie.console.market.row import price, row
 from causerie.console.market.search import CONTEXTS, COSTS, ENDINGS, PAGE, SORTS, Search
 from causerie.console.market.trend import trend
 from causerie.console.ports import House
@@ -93,7 +93,7 @@ class MarketPages:
             endpoints=endpoints(one),
             variants=[row(each) for each in every],
             trend=trend(days, visit.desk.clock()),
-            cached=any(each.tariff.cached is not None for v in every for each in v.supplies),
+            prices=[price(each.tariff) for one in every for each in one.supplies],
             snippets=router_snippets(visit.base + market.prefix, _KEY, _asked(one)),
             base=visit.base + market.prefix,
         )

@@ -1,0 +1,168 @@
+"""The public catalog in a real browser: found while typing, compared, reckoned, copied."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from accountkit import PASSWORD, World
+from browserkit import findings, window
+from consolekit import Place, console_of
+from marketkit import Fair, large_market
+from playwright.async_api import Page, expect
+
+PATHS = (
+    "/catalog",
+    "/catalog?q=nothing-is-called-so",
+    "/catalog/qwen/qwen3-8b",
+    "/catalog/zeta/mystery",
+    "/catalog/compare?model=qwen/qwen3-8b&model=acme/iris-large",
+    "/catalog/compare",
+)
+
+
+@pytest.fixture
+async def page(fair: Place) -> AsyncIterator[Page]:
+    """A window that may use the clipboard."""
+    async with window(permissions=["clipboard-read", "clipboard-write"]) as opened:
+        yield opened
+
+
+def root(place: Place) -> str:
+    return f"http://127.0.0.1:{place.port}/console"
+
+
+async def test_models_are_found_while_typing(fair: Place, page: Page) -> None:
+    await page.goto(f"{root(fair)}/catalog")
+    rows = page.locator(".entries tbody tr")
+    await expect(rows).to_have_count(5)
+    await page.locator("#q").press_sequentially("qwen")
+    await expect(rows).to_have_count(2)
+    await expect(page.locator("#results [role=status]")).to_have_text("2 of 5 models")
+    await expect(page).to_have_url(f"{root(fair)}/catalog?q=qwen")
+    await page.select_option("#by-cost", "free")
+    await expect(rows).to_have_count(1)
+    await page.fill("#q", "")
+    await page.select_option("#by-cost", "")
+    await page.click(".filter-menu > summary")
+    await page.check("[name=parameter][value=logprobs]")
+    await expect(rows).to_have_count(2)
+    await expect(page.locator(".filter-menu > summary")).to_have_text("Parameters 1")
+    await expect(page).to_have_url(f"{root(fair)}/catalog?parameter=logprobs")
+    await page.fill("[name=max]", "0.1")
+    await expect(rows).to_have_count(1)
+    await page.reload()
+    await expect(rows).to_have_count(1)
+    await expect(page.locator("[name=parameter][value=logprobs]")).to_be_checked()
+    await page.click("text=Clear the search")
+    await expect(rows).to_have_count(5)
+    await page.keyboard.press("Escape")
+    await page.select_option("#by-sort", "price")
+    await expect(rows.first).to_contain_text("Qwen3 8B (free)")
+
+
+async def test_what_is_chosen_stays_chosen_and_is_compared(lite: World) -> None:
+    async with console_of(lite, house=Fair(large_market(100))) as place, window() as page:
+        await page.goto(f"{root(place)}/catalog?sort=name")
+        bar = page.locator(".compare-bar")
+        await expect(bar).to_be_hidden()
+        await page.locator(".entries input").nth(0).check()
+        await expect(bar).to_contain_text("Choose at least one more")
+        await expect(bar.locator(".button-main")).to_be_disabled()
+        first = await page.locator(".entries input").nth(0).get_attribute("value")
+        await page.click("text=Next")
+        await page.locator(".entries input").nth(3).check()
+        second = await page.locator(".entries input").nth(3).get_attribute("value")
+        await page.fill("#q", "thing")
+        await expect(bar).to_contain_text("2 of at most 4")
+        await bar.locator(".button-main").click()
+        await expect(page.locator("h1")).to_have_text("Compare")
+        heads = page.locator("thead th code")
+        await expect(heads).to_have_count(2)
+        assert {await heads.nth(0).text_content(), await heads.nth(1).text_content()} == {
+            first,
+            second,
+        }
+        await page.click("text=Take away >> nth=0")
+        await expect(page.locator(".empty h2")).to_have_text("Choose one more")
+        await page.goto(f"{root(place)}/catalog?sort=name")
+        for index in (4, 6):
+            await page.locator(".entries input").nth(index).check()
+        await expect(page.locator(".entries input").nth(7)).to_be_disabled()
+        await page.click("[data-choose-clear]")
+        await expect(bar).to_be_hidden()
+        await expect(page.locator(".entries input").nth(7)).to_be_enabled()
+
+
+async def test_costs_follow_what_is_typed(fair: Place, page: Page) -> None:
+    await page.goto(f"{root(fair)}/catalog/qwen/qwen3-8b")
+    north = page.locator(".costs tbody tr", has_text="north")
+    await expect(north).to_contain_text("$0.00015")
+    await page.fill("#calc-in", "1000000")
+    await page.fill("#calc-requests", "2")
+    await expect(north).to_contain_text("$0.1002")
+    await page.fill("#calc-cached", "2000000")
+    await expect(page.locator("#costs [role=alert]")).to_contain_text("cannot come from the cache")
+    await page.fill("#calc-cached", "1000000")
+    await expect(north).to_contain_text("$0.0252")
+
+
+async def test_a_snippet_is_copied(fair: Place, page: Page) -> None:
+    await page.goto(f"{root(fair)}/catalog/qwen/qwen3-8b:free")
+    await page.click("text=@openrouter/sdk")
+    await page.click("[data-copy=code-sdk]")
+    copied = await page.evaluate("navigator.clipboard.readText()")
+    assert 'model: "qwen/qwen3-8b:free"' in copied
+    assert f'serverURL: "http://127.0.0.1:{fair.port}/router/v1"' in copied
+    await page.click("[data-copy=model-id]")
+    assert await page.evaluate("navigator.clipboard.readText()") == "qwen/qwen3-8b:free"
+
+
+async def test_without_scripts_all_of_it_works(fair: Place) -> None:
+    async with window(java_script_enabled=False) as page:
+        await page.goto(f"{root(fair)}/catalog")
+        await page.fill("#q", "qwen")
+        await page.click("text=Search")
+        await expect(page.locator(".entries tbody tr")).to_have_count(2)
+        await page.locator(".entries input").nth(0).check()
+        await page.locator(".entries input").nth(1).check()
+        await page.click("button:has-text('Compare')")
+        await expect(page.locator("thead th code")).to_have_count(2)
+        await page.click("thead th a >> nth=0")
+        await page.fill("#calc-out", "0")
+        await page.click("text=Reckon")
+        await expect(page.locator(".costs tbody tr").first).to_contain_text("free")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_everybody_can_use_it(fair: Place, scheme: str, width: int) -> None:
+    async with window(
+        viewport={"width": width, "height": 850}, color_scheme=scheme, reduced_motion="reduce"
+    ) as page:
+        for path in PATHS:
+            await page.goto(root(fair) + path)
+            assert await findings(page) == [], path
+            wider = "document.documentElement.scrollWidth - innerWidth"
+            assert await page.evaluate(wider) <= 0, path
+
+
+async def test_members_reach_it_from_the_frame_and_strangers_sign_in(
+    fair: Place, page: Page
+) -> None:
+    user = await fair.world.person(password=PASSWORD)
+    project = await fair.world.project(owner=user)
+    await page.goto(f"{root(fair)}/catalog/qwen/qwen3-8b")
+    await page.click("text=Get a key")
+    await page.fill("[name=email]", user.email)
+    await page.fill("[name=password]", PASSWORD)
+    await page.click("form .button-main")
+    await expect(page.locator("h1")).to_have_text("Qwen3 8B")
+    assert await findings(page) == []
+    await page.click("nav >> text=Catalog")
+    await expect(page.locator(".entries tbody tr")).to_have_count(5)
+    await page.click("text=Iris Large")
+    await page.click("text=Try it")
+    await expect(page).to_have_url(
+        f"{root(fair)}/projects/{project.id}/playground?model=acme/iris-large"
+    )
