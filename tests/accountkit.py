@@ -13,6 +13,7 @@ from causerie.accounts.attempts import Attempts
 from causerie.accounts.audit import AuditFilter
 from causerie.accounts.credits import Credits
 from causerie.accounts.issuing import Draft, Keys, NewKey
+from causerie.accounts.operating import Operating
 from causerie.accounts.passwords import Passwords
 from causerie.accounts.people import SYSTEM, Actor, Membership, Project, Role, User, actor_of
 from causerie.accounts.profile import Profile
@@ -55,6 +56,7 @@ class World:
         self.credits = Credits(self.store, SqlUsageReader(self.database), self.clock)
         self.recordings = Recordings(self.store, self.clock)
         self.attempts = Attempts(self.store, self.clock)
+        self.operating = Operating(self.store, self.clock)
 
     def clock(self) -> datetime:
         return self.now

@@ -70,6 +70,7 @@ def accounts_of(world: World) -> Accounts:
         world.credits,
         world.recordings,
         world.attempts,
+        world.operating,
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from accountkit import World
 from edgekit import Response, call, make_edge
+from upkeepkit import seen_to
 
 from causerie.access.keys import KeyDigest
 from causerie.accounts.accounts import Accounts
@@ -92,15 +93,18 @@ async def office(world: World, *, requests_per_minute: int = 1_000_000) -> Async
         credits=world.credits,
         recordings=world.recordings,
         attempts=world.attempts,
+        operating=world.operating,
     )
 
     def now() -> int:
         return int(world.now.timestamp()) * 1_000_000_000
 
-    async with KeyRing(world.store, now=now) as ring:
+    async with KeyRing(world.store, now=now) as ring, seen_to(world) as upkeep:
         people = People(ring)
         managers = OperatorKeys(people, [KeyDigest.of("ops", OPERATOR)])
-        management = Management(accounts, managers, world.clock, link_path, requests_per_minute)
+        management = Management(
+            accounts, managers, world.clock, link_path, upkeep, requests_per_minute
+        )
         edge = make_edge()
         edge.mount("/api", management.answer)
         yield Office(world, management, edge, people)

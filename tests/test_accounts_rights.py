@@ -135,6 +135,8 @@ ATTEMPTS: dict[Action, Attempt] = {
     Action.USERS_CHANGE: lambda s: s.world.users.disable(s.actor, s.member.id),
     Action.PROJECTS_CREATE: lambda s: s.world.projects.create(s.actor, "Another"),
     Action.SERVICE_SEE: lambda s: s.world.usage.of_all(s.actor, s.question()),
+    Action.ENDPOINTS_SEE: lambda s: s.world.operating.look(s.actor),
+    Action.ENDPOINTS_PROBE: lambda s: s.world.operating.note(s.actor, "endpoint.probe", "north"),
 }
 OWNED = {
     Action.MEMBERS_REMOVE,

@@ -18,9 +18,8 @@ from faultkit import upstream
 from probekit import document, refused, says_yes
 from typer.testing import CliRunner
 
-from causerie.cli import endpoint_file
-from causerie.cli.endpoint_file import endpoint_name
-from causerie.cli.exits import CommandFailed
+from causerie.assembly import endpoint_file
+from causerie.assembly.endpoint_file import CannotWrite, endpoint_name
 from causerie.cli.root import app
 from causerie.probe.ask import Ask
 from causerie.probe.entry import Entry
@@ -278,7 +277,7 @@ def test_a_file_that_changed_meanwhile_is_left(
 
     monkeypatch.setattr(endpoint_file, "load", load_slowly)
     found = Entry("m", None, (), None, None, date(2026, 11, 21), "")
-    with pytest.raises(CommandFailed, match="changed meanwhile"):
+    with pytest.raises(CannotWrite, match="changed meanwhile"):
         endpoint_file.write_entries(file, endpoint_file.NewEndpoint("http://a/v1"), [found])
     assert file.read_text() == "# somebody else\n"
 

@@ -26,11 +26,18 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from causerie.management.document import document
+from causerie.management.endpoints import EndpointDesk
 from causerie.management.keys import KeyDesk
 from causerie.management.people import PeopleDesk
 from causerie.management.projects import ProjectDesk
 from causerie.management.route import AnyRoute
-from causerie.management.routes import key_routes, people_routes, project_routes, usage_routes
+from causerie.management.routes import (
+    endpoint_routes,
+    key_routes,
+    people_routes,
+    project_routes,
+    usage_routes,
+)
 from causerie.management.usage import UsageDesk
 from causerie.store.database import Database
 
@@ -44,6 +51,7 @@ def _routes() -> list[AnyRoute]:
         *project_routes(ProjectDesk(nobody, link_path)),
         *key_routes(KeyDesk(nobody, nobody)),
         *usage_routes(UsageDesk(nobody, nobody)),
+        *endpoint_routes(EndpointDesk(nobody)),
     ]
 
 

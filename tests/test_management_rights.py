@@ -127,6 +127,8 @@ ASKS: dict[Action, Ask] = {
     Action.USERS_CHANGE: asking("/users/{user}/disable", {}),
     Action.PROJECTS_CREATE: asking("/projects", {"name": "new"}),
     Action.SERVICE_SEE: asking("/usage"),
+    Action.ENDPOINTS_SEE: asking("/endpoints"),
+    Action.ENDPOINTS_PROBE: asking("/endpoints/south/probe/use", {"model": "m"}),
 }
 OF_THE_SERVICE = {
     Action.USERS_SEE,
@@ -134,6 +136,8 @@ OF_THE_SERVICE = {
     Action.USERS_CHANGE,
     Action.PROJECTS_CREATE,
     Action.SERVICE_SEE,
+    Action.ENDPOINTS_SEE,
+    Action.ENDPOINTS_PROBE,
 }
 
 

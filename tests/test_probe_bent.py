@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from probekit import BY_ID, MODEL, SUBJECT, Made, answer, body, chunk, stream, usage_chunk
 
-from causerie.cli.bent import BentAsks
 from causerie.probe.ask import Ask
 from causerie.probe.interview import Interview
 from causerie.probe.question import Question
 from causerie.probe.reading import answered, plain
 from causerie.probe.reply import Reply
 from causerie.probe.verdict import Grade, Verdict
+from causerie.upkeep.bent import BentAsks
 from causerie.upstreams.dialects import DIALECTS
 
 LLAMA = DIALECTS["llama-server"]

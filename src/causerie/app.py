@@ -62,6 +62,7 @@ async def run_service(loaded: Loaded, read: Callable[[], Loaded], watcher: Annou
             if (link := await running.first_link()) is not None:
                 watcher.first_link(link.token)
             reloading = Reloading(loaded, _with_credentials(read), running, makers.renew(fleet))
+            running.configuration = reloading
             reloading.address = "{}:{}".format(*address.getsockname()[:2])
             folder = runtime_folder(variables())
             async with answering(folder, reloading.answer), reloaded_by_signal(reloading.reload):

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from ipaddress import ip_network
+from pathlib import Path
+from typing import Protocol
 
 from causerie.access.keys import KeyDigest
 from causerie.accounts.bookkeeping import Bookkeeping
@@ -20,6 +22,8 @@ from causerie.accounts.statement import Statements
 from causerie.accounts.together import Together
 from causerie.assembly.house import House, Parts
 from causerie.assembly.identity import identity_providers
+from causerie.assembly.upkeep import Parts as UpkeepParts
+from causerie.assembly.upkeep import UpkeepDesk
 from causerie.console.application import Console
 from causerie.console.origin import Site
 from causerie.edge.application import Edge
@@ -29,6 +33,8 @@ from causerie.management.application import Management
 from causerie.management.managers import OperatorKeys
 from causerie.settings import Settings
 from causerie.settings.credentials import Credentials
+from causerie.upkeep.examinations import Examinations
+from causerie.upkeep.results import Results
 
 
 @asynccontextmanager
@@ -40,14 +46,17 @@ async def entered(
     ``together`` is where replicas hold budgets, if they do.
     """
     async with hosting(settings.store, credentials.store, together) as hosted:
-        yield Front(hosted)
+        results = Results(lambda: _probes(settings))
+        async with Examinations(results, hosted.clock) as examinations:
+            yield Front(hosted, examinations)
 
 
 class Front:
     """Accounts, and the ways to manage them."""
 
-    def __init__(self, hosted: Hosting) -> None:
+    def __init__(self, hosted: Hosting, examinations: Examinations) -> None:
         self._hosted = hosted
+        self._examinations = examinations
         self._managers = OperatorKeys(hosted.ring)
         self._providers: tuple[OidcProvider, ...] = ()
 
@@ -85,15 +94,15 @@ class Front:
         )
         self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
 
-    def mount(self, edge: Edge, parts: Parts) -> None:
+    def mount(self, edge: Edge, parts: _Parts) -> None:
         """Answer at `/api` and `/console`."""
         options = parts.settings.console
         if not options.enabled:
             return
         accounts, clock = self._hosted.accounts, self._hosted.clock
-        management = Management(
-            accounts, self._managers, clock, _link, options.api_requests_per_minute
-        )
+        upkeep = UpkeepDesk(parts, accounts, self._examinations, clock)
+        most = options.api_requests_per_minute
+        management = Management(accounts, self._managers, clock, _link, upkeep, most)
         edge.mount("/api", management.answer)
         console = Console(
             accounts,
@@ -104,6 +113,16 @@ class Front:
             providers=lambda: self._providers,
         )
         edge.mount("/console", console.answer)
+
+
+class _Parts(Parts, UpkeepParts, Protocol):
+    """The parts in force, for pages and for those who see to them."""
+
+
+def _probes(settings: Settings) -> Path | None:
+    """Where results of probes are kept."""
+    folder = settings.store.folder
+    return Path(folder) / "probes" if folder is not None else None
 
 
 def _link(_: LinkKind, token: str) -> str:

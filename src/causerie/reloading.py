@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -73,6 +74,11 @@ class Reloading:
         self._models = models
         self._turn = asyncio.Lock()
         self.address = ""
+
+    @property
+    def file(self) -> Path | None:
+        """The configuration file, if there is one."""
+        return self._started_with.file
 
     def facts(self) -> Facts:
         """Which service this is."""

@@ -25,6 +25,7 @@ from causerie.accounts.free_days import FreeDays
 from causerie.accounts.links import NewLink
 from causerie.accounts.prices import Price
 from causerie.accounts.statement import Statements
+from causerie.assembly.configuration import Configuration
 from causerie.assembly.endpoints import Connected, checks, close, connected
 from causerie.assembly.offers import offered
 from causerie.assembly.sharing import Sharing, sharing
@@ -46,7 +47,7 @@ from causerie.metering.counters import Counters
 from causerie.metering.meter import Meter, RecordSink
 from causerie.metering.request_log import RequestLog
 from causerie.pipeline import Pipeline, Scopes
-from causerie.protocol.standing import Stretch
+from causerie.protocol.standing import Standing, Stretch
 from causerie.protocol.variants import free_name
 from causerie.routing.health import Check, Health
 from causerie.routing.router import Router
@@ -124,7 +125,7 @@ class Front(Protocol):
 
 
 class Service:
-    """The parts in force."""
+    """The parts in force. ``configuration`` is unset where nobody can read it anew."""
 
     def __init__(
         self,
@@ -150,6 +151,7 @@ class Service:
         self._edge: Edge | None = None
         self.settings = Settings()
         self.catalog = Catalog(())
+        self.configuration: Configuration | None = None
 
     @property
     def edge(self) -> Edge:
@@ -182,6 +184,7 @@ class Service:
         """Serve by these from now on. The engines have the models already."""
         settings, before = prepared.settings, self._targets
         self.settings = settings
+        self.doors = prepared.doors
         own = own_models(settings, prepared.options, self._engines, self._compiler, before)
         remote = remote_models(settings, prepared.endpoints, before)
         self._targets = Targets(own, remote, prepared.endpoints)
@@ -190,7 +193,7 @@ class Service:
         self._checks = checks(settings, prepared.endpoints)
         self._changed.set()
         self.catalog = offered(settings, own, lambda name: self._router.standing(name))
-        pipeline = Pipeline(
+        self.pipeline = pipeline = Pipeline(
             keys=StaticKeys(),
             catalog=self.catalog,
             limits=self._limits,
@@ -255,6 +258,14 @@ class Service:
     def history(self, target: str) -> Sequence[Stretch]:
         """The last day of a target, in quarters of an hour."""
         return self._router.history(target)
+
+    def standing(self, target: str) -> Standing | None:
+        """How a target stands, with what was measured of it."""
+        return self._router.standing(target)
+
+    def endpoint(self, name: str) -> Connected | None:
+        """An endpoint that others run."""
+        return self._targets.endpoints.get(name)
 
     def _busy(self, target: str) -> bool:
         own = self._targets.own.get(target)

@@ -9,6 +9,7 @@ from causerie.accounts.attempts import Attempts
 from causerie.accounts.credits import Credits
 from causerie.accounts.guard import Clock
 from causerie.accounts.issuing import Keys
+from causerie.accounts.operating import Operating
 from causerie.accounts.passwords import Passwords
 from causerie.accounts.ports import Store
 from causerie.accounts.profile import Profile
@@ -32,6 +33,7 @@ class Accounts:
     credits: Credits
     recordings: Recordings
     attempts: Attempts
+    operating: Operating
 
     @property
     def arrivals(self) -> Arrivals:
@@ -51,4 +53,5 @@ class Accounts:
             credits=Credits(store, reader, clock),
             recordings=Recordings(store, clock),
             attempts=Attempts(store, clock),
+            operating=Operating(store, clock),
         )

@@ -64,6 +64,8 @@ class Action(StrEnum):
     USERS_CHANGE = "users.change"
     PROJECTS_CREATE = "projects.create"
     SERVICE_SEE = "service.see"
+    ENDPOINTS_SEE = "endpoints.see"
+    ENDPOINTS_PROBE = "endpoints.probe"
 
 
 WORDS = {
@@ -95,6 +97,8 @@ WORDS = {
     Action.USERS_CHANGE: "disable and enable users, make operators",
     Action.PROJECTS_CREATE: "make a project",
     Action.SERVICE_SEE: "see usage, requests and audit log of the whole service",
+    Action.ENDPOINTS_SEE: "see endpoints, what they can do, and who would get a request",
+    Action.ENDPOINTS_PROBE: "probe endpoints, and put in force what was found",
 }
 
 _ = Extent.NO
@@ -131,6 +135,8 @@ _ROWS: dict[Action, tuple[Extent, ...]] = {
     Action.USERS_CHANGE: (X, _, _, _, _, _, _),
     Action.PROJECTS_CREATE: (X, _, _, _, _, _, _),
     Action.SERVICE_SEE: (X, _, _, _, _, _, _),
+    Action.ENDPOINTS_SEE: (X, _, _, _, _, _, _),
+    Action.ENDPOINTS_PROBE: (X, _, _, _, _, _, _),
 }
 
 RIGHTS: dict[Action, dict[Part, Extent]] = {

@@ -243,7 +243,13 @@ class KeyRing:
 
 def _admit(known: _Known, door: str) -> Member:
     """The caller at one door, made once."""
-    key = known.grant.key
+    caller = known.callers[door] = admitted(known.grant, door)
+    return caller
+
+
+def admitted(grant: Grant, door: str) -> Member:
+    """Whoever has this grant, at a door; raises :class:`Forbidden` where it is not for that."""
+    key = grant.key
     if key.purpose is not Purpose.INFERENCE:
         raise Forbidden(
             "This is a management key; make an inference key for requests.",
@@ -251,18 +257,16 @@ def _admit(known: _Known, door: str) -> Member:
         )
     if key.doors is not None and door not in key.doors:
         raise Forbidden(f"This key may not use the door `{door}`.", code="scope_not_allowed")
-    caller = Member(
+    return Member(
         key=key.id,
         name=key.name,
         door=door,
         project=key.project_id,
         user=key.created_by,
         models=key.models,
-        recorded=known.grant.recorded,
-        grant=known.grant,
+        recorded=grant.recorded,
+        grant=grant,
     )
-    known.callers[door] = caller
-    return caller
 
 
 def _end(grant: Grant) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -27,11 +27,14 @@ from causerie.upstreams.endpoint import Deadlines, Endpoint
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """An endpoint, its connections, and a digest of what it was made from."""
+    """An endpoint, its connections, and a digest of what it was made from; the key that is sent
+    there, and how it is reached."""
 
     endpoint: Endpoint
     client: HttpClient
     recipe: bytes
+    key: str | None = field(default=None, repr=False)
+    reach: Reach = field(default_factory=Reach, repr=False)
 
 
 def connected(
@@ -86,7 +89,8 @@ async def close(endpoints: Sequence[Connected]) -> None:
 
 
 def _made(one: described.Endpoint, key: str | None, proxy: str | None, recipe: bytes) -> Connected:
-    client = HttpClient(one.base_url, reach(one, proxy))
+    way = reach(one, proxy)
+    client = HttpClient(one.base_url, way)
     endpoint = Endpoint(
         one.name,
         client,
@@ -99,7 +103,7 @@ def _made(one: described.Endpoint, key: str | None, proxy: str | None, recipe: b
         ),
         max_concurrent=one.max_concurrent,
     )
-    return Connected(endpoint, client, recipe)
+    return Connected(endpoint, client, recipe, key, way)
 
 
 def reach(one: described.Endpoint, proxy: str | None) -> Reach:

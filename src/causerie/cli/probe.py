@@ -6,7 +6,6 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from pathlib import Path
 from typing import Annotated
 
@@ -14,33 +13,23 @@ import msgspec
 import typer
 from rich.console import Console
 
+from causerie.assembly.endpoint_file import CannotWrite, NewEndpoint, write_entries
 from causerie.cli.access import Access, KeyOptions, access
-from causerie.cli.bent import BentAsks
-from causerie.cli.endpoint_file import NewEndpoint, write_entries
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
 from causerie.cli.matrix import Asking, show
 from causerie.cli.options import Config, settings_in_force
 from causerie.probe.asker import Asker, Bounds
 from causerie.probe.cost import Cost, cost
-from causerie.probe.entry import Entry, entry
-from causerie.probe.interview import Finding, Interview, Patience
+from causerie.probe.interview import Patience
 from causerie.probe.questions import QUESTIONS
 from causerie.probe.questions.listing import LIST, entries, entry_of, listed_length
 from causerie.probe.reading import message_of
 from causerie.probe.reply import Reply, dig
-from causerie.probe.report import report
 from causerie.probe.subject import Subject
 from causerie.settings.load import FILE_NAME
+from causerie.upkeep.interviewing import Asked, carried_out, guessed, interview
 from causerie.upstreams.dialect import Dialect
-from causerie.upstreams.dialects import DIALECTS, GENERIC
-
-_OWNERS = {
-    "causerie": "causerie",
-    "library": "ollama",
-    "llamacpp": "llama-server",
-    "sglang": "sglang",
-    "vllm": "vllm",
-}
+from causerie.upstreams.dialects import GENERIC
 
 Seconds = Annotated[
     float, typer.Option("--seconds", min=1, max=3600, help="Time limit for one request.")
@@ -124,22 +113,6 @@ class _Plan:
     yes: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """One model's interview, done."""
-
-    entry: Entry
-    findings: tuple[Finding, ...]
-    requests: int
-    tokens: int
-    complete: bool
-
-    def report(self, base_url: str) -> dict[str, object]:
-        return report(
-            base_url, self.entry, self.findings, requests=self.requests, tokens=self.tokens
-        )
-
-
 class _Run:
     """One run of the command: the models, the cost, the questions."""
 
@@ -148,7 +121,7 @@ class _Run:
         self._notes = notes
         self.dialect = plan.access.dialect
 
-    async def interviews(self) -> list[_Asked]:
+    async def interviews(self) -> list[Asked]:
         """Every model's, one after the other. Raises :class:`CommandFailed`."""
         plan = self._plan
         try:
@@ -158,7 +131,7 @@ class _Run:
         async with asker:
             listed = await asker.put(LIST)
             subjects = self._subjects(listed)
-            self._learn_dialect(_guessed(listed, subjects[0].model))
+            self._learn_dialect(guessed(listed, subjects[0].model))
             self._agree(cost(QUESTIONS, subjects, bent=self.dialect is not None))
             return [await self._interview(asker, subject) for subject in subjects]
 
@@ -202,20 +175,12 @@ class _Run:
         if not typer.confirm("Go on?", err=True):
             raise CommandFailed("nothing was asked")
 
-    async def _interview(self, asker: Asker, subject: Subject) -> _Asked:
+    async def _interview(self, asker: Asker, subject: Subject) -> Asked:
         with self._progress(subject) as begins:
             patience = Patience(total_seconds=self._plan.total_seconds)
-            bent = BentAsks(asker, self.dialect) if self.dialect is not None else None
-            interview = Interview(subject, asker, patience, begins, bent=bent)
-            findings = [one async for one in interview.findings(QUESTIONS)]
-        self._say(f"{interview.requests} requests, {interview.spent:,} tokens as it counts them")
-        return _Asked(
-            entry(interview.subject, findings, date.today()),
-            tuple(findings),
-            interview.requests,
-            interview.spent,
-            interview.complete,
-        )
+            asked = await carried_out(interview(subject, asker, self.dialect, patience, begins))
+        self._say(f"{asked.requests} requests, {asked.tokens:,} tokens as it counts them")
+        return asked
 
     def _progress(self, subject: Subject) -> Asking:
         self._say(f"asking {subject.model}")
@@ -225,18 +190,16 @@ class _Run:
         self._notes.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _guessed(listed: Reply, model: str) -> Dialect | None:
-    """By whom the server says its models are owned."""
-    owner = dig(entry_of(listed, model), "owned_by") or dig(entries(listed), 0, "owned_by")
-    return DIALECTS.get(_OWNERS.get(str(owner), ""))
-
-
-def _write(file: Path, endpoint: NewEndpoint, interviews: Sequence[_Asked], notes: Console) -> None:
+def _write(file: Path, endpoint: NewEndpoint, interviews: Sequence[Asked], notes: Console) -> None:
     """Only complete interviews are worth keeping."""
     for one in interviews:
         if not one.complete:
             raise CommandFailed(
                 f"{file} stays as it is: not every question about {one.entry.id} could be asked"
             )
-    write_entries(file, endpoint, [one.entry for one in interviews])
+    try:
+        write_entries(file, endpoint, [one.entry for one in interviews])
+    except CannotWrite as failure:
+        code = ExitCode.CONFIGURATION if failure.configuration else ExitCode.FAILURE
+        raise CommandFailed(failure.whole, code) from failure
     notes.print(f"wrote {file}", markup=False, highlight=False)

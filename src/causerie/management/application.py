@@ -15,14 +15,22 @@ from causerie.accounts.guard import Clock
 from causerie.edge.credential import credential
 from causerie.edge.exchange import Exchange
 from causerie.management.document import document
+from causerie.management.endpoints import EndpointDesk
 from causerie.management.keys import KeyDesk
 from causerie.management.managers import Managers
 from causerie.management.people import LinkPath, PeopleDesk
 from causerie.management.projects import ProjectDesk
 from causerie.management.reading import body_of, query_of
 from causerie.management.route import Call, Export, pick
-from causerie.management.routes import key_routes, people_routes, project_routes, usage_routes
+from causerie.management.routes import (
+    endpoint_routes,
+    key_routes,
+    people_routes,
+    project_routes,
+    usage_routes,
+)
 from causerie.management.usage import UsageDesk
+from causerie.upkeep.ports import Upkeep
 
 PREFIX = "/api"
 _DOCUMENT = "/openapi.json"
@@ -32,11 +40,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Management:
-    """Answers what is asked of accounts.
+    """Answers what is asked of accounts, and of endpoints.
 
     ``managers`` says whose a key is, ``link_path`` where a browser uses a
-    one-time link, ``clock`` what time it is, in UTC. Each key may ask
-    ``requests_per_minute`` times, and a few times at once.
+    one-time link, ``clock`` what time it is, in UTC; ``upkeep`` sees to endpoints. Each
+    key may ask ``requests_per_minute`` times, and a few times at once.
     """
 
     def __init__(
@@ -45,6 +53,7 @@ class Management:
         managers: Managers,
         clock: Clock,
         link_path: LinkPath,
+        upkeep: Upkeep,
         requests_per_minute: int,
     ) -> None:
         self._managers = managers
@@ -55,6 +64,7 @@ class Management:
             *project_routes(ProjectDesk(accounts, link_path)),
             *key_routes(KeyDesk(accounts, clock)),
             *usage_routes(UsageDesk(accounts, clock)),
+            *endpoint_routes(EndpointDesk(upkeep)),
         ]
         self._document = _encode(document(self.routes))
 

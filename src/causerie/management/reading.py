@@ -39,7 +39,7 @@ async def body_of(exchange: Exchange, type: type[T]) -> T:
         return msgspec.json.decode(body or b"{}", type=type)
     except msgspec.ValidationError as error:
         raise _translated(str(error)) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(
             "The body is not valid JSON; send one object, encoded as UTF-8.", code="invalid_json"
         ) from error

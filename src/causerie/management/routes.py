@@ -20,6 +20,13 @@ from causerie.management.bodies import (
     SetOperator,
     SetRecording,
 )
+from causerie.management.endpoints import (
+    EndpointDesk,
+    EndpointList,
+    ExplainRoute,
+    ProbeModel,
+    UseProbe,
+)
 from causerie.management.keys import KeyDesk
 from causerie.management.lists import (
     AuditList,
@@ -59,6 +66,8 @@ from causerie.management.views import (
     ProjectView,
     UserView,
 )
+from causerie.upkeep.forecast import Forecast
+from causerie.upkeep.views import EndpointView, ProbeView, Used
 
 _PROJECT = "/projects/{project}"
 _MEMBER = "/projects/{project}/members/{user}"
@@ -137,6 +146,25 @@ def key_routes(desk: KeyDesk) -> list[AnyRoute]:
         route("POST /keys/{key}/disable", "Disable a key", desk.disable, NoQuery, NoBody, KeyView),
         route("POST /keys/{key}/enable", "Enable a key", desk.enable, NoQuery, NoBody, KeyView),
         route("DELETE /keys/{key}", "Delete a key", desk.delete, NoQuery, NoBody, NoneType),
+    ]
+
+
+def endpoint_routes(desk: EndpointDesk) -> list[AnyRoute]:
+    """Endpoints and the routes of requests, for operators."""
+    return [
+        route("GET /endpoints", "List endpoints", desk.list, NoQuery, NoBody, EndpointList),
+        route("GET /endpoints/{endpoint}", "See an endpoint, and what it can do",
+              desk.see, NoQuery, NoBody, EndpointView),
+        route("POST /endpoints/{endpoint}/probe 201", "Probe a model of an endpoint",
+              desk.probe, NoQuery, ProbeModel, ProbeView),
+        route("GET /endpoints/{endpoint}/probe", "See how the last probe goes",
+              desk.progress, NoQuery, NoBody, ProbeView),
+        route("POST /endpoints/{endpoint}/probe/cancel", "End a probe",
+              desk.cancel, NoQuery, NoBody, ProbeView),
+        route("POST /endpoints/{endpoint}/probe/use", "Put the result of a probe in force",
+              desk.use, NoQuery, UseProbe, Used),
+        route("POST /routes/explain", "Who would get a request, and why",
+              desk.explain, NoQuery, ExplainRoute, Forecast),
     ]
 
 

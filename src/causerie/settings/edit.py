@@ -64,6 +64,11 @@ def by_hand(array: Path, values: Mapping[str, object]) -> str:
     return "\n".join(_block(array, values, {}))
 
 
+def remark(text: str, path: Path) -> str:
+    """The comment behind a statement, where that has one line; raises ``TOMLDecodeError``."""
+    return _remark(path, line_numbers(text), text.split("\n"))
+
+
 def _block(array: Path, values: Mapping[str, object], remarks: Mapping[str, str]) -> list[str]:
     lines = [f"[[{_dotted(array)}]]"]
     for name, value in values.items():

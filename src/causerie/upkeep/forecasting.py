@@ -15,6 +15,7 @@ from causerie.catalog.exclusion import Exclusion
 from causerie.catalog.listing import Listing
 from causerie.catalog.reasons import reasons
 from causerie.catalog.supply import Supply
+from causerie.catalog.tariff import Tariff
 from causerie.errors import ServiceError
 from causerie.pipeline import Door, Pipeline, another_may
 from causerie.protocol.candidate import Candidate
@@ -118,7 +119,7 @@ class _Told:
             share=round(prospect.share, 4),
             state=status.state,
             in_flight=status.in_flight,
-            price=_prices(supply) if supply is not None else None,
+            price=prices(supply.tariff) if supply is not None else None,
             first_token_seconds=first.p50 if first is not None else None,
             tokens_per_second=speed.p50 if speed is not None else None,
         )
@@ -213,8 +214,9 @@ def _supplies(model: Entry) -> Sequence[Supply]:
     return model.supplies if isinstance(model, Listing) else ()
 
 
-def _prices(supply: Supply) -> Prices:
-    plain = {name: _plain(f"{price:f}") for name, price in supply.tariff.by_million.items()}
+def prices(tariff: Tariff) -> Prices:
+    """For people and programs."""
+    plain = {name: _plain(f"{price:f}") for name, price in tariff.by_million.items()}
     return Prices(**plain)
 
 

@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.probe.entry import Entry
 from causerie.settings import SettingsError, load
 from causerie.settings.edit import CannotEdit, by_hand, with_table
@@ -21,13 +20,34 @@ from causerie.settings.values import Secret
 from causerie.upstreams.dialect import Dialect
 
 
+class CannotWrite(Exception):
+    """The file stays as it is. ``by_hand`` is what can be put into it by hand, if that helps;
+    ``configuration``: what is in the file is wrong."""
+
+    def __init__(self, message: str, *, by_hand: str = "", configuration: bool = False) -> None:
+        super().__init__(message)
+        self.by_hand = by_hand
+        self.configuration = configuration
+
+    @property
+    def whole(self) -> str:
+        """What went wrong, and what to do by hand."""
+        if not self.by_hand:
+            return str(self)
+        return f"{self}; put this below your endpoint by hand:\n\n{self.by_hand}"
+
+
 @dataclass(frozen=True, slots=True)
 class NewEndpoint:
-    """What an endpoint is that the file does not have yet; ``key`` is where its key is found."""
+    """What an endpoint is that the file may not have yet; ``key`` is where its key is found.
+
+    ``name`` is that of one that the file has.
+    """
 
     base_url: str
     key: Secret | None = None
     dialect: Dialect | None = None
+    name: str | None = None
 
     def values(self) -> dict[str, object]:
         """As the configuration has it."""
@@ -47,9 +67,21 @@ def write_entries(file: Path, endpoint: NewEndpoint, entries: Sequence[Entry]) -
 
     An endpoint that the file does not have is added. The new text is loaded as
     the service would load it, and takes the file's place in one step. Raises
-    :class:`CommandFailed`, with the file untouched.
+    :class:`CannotWrite`, with the file untouched.
     """
-    file = file.resolve()
+    try:
+        _write(file.resolve(), endpoint, entries)
+    except OSError as error:
+        words = f"{file} cannot be written ({error.strerror})"
+        raise CannotWrite(words, by_hand=tables(entries)) from error
+
+
+def tables(entries: Sequence[Entry]) -> str:
+    """The entries as text, to be put below their endpoint by hand."""
+    return "\n\n".join(by_hand(("endpoints", "models"), one.values()) for one in entries)
+
+
+def _write(file: Path, endpoint: NewEndpoint, entries: Sequence[Entry]) -> None:
     before = file.read_bytes() if file.exists() else b""
     after = _edited(file, before, endpoint, entries)
     handle, name = tempfile.mkstemp(prefix=f".{file.name}.", suffix=".toml", dir=file.parent)
@@ -63,7 +95,7 @@ def write_entries(file: Path, endpoint: NewEndpoint, entries: Sequence[Entry]) -
             fresh.chmod(file.stat().st_mode & 0o777)
         _check(file, fresh)
         if (file.read_bytes() if file.exists() else b"") != before:
-            raise CommandFailed(f"{file} has been changed meanwhile; run the probe again")
+            raise CannotWrite(f"{file} has been changed meanwhile; try again")
         fresh.replace(file)
     finally:
         fresh.unlink(missing_ok=True)
@@ -75,12 +107,9 @@ def _edited(file: Path, before: bytes, endpoint: NewEndpoint, entries: Sequence[
         unix = text.replace("\r\n", "\n")
         edited = _with_entries(unix, endpoint, entries)
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise CommandFailed(f"{file} is not valid TOML: {error}", ExitCode.CONFIGURATION) from error
+        raise CannotWrite(f"{file} is not valid TOML: {error}", configuration=True) from error
     except CannotEdit as error:
-        blocks = "\n\n".join(by_hand(("endpoints", "models"), one.values()) for one in entries)
-        raise CommandFailed(
-            f"{file}: {error}; put this below your endpoint by hand:\n\n{blocks}"
-        ) from error
+        raise CannotWrite(f"{file}: {error}", by_hand=tables(entries)) from error
     if unix != text:
         edited = edited.replace("\n", "\r\n")
     mark = b"\xef\xbb\xbf" if before.startswith(b"\xef\xbb\xbf") else b""
@@ -88,10 +117,12 @@ def _edited(file: Path, before: bytes, endpoint: NewEndpoint, entries: Sequence[
 
 
 def _with_entries(text: str, endpoint: NewEndpoint, entries: Sequence[Entry]) -> str:
-    index = endpoint_index(text, endpoint.base_url)
+    index = endpoint_index(text, endpoint.base_url, endpoint.name)
+    if index is None and endpoint.name is not None:
+        raise CannotEdit(f"the endpoint {endpoint.name} is not in it")
     if index is None:
         text = with_table(text, ("endpoints",), endpoint.values(), key="base_url")
-        index = endpoint_index(text, endpoint.base_url)
+        index = endpoint_index(text, endpoint.base_url, endpoint.name)
     if index is None:
         raise CannotEdit("the endpoint could not be added")
     for entry in entries:
@@ -104,11 +135,15 @@ def _with_entries(text: str, endpoint: NewEndpoint, entries: Sequence[Entry]) ->
     return text
 
 
-def endpoint_index(text: str, base_url: str) -> int | None:
-    """Which of the file's endpoints has this address."""
+def endpoint_index(text: str, base_url: str, name: str | None = None) -> int | None:
+    """Which of the file's endpoints has this name, or without one this address."""
     endpoints = tomllib.loads(text).get("endpoints")
     for index, one in enumerate(endpoints if isinstance(endpoints, list) else ()):
-        if isinstance(one, dict) and str(one.get("base_url", "")).rstrip("/") == base_url:
+        if not isinstance(one, dict):
+            continue
+        if name is not None and one.get("name") == name:
+            return index
+        if name is None and str(one.get("base_url", "")).rstrip("/") == base_url:
             return index
     return None
 
@@ -124,7 +159,7 @@ def _check(file: Path, fresh: Path) -> None:
         load(file=fresh)
     except SettingsError as error:
         words = str(error).replace(str(fresh), str(file))
-        raise CommandFailed(
+        raise CannotWrite(
             f"{file} stays as it is, because with the entry it would not hold:\n{words}",
-            ExitCode.CONFIGURATION,
+            configuration=True,
         ) from error

@@ -1,0 +1,244 @@
+"""The service as its operators see to it: endpoints, probes, and the routes of requests.
+
+Always by the parts that are in force.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from msgspec import structs
+
+from causerie.access.keys import Caller
+from causerie.accounts.accounts import Accounts
+from causerie.accounts.bounds import UNBOUNDED
+from causerie.accounts.keys import Grant, KeyState
+from causerie.accounts.people import Actor
+from causerie.accounts.ring import admitted
+from causerie.assembly.configuration import Configuration
+from causerie.assembly.endpoint_file import CannotWrite, NewEndpoint, tables, write_entries
+from causerie.assembly.endpoint_views import Views, changes, probe_view, text_of
+from causerie.assembly.endpoints import Connected
+from causerie.assembly.listings import OWN_PROVIDER
+from causerie.edge.doors import Door, DoorTable
+from causerie.errors import InvalidRequest, NotFound, ServiceError, Unauthenticated
+from causerie.pipeline import Pipeline
+from causerie.protocol.parsing import Rules, parse
+from causerie.protocol.standing import Standing
+from causerie.routing.seat import SeatStatus
+from causerie.settings import EndpointModel, Settings
+from causerie.settings.addresses import default_way
+from causerie.settings.endpoint import Endpoint
+from causerie.upkeep.examination import Examinee
+from causerie.upkeep.examinations import Examinations
+from causerie.upkeep.forecast import Forecast, Refusal
+from causerie.upkeep.forecasting import forecast
+from causerie.upkeep.ports import Question
+from causerie.upkeep.result import Result
+from causerie.upkeep.views import EndpointView, ProbeView, Used
+
+_LONGEST_MODEL = 1000
+
+
+class Parts(Protocol):
+    """The parts in force."""
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def doors(self) -> DoorTable: ...
+    @property
+    def pipeline(self) -> Pipeline: ...
+    @property
+    def configuration(self) -> Configuration | None: ...
+    def targets(self) -> Sequence[SeatStatus]:
+        """All targets of routing as they stand now."""
+        ...
+
+    def standing(self, target: str) -> Standing | None:
+        """How a target stands, with what was measured of it."""
+        ...
+
+    def endpoint(self, name: str) -> Connected | None:
+        """An endpoint that others run."""
+        ...
+
+
+class UpkeepDesk:
+    """One service; ``examinations`` own the probes, ``clock`` tells what time it is."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        accounts: Accounts,
+        examinations: Examinations,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._parts = parts
+        self._accounts = accounts
+        self._examinations = examinations
+        self._clock = clock
+
+    def doors(self) -> Sequence[str]:
+        """The names of all doors, the usual one first."""
+        names = [door.name for door in self._parts.doors.doors]
+        usual = default_way(self._parts.settings).door.name
+        return sorted(names, key=lambda name: name != usual)
+
+    def models(self) -> Sequence[str]:
+        """The ids of all models."""
+        return [entry.id for entry in self._parts.pipeline.catalog.visible(None)]
+
+    async def endpoints(self, actor: Actor) -> Sequence[EndpointView]:
+        """All endpoints, and this service if it runs models."""
+        await self._accounts.operating.look(actor)
+        views = await self._views()
+        found = [self._view(views, one) for one in self._parts.settings.endpoints]
+        own = views.own()
+        return found if own is None else [*found, own]
+
+    async def endpoint(self, actor: Actor, name: str) -> EndpointView:
+        """One endpoint; raises :class:`NotFound`."""
+        await self._accounts.operating.look(actor)
+        views = await self._views()
+        for one in self._parts.settings.endpoints:
+            if one.name == name:
+                return self._view(views, one)
+        own = views.own() if name == OWN_PROVIDER else None
+        if own is None:
+            raise _no_endpoint(name)
+        return own
+
+    async def probe(self, actor: Actor, name: str, model: str) -> ProbeView:
+        """Begin to probe a model of an endpoint."""
+        await self._accounts.operating.probe(actor)
+        one, connected = self._one(name), self._parts.endpoint(name)
+        if not model or len(model) > _LONGEST_MODEL:
+            raise InvalidRequest("Name the model as the endpoint does.", param="model")
+        if connected is None:
+            raise _no_endpoint(name)
+        examinee = Examinee(
+            endpoint=name,
+            base_url=one.base_url,
+            key=connected.key,
+            reach=connected.reach,
+            dialect=connected.endpoint.dialect,
+        )
+        begun = self._examinations.begin(examinee, model)
+        await self._accounts.operating.note(actor, "endpoint.probe", name, model=model)
+        return probe_view(begun)
+
+    async def cancel(self, actor: Actor, name: str) -> ProbeView:
+        """End the probe under way, if one is."""
+        await self._accounts.operating.probe(actor)
+        last = self._examinations.last(self._one(name).name)
+        if last is None:
+            words = f"No probe of {name} was begun since the service was started."
+            raise NotFound(words, code="not_found")
+        if last.state == "asking":
+            await self._examinations.cancel(name)
+            await self._accounts.operating.note(
+                actor, "endpoint.probe_cancel", name, model=last.model
+            )
+        return probe_view(last)
+
+    async def use(self, actor: Actor, name: str, model: str) -> Used:
+        """Write the newest result into the configuration, and have that read anew."""
+        await self._accounts.operating.probe(actor)
+        one = self._one(name)
+        result = self._examinations.results.of(name, model).newest
+        if result is None:
+            words = f"There is no result of a probe of {model[:100]} at {name}."
+            raise NotFound(words, code="not_found")
+        if not result.complete:
+            raise InvalidRequest(
+                "Not every question could be asked, so it cannot be used; probe again.",
+                code="probe_incomplete",
+                status=409,
+            )
+        before = next((each for each in one.models if each.id == model), EndpointModel(id=model))
+        told = ", ".join(f"{each.what}: {each.now}" for each in changes(before, result))
+        used = await self._used(one, result)
+        if used.in_force:
+            await asyncio.to_thread(self._examinations.results.use, result)
+        if used.written:
+            details = {"model": model, "changes": told[:500] or "none"}
+            await self._accounts.operating.note(actor, "endpoint.use_probe", name, **details)
+        return used
+
+    async def explain(self, actor: Actor, question: Question) -> Forecast:
+        """Who would get a request now, and why; nothing is sent."""
+        await self._accounts.operating.look(actor)
+        door = self._parts.doors.named(question.door or self.doors()[0])
+        try:
+            caller = await self._caller(actor, question.key, door)
+            request = parse(question.body, self._rules(door))
+        except ServiceError as failure:
+            return Forecast(door=door.name, refusal=Refusal.of(failure))
+        if question.session and request.session_id is None:
+            request = structs.replace(request, session_id=question.session)
+        return forecast(self._parts.pipeline, door, caller, request)
+
+    async def _views(self) -> Views:
+        configuration = self._parts.configuration
+        file = configuration.file if configuration is not None else None
+        text = await asyncio.to_thread(text_of, file)
+        return Views(self._parts.settings, self._parts, text)
+
+    def _view(self, views: Views, one: Endpoint) -> EndpointView:
+        results = self._examinations.results
+        models = {
+            *(each.id for each in one.models),
+            *(each.model for each in self._parts.settings.targets if each.endpoint == one.name),
+        }
+        kept = {model: results.of(one.name, model) for model in models}
+        return views.endpoint(one, kept, self._examinations.last(one.name))
+
+    def _one(self, name: str) -> Endpoint:
+        for one in self._parts.settings.endpoints:
+            if one.name == name:
+                return one
+        raise _no_endpoint(name)
+
+    async def _used(self, one: Endpoint, result: Result) -> Used:
+        configuration, entries = self._parts.configuration, [result.entry()]
+        if configuration is None or configuration.file is None:
+            words = "the service runs without a configuration file"
+            return Used(written=False, in_force=False, problem=words, by_hand=tables(entries))
+        endpoint = NewEndpoint(one.base_url, name=one.name)
+        try:
+            await asyncio.to_thread(write_entries, configuration.file, endpoint, entries)
+        except CannotWrite as failure:
+            by_hand = failure.by_hand or tables(entries)
+            return Used(written=False, in_force=False, problem=str(failure), by_hand=by_hand)
+        outcome = await configuration.reload()
+        return Used(
+            written=True, in_force=not outcome.problems, problem="; ".join(outcome.problems)
+        )
+
+    async def _caller(self, actor: Actor, key_id: str, door: Door) -> Caller:
+        """Whoever bears this key; without one, somebody who may everything."""
+        if not key_id:
+            return Caller(key="", name="", door=door.name)
+        key = await self._accounts.keys.see(actor, key_id)
+        state = key.state(self._clock())
+        if state is not KeyState.ACTIVE:
+            raise Unauthenticated(f"The key {key.id} is {state}, so it is not valid anywhere.")
+        grant = Grant(key=key, works=True, until=None, project_bounds=UNBOUNDED)
+        return admitted(grant, door.name)
+
+    def _rules(self, door: Door) -> Rules:
+        server = self._parts.settings.server
+        return Rules(
+            reasoning_object=door.reasoning_object,
+            router=door.kind == "router",
+            max_messages=server.max_messages,
+            max_nesting=server.max_nesting,
+        )
+
+
+def _no_endpoint(name: str) -> NotFound:
+    return NotFound(f"No endpoint is named {name[:100]}.", code="not_found")
