@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from routingkit import REPLY, Clock, Scripted, middle
 
 from causerie.catalog.catalog import Catalog
@@ -165,6 +166,10 @@ def test_the_fastest_is_the_one_that_was_measured_to_be() -> None:
         "one", "four", "two", "new",
     ]  # fmt: skip
     assert names(entry.twisted("nitro").candidates(asking()))[0] == "two"
+    seen["one/m"] = structs.replace(seen["one/m"], expected=0.4)  # it has just become slow
+    assert names(entry.candidates(asking(provider={"sort": "latency"}))) == [
+        "four", "one", "two", "new",
+    ]  # fmt: skip
     seen["new/m"] = measured(None, None, idle=True)
     assert names(entry.twisted("nitro").candidates(asking()))[0] == "new"  # to be measured
 

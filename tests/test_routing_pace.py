@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from routingkit import ASK, BROKEN, FULL, REPLY, Clock, Scripted, in_turn, middle, router
 
-from causerie.errors import InvalidRequest
+from causerie.errors import InvalidRequest, UpstreamFailed
+from causerie.protocol.events import Batch
 from causerie.routing.breaker import Breaker
 from causerie.routing.pace import FIVE_MINUTES, HALF_HOUR, Pace, Samples
 from causerie.routing.seat import Seat
+from causerie.routing.visit import Visit
 
 values = st.lists(st.floats(0, 1000), min_size=1, max_size=300)
 
@@ -97,3 +103,95 @@ async def test_a_request_on_its_way_is_measured() -> None:
     assert (during.idle, after.idle) == (False, True)
     assert after.first_token is not None
     assert (after.up, after.uptime) == (True, 1)
+
+
+def measured(clock: Clock, seconds: float = 0.1, count: int = 50) -> Pace:
+    """One that has answered so quickly all the time."""
+    pace = Pace(clock)
+    for _ in range(count):
+        clock.now += 1
+        pace.answered(seconds)
+    return pace
+
+
+def test_what_is_usual_is_expected() -> None:
+    assert Pace(Clock()).expected() is None
+    assert measured(Clock()).expected() == 0.1
+
+
+def test_who_waits_longer_than_usual_is_known_at_once() -> None:
+    clock = Clock()
+    pace = measured(clock)
+    clock.now += 1
+    pace.asked("a")
+    clock.now += 0.05
+    assert pace.expected() == 0.1
+    clock.now += 0.35
+    assert pace.expected() == pytest.approx(0.4)
+    pace.left("a")
+    assert pace.expected() == 0.1
+
+
+def test_one_that_waits_says_nothing_where_later_ones_were_answered() -> None:
+    clock = Clock()
+    pace = measured(clock)
+    pace.asked("a very long prompt")
+    clock.now += 3
+    pace.asked("b")
+    clock.now += 0.1
+    pace.left("b")
+    pace.answered(0.1)
+    assert pace.expected() == pytest.approx(0.1)
+
+
+def test_two_slow_ones_of_three_are_remembered_for_seconds() -> None:
+    clock = Clock()
+    pace = measured(clock)
+    pace.answered(0.9)
+    assert pace.expected() == 0.1
+    pace.answered(0.8)
+    assert pace.expected() == 0.8
+    clock.now += 6
+    assert pace.expected() == 0.1  # it may be well again: the next request finds out
+
+
+@dataclass
+class Held(Scripted):
+    """Says nothing until it may."""
+
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def _events(self, start: int, counts: list[int]) -> AsyncIterator[Batch]:
+        await self.gate.wait()
+        async for batch in super()._events(start, counts):
+            yield batch
+
+
+async def test_a_request_that_waits_is_known_to_those_who_choose() -> None:
+    clock = Clock()
+    target = Held(REPLY)
+    seat = Seat("t", target, None, Breaker(clock, middle))
+    for _ in range(3):
+        seat.pace.answered(0.1)
+    clock.now += 10
+    visit = Visit(seat, ASK, None, clock)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(visit.begin())
+        await target.begun.wait()
+        clock.now += 2
+        assert seat.standing().expected == 2
+        target.gate.set()
+    await visit.leave()
+    assert seat.standing().first_token is not None
+    assert seat.standing().expected == pytest.approx(0.1)
+
+
+async def test_a_request_that_fails_or_leaves_waits_no_more() -> None:
+    clock = Clock()
+    seat = Seat("t", Scripted([BROKEN]), None, Breaker(clock, middle))
+    seat.pace.answered(0.1)
+    clock.now += 1
+    with pytest.raises(UpstreamFailed):
+        await Visit(seat, ASK, None, clock).begin()
+    clock.now += 60
+    assert seat.standing().expected == 0.1

@@ -94,7 +94,9 @@ def _slowness(name: str, by: SortBy, standings: Standings) -> float:
     measured = standing.speed if by == "throughput" else standing.first_token
     if measured is None:
         return float("-inf") if standing.idle else float("inf")
-    return -measured.p50 if by == "throughput" else measured.p50
+    if by == "throughput":
+        return -measured.p50
+    return measured.p50 if standing.expected is None else standing.expected
 
 
 def _single(candidates: Sequence[Candidate], standings: Standings) -> Sequence[Candidate]:

@@ -67,7 +67,10 @@ def _measured(standing: Standing, by: SortBy) -> str:
     if measured is not None:
         if by == "throughput":
             return f"writes {measured.p50:.0f} tokens a second; the fastest come first"
-        return f"begins after {measured.p50 * 1000:.0f} ms; the quickest come first"
+        usual, now = measured.p50, standing.expected
+        if now is not None and now > usual:
+            return f"begins after {now * 1000:.0f} ms now, usually after {usual * 1000:.0f} ms"
+        return f"begins after {usual * 1000:.0f} ms; the quickest come first"
     if standing.idle:
         return "nobody has measured it for five minutes, so it gets one request to measure it"
     return "nobody has measured it yet, and it is busy with a request that will"

@@ -20,7 +20,8 @@ class Standing(Struct, frozen=True):
     ``first_token`` is in seconds, ``speed`` in tokens of output a second, both of
     the last five minutes where nothing else is said; ``uptime`` the share of
     requests that it answered of those that it could have. ``up``: it is asked;
-    ``idle``: nothing is under way there.
+    ``idle``: nothing is under way there. ``expected`` is ``first_token``'s median,
+    or more where the newest requests say so.
     """
 
     up: bool = True
@@ -30,6 +31,7 @@ class Standing(Struct, frozen=True):
     first_token_half_hour: Percentiles | None = None
     speed_half_hour: Percentiles | None = None
     uptime: float | None = None  # of five minutes
+    expected: float | None = None  # seconds to the first token, by what was seen just now
     uptime_half_hour: float | None = None
     uptime_day: float | None = None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 
 from causerie.protocol.standing import Percentiles
 from causerie.routing.history import History
@@ -16,6 +17,8 @@ FIVE_MINUTES = 300.0
 HALF_HOUR = 1800.0
 _MOST = 2000
 _SHARES = (0.5, 0.75, 0.9, 0.99)
+_NEWEST = 3  # measurements that say how it is now, where they are not older than
+_NOW_SECONDS = 5.0
 _LEAST_SECONDS = 0.005  # a reply that came at once tells nothing of speed
 _FRESH_SECONDS = 1.0  # percentiles are not counted again within
 _DAY_MINUTES = 1440
@@ -39,6 +42,14 @@ class Samples:
             self._empty = False
             self._known.clear()
 
+    def newest(self) -> float | None:
+        """The median of the newest few of the last seconds; ``None`` where there is but one."""
+        since = self._clock() - _NOW_SECONDS
+        values = sorted(
+            value for made, value in islice(reversed(self._made), _NEWEST) if made >= since
+        )
+        return values[(len(values) - 1) // 2] if len(values) > 1 else None
+
     def percentiles(self, window: float = FIVE_MINUTES) -> Percentiles | None:
         """Of the last so many seconds; ``None`` where nothing was measured in them."""
         now = self._clock()
@@ -58,17 +69,45 @@ class Samples:
 class Pace:
     """Of one target. Times are in seconds."""
 
-    __slots__ = ("_clock", "_minutes", "first_token", "history", "speed")
+    __slots__ = (
+        "_answered_from", "_clock", "_minutes", "_waiting", "first_token", "history", "speed",
+    )  # fmt: skip
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.first_token = Samples(clock)
         self.speed = Samples(clock)
         self.history = History()
+        self._waiting: dict[object, float] = {}  # who waits for a first token, since when
+        self._answered_from = float("-inf")  # when the newest of the answered ones began
         self._minutes: deque[list[int]] = deque(maxlen=_DAY_MINUTES)  # minute, answered, not
+
+    def asked(self, who: object) -> None:
+        """Somebody waits for a first token from now on, until he is answered or :meth:`left`."""
+        self._waiting[who] = self._clock()
+
+    def left(self, who: object) -> None:
+        """He waits no more."""
+        self._waiting.pop(who, None)
+
+    def expected(self) -> float | None:
+        """Seconds to the first token, for one who asks now; ``None`` where nobody knows.
+
+        What is usual, or what the newest few have met, or how long somebody waits
+        already who began after all that were answered: whichever is most. So
+        one that has become slow is known as soon as it should have answered.
+        """
+        usual = self.first_token.percentiles()
+        if usual is None:
+            return None
+        newest = self.first_token.newest() or 0.0
+        since = [at for at in self._waiting.values() if at > self._answered_from]
+        waited = self._clock() - min(since) if since else 0.0
+        return max(usual.p50, newest, waited)
 
     def answered(self, seconds: float) -> None:
         """It began to answer after so long."""
+        self._answered_from = max(self._answered_from, self._clock() - seconds)
         self.first_token.add(seconds)
         self.history.answered(seconds)
         self._minute()[1] += 1

@@ -69,6 +69,7 @@ class Seat:
             idle=self.in_flight == 0,
             first_token=pace.first_token.percentiles(),
             speed=pace.speed.percentiles(),
+            expected=pace.expected(),
             first_token_half_hour=pace.first_token.percentiles(HALF_HOUR),
             speed_half_hour=pace.speed.percentiles(HALF_HOUR),
             uptime=pace.uptime(5),

@@ -63,6 +63,7 @@ class Visit:
                 self.queued_seconds = (await entry.__aenter__()).waited
                 self._entry = entry
             started = self._clock()
+            seat.pace.asked(self)
             reply = self._asked(seat.target)
             answer = await reply.__aenter__()
             self._reply = reply
@@ -72,6 +73,7 @@ class Visit:
         except StopAsyncIteration:
             pass  # a reply that says nothing is one, too
         except BaseException as failure:
+            seat.pace.left(self)
             if isinstance(failure, ServiceError):
                 seat.failed(failure)
             await self.leave()
@@ -81,6 +83,7 @@ class Visit:
         self.answer = answer
         breaker.answers()
         seat.answered += 1
+        seat.pace.left(self)
         seat.pace.answered(self.upstream_seconds)
 
     def _asked(self, target: Target) -> AbstractAsyncContextManager[Answering]:
