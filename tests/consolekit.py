@@ -211,7 +211,7 @@ async def console_of(
         open_to_all=open_to_all,
         providers=lambda: providers,
     )
-    edge.mount("/console", console.answer)
+    edge.mount("/console", console.answer, console.refuse)
     async with serving(edge) as port:
         yield Place(world, house, port)
 

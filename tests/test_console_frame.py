@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import msgspec
 import pytest
 from accountkit import PASSWORD, World
-from consolekit import Place, Visitor, console_of
+from consolekit import Place, ScriptedHouse, Visitor, console_of
 
+from causerie.accounts.people import User
 from causerie.console.origin import Site
+from causerie.edge.exchange import Exchange
 
 
 async def test_a_visitor_is_led_to_sign_in_and_back(place: Place) -> None:
@@ -220,3 +225,44 @@ async def test_a_script_is_led_by_a_header(place: Place) -> None:
     page = await visitor.get("/profile", {"hx-request": "true"})
     assert page.status == 204
     assert page.headers["hx-redirect"].startswith("/console/sign-in")
+
+
+async def test_a_page_that_there_is_not_stands_in_the_frame_of_who_has_signed_in(
+    place: Place,
+) -> None:
+    visitor = await place.visitor_of(await place.world.person(password=PASSWORD))
+    page = await visitor.get("/no-such-page")
+    assert page.status == 404
+    assert "There is no such page." in page.text
+    assert 'action="/console/sign-out"' in page.text
+    assert 'action="/console/sign-out"' not in (await place.visitor().get("/no-such-page")).text
+
+
+async def test_a_bug_is_a_page_for_people_and_json_for_scripts(lite: World) -> None:
+    house = Faulty()
+    user = await lite.person(password=PASSWORD)
+    project = await lite.project(owner=user)
+    async with console_of(lite, house=house) as place:
+        visitor = await place.visitor_of(user)
+        page = await visitor.get(f"/projects/{project.id}/playground")
+        assert page.status == 500
+        assert page.headers["content-type"].startswith("text/html")
+        assert page.headers["content-security-policy"]
+        assert "Something went wrong on our side" in page.text
+        assert page.headers["x-request-id"] in page.text
+        assert "secret of the bug" not in page.text
+        headers = {"content-type": "application/json", "x-form-token": visitor.form_token}
+        told = await visitor.post(f"/projects/{project.id}/playground", headers=headers)
+        assert told.status == 500
+        assert msgspec.json.decode(told.text)["error"]["code"] == "internal_error"
+        assert (await visitor.get("/profile")).status == 200
+
+
+class Faulty(ScriptedHouse):
+    """A service with a bug."""
+
+    def models(self) -> Sequence[Mapping[str, Any]]:
+        raise RuntimeError("secret of the bug")
+
+    async def complete(self, exchange: Exchange, user: User, project_id: str) -> None:
+        raise RuntimeError("secret of the bug")

@@ -146,7 +146,10 @@ class UsageReader(Protocol):
     async def first_token_percentiles(
         self, question: Question, shares: Sequence[float]
     ) -> Mapping[str, Sequence[float]]:
-        """Seconds to the first token by model; of the question only project, model and times."""
+        """Seconds to the first token; of the question only project, model and times.
+
+        By project where the question is by project, else by model.
+        """
         ...
 
     async def first_token_history(
@@ -192,7 +195,11 @@ class Usage:
     async def first_tokens(
         self, actor: Actor, project_id: str | None, question: Question
     ) -> Mapping[str, Sequence[float]]:
-        """The median, 90th and 99th percentile of the time to the first token, by model."""
+        """The median, 90th and 99th percentile of the time to the first token.
+
+        By project where the question is by project, else by model: of keys and
+        people no distribution is kept.
+        """
         narrowed = await self._narrowed(actor, project_id, question)
         return await self._reader.first_token_percentiles(narrowed, PERCENTILES)
 

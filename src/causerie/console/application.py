@@ -84,14 +84,23 @@ class Console:
                 await self._serve(visit, route)
                 return
         except ServiceError as failure:
-            if exchange.headers.get("content-type").startswith("application/json"):
+            if _wants_json(exchange):
                 raise
+            await self._recognise(visit)
             await self._refuse(visit, failure)
             return
         try:
             await self._serve(visit, route)
         except ServiceError as failure:
             await self._refuse(visit, failure)
+
+    def refuse(self, exchange: Exchange, failure: ServiceError) -> None:
+        """Say what no page could: to scripts as JSON, to people as a page without a frame."""
+        if _wants_json(exchange):
+            exchange.refuse(failure)
+        else:
+            phrase = HTTPStatus(failure.status).phrase
+            self._arrive(exchange).show_bare("failure.html", failure, phrase=phrase)
 
     def _arrive(self, exchange: Exchange) -> Visit:
         """A visit; who has no token yet gets one, which forms are bound to."""
@@ -117,6 +126,13 @@ class Console:
                 raise
         await route.page(visit)
 
+    async def _recognise(self, visit: Visit) -> None:
+        """Who has signed in sees the frame also around a page that there is not."""
+        try:
+            visit.user, visit.session = await self._desk.accounts.sign_in.whose(visit.token)
+        except (Unauthenticated, StoreUnavailable):
+            visit.user = None
+
     async def _refuse(self, visit: Visit, failure: ServiceError) -> None:
         """A page that says what went wrong; to sign in, where that is what is missing."""
         if failure.code == "session_ended" and visit.user is None:
@@ -127,6 +143,10 @@ class Console:
             visit.user = None  # the frame around a page needs the database
         phrase = HTTPStatus(failure.status).phrase
         await visit.show_problem("failure.html", failure, phrase=phrase)
+
+
+def _wants_json(exchange: Exchange) -> bool:
+    return exchange.headers.get("content-type").startswith("application/json")
 
 
 async def _form(exchange: Exchange) -> Fields:

@@ -13,7 +13,13 @@ from causerie.console.bounds_form import NO_ROWS, BoundsRows
 from causerie.console.fields import Fields
 from causerie.errors import InvalidRequest
 
-ENDS = (("never", "Never"), ("1", "1 day"), ("7", "7 days"), ("30", "30 days"), ("date", "On"))
+ENDS = (
+    ("never", "Never"),
+    ("1", "1 day"),
+    ("7", "7 days"),
+    ("30", "30 days"),
+    ("date", "On a date"),
+)
 _DAYS: Mapping[str, int] = MappingProxyType({"1": 1, "7": 7, "30": 30})
 
 

@@ -68,8 +68,9 @@ def ago(at: datetime | None, empty: str = "never") -> Markup:
 def money(amount: Decimal | float) -> str:
     """An amount of the service's currency, small ones with more digits."""
     value = Decimal(amount)
-    if value and abs(value) < _CENT:
-        return f"${value.quantize(_FINE)}" if abs(value) >= _FINE else "<$0.0001"
+    if value and abs(value) < 1:
+        fine = f"{value.quantize(_FINE)}".rstrip("0")
+        return f"${fine.ljust(len('0.00'), '0')}" if abs(value) >= _FINE else "<$0.0001"
     return f"${value.quantize(_CENT):,}"
 
 

@@ -158,6 +158,13 @@ class Visit:
         }
         await self.show(template, status=problem.status, problem=problem, **values)
 
+    def show_bare(self, template: str, problem: ServiceError, /, **values: Any) -> None:
+        """Send a page about a failure without asking for anything: the reason may be anywhere."""
+        self.user = None
+        context = {**self._outside((), None, frozenset({Part.OUTSIDER})), **values}
+        text = self.desk.templates.get_template(template).render({**context, "problem": problem})
+        self.send(problem.status, text)
+
     def send(self, status: int, text: str, content_type: str = _HTML) -> None:
         """Send text that was made already."""
         headers = {**self.desk.headers, "cache-control": "no-store", **self._headers}
@@ -194,6 +201,15 @@ class Visit:
         if current is None and projects:
             current = projects[0]
         parts = self._parts({project.id: Part(each.role) for project, each in found}, current)
+        return {
+            **self._outside(projects, current, parts),
+            "role": next((each.role for one, each in found if one == current), None),
+        }
+
+    def _outside(
+        self, projects: Sequence[Project], current: Project | None, parts: frozenset[Part]
+    ) -> dict[str, Any]:
+        """The frame, as far as it needs no database."""
         path = self.exchange.path.removeprefix(PREFIX)
         return {
             "visit": self,
@@ -202,7 +218,6 @@ class Visit:
             "form_token": form_token(self.token),
             "projects": projects,
             "project": current,
-            "role": next((each.role for one, each in found if one == current), None),
             "may": _Rights(parts, self.user.id if self.user is not None else ""),
             "sections": sections(
                 self.desk.leads_to(), current, path, operator=Part.OPERATOR in parts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -23,6 +23,8 @@ from causerie.logging import request_id
 
 log = structlog.get_logger(__name__)
 
+Refusal = Callable[[Exchange, ServiceError], None]
+
 
 class Edge:
     """What answers every exchange. ``drain`` stops it."""
@@ -41,6 +43,7 @@ class Edge:
         self._engines = engines
         self._metrics = metrics
         self._mounts: dict[str, Handler] = {}
+        self._refusals: dict[str, Refusal] = {}
         self.replace(doors, pipeline, limits=limits, docs=docs)
 
     def replace(
@@ -72,12 +75,14 @@ class Edge:
             Documents.of(limits.max_messages) if docs else None,
         )
 
-    def mount(self, first: str, handler: Handler) -> None:
+    def mount(self, first: str, handler: Handler, refuse: Refusal = Exchange.refuse) -> None:
         """Let ``handler`` answer all paths with this first part, like ``/console``.
 
-        It answers on every host name that is not a door's own.
+        It answers on every host name that is not a door's own. ``refuse`` says
+        what it raised, in the way of who comes there.
         """
         self._mounts[first] = handler
+        self._refusals[first] = refuse
 
     async def converse(self, exchange: Exchange, caller: Caller) -> None:
         """Answer a request for a chat completion of somebody who came in another way than by key.
@@ -105,7 +110,14 @@ class Edge:
             return  # too late for a status; the response ends unfinished
         self._metrics.refused(exchange.door, failure.code, failure.status)
         log.info("refused", path=exchange.path, status=failure.status, code=failure.code)
-        exchange.refuse(failure)
+        self._refusal(exchange)(exchange, failure)
+
+    def _refusal(self, exchange: Exchange) -> Refusal:
+        """How those are told who come there."""
+        found = self._refusals.get(_first(exchange.path))
+        if found is None or self._doors.has_host(exchange.headers.get("host")):
+            return Exchange.refuse
+        return found
 
     def _answering(self, exchange: Exchange) -> Awaitable[None]:
         """What answers it; raises :class:`ServiceError` where nothing does."""
@@ -119,7 +131,7 @@ class Edge:
             raise InvalidRequest("There is more than one `Host` header; send one.")
         host = hosts[0] if hosts else None
         if self._mounts:
-            mounted = self._mounts.get("/" + exchange.path[1:].partition("/")[0])
+            mounted = self._mounts.get(_first(exchange.path))
             if mounted is not None and not self._doors.has_host(host):
                 return mounted(exchange)
         door, rest = self._doors.find(host, exchange.path)
@@ -127,3 +139,8 @@ class Edge:
         routes = self._router_routes if door.kind == "router" else self._door_routes
         door_handler, parameter = pick(routes, exchange.method, rest)
         return door_handler(exchange, door, parameter)
+
+
+def _first(path: str) -> str:
+    """The first part of a path, like ``/console``."""
+    return "/" + path[1:].partition("/")[0]

@@ -47,15 +47,15 @@ class SqlUsageReader:
     async def first_token_percentiles(
         self, question: Question, shares: Sequence[float]
     ) -> Mapping[str, Sequence[float]]:
-        """Seconds, by model."""
+        """Seconds, by model or project."""
         async with self._database.reading() as connection:
             found = (await connection.execute(first_token_query(question))).all()
         counts: dict[str, dict[int, int]] = {}
-        for model, bucket, requests in found:
-            counts.setdefault(model, {})[bucket] = int(requests)
+        for group, bucket, requests in found:
+            counts.setdefault(group, {})[bucket] = int(requests)
         return {
-            model: [(percentile(each, share) or 0.0) / _SECOND for share in shares]
-            for model, each in counts.items()
+            group: [(percentile(each, share) or 0.0) / _SECOND for share in shares]
+            for group, each in counts.items()
         }
 
     async def first_token_history(
@@ -132,10 +132,11 @@ def _app_sums_query(question: Question) -> Select[Any]:
 
 
 def first_token_query(question: Question) -> Select[Any]:
-    """The histogram, by model."""
+    """The histogram, by project where that is asked for, else by model."""
     table = usage_first_token
-    query = select(table.c.model, table.c.bucket, func.sum(table.c.requests))
-    return query.where(*_first_tokens(question)).group_by(table.c.model, table.c.bucket)
+    group = table.c.project_id if By.PROJECT in question.by else table.c.model
+    query = select(group, table.c.bucket, func.sum(table.c.requests))
+    return query.where(*_first_tokens(question)).group_by(group, table.c.bucket)
 
 
 def first_token_history_query(question: Question) -> Select[Any]:

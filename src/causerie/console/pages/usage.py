@@ -109,7 +109,8 @@ async def _page(visit: Visit, project: str | None) -> None:
         total=total(groups),
         chart=_chart(wish, overtime, names),
         speed=await reader.first_tokens(wish),
-        speeds=await reader.speeds(wish),
+        speeds=await reader.speeds(wish, names),
+        speeds_by=_TITLES[By.PROJECT if wish.by is By.PROJECT else By.MODEL],
         rows=_rows(groups, wish, names),
         hourly=wish.period.step is Step.HOUR,
     )
@@ -159,11 +160,14 @@ class _Reader:
             },
         )
 
-    async def speeds(self, wish: Wish) -> Mapping[str, Sequence[float]]:
-        """Percentiles by model."""
-        question = wish.question(Step.ALL)
+    async def speeds(self, wish: Wish, names: Names) -> Mapping[str, Sequence[float]]:
+        """Percentiles by project where that is looked at, else by model."""
+        by = (By.PROJECT,) if wish.by is By.PROJECT else ()
+        question = wish.question(Step.ALL, *by)
         found = await self._usage.first_tokens(self._actor, self._project, question)
-        return dict(sorted(found.items()))
+        return dict(
+            sorted((names.of(group) if by else group, times) for group, times in found.items())
+        )
 
 
 def _ways(*, whole: bool) -> Sequence[By]:

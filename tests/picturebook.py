@@ -1,0 +1,324 @@
+"""What pictures are taken of: every page of the console, and the ways to those that need one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+from accountkit import PASSWORD, World
+from consolekit import Place
+from ledgerkit import record
+from marketkit import Fair
+from pageskit import LONG, Team
+from playwright.async_api import Page, expect
+
+from causerie.accounts import totp
+from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
+from causerie.accounts.people import SYSTEM, Project, Role, User, actor_of
+from causerie.accounts.recording import Recording
+from causerie.store.usage import SqlUsage
+
+
+class Broken(Fair):
+    """A service that has a bug, where the picture wants one."""
+
+    broken = False
+
+    def models(self) -> Sequence[Mapping[str, Any]]:
+        if self.broken:
+            raise RuntimeError("this picture is of a bug")
+        return super().models()
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What the pictures show: a project at work, an empty one, and somebody new."""
+
+    place: Place
+    house: Broken
+    team: Team
+    empty: Project
+    operator: User
+    newcomer: User
+    key: str
+    recorded: str
+
+    @property
+    def world(self) -> World:
+        return self.place.world
+
+
+Go = Callable[[Page, str, Scene], Awaitable[None]]
+"""The way to a picture, from a page at the console's root."""
+
+
+async def furnished(place: Place, house: Broken, team: Team) -> Scene:
+    """Keys, bounds, invitations and contents of every look."""
+    world = place.world
+    operator = await world.person("ada.operator", operator=True, password=PASSWORD)
+    await world.join(team.project, operator, Role.OWNER)
+    empty = await world.projects.create(SYSTEM, "Nothing here yet")
+    await world.join(empty, operator, Role.OWNER)
+    newcomer = await world.person("newcomer", password=PASSWORD)
+    key = await _keys(world, team)
+    return Scene(
+        place, house, team, empty, operator, newcomer, key, await _recorded(world, team, operator)
+    )
+
+
+async def _keys(world: World, team: Team) -> str:
+    project, owner = team.project, team.owner
+    await world.projects.set_bounds(
+        SYSTEM,
+        project.id,
+        Bounds(
+            (Limit("", 600, 200_000, concurrent=20), Limit(LONG, 30)),
+            (Budget(Decimal(50)), Budget(Decimal(2_000_000), Period.WEEK, Unit.TOKENS, "small")),
+        ),
+    )
+    await world.projects.invite(actor_of(owner), project.id, Role.MEMBER, email="new@example.org")
+    await world.users.invite(SYSTEM, email="someone@example.org")
+    made = await world.key(
+        project, owner, name="Nightly report of the quarter, by region and by product line",
+        bounds=Bounds((Limit("", 60),), (Budget(Decimal(25)),)),
+        expires_at=world.now + timedelta(days=9),
+    )  # fmt: skip
+    small = Bounds((), (Budget(Decimal(1)),))
+    stopped = await world.key(project, owner, name="Old laptop", bounds=small)
+    await world.keys.disable(actor_of(owner), stopped.key.id)
+    await world.key(project, owner, name="Trial", expires_at=world.now + timedelta(seconds=1))
+    world.later(minutes=1)
+    return made.key.id
+
+
+async def _recorded(world: World, team: Team, user: User) -> str:
+    """A request whose contents are kept; gives its id."""
+    await world.recordings.keep(actor_of(user), team.project.id, 7)
+    at = int(world.now.timestamp()) * 1_000_000
+    usage = record(project=team.project.id, user=user.id, at=at, key="", request_id="req-said")
+    await SqlUsage(world.database).append([usage])
+    said = [{"role": "user", "content": "What is the tallest tree?"}]
+    asked = msgspec.json.encode({"messages": said}).decode()
+    answer = {"choices": [{"message": {"role": "assistant", "content": "A coast redwood."}}]}
+    told = msgspec.json.encode(answer).decode()
+    kept = Recording(usage.id, team.project.id, user.id, world.now, asked, False, told, False)
+    async with world.store.writing() as books:
+        await books.recordings.put([kept])
+    return usage.id
+
+
+def outside() -> Mapping[str, Go]:
+    """What is shown to who has not signed in."""
+    return {
+        "sign-in": at("/sign-in"),
+        "sign-in-wrong": _wrong_password,
+        "sign-in-code": at("/sign-in/code"),
+        "sign-up": at("/sign-up"),
+        "link": at("/link"),
+        "link-wrong": _wrong_link,
+        "link-account": _account,
+        "link-password": _new_password,
+        "missing-outside": at("/no-such-page"),
+        "catalog": at("/catalog"),
+        "catalog-nothing": at("/catalog?q=nothing-is-called-so"),
+        "catalog-model": at("/catalog/qwen/qwen3-8b"),
+        "catalog-quiet": at("/catalog/zeta/mystery"),
+        "catalog-compare": at("/catalog/compare?model=qwen/qwen3-8b&model=acme/iris-large"),
+    }
+
+
+def inside(scene: Scene) -> Mapping[str, Go]:
+    """What is shown to an operator who is in projects."""
+    base, bare = f"/projects/{scene.team.project.id}", f"/projects/{scene.empty.id}"
+    key, member = f"{base}/keys/{scene.key}", f"{base}/members/{scene.team.member.id}"
+    people = f"/operator/users/{scene.team.owner.id}"
+    paths = {
+        "profile": "/profile",
+        "keys": f"{base}/keys",
+        "keys-empty": f"{bare}/keys",
+        "keys-new": f"{base}/keys/new",
+        "keys-edit": key,
+        "keys-rotate": f"{key}/rotate",
+        "keys-delete": f"{key}/delete",
+        "project": base,
+        "project-bounds": f"{base}/bounds",
+        "project-invite": f"{base}/invite",
+        "project-member": member,
+        "project-remove": f"{member}/remove",
+        "project-archive": f"{base}/archive",
+        "project-audit": f"{base}/audit",
+        "playground": f"{base}/playground",
+        "models": f"{base}/models",
+        "catalog-inside": "/catalog",
+        "usage": f"{base}/usage?range=30d",
+        "usage-people": f"{base}/usage?range=30d&by=user&metric=tokens",
+        "usage-empty": f"{bare}/usage",
+        "activity": f"{base}/activity?range=30d",
+        "activity-empty": f"{bare}/activity",
+        "activity-nothing-fits": f"{base}/activity?status=418",
+        "activity-said": f"{base}/activity/{scene.recorded}",
+        "operator": "/operator",
+        "operator-users": "/operator/users",
+        "operator-invite": "/operator/invite",
+        "operator-disable": f"{people}/disable",
+        "operator-projects": "/operator/projects",
+        "operator-new-project": "/operator/projects/new",
+        "operator-usage": "/operator/usage?range=30d&by=project",
+        "operator-activity": "/operator/activity?range=30d&failures=yes",
+        "operator-audit": "/operator/audit",
+        "missing": "/no-such-page",
+        "wrong-query": f"{base}/usage?by=colour",
+    }
+    ways: dict[str, Go] = {name: at(path) for name, path in paths.items()}
+    return ways | {
+        "keys-menu": _menu,
+        "dialog-new": _dialog_new,
+        "dialog-made": _dialog_made,
+        "keys-made": _made,
+        "project-link": _link,
+        "activity-opened": _opened,
+        "activity-refused": _refused,
+        "playground-answer": _answer,
+        "playground-code": _code,
+        "profile-enrol": _enrol,
+        "profile-codes": _codes,
+        "profile-remove": at("/profile/factor/remove"),
+        "broken": _broken,
+    }
+
+
+def alone() -> Mapping[str, Go]:
+    """What is shown to somebody in no project."""
+    return {"start": at("/"), "forbidden": at("/operator/users")}
+
+
+def at(path: str) -> Go:
+    """A page that stands at an address."""
+
+    async def go(page: Page, root: str, _: Scene) -> None:
+        await page.goto(root + path, wait_until="load")
+
+    return go
+
+
+async def _wrong_password(page: Page, root: str, _: Scene) -> None:
+    await page.goto(f"{root}/sign-in")
+    await page.fill("[name=email]", "ada@example.org")
+    await page.fill("[name=password]", "not the password")
+    await page.click("form .button-main")
+    await expect(page.locator("[role=alert]")).to_be_visible()
+
+
+async def _follow(page: Page, root: str, token: str) -> None:
+    await page.goto(f"{root}/link#{token}")
+
+
+async def _wrong_link(page: Page, root: str, _: Scene) -> None:
+    await _follow(page, root, "no-such-link")
+    await expect(page.locator("[role=alert]")).to_be_visible()
+
+
+async def _account(page: Page, root: str, scene: Scene) -> None:
+    actor = actor_of(scene.operator)
+    made = await scene.world.projects.invite(actor, scene.team.project.id, Role.MEMBER)
+    await _follow(page, root, made.token)
+    await expect(page.locator("[name=password]")).to_be_visible()
+
+
+async def _new_password(page: Page, root: str, scene: Scene) -> None:
+    made = await scene.world.users.reset_link(SYSTEM, scene.newcomer.id)
+    await _follow(page, root, made.token)
+    await expect(page.locator("[name=password]")).to_be_visible()
+
+
+async def _keys_page(page: Page, root: str, scene: Scene) -> None:
+    await page.goto(f"{root}/projects/{scene.team.project.id}/keys")
+
+
+async def _menu(page: Page, root: str, scene: Scene) -> None:
+    await _keys_page(page, root, scene)
+    await page.locator("table summary").first.click()
+
+
+async def _dialog_new(page: Page, root: str, scene: Scene) -> None:
+    await _keys_page(page, root, scene)
+    await page.click("text=New key")
+    await page.click("dialog summary:has-text('Budget')")
+    await page.click("text=Add a budget")
+
+
+async def _dialog_made(page: Page, root: str, scene: Scene) -> None:
+    await _dialog_new(page, root, scene)
+    await page.fill("dialog [name=name]", "From a picture")
+    await page.fill("dialog [name=budget_amount]", "12.50")
+    await page.click("dialog .button-main")
+    await page.wait_for_selector("#credential")
+
+
+async def _made(page: Page, root: str, scene: Scene) -> None:
+    await page.goto(f"{root}/projects/{scene.empty.id}/keys/new")
+    await page.fill("[name=name]", "Reports")
+    await page.check("[name=purpose][value=management]")
+    await page.click("#panel .button-main")
+    await page.wait_for_selector("#credential")
+    made = await scene.world.keys.of(SYSTEM, scene.empty.id)
+    for each in made:
+        await scene.world.keys.delete(SYSTEM, each.id)
+
+
+async def _link(page: Page, root: str, scene: Scene) -> None:
+    await page.goto(f"{root}/projects/{scene.empty.id}/invite")
+    await page.click("#panel .button-main")
+    await expect(page.locator(".secret")).to_be_visible()
+
+
+async def _opened(page: Page, root: str, scene: Scene) -> None:
+    await page.goto(f"{root}/projects/{scene.team.project.id}/activity?request_id=req-said")
+    await expect(page.locator("#contents, .request-contents pre").first).to_be_visible()
+
+
+async def _refused(page: Page, root: str, scene: Scene) -> None:
+    base = f"{root}/projects/{scene.team.project.id}"
+    await page.goto(f"{base}/activity?range=30d&failures=yes&status=502")
+    await page.locator("details.request summary").first.click()
+
+
+async def _answer(page: Page, root: str, scene: Scene) -> None:
+    await page.goto(f"{root}/projects/{scene.team.project.id}/playground")
+    await page.fill("textarea[placeholder=Message], [name=message], #message", "Say something.")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".turn").nth(1)).to_be_visible()
+
+
+async def _code(page: Page, root: str, scene: Scene) -> None:
+    await page.goto(f"{root}/projects/{scene.team.project.id}/playground")
+    await page.click("text=View code")
+
+
+async def _enrol(page: Page, root: str, _: Scene) -> None:
+    await page.goto(f"{root}/profile")
+    await page.click("text=Set up")
+    await expect(page.locator(".qr")).to_be_visible()
+
+
+async def _codes(page: Page, root: str, scene: Scene) -> None:
+    await _enrol(page, root, scene)
+    secret = await page.text_content("#factor-secret") or ""
+    step = int(scene.world.now.timestamp()) // 30
+    await page.fill("[name=code]", totp.code_at(secret, step))
+    await page.click("text=Turn it on")
+    await expect(page.locator("#codes")).to_be_visible()
+    async with scene.world.store.writing() as books:
+        await books.factors.remove(scene.operator.id)
+
+
+async def _broken(page: Page, root: str, scene: Scene) -> None:
+    scene.house.broken = True
+    try:
+        await page.goto(f"{root}/projects/{scene.team.project.id}/playground")
+    finally:
+        scene.house.broken = False
