@@ -161,7 +161,7 @@ async def test_members_reach_it_from_the_frame_and_strangers_sign_in(
     assert await findings(page) == []
     await page.click("nav >> text=Catalog")
     await expect(page.locator(".entries tbody tr")).to_have_count(5)
-    await page.click("text=Iris Large")
+    await page.get_by_role("link", name="Iris Large").click()
     await page.click("text=Try it")
     await expect(page).to_have_url(
         f"{root(fair)}/projects/{project.id}/playground?model=acme/iris-large"

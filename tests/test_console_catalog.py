@@ -49,6 +49,8 @@ async def test_everybody_sees_every_model_and_gets_no_cookie(fair: Place) -> Non
     assert len(ids(page)) == 5
     assert "set-cookie" not in page.headers
     assert "form-token" not in page.text
+    head = await fair.visitor().ask("HEAD", "/catalog")
+    assert (head.status, head.text) == (200, "")
     assert "noindex" not in page.text
     assert 'name="description"' in page.text
     for text in ("Qwen3 8B", "$0.055", "Sees images.", "131k", "310 ms", "92"):
@@ -203,6 +205,10 @@ async def test_the_page_of_a_model(fair: Place) -> None:
     fast = await fair.visitor().get("/catalog/qwen/qwen3-8b:nitro")
     assert "asks the fastest endpoint first" in fast.text
     assert "qwen/qwen3-8b:nitro" in fast.code("code-curl")
+    mystery = await fair.visitor().get("/catalog/zeta/mystery")
+    assert "every parameter is let through" in mystery.text
+    assert "logprobs" not in mystery.text
+    assert '<span class="badge">' not in mystery.text
     old = await fair.visitor().get("/catalog/acme/old-timer")
     assert "its last day here is 2999-01-01" in old.text
 

@@ -58,8 +58,9 @@ class Row:
 
 
 def row(one: Listed) -> Row:
-    """With the figures of now."""
-    abilities = [word for name, word in _WORDS if name in one.parameters]
+    """With the figures of now; abilities are those that were measured, or configured."""
+    known = frozenset[str]().union(*(each.parameters for each in one.supplies if each.measured))
+    abilities = [word for name, word in _WORDS if name in known]
     if "image" in takes(one):
         abilities.append("images")
     return Row(
