@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import secrets
 import string
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
 
 from msgspec import structs
@@ -21,7 +20,7 @@ from causerie.chat.formats.format import CallId
 from causerie.chat.parser import Mode, Parser
 from causerie.chat.plan import Plan
 from causerie.chat.stops import StopStrings
-from causerie.engines.base import Sampling, Started, Stopped, TextEngine, TextRequest, Token
+from causerie.engines.base import Output, Sampling, Stopped, TextEngine, TextRequest, Token
 from causerie.protocol.events import (
     Batch,
     ContentEvent,
@@ -109,6 +108,7 @@ class Generation:
     _cut: bool = field(init=False, default=False)
     _forgot: bool = field(init=False, default=False)
     _first_run: bool = field(init=False, default=True)
+    _run_over: bool = field(init=False, default=False)
     _since: int = field(init=False, default=0)  # of the generated: where the grammar began
     _unsaid: list[ContentEvent] = field(init=False, default_factory=list)
     _limit: int = field(init=False)
@@ -146,9 +146,14 @@ class Generation:
                     yield events
                 self._since = len(self._generated)
                 continue
-            async with aclosing(self._run(grammar)) as run:
-                async for batch in run:
-                    yield batch
+            # One run of the engine, to its end or to where it has to be done differently.
+            self._run_over = False
+            async with self.engine.generate(self._text_request(grammar)) as outputs:
+                async for output in outputs:
+                    if events := self._take(output):
+                        yield events
+                    if self._run_over:
+                        break
             self._first_run = False
         yield [*self._finish(), Finished(self._reason(), choice=self.choice)]
 
@@ -183,28 +188,25 @@ class Generation:
     def _thought(self) -> int:
         return self._thought_before + self.counts.reasoning
 
-    async def _run(self, grammar: str | None) -> AsyncGenerator[Sequence[ContentEvent], None]:
-        """One run of the engine, to its end or to where it has to be done differently."""
-        async with self.engine.generate(self._text_request(grammar)) as tokens:
-            async for item in tokens:
-                if isinstance(item, Stopped):
-                    self._note_end(item)
-                    return
-                if isinstance(item, Started):
-                    self._note_cached(item.cached_tokens)
-                    continue
-                self.counts.completion += 1
-                self._generated.append(item.id)
-                if item.id in self.request.stop_token_ids:
-                    self._ended = "stop"
-                    return
-                if events := self._read(item):
-                    yield events
+    def _take(self, output: Output) -> list[ContentEvent]:
+        """The events that something from the engine brings."""
+        if isinstance(output, Token):
+            self.counts.completion += 1
+            self._generated.append(output.id)
+            events: list[ContentEvent] = []
+            if output.id in self.request.stop_token_ids:
+                self._ended = "stop"
+            else:
+                events = self._read(output)
                 if self._stops is not None and self._stops.met:
                     self._ended = "stop"
-                    return
-                if self._out_of_thought():
-                    return
+            self._run_over = self._ended is not None or self._out_of_thought()
+            return events
+        self._note_cached(output.cached_tokens)
+        if isinstance(output, Stopped):
+            self._note_end(output)
+            self._run_over = True
+        return []
 
     def _text_request(self, grammar: str | None) -> TextRequest:
         made = self._made
@@ -229,7 +231,6 @@ class Generation:
         return replace(self.plan.sampling, seed=(seed + self.choice + len(self._generated)) % 2**32)
 
     def _note_end(self, stopped: Stopped) -> None:
-        self._note_cached(stopped.cached_tokens)
         if stopped.reason == "stop":
             self._end_of_text()
         elif self._made >= self._limit:
@@ -262,10 +263,10 @@ class Generation:
             self._logprobs.append(_logprob(token))
         return self._placed(events)
 
-    def _placed(self, events: Sequence[ContentEvent]) -> list[ContentEvent]:
+    def _placed(self, events: list[ContentEvent]) -> list[ContentEvent]:
         """The events for this choice: cut at a stop string, with their log-probabilities."""
         if not events or (not self.choice and self._stops is None and not self._logprobs):
-            return list(events)
+            return events
         out: list[ContentEvent] = []
         for event in events:
             if isinstance(event, TextDelta):

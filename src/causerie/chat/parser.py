@@ -96,7 +96,7 @@ class Parser:
         if self._lost:
             return []
         if self._section is None and not self._pending and self._marks.harmless(self.mode, text):
-            return list(self._give(text))
+            return self._give(text)
         return list(self._advance(text))
 
     def finish(self) -> list[ContentEvent]:
@@ -225,22 +225,22 @@ class Parser:
             return [], section.unread
         self._turn(self._before)
         self._edge = ""
-        said = list(self._give(self._lead + self._mark))
+        said = self._give(self._lead + self._mark)
         return said, section.unread.removeprefix(self._mark)
 
-    def _give(self, text: str) -> Iterator[ContentEvent]:
+    def _give(self, text: str) -> list[ContentEvent]:
         """Text of the current part: white space at the edges of reasoning is not part of it."""
         if self._fresh and self._edge != "":
             text = self._without_edge(text)
         if not text:
-            return
-        text = self._space + text
-        self._space = ""
+            return []
+        if self._space:
+            text, self._space = self._space + text, ""
         if self.mode is Mode.REASONING or self._calls_form is not None:
             kept = text.rstrip()
-            self._space = text[len(kept) :]
-            text = kept
-        yield from self._emit(text)
+            if len(kept) < len(text):
+                text, self._space = kept, text[len(kept) :]
+        return self._emit(text)
 
     def _without_edge(self, text: str) -> str:
         """The text without the white space that is still to be dropped at its beginning."""
@@ -253,15 +253,14 @@ class Parser:
             text, self._edge = text[1:], self._edge[1:]
         return text
 
-    def _emit(self, text: str) -> Iterator[ContentEvent]:
+    def _emit(self, text: str) -> list[ContentEvent]:
         if not text:
-            return
+            return []
         self._fresh = False
         if self.mode is Mode.REASONING:
-            yield ReasoningDelta(text)
-        else:
-            self._answered = True
-            yield TextDelta(text)
+            return [ReasoningDelta(text)]
+        self._answered = True
+        return [TextDelta(text)]
 
 
 class _Marks:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, Protocol
 
+from msgspec import Struct
+
 
 class EngineState(Enum):
     """Where an engine is in its life. Only ``READY`` generates."""
@@ -96,8 +98,7 @@ class Alternative:
     logprob: float
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(Struct, frozen=True):
     """One generated token.
 
     ``text`` is what it adds to the decoded output: a token that ends in the

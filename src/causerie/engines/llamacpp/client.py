@@ -7,7 +7,7 @@ needs.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -83,6 +83,10 @@ _decode = msgspec.json.Decoder(_Item).decode
 _encode = msgspec.json.Encoder().encode
 
 
+def _nothing() -> None:
+    """Nobody wants to know."""
+
+
 class LlamaCppClient:
     """Speaks to one child with its ``key``; ``close`` ends all connections.
 
@@ -110,17 +114,22 @@ class LlamaCppClient:
 
     @asynccontextmanager
     async def complete(
-        self, request: TextRequest, defaults: Sampling, partial: PartialTokens
+        self,
+        request: TextRequest,
+        defaults: Sampling,
+        partial: PartialTokens,
+        moved: Callable[[], None] = _nothing,
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
         """One completion: entered when the engine has begun with it, its slot freed on leaving.
 
-        Raises :class:`PromptTooLong` on entering.
+        ``moved`` is called whenever something comes. Raises :class:`PromptTooLong` on entering.
         """
         response = await self._send("POST", "/completion", completion_body(request, defaults))
         try:
             if response.status != 200:
                 raise _refusal(response.status, await _all(response))
-            async with aclosing(_outputs(response, partial, request.logprobs or 0)) as outputs:
+            alternatives = request.logprobs or 0
+            async with aclosing(_outputs(response, partial, alternatives, moved)) as outputs:
                 yield outputs
         finally:
             response.close()  # the engine sees its client gone, also in the middle
@@ -154,13 +163,14 @@ async def _all(response: HttpResponse) -> bytes:
 
 
 async def _outputs(
-    response: HttpResponse, partial: PartialTokens, alternatives: int
+    response: HttpResponse, partial: PartialTokens, alternatives: int, moved: Callable[[], None]
 ) -> AsyncGenerator[Output, None]:
     cached: int | None = None
     made = 0
     decoder = Decoder()
     try:
         while piece := await response.piece():
+            moved()
             for data in decoder.feed(piece):
                 item = _decode(data)
                 if item.error is not None:
@@ -169,6 +179,10 @@ async def _outputs(
                     if cached is None:
                         cached = item.prompt_progress.cache
                         yield Started(cached)
+                    continue
+                if len(item.tokens) == 1 and not item.stop and _is_plain(item):
+                    made += 1
+                    yield Token(item.tokens[0], item.content)
                     continue
                 for token in _tokens(item, made, partial, alternatives):
                     made += 1
@@ -230,6 +244,11 @@ def _samplers(body: Mapping[str, Any]) -> dict[str, Any]:
         return {"samplers": [*first, "top_k"], "top_k": 1}
     active = [name for name, value in _NEUTRAL.items() if body[name] != value]
     return {"samplers": [*first, *active] or ["temperature"]}
+
+
+def _is_plain(item: _Item) -> bool:
+    """Whether a token is what the item says and no more, as most are."""
+    return item.content.isascii() and not item.completion_probabilities
 
 
 def _tokens(item: _Item, made: int, partial: PartialTokens, alternatives: int) -> Iterator[Token]:

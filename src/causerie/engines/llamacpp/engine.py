@@ -22,7 +22,6 @@ from causerie.engines.base import (
     Output,
     PromptTooLong,
     Sampling,
-    Stopped,
     TextRequest,
 )
 from causerie.engines.llamacpp.client import LlamaCppClient
@@ -152,13 +151,16 @@ class LlamaCppEngine:
         if request.max_tokens > room:
             request = replace(request, max_tokens=room)
         partial = (await self._words()).partial
-        run = functools.partial(client.complete, defaults=self._sampling, partial=partial)
+        run = functools.partial(
+            client.complete, defaults=self._sampling, partial=partial, moved=self._move
+        )
         draw = functools.partial(client.draw, defaults=self._sampling)
         made = self._guided(run, draw, request) if request.accepted else run(request)
         self._busy += 1
         try:
-            async with made as outputs, aclosing(self._moving(outputs)) as moving:
-                yield moving
+            async with made as outputs:
+                yield outputs
+                self._supervisor.proved()  # left in peace: a piece of work is done
         finally:
             self._busy -= 1
 
@@ -193,12 +195,8 @@ class LlamaCppEngine:
         written = {id for id, kind in enumerate(vocabulary.types) if kind == TokenType.USER_DEFINED}
         return Spelling(vocabulary, hidden - written, visible)
 
-    async def _moving(self, outputs: AsyncGenerator[Output, None]) -> AsyncGenerator[Output, None]:
-        async for output in outputs:
-            self._moved = time.monotonic()
-            if type(output) is Stopped:
-                self._supervisor.proved()
-            yield output
+    def _move(self) -> None:
+        self._moved = time.monotonic()
 
     async def _words(self) -> _Words:
         if self._read is None:

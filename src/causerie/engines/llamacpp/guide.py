@@ -21,6 +21,7 @@ from functools import lru_cache
 from typing import Literal
 
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
+from msgspec import structs
 
 from causerie.engines.base import (
     EngineFailed,
@@ -206,7 +207,7 @@ class Guided:
 
     def _taken(self, token: Token) -> Token:
         self._made.append(token.id)
-        return replace(token, text=self._spelling(token.id))
+        return structs.replace(token, text=self._spelling(token.id))
 
 
 def _holds(mask: bytes, id: int) -> bool:
