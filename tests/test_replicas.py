@@ -1,0 +1,351 @@
+"""Two whole services on one database and one shared server, as they are run beside each other."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from secrets import token_hex
+
+import aiohttp
+from aiohttp import web
+from hostedkit import SECRET, Office, office
+from postgres import PostgresServer
+from service import Service, serving
+from valkey.asyncio import Valkey
+from valkeyserver import ValkeyServer
+
+from causerie.accounts.bounds import Bounds, Budget, Limit
+from causerie.accounts.issuing import NewKey
+from causerie.accounts.people import SYSTEM
+
+CONFIG = """
+[store]
+url = "{database}"
+folder = "data"
+offline_seconds = {offline}
+secret_keys = [{{ command = ["echo", "{secret}"] }}]
+{shared}
+[[doors]]
+name = "hosted"
+kind = "hosted"
+[[endpoints]]
+name = "up"
+base_url = "{upstream}"
+dialect = "vllm"
+[endpoints.health]
+path = ""
+[[aliases]]
+id = "small"
+targets = [{{ endpoint = "up", model = "m" }}]
+price = {{ prompt = "0", completion = "0", request = "1" }}
+"""
+SHARED = '[shared]\nurl = "{url}"\nprefix = "{prefix}"\n'
+REPLY = {
+    "id": "x",
+    "object": "chat.completion",
+    "choices": [
+        {"index": 0, "message": {"role": "assistant", "content": "Yes."}, "finish_reason": "stop"}
+    ],
+    "usage": {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9},
+}
+
+
+@dataclass
+class Upstream:
+    """Answers when it may; ``asked`` is how many requests came."""
+
+    base_url: str = ""
+    asked: int = 0
+    open: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def complete(self, request: web.Request) -> web.Response:
+        await request.read()
+        self.asked += 1
+        await self.open.wait()
+        return web.json_response(REPLY)
+
+
+@asynccontextmanager
+async def upstream() -> AsyncIterator[Upstream]:
+    """On loopback; it may answer from the beginning."""
+    made = Upstream()
+    made.open.set()
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", made.complete)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    made.base_url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    try:
+        yield made
+    finally:
+        made.open.set()
+        await runner.cleanup()
+
+
+@dataclass
+class Reply:
+    status: int
+    code: str | None = None
+
+
+@dataclass
+class Replicas:
+    """The services, who answers them, and their database from outside."""
+
+    services: Sequence[Service]
+    upstream: Upstream
+    office: Office
+    session: aiohttp.ClientSession
+
+    async def key(self, *, budget: int | None = None, **limits: int) -> NewKey:
+        budgets = () if budget is None else (Budget(Decimal(budget)),)
+        return await self.office.key(
+            bounds=Bounds(limits=(Limit(**limits),) if limits else (), budgets=budgets)
+        )
+
+    async def ask(self, number: int, key: NewKey | str) -> Reply:
+        """One plain request to one of them."""
+        credential = key if isinstance(key, str) else key.credential
+        async with self.session.post(
+            f"{self.services[number].root}/hosted/v1/chat/completions",
+            json={"model": "small", "messages": [{"role": "user", "content": "Hi"}]},
+            headers={"Authorization": f"Bearer {credential}"},
+        ) as answer:
+            body = await answer.json()
+            return Reply(answer.status, body.get("error", {}).get("code"))
+
+    async def statuses(self, key: NewKey, each: int) -> list[int]:
+        """Of so many to every one of them, at once."""
+        asked = [self.ask(n, key) for n in range(len(self.services)) for _ in range(each)]
+        return [reply.status for reply in await asyncio.gather(*asked)]
+
+    async def spent(self, key: NewKey) -> Decimal:
+        """What the ledger has."""
+        return sum(
+            (one.cost for one in await self.office.records() if one.key == key.key.id), Decimal()
+        )
+
+    async def shared(self, number: int) -> dict[str, bool]:
+        async with self.session.get(f"{self.services[number].root}/health") as answer:
+            found: dict[str, bool] = (await answer.json())["limits"]
+            return found
+
+
+async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Other processes say by their answers alone when they have noticed."""
+    async with asyncio.timeout(60):
+        while not await holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+def address(server: PostgresServer) -> str:
+    return f"postgresql://causerie@/postgres?host={server.folder}"
+
+
+@asynccontextmanager
+async def replicas(
+    folder: Path, database: str, shared: ValkeyServer | None, *, count: int = 2, offline: float = 60
+) -> AsyncIterator[Replicas]:
+    """So many services, which share what is given."""
+    async with upstream() as answers, aiohttp.ClientSession() as session:
+        sharing = "" if shared is None else SHARED.format(url=shared.url, prefix=token_hex(8))
+        text = CONFIG.format(
+            database=database,
+            secret=SECRET,
+            shared=sharing,
+            offline=offline,
+            upstream=answers.base_url,
+        )
+        with started(folder, text, count) as services:
+            async with office(folder, url=database) as opened:
+                yield Replicas(services, answers, opened, session)
+
+
+@contextmanager
+def started(folder: Path, text: str, count: int) -> Iterator[list[Service]]:
+    with ExitStack() as stack:
+        services = []
+        for number in range(count):
+            (folder / str(number)).mkdir()
+            services.append(stack.enter_context(serving(folder / str(number), text)))
+        yield services
+
+
+async def test_twice_as_many_as_a_budget_has_do_not_pass_it(
+    valkey: ValkeyServer, hosted_database: str, tmp_path: Path
+) -> None:
+    async with replicas(tmp_path, hosted_database, valkey) as house:
+        key = await house.key(budget=10)
+        house.upstream.open.clear()
+        asked = asyncio.ensure_future(house.statuses(key, 10))
+
+        async def refused() -> bool:
+            return house.upstream.asked == 10
+
+        await eventually(refused)
+        assert (await house.ask(0, key)).code == "insufficient_budget"  # all of it is held
+        house.upstream.open.set()
+        assert sorted(await asked) == [200] * 10 + [402] * 10
+        assert await house.statuses(key, 2) == [402] * 4
+
+        async def recorded() -> bool:
+            return await house.spent(key) == 10
+
+        await eventually(recorded)
+        assert await house.shared(1) == {"shared": True, "answers": True}
+
+
+async def test_what_a_killed_service_held_is_free_again(
+    valkey: ValkeyServer, hosted_database: str, tmp_path: Path
+) -> None:
+    async with replicas(tmp_path, hosted_database, valkey) as house:
+        key = await house.key(budget=3, concurrent=4)
+        assert (await house.ask(1, key)).status == 200
+        house.upstream.open.clear()
+        held = asyncio.gather(*(house.ask(0, key) for _ in range(2)), return_exceptions=True)
+
+        async def both_run() -> bool:
+            return house.upstream.asked == 3
+
+        await eventually(both_run)
+        assert (await house.ask(1, key)).status == 402
+        house.services[0].process.kill()
+        assert all(isinstance(each, aiohttp.ClientError) for each in await held)
+        house.upstream.open.set()
+
+        async def let_in() -> bool:
+            return (await house.ask(1, key)).status == 200
+
+        await eventually(let_in)
+        assert (await house.ask(1, key)).status == 200
+        assert (await house.ask(1, key)).status == 402
+
+
+async def test_requests_go_on_whatever_becomes_of_the_shared_server(
+    own_valkey: ValkeyServer, hosted_database: str, tmp_path: Path
+) -> None:
+    async with replicas(tmp_path, hosted_database, own_valkey) as house:
+        key = await house.key(budget=12)
+
+        async def answers(expected: bool) -> None:
+            async def said() -> bool:
+                found = [await house.shared(n) for n in range(2)]
+                return found == [{"shared": True, "answers": expected}] * 2
+
+            await eventually(said)
+
+        async def recorded(count: int) -> None:
+            async def there() -> bool:
+                return await house.spent(key) == count
+
+            await eventually(there)
+
+        assert await house.statuses(key, 1) == [200] * 2
+        own_valkey.pause()
+        assert await house.statuses(key, 1) == [200] * 2
+        await answers(False)
+        own_valkey.go_on()
+        await answers(True)
+        assert await house.statuses(key, 1) == [200] * 2
+        own_valkey.kill()
+        await answers(False)
+        assert await house.statuses(key, 1) == [200] * 2
+        own_valkey.start()
+        await answers(True)
+        await recorded(8)
+        async with Valkey.from_url(own_valkey.url) as client:
+            await client.flushall()
+        assert sorted(await house.statuses(key, 1)) == [200] * 2  # alone, when they notice
+        await answers(True)
+        await recorded(10)
+
+        async def joined() -> bool:
+            return (await house.ask(0, key)).status == 402
+
+        found = await house.statuses(key, 4)
+        await eventually(joined)
+        assert 2 <= found.count(200) <= 4  # what the other let in before it was heard of
+        assert set(found) <= {200, 402}
+
+
+async def test_a_key_that_is_revoked_stops_everywhere_within_a_second(
+    valkey: ValkeyServer, hosted_database: str, tmp_path: Path
+) -> None:
+    async with replicas(tmp_path, hosted_database, valkey) as house:
+        key = await house.key()
+        assert await house.statuses(key, 1) == [200] * 2
+        await house.office.accounts.keys.delete(SYSTEM, key.key.id)
+        revoked = time.monotonic()
+
+        async def last(number: int) -> tuple[float, float]:
+            """When the last request began that was let in, and how long the slowest one took."""
+            began, slowest = 0.0, 0.0
+            async with asyncio.timeout(30):
+                while True:
+                    at = time.monotonic()
+                    reply = await house.ask(number, key)
+                    slowest = max(slowest, time.monotonic() - at)
+                    if reply.status == 401:
+                        return began, slowest
+                    assert reply.status == 200
+                    began = at - revoked
+                    await asyncio.sleep(0.02)
+
+        for began, slowest in await asyncio.gather(last(0), last(1)):
+            assert began < 1 + slowest  # a machine that is busy with others is slow in everything
+
+
+async def test_a_database_that_is_stopped_opens_no_door_and_turns_nobody_away(
+    own_postgres: PostgresServer, tmp_path: Path
+) -> None:
+    url = address(own_postgres)
+    async with replicas(tmp_path, url, None, count=1, offline=4) as house:
+        known, unknown = await house.key(budget=100), await house.key()
+        refused = await house.key()
+        await house.office.accounts.keys.disable(SYSTEM, refused.key.id)
+        assert (await house.ask(0, known)).status == 200
+        assert (await house.ask(0, refused)).status == 401
+        assert await house.shared(0) == {"shared": False}
+        own_postgres.stop()
+        answered = 0
+        never_seen = f"{unknown.credential[:-6]}aaaaaa"
+        for _ in range(10):
+            for other in (unknown, never_seen):
+                assert await house.ask(0, other) == Reply(503, "store_unavailable")
+            answered += (await house.ask(0, known)).status == 200
+        assert answered > 0
+
+        async def over() -> bool:
+            reply = await house.ask(0, known)
+            assert reply.status in (200, 503)
+            nonlocal answered
+            answered += reply.status == 200
+            return reply.status == 503
+
+        await eventually(over)  # as long as was stated, and no longer
+        assert await house.ask(0, known) == Reply(503, "store_unavailable")
+        own_postgres.start()
+
+        async def back() -> bool:
+            reply = await house.ask(0, unknown)
+            assert reply.status in (200, 503)
+            return reply.status == 200
+
+        await eventually(back)
+
+        async def known_again() -> bool:
+            return (await house.ask(0, known)).status == 200
+
+        await eventually(known_again)
+        assert (await house.ask(0, never_seen)).status == 401
+
+        async def recorded() -> bool:
+            return await house.spent(known) == answered + 2
+
+        await eventually(recorded)  # nothing is lost of what was served meanwhile
