@@ -55,6 +55,30 @@ async def test_a_little_headroom_is_enough_to_be_let_in(opened: Opened) -> None:
         pass
 
 
+@pytest.mark.parametrize("unit", [Unit.MONEY, Unit.TOKENS])
+async def test_the_largest_budget_is_exact_to_its_smallest_part(opened: Opened, unit: Unit) -> None:
+    """Beyond the whole numbers that doubles hold: one more or less is seen."""
+    most, one = Decimal(9_000_000_000), Decimal("0.000000001") if unit is Unit.MONEY else Decimal(1)
+    if unit is Unit.TOKENS:
+        most = Decimal(2**53 + 3)
+    for missing, last in ((2, True), (1, False)):
+        books = Books({"key:ck_a": Spent(most - missing * one, int(most) - missing)})
+        budgets = await opened(books)
+        held = claim(most, unit=unit, period=Period.DAY if last else Period.MONTH)
+        with await budgets.reserve(held, "small", one, 1) as first:
+            assert await _let_in(budgets, held, one) is last
+            await first.settle(one, 1)
+        assert await _let_in(budgets, held, one) is last
+
+
+async def _let_in(budgets: Budgets, held: list[Claim], cost: Decimal) -> bool:
+    try:
+        (await budgets.reserve(held, "small", cost, 1)).release()
+    except OverBudget:
+        return False
+    return True
+
+
 async def test_what_costs_nothing_is_let_in_always(opened: Opened) -> None:
     budgets = await opened(books := Books())
     books.known["key:ck_a"] = Spent(Decimal(2))

@@ -114,6 +114,12 @@ class Promise(RuleBasedStateMachine):
         spent = Spent(billionth(self.written[0]), self.written[1])
         self.books.known = {"key:ck_a": spent, "project:p": spent}
 
+    async def _told(self) -> None:
+        """What was given back in the background is there: an answer comes after it."""
+        nothing = [Claim("key:ck_none", (Budget(Decimal(1)),))]
+        for process in self.processes:
+            await process.reserve(nothing, "small", Decimal(0), 0)
+
     def _process(self, number: int) -> Budgets:
         return self.processes[number % len(self.processes)]
 
@@ -185,6 +191,7 @@ class Promise(RuleBasedStateMachine):
                     found.release()
 
         self.runner.run(leave())
+        self.runner.run(self._told())
 
     @precondition(lambda self: self.running)
     @rule(number=numbers, cost=st.integers(0, 80), tokens=st.integers(0, 80))
@@ -197,6 +204,7 @@ class Promise(RuleBasedStateMachine):
             told.beyond += max(used - estimate, 0)
             assert told.spent <= self._bound(told)
         self.runner.run(one.reservation.settle(billionth(cost), tokens))
+        self.runner.run(self._told())
         self.unwritten.append((one.day, cost, tokens))
 
     def _bound(self, told: Told) -> int:
@@ -213,6 +221,7 @@ class Promise(RuleBasedStateMachine):
                 pass
 
         self.runner.run(failed())
+        self.runner.run(self._told())
 
     @rule()
     def write(self) -> None:

@@ -125,8 +125,13 @@ class Reservation:
         spent = [_counted(part.counter.budget.unit, cost, tokens) for part in parts]
         for part, more in zip(parts, spent, strict=True):
             part.counter.spent += more
-        if parts and self._budgets.together is not None:
-            await self._budgets.together.settle(self._wants, spent, held=held)
+        together = self._budgets.together
+        if not parts or together is None:
+            return
+        if any(spent):
+            await together.settle(self._wants, spent, held=held)
+        elif held:
+            together.give_back(self._wants)
 
     def release(self) -> None:
         """Give back what is reserved."""
