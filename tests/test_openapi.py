@@ -127,6 +127,6 @@ CHECKS = [
 
 
 @SCHEMA.parametrize()
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_whatever_is_sent_the_answer_is_as_described(case: Any, address: str) -> None:
     case.call_and_validate(base_url=address, checks=CHECKS, timeout=20)
