@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from typing import cast
+from unittest.mock import Mock
 
 import pytest
 from edgekit import (
@@ -21,8 +23,10 @@ from edgekit import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.edge.connection import Connections
+from causerie.edge.connection import Bounds, Connections
+from causerie.edge.exchange import Exchange
 from causerie.edge.server import Listen
+from causerie.errors import InvalidRequest
 
 STREAM = ASK | {"stream": True}
 
@@ -135,6 +139,37 @@ async def test_an_unwanted_body_that_never_ends_is_given_up(
         assert (await read_response(reader)).status == 401
         async with asyncio.timeout(10):
             assert await reader.read() == b""
+
+
+class Clock:
+    """A loop whose time stands where a test puts it."""
+
+    now = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+    def create_task(self, steps: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        return asyncio.get_running_loop().create_task(steps)
+
+
+async def test_an_unwanted_body_may_come_slowly_but_not_for_ever() -> None:
+    async def refuse(exchange: Exchange) -> None:
+        exchange.refuse(InvalidRequest("Too large.", code="body_too_large", status=413))
+
+    clock, transport = Clock(), Mock(is_closing=lambda: False)
+    connections = Connections(refuse, Bounds(10, 10, 10, 65536, 10))
+    connections.loop = cast(asyncio.AbstractEventLoop, clock)
+    connection = connections()
+    connection.connection_made(transport)
+    connection.data_received(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n")
+    await connections.ended()
+    while not transport.close.called:
+        clock.now += 4.0
+        connections.sweep()
+        connection.data_received(b"x")
+    assert b"413" in transport.write.call_args_list[0].args[0]
+    assert clock.now == 32.0
 
 
 async def test_an_idle_connection_is_closed() -> None:

@@ -25,7 +25,8 @@ from causerie.errors import InvalidRequest, Overloaded, ServiceError
 Handler = Callable[[Exchange], Awaitable[None]]
 
 _MAX_UNREAD = 256 * 1024  # bytes of a body that wait for a handler
-_LINGER_SECONDS = 5.0  # for the rest of a body that nobody wants
+_LINGER_SECONDS = 5.0  # for the next piece of a body that nobody wants
+_LINGER_SECONDS_IN_ALL = 30.0
 _MAX_PATHS = 1024
 _NEVER = float("inf")
 _paths: dict[bytes, tuple[str, str]] = {}
@@ -97,6 +98,7 @@ class Connection(asyncio.Protocol):
         self._deaf = False  # nothing more is read
         self._over = False  # nothing more is read or answered
         self._deadline = _NEVER
+        self._linger_end = _NEVER
         self.full: asyncio.Future[None] | None = None
 
     # What exchanges ask.
@@ -125,7 +127,8 @@ class Connection(asyncio.Protocol):
     def ended(self, exchange: Exchange) -> None:
         if not exchange.complete and not exchange.gone:
             # Closing now would throw away the answer: the rest of the request is read first.
-            self._deadline = self._server.loop.time() + _LINGER_SECONDS
+            self._linger_end = self._server.loop.time() + _LINGER_SECONDS_IN_ALL
+            self._linger()
             self.read_on()
             return
         self._next(exchange)
@@ -223,7 +226,8 @@ class Connection(asyncio.Protocol):
         if exchange is None or self._over:
             return
         if exchange.ended:
-            return  # nobody wants it any more
+            self._linger()  # nobody wants it any more
+            return
         exchange.feed(body)
         if exchange.unread > _MAX_UNREAD:
             self._pause()
@@ -285,6 +289,10 @@ class Connection(asyncio.Protocol):
             self.read_on()
         else:
             self._deadline = self._server.loop.time() + self._server.bounds.idle_seconds
+
+    def _linger(self) -> None:
+        """Give a client that is still sending time to come to the answer it has been sent."""
+        self._deadline = min(self._server.loop.time() + _LINGER_SECONDS, self._linger_end)
 
     def _pause(self) -> None:
         if not self._paused and self._transport is not None:
