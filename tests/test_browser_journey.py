@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+import shlex
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +22,12 @@ from service import Service, serving
 
 _LINK = re.compile(r"http://\S+/console/link#\S+")
 PASSWORD = "nine purple ladders hum"
+OWN = shlex.quote("""
+import openai
+ask = openai.OpenAI().chat.completions.create
+reply = ask(model="small", messages=[{"role": "user", "content": "Mine."}])
+print(reply.choices[0].message.content)
+""")
 REAL = """
 [store]
 folder = "data"
@@ -68,11 +78,15 @@ class Journey:
             while not await there.count():
                 await self.page.reload()
 
+    async def begin(self, name: str) -> None:
+        """Open the form of a new key."""
+        await self.page.locator(".page-head").get_by_text("New key").click()
+        await self.page.fill("dialog [name=name]", name)
+
     async def new_key(self, name: str, budget: str = "") -> str:
         """Make a key, and take its secret from the clipboard."""
         page = self.page
-        await page.locator(".page-head").get_by_text("New key").click()
-        await page.fill("dialog [name=name]", name)
+        await self.begin(name)
         if budget:
             await page.click("dialog summary:has-text('Budget')")
             await page.click("text=Add a budget")
@@ -91,6 +105,10 @@ class Journey:
             await page.click("dialog >> text=Done")
         assert secret not in await page.content()
         return secret
+
+    async def code(self, id: str) -> str:
+        """What a tab of the dialog shows to be copied."""
+        return await self.page.text_content(f"dialog #code-{id}") or ""
 
     async def act(self, name: str) -> None:
         """Choose from the menu of the one key that there is."""
@@ -145,6 +163,14 @@ class Journey:
 async def page() -> AsyncIterator[Page]:
     async with window(permissions=["clipboard-read", "clipboard-write"]) as opened:
         yield opened
+
+
+async def ran(*command: str) -> str:
+    """What a program prints."""
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
+    out, trouble = await process.communicate()
+    assert process.returncode == 0, trouble.decode()
+    return out.decode().strip()
 
 
 async def _spend_all(journey: Journey, key: str) -> openai.APIStatusError:
@@ -221,6 +247,28 @@ async def test_from_the_printed_link_to_a_revoked_key(
         await expect(page.locator(".empty")).to_contain_text("No keys yet")
         await journey.refused(third)
         assert not {first, second, third} & set(re.findall(r"ck_\w+", service.log.read_text()))
+
+
+async def test_what_a_new_key_shows_to_copy_works_as_it_is(tmp_path: Path, page: Page) -> None:
+    with serving(tmp_path, config()) as service:
+        journey = Journey(page, service)
+        await journey.arrive()
+        await journey.begin("Snippets")
+        await page.click("dialog .button-main")
+        await expect(page.locator("#code-curl")).to_be_visible()
+        told = json.loads(await ran("sh", "-c", await journey.code("curl")))
+        assert told["choices"][0]["message"]["content"] == "Hello!"
+        assert await ran(sys.executable, "-c", await journey.code("python")) == "Hello!"
+        variables = await journey.code("environment")
+        assert await ran("sh", "-c", f"{variables}\nexec {sys.executable} -c {OWN}") == "Mine."
+        await page.click("dialog >> text=Done")
+
+        await journey.begin("For a script")
+        await page.check("dialog [name=purpose][value=management]")
+        await page.click("dialog .button-main")
+        await expect(page.locator("#code-curl")).to_contain_text("/api/")
+        keys = json.loads(await ran("sh", "-c", await journey.code("curl")))
+        assert {each["name"] for each in keys["data"]} == {"Snippets", "For a script"}
 
 
 async def test_what_was_said_is_shown_where_its_row_is_opened(tmp_path: Path, page: Page) -> None:

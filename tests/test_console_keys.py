@@ -159,7 +159,7 @@ async def test_a_management_key_is_told_apart(place: Place) -> None:
     visitor = await place.visitor_of(owner)
     path = f"/projects/{project.id}/keys/new"
     made = await visitor.post(path, {"name": "ci", "purpose": "management"})
-    assert f"http://127.0.0.1:{place.port}/api/keys" in made.code("code-curl")
+    assert f"http://127.0.0.1:{place.port}/api/projects/{project.id}/keys" in made.code("code-curl")
     (key,) = await place.world.keys.of(actor_of(owner), project.id)
     assert key.purpose is Purpose.MANAGEMENT
     other = await place.visitor_of(member)

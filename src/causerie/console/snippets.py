@@ -69,7 +69,8 @@ def router_snippets(base: str, key: str, model: str) -> tuple[Snippet, ...]:
     return (*usual, Snippet("sdk", "@openrouter/sdk", sdk))
 
 
-def management_snippets(base: str, key: str) -> tuple[Snippet, ...]:
-    """For a management key."""
-    curl = f"curl {shlex.quote(base + '/api/keys')} \\\n  -H 'Authorization: Bearer {key}'"
+def management_snippets(base: str, key: str, project: str) -> tuple[Snippet, ...]:
+    """For a management key of a project."""
+    address = f"{base}/api/projects/{project}/keys"
+    curl = f"curl {shlex.quote(address)} \\\n  -H 'Authorization: Bearer {key}'"
     return (Snippet("curl", "curl", curl),)

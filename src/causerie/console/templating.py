@@ -69,8 +69,9 @@ def money(amount: Decimal | float) -> str:
     """An amount of the service's currency, small ones with more digits."""
     value = Decimal(amount)
     if value and abs(value) < 1:
-        fine = f"{value.quantize(_FINE)}".rstrip("0")
-        return f"${fine.ljust(len('0.00'), '0')}" if abs(value) >= _FINE else "<$0.0001"
+        fine = value.quantize(_FINE)
+        shown = fine.quantize(_CENT) if fine == fine.quantize(_CENT) else fine
+        return f"${shown}" if abs(value) >= _FINE else "<$0.0001"
     return f"${value.quantize(_CENT):,}"
 
 

@@ -145,7 +145,7 @@ class KeysPages:
         usable = [each for each in models if key.models is None or each in key.models]
         shown = snippets(bases[0][1], credential, (usable or [_NO_MODEL])[0]) if bases else ()
         if key.purpose is Purpose.MANAGEMENT:
-            bases, shown = [], management_snippets(visit.base, credential)
+            bases, shown = [], management_snippets(visit.base, credential, key.project_id)
         await visit.show(
             "keys/made.html",
             key=key,
