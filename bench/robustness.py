@@ -32,6 +32,11 @@ def body(model: str, **extra: Any) -> dict[str, Any]:
     return {"model": model, "messages": STORY, "temperature": 0, "ignore_eos": True, **extra}
 
 
+def told(words: str, **extra: Any) -> dict[str, Any]:
+    """A request of our own words."""
+    return {**body("one", **extra), "messages": [{"role": "user", "content": words}]}
+
+
 async def first_piece(response: aiohttp.ClientResponse) -> None:
     """Wait for the first content of a stream."""
     async for line in response.content:
@@ -73,12 +78,37 @@ async def _leave(
     gone.set()
 
 
-async def _first(session: aiohttp.ClientSession, url: str) -> float:
+async def _first(
+    session: aiohttp.ClientSession, url: str, words: str = STORY[0]["content"]
+) -> float:
     started = time.perf_counter()
-    async with session.post(url, json=body("one", max_tokens=1, stream=True)) as response:
+    async with session.post(url, json=told(words, max_tokens=1, stream=True)) as response:
         response.raise_for_status()
         await first_piece(response)
         return time.perf_counter() - started
+
+
+async def leaving_early(session: aiohttp.ClientSession, url: str) -> None:
+    """The same of a client that leaves while its prompt is read."""
+    waits, alone = [], []
+    for number in range(9):
+        alone.append(await _first(session, url, f"{number} foxes"))  # a prompt that no cache holds
+        words = " ".join(f"{number} {word} river" for word in range(150))
+        asked = told(words, max_tokens=1, stream=True)
+        request = asyncio.ensure_future(session.post(url, json=asked).__aenter__())
+        await asyncio.wait([request], timeout=0.3 + number * 0.03)  # at any time of a batch
+        assert not request.done(), "the prompt was read too soon"
+        request.cancel()
+        started = time.perf_counter()
+        await asyncio.wait([request])
+        await _first(session, url, f"{number} rivers")
+        waits.append(time.perf_counter() - started)
+    added = [(wait - statistics.median(alone)) * 1000 for wait in waits]
+    print(
+        f"client gone to slot free, prompt read {statistics.median(added):8.1f} ms, "
+        f"slowest {max(added):.1f} ms (bar: 100)",
+        flush=True,
+    )
 
 
 async def crowd(session: aiohttp.ClientSession, url: str) -> None:
@@ -108,17 +138,12 @@ async def killed(session: aiohttp.ClientSession, url: str, service: Service) -> 
         async with session.post(url, json=body("eight", max_tokens=400, stream=True)) as response:
             return await response.read()
 
-    streams = [asyncio.create_task(one()) for _ in range(8)]
+    streams = [asyncio.create_task(one()) for _ in range(7)]  # and one of our own
     async with session.post(url, json=body("eight", max_tokens=400, stream=True)) as response:
         await first_piece(response)
-    for child in engine_children(service.process.pid):
-        os.kill(child, signal.SIGKILL)
-    started = time.perf_counter()
-    ends = await asyncio.gather(*streams)
-    broken = sum(end.endswith(b"data: [DONE]\n\n") and b'"error"' in end for end in ends)
-    refused = sum(end.startswith(b'{"error"') for end in ends)
-    print(f"of {len(ends)}: {broken} ended with an error chunk and [DONE]")
-    print(f"      {refused} had not begun and got 503")
+        for child in engine_children(service.process.pid):
+            os.kill(child, signal.SIGKILL)
+        started = time.perf_counter()
     while True:
         async with session.post(url, json=body("eight", max_tokens=1)) as response:
             if response.status == 200:
@@ -126,6 +151,12 @@ async def killed(session: aiohttp.ClientSession, url: str, service: Service) -> 
             assert response.status == 503, response.status
         await asyncio.sleep(0.05)
     print(f"serving again after {time.perf_counter() - started:.2f} s (bar: 5 s plus load time)")
+    ends = await asyncio.gather(*streams)
+    done = [end for end in ends if end.endswith(b"data: [DONE]\n\n")]
+    broken = sum(b'"error"' in end for end in done)
+    print(f"of {len(ends)} streams: {len(done) - broken} went on and ended whole,")
+    print(f"      {broken} ended with an error chunk and [DONE]")
+    print(f"      {sum(end.startswith(b'{') for end in ends)} had not begun and got 503")
 
 
 def engine_children(parent: int) -> list[int]:
@@ -166,6 +197,7 @@ async def measure(service: Service, fake: Service, count: int) -> None:
     async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
         url = f"{service.root}/v1/chat/completions"
         await leaving(session, url)
+        await leaving_early(session, url)
         await crowd(session, url)
         await killed(session, url, service)
         await memory(session, f"{fake.root}/v1/chat/completions", fake, count)

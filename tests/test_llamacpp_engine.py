@@ -226,6 +226,20 @@ async def test_leaving_frees_the_slot(
     await until_free(engine)
 
 
+async def test_leaving_while_the_prompt_is_read_ends_the_reading(engine: LlamaCppEngine) -> None:
+    long = TextRequest([1000 + number for number in range(280)], 1, GREEDY)
+    async with engine.generate(long) as outputs:
+        async for output in outputs:
+            assert output == Started(0)
+            break
+    await until_free(engine)
+    async with engine.generate(long) as outputs:
+        started = await anext(outputs)
+        assert isinstance(started, Started)
+        assert started.cached_tokens < 200  # the rest was not read for nobody
+    await until_free(engine)
+
+
 async def test_cancelling_frees_the_slot(engine: LlamaCppEngine, prompt: list[int]) -> None:
     begun = asyncio.Event()
 

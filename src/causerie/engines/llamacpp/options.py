@@ -11,7 +11,7 @@ from causerie.engines.weights.footprint import kv_bytes_per_token, memory_bytes
 from causerie.engines.weights.gguf import Header
 
 _DEFAULT_CONTEXT = 8192
-_BATCH_SECONDS = 0.08
+_BATCH_SECONDS = 0.045
 _CORE_SECONDS_PER_GB = 0.06
 _SMALL_BYTES = 256 * 10**6
 _SLOTS = (8, 4, 2, 1)
@@ -104,15 +104,16 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
 def _cpu_batch(weights: int, threads: int) -> int:
     """Tokens of a prompt to read at once on a CPU, for nothing else happens meanwhile.
 
-    16 a thread, 32 to 512. Small models get as many as take 80 ms (a token takes
-    one core about 60 ms for each GB of weights), at least 16: to read fewer at
-    once costs those next to nothing, and large models a tenth of their speed.
+    16 a thread, 32 to 512. Small models get as many as take 45 ms (a token takes
+    one core about 60 ms for each GB of weights), at least 8: a client that has gone
+    is noticed after two at most, and to read fewer at once costs those next to
+    nothing, and large models a tenth of their speed.
     """
     most = min(max(16 * threads, 32), 512)
     if weights > _SMALL_BYTES:
         return most
     in_time = _BATCH_SECONDS * threads / (weights / 1e9 * _CORE_SECONDS_PER_GB)
-    return min(max(int(in_time) // 8 * 8, 16), most)
+    return min(max(int(in_time) // 4 * 4, 8), most)
 
 
 def cores(quota: Path = _CPU_QUOTA, siblings: str = _SIBLINGS) -> int:
