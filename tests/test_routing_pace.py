@@ -195,3 +195,35 @@ async def test_a_request_that_fails_or_leaves_waits_no_more() -> None:
         await Visit(seat, ASK, None, clock).begin()
     clock.now += 60
     assert seat.standing().expected == 0.1
+
+
+def test_one_that_becomes_slow_gets_few_more_requests() -> None:
+    """Twenty requests a second to whoever is expected to be quickest; one turns eight times slower.
+
+    By the median of minutes alone it would get all of the next four seconds.
+    """
+    clock = Clock()
+    paces = {"quick": Pace(clock), "other": Pace(clock)}
+    under_way: list[tuple[float, str, int, float]] = []  # when it begins to answer, who, which
+
+    def seconds(name: str, at: float) -> float:
+        slow = name == "quick" and at > 1030
+        return {"quick": 0.06, "other": 0.1}[name] * (8 if slow else 1)
+
+    met_slow = 0
+    for number in range(34 * 20):
+        clock.now = 1000 + number / 20
+        for each in sorted(each for each in under_way if each[0] <= clock.now):
+            under_way.remove(each)
+            now, clock.now = clock.now, each[0]
+            paces[each[1]].left(each[2])
+            paces[each[1]].answered(each[3])
+            clock.now = now
+        known = {name: pace.expected() for name, pace in paces.items()}
+        asked = next((name for name, one in known.items() if one is None), None)
+        name = asked or min(known, key=lambda name: known[name] or 0.0)
+        taken = seconds(name, clock.now)
+        met_slow += taken > 0.4
+        paces[name].asked(number)
+        under_way.append((clock.now + taken, name, number, taken))
+    assert 0 < met_slow <= 8  # of eighty

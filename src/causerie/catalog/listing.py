@@ -321,6 +321,7 @@ def _reasoning(profiles: Sequence[Profile]) -> dict[str, Any]:
     mandatory = all(profile.must_think for profile in profiles)
     return {
         "supported_efforts": [one for one in EFFORTS if one != "none" or not mandatory],
+        "default_effort": USUAL,
         "mandatory": mandatory,
         "supports_max_tokens": True,
     }

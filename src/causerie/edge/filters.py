@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from causerie.errors import InvalidRequest
 
-_MOST = 1000
+MOST_ENTRIES = 1000
 _MILLION = 1_000_000
 _NAMES = (
     "supported_parameters",
@@ -54,7 +54,7 @@ class Listed(Protocol):
 
 
 E = TypeVar("E", bound=Listed)
-_SORTS: Mapping[str, Callable[[Listed], Decimal | float]] = {
+SORTS: Mapping[str, Callable[[Listed], Decimal | float]] = {
     "pricing-low-to-high": lambda one: one.price,
     "pricing-high-to-low": lambda one: -one.price,
     "context-high-to-low": lambda one: -(one.context_length or 0),
@@ -87,12 +87,12 @@ class Filters:
                 known = ", ".join(_NAMES)
                 raise _wrong(name, f"is no filter of this catalog; there are {known}.")
         sort = given.get("sort")
-        if sort is not None and sort not in _SORTS:
-            raise _wrong("sort", f"must be one of {', '.join(_SORTS)}.")
+        if sort is not None and sort not in SORTS:
+            raise _wrong("sort", f"must be one of {', '.join(SORTS)}.")
         return Filters(
             given,
             offset=_whole(given, "offset", 0, 2**31) or 0,
-            limit=_whole(given, "limit", 1, _MOST),
+            limit=_whole(given, "limit", 1, MOST_ENTRIES),
             context=_whole(given, "context", 0, 2**31) or 0,
             min_price=_money(given, "min_price"),
             max_price=_money(given, "max_price"),
@@ -127,7 +127,7 @@ class Filters:
             and self._affordable(one.price)
         ]
         sort = self.given.get("sort")
-        return found if sort is None else sorted(found, key=_SORTS[sort])
+        return found if sort is None else sorted(found, key=SORTS[sort])
 
     def _affordable(self, price: Decimal) -> bool:
         low, high = self.min_price, self.max_price

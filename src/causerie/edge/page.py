@@ -45,13 +45,22 @@ def _operation(path: str, method: str, operation: Any) -> str:
     rows = [
         (status, _prose(answer["description"])) for status, answer in operation["responses"].items()
     ]
+    sent = [
+        (
+            f"<code>{escape(one['name'])}</code>{' (required)' if one['required'] else ''}",
+            " ".join([_kind(one["schema"]), _prose(one["description"])]),
+        )
+        for one in operation.get("parameters", [])
+    ]
     body = operation.get("requestBody")
     taken = ""
     if body is not None:
         taken = f"<p>Takes {_kind(body['content']['application/json']['schema'])} as JSON.</p>"
     return (
         f'<h2><span class="method">{escape(method)}</span> <code>{escape(path)}</code></h2>'
-        f"<p>{escape(operation['summary'])}.</p>{taken}{_table(('Status', 'When'), rows)}"
+        f"<p>{escape(operation['summary'])}.</p>{taken}"
+        + (_table(("Parameter", "Meaning"), sent) if sent else "")
+        + _table(("Status", "When"), rows)
     )
 
 

@@ -19,6 +19,7 @@ def response_schemas() -> dict[str, Schema]:
             total_tokens={"type": "integer"},
             prompt_tokens_details=structure(cached_tokens={"type": "integer"}),
             completion_tokens_details=structure(reasoning_tokens={"type": "integer"}),
+            cost=described({"type": "number"}, "What it costs; at doors of routers."),
         ),
         "Model": {**structure("id", id=text(), name=text()), "additionalProperties": True},
         "ModelList": structure("data", object=text(), data=array(ref("Model"))),
