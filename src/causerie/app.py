@@ -14,12 +14,13 @@ from typing import Protocol
 from msgspec import structs
 
 from causerie.control import answering
+from causerie.engines import weights as shelf  # whose `fetch` loads an HTTP client: 5 MB, if asked
 from causerie.engines.base import EngineFailed, Sampling
 from causerie.engines.fleet import Fleet, FleetEntry, ManagedEngine
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
 from causerie.engines.registry import engine_factory
-from causerie.engines.weights import Cache, HubOptions, Progress, Silent, Weights, fetch
+from causerie.engines.weights import Cache, HubOptions, Progress, Silent, Weights
 from causerie.engines.weights.errors import WeightsError
 from causerie.reloading import Reloading
 from causerie.service import listen, service
@@ -85,13 +86,13 @@ def _with_credentials(
 
 async def fetch_weights(settings: Settings, ref: str, progress: Progress) -> Weights:
     """The weights on this machine, fetched if needed. Raises :class:`WeightsError`."""
-    return await fetch(ref, _cache_folder(settings), progress=progress, hub=_hub(settings))
+    return await shelf.fetch(ref, _cache_folder(settings), progress=progress, hub=_hub(settings))
 
 
 async def weights_here(settings: Settings, ref: str) -> Weights | None:
     """The weights if they are on this machine already; no network is asked."""
     try:
-        return await fetch(
+        return await shelf.fetch(
             ref, _cache_folder(settings), progress=Silent(), hub=HubOptions(offline=True)
         )
     except WeightsError:
