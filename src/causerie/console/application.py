@@ -146,12 +146,12 @@ class Console:
 
 
 def _wants_json(exchange: Exchange) -> bool:
-    return exchange.headers.get("content-type").startswith("application/json")
+    return exchange.headers.get("content-type", "").startswith("application/json")
 
 
 async def _form(exchange: Exchange) -> Fields:
     """The fields of a form; raises :class:`InvalidRequest`."""
-    kind = exchange.headers.get("content-type").partition(";")[0].strip().lower()
+    kind = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await read_body(exchange, _FORM_LIMITS)
     if kind != _FORM and body:
         raise InvalidRequest(
@@ -161,7 +161,7 @@ async def _form(exchange: Exchange) -> Fields:
 
 
 def _check_token(visit: Visit) -> None:
-    given = visit.exchange.headers.get("x-form-token") or visit.form.raw("form_token")
+    given = visit.exchange.headers.get("x-form-token", "") or visit.form.raw("form_token")
     if not form_token_fits(visit.token, given):
         raise Forbidden(
             "This page is older than your session, so nothing was changed. "

@@ -32,14 +32,14 @@ class Site:
         """Whether the visitor came by https."""
         if self.address:
             return self.address.startswith("https:")
-        return exchange.headers.get("x-forwarded-proto").lower() == "https"
+        return exchange.headers.get("x-forwarded-proto", "").lower() == "https"
 
     def base(self, exchange: Exchange) -> str:
         """The address that this visitor reaches us at, without a path."""
         if self.address:
             return self.address.rstrip("/")
         scheme = "https" if self.secure(exchange) else "http"
-        return f"{scheme}://{exchange.headers.get('host')}"
+        return f"{scheme}://{exchange.headers.get('host', '')}"
 
     def client(self, exchange: Exchange) -> str:
         """The visitor's address: the last one that a trusted proxy did not have itself."""
@@ -51,11 +51,11 @@ class Site:
 
     def check(self, exchange: Exchange) -> None:
         """Raises :class:`Forbidden` for what another site's page has sent."""
-        origin = exchange.headers.get("origin").lower()
-        fetched = exchange.headers.get("sec-fetch-site") or "same-origin"
+        origin = exchange.headers.get("origin", "").lower()
+        fetched = exchange.headers.get("sec-fetch-site", "") or "same-origin"
         own = {self.base(exchange).lower()}
         if not self.address:
-            own.add(f"https://{exchange.headers.get('host')}".lower())  # https ends before us
+            own.add(f"https://{exchange.headers.get('host', '')}".lower())  # https ends before us
         if origin not in own or fetched != "same-origin":
             raise Forbidden(
                 "This form was not sent by a page of this site, so nothing was changed. "

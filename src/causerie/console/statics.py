@@ -60,11 +60,11 @@ class Statics:
             raise NotFound("There is no such file.")
         etag = f'W/"{file.address}"'
         kept = headers | {"cache-control": _FOR_EVER, "etag": etag, "vary": "accept-encoding"}
-        if exchange.headers.get("if-none-match") == etag:
+        if exchange.headers.get("if-none-match", "") == etag:
             exchange.respond(304, b"", content_type=file.type, headers=kept)
             return
         content = file.content
-        if "gzip" in exchange.headers.get("accept-encoding"):
+        if "gzip" in exchange.headers.get("accept-encoding", ""):
             content, kept["content-encoding"] = file.small, "gzip"
         exchange.respond(200, content, content_type=file.type, headers=kept)
 

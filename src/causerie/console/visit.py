@@ -92,7 +92,7 @@ class Visit:
     @property
     def client(self) -> Client:
         """Where the visitor comes from."""
-        agent = self.exchange.headers.get("user-agent")
+        agent = self.exchange.headers.get("user-agent", "")
         return Client(self.desk.site.client(self.exchange), agent)
 
     @property
@@ -103,7 +103,7 @@ class Visit:
     @property
     def by_script(self) -> bool:
         """Whether a script fetches this for a part of the page that is open."""
-        return self.exchange.headers.get("hx-request") == "true"
+        return self.exchange.headers.get("hx-request", "") == "true"
 
     async def project(self) -> ProjectView:
         """The project of the path; raises :class:`NotFound` where one may not see it."""

@@ -115,7 +115,7 @@ class Edge:
     def _refusal(self, exchange: Exchange) -> Refusal:
         """How those are told who come there."""
         found = self._refusals.get(_first(exchange.path))
-        if found is None or self._doors.has_host(exchange.headers.get("host")):
+        if found is None or self._doors.has_host(exchange.headers.get("host", "")):
             return Exchange.refuse
         return found
 

@@ -23,7 +23,7 @@ class BodyLimits:
 
 def check_type(headers: Headers) -> None:
     """Refuse a body that is not declared as JSON in UTF-8, as it stands."""
-    sent = headers.get("content-type")
+    sent = headers.get("content-type", "")
     if sent == "application/json" and "content-encoding" not in headers:
         return
     media, *parameters = [part.strip().lower() for part in sent.split(";")]
@@ -48,7 +48,7 @@ async def read_body(exchange: Exchange, limits: BodyLimits) -> bytes:
     Raises :class:`InvalidRequest` (413 where it is too large, 408 where it
     comes too slowly) and :class:`ClientGone`.
     """
-    announced = exchange.headers.get("content-length")
+    announced = exchange.headers.get("content-length", "")
     if announced.isascii() and announced.isdigit() and int(announced) > limits.max_bytes:
         raise _too_large(limits)
     return await _arriving(exchange, limits)

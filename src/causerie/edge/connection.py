@@ -19,7 +19,7 @@ import httptools
 import msgspec
 
 from causerie.edge.exchange import Exchange
-from causerie.edge.headers import Headers
+from causerie.edge.headers import NAMES, Headers
 from causerie.errors import InvalidRequest, Overloaded, ServiceError
 
 Handler = Callable[[Exchange], Awaitable[None]]
@@ -50,7 +50,7 @@ class Connections:
         self.handler = handler
         self.bounds = bounds
         self.open: set[Connection] = set()
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.tasks: dict[Exchange, asyncio.Task[None]] = {}
         self.closing = False
         self.loop = asyncio.get_running_loop()
 
@@ -71,8 +71,8 @@ class Connections:
 
     async def ended(self) -> None:
         """Return when every request has been answered."""
-        while self.tasks:
-            await asyncio.wait(tuple(self.tasks))
+        while running := [task for task in self.tasks.values() if not task.done()]:
+            await asyncio.wait(running)
 
     def abort(self) -> None:
         """Close every connection at once."""
@@ -125,7 +125,7 @@ class Connection(asyncio.Protocol):
             self.write(_CONTINUE)
 
     def ended(self, exchange: Exchange) -> None:
-        if not exchange.complete and not exchange.gone:
+        if not (exchange.complete or exchange.gone):
             # Closing now would throw away the answer: the rest of the request is read first.
             self._linger_end = self._server.loop.time() + _LINGER_SECONDS_IN_ALL
             self._linger()
@@ -159,9 +159,10 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._over or self._deaf:
             return
+        server = self._server
         if self._incoming is None:
             if not self._head_bytes and self._current is None:
-                self._deadline = self._server.loop.time() + self._server.bounds.head_seconds
+                self._deadline = server.loop.time() + server.bounds.head_seconds
             self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
@@ -173,7 +174,7 @@ class Connection(asyncio.Protocol):
                     exchange.keep_alive = False
         except httptools.HttpParserError:
             self._refuse(_invalid("This is not a valid HTTP/1.1 request."))
-        if self._incoming is None and self._head_bytes > self._server.bounds.max_head_bytes:
+        if self._incoming is None and self._head_bytes > server.bounds.max_head_bytes:
             self._refuse(self._too_large())
 
     def pause_writing(self) -> None:
@@ -188,16 +189,15 @@ class Connection(asyncio.Protocol):
 
     # What the parser calls.
 
-    def on_message_begin(self) -> None:
-        self._url = b""
-        self._headers = Headers()
-        self._expects = False
-
     def on_url(self, url: bytes) -> None:
         self._url = self._url + url if self._url else url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.add(name, value)
+        key = NAMES.get(name)
+        if key is None or key in self._headers:
+            self._headers.add(name, value)
+        else:
+            self._headers[key] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         if self._over:
@@ -208,11 +208,12 @@ class Connection(asyncio.Protocol):
         self._head_bytes = 0
         self._deadline = _NEVER
         parser, headers = self._parser, self._headers
-        self._expects = headers.get("expect").lower() == "100-continue"
+        self._expects = "expect" in headers and headers["expect"].lower() == "100-continue"
         path, query = _paths.get(self._url) or _place(self._url)
         method = parser.get_method().decode("ascii")
         exchange = Exchange(self, method, path, parser.get_http_version(), headers)
-        exchange.query = query
+        if query:
+            exchange.query = query
         exchange.keep_alive = parser.should_keep_alive()
         self._incoming = exchange
         if self._current is None:
@@ -234,6 +235,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         exchange, self._incoming = self._incoming, None
+        self._url, self._headers = b"", Headers()  # the next one's
         if exchange is None:
             return
         exchange.feed_end()
@@ -266,12 +268,16 @@ class Connection(asyncio.Protocol):
 
     def _begin(self, exchange: Exchange) -> None:
         self._current = exchange
-        task = self._server.loop.create_task(self._answer(exchange))
-        self._server.tasks.add(task)
-        task.add_done_callback(self._server.tasks.discard)
+        server = self._server
+        task = exchange.task = server.loop.create_task(self._answer(exchange))
+        server.tasks[exchange] = task
 
     async def _answer(self, exchange: Exchange) -> None:
-        await self._server.handler(exchange)
+        try:
+            await self._server.handler(exchange)
+        finally:
+            del self._server.tasks[exchange]
+            exchange.task = None
         if not exchange.ended:
             self.abort()  # a response that cannot be finished is seen to be cut
 

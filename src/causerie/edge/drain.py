@@ -39,9 +39,9 @@ class Watch:
             self._task.cancel()
 
     def __enter__(self) -> Watch:
-        self._task = asyncio.current_task()
-        assert self._task is not None
-        self._cancelling = self._task.cancelling()
+        task = self._task = self._exchange.task or asyncio.current_task()
+        assert task is not None
+        self._cancelling = task.cancelling()
         self._running.add(self)
         self._exchange.on_gone = self._client_left
         if self._exchange.gone:

@@ -65,14 +65,15 @@ class Exchange:
 
     Every response carries the request's id. ``status`` is what was sent, or
     ``None``; once it is set, the response cannot be changed any more.
-    ``query`` is what follows ``?``, as it was sent. ``on_gone`` is called once
-    when the client leaves.
+    ``query`` is what follows ``?``, as it was sent; ``complete``: the whole request
+    has arrived. ``task`` is what answers it, where it is one of its own. ``on_gone``
+    is called once when the client leaves.
     """
 
     __slots__ = (
-        "_arrived", "_body", "_chunked", "_head", "_more", "_wire", "door", "ended", "gone",
+        "_arrived", "_body", "_chunked", "_head", "_wire", "complete", "door", "ended", "gone",
         "headers", "keep_alive", "method", "on_gone", "path", "query", "received", "request_id",
-        "status", "token", "unread", "version",
+        "status", "task", "token", "unread", "version",
     )  # fmt: skip
 
     def __init__(self, wire: Wire, method: str, path: str, version: str, headers: Headers) -> None:
@@ -82,18 +83,20 @@ class Exchange:
         self.version = version
         self.headers = headers
         self.token = token = ids.token()
-        self.request_id = ids.taken_over(headers.get("x-request-id")) or f"req-{token}"
+        named = "x-request-id" in headers and ids.taken_over(headers["x-request-id"])
+        self.request_id = named or f"req-{token}"
         self.door = ""
         self.status: int | None = None
         self.ended = False
         self.gone = False
         self.keep_alive = True
         self.on_gone: Callable[[], None] | None = None
+        self.task: asyncio.Task[None] | None = None
         self.received = 0  # bytes of the body so far
         self._wire = wire
         self._body: list[bytes] = []
         self.unread = 0  # bytes of it that were not taken yet
-        self._more = True
+        self.complete = False
         self._arrived: asyncio.Future[None] | None = None
         self._head: bytes | None = None
         self._chunked = False
@@ -112,11 +115,6 @@ class Exchange:
 
     # The request's body.
 
-    @property
-    def complete(self) -> bool:
-        """Whether the whole request has arrived."""
-        return not self._more
-
     def feed(self, piece: bytes) -> None:
         """A piece of the body has arrived."""
         self.received += len(piece)
@@ -127,7 +125,7 @@ class Exchange:
 
     def feed_end(self) -> None:
         """The body is complete."""
-        self._more = False
+        self.complete = True
         if self._arrived is not None:
             self._wake()
 
@@ -143,7 +141,7 @@ class Exchange:
     async def piece(self) -> bytes:
         """What has arrived of the body; ``b""`` at its end. Raises :class:`ClientGone`."""
         while not self._body:
-            if not self._more:
+            if self.complete:
                 return b""
             if self.gone:
                 raise ClientGone

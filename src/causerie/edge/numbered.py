@@ -35,7 +35,7 @@ _EXACT: Mapping[str, str] = {
 def error_for(failure: ServiceError, headers: Headers) -> dict[str, Any]:
     """The ``error`` object of a failure, as the sender of these headers reads it."""
     error: dict[str, Any] = failure.error()
-    if not headers.get("user-agent").startswith(_GENERATED):
+    if not headers.get("user-agent", "").startswith(_GENERATED):
         return error
     kind = _EXACT.get(failure.code, _KINDS.get(failure.type, "unmapped"))
     metadata = {**error.get("metadata", {}), "error_type": kind, "code": failure.code}

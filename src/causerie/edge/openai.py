@@ -156,7 +156,7 @@ class OpenAI:
         return await self.pipeline.authenticate(door, credential(exchange))
 
     def _rules(self, exchange: Exchange, door: Door) -> Rules:
-        rejects = exchange.headers.get("x-unknown-params").lower() == "reject"
+        rejects = exchange.headers.get("x-unknown-params", "").lower() == "reject"
         rules = self._known.get((door.reasoning_object, door.kind, rejects))
         if rules is None:
             rules = self._known[door.reasoning_object, door.kind, rejects] = Rules(
@@ -179,7 +179,7 @@ def _told(failure: Exception, exchange: Exchange) -> ServiceError:
 
 def _in_session(request: ChatRequest, exchange: Exchange) -> ChatRequest:
     """The request with the session that a header names, where its body names none."""
-    session = exchange.headers.get("x-session-id")
+    session = exchange.headers.get("x-session-id", "")
     if not session or request.session_id is not None:
         return request
     return structs.replace(request, session_id=session)

@@ -127,10 +127,10 @@ class RouterPages:
 def _send(exchange: Exchange, page: Page, caching: Mapping[str, str]) -> None:
     headers = {"etag": page.etag, "vary": "accept-encoding, authorization", **caching}
     body = page.body
-    if "gzip" in exchange.headers.get("accept-encoding"):
+    if "gzip" in exchange.headers.get("accept-encoding", ""):
         body = page.small
         headers["content-encoding"] = "gzip"
-    known = exchange.headers.get("if-none-match")
+    known = exchange.headers.get("if-none-match", "")
     if known and (known.strip() == "*" or page.etag.removeprefix("W/") in known):
         exchange.start(304, "application/json", headers, len(body))  # that of the whole answer
         exchange.end()
