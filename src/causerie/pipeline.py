@@ -97,10 +97,10 @@ class Scopes:
 
     def of(self, door: str, model: str) -> Sequence[Scope]:
         """Those whose limits hold for a request."""
-        if not self.models and not self.doors:
-            return ()
-        found = self.models.get(model), self.doors.get(door)
-        return [scope for scope in found if scope is not None]
+        of_model, of_door = self.models.get(model), self.doors.get(door)
+        if of_model is None:
+            return () if of_door is None else (of_door,)
+        return (of_model,) if of_door is None else (of_model, of_door)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +141,20 @@ class Pipeline:
         When it returns the answer has been delivered and its use written down.
         """
         asked = _Asked(door, caller, request, identity, deliver)
-        async with self.meter.record(identity.request_id, door.name, caller) as record:
-            record.labels = labels
+        record = self.meter.begin(identity.request_id, door.name, caller)
+        record.labels = labels
+        try:
             if request.fallbacks:
                 await self._first_of(asked, record)
             else:
                 await self._one(asked, request.model, record)
+        except BaseException as failure:
+            record.ended(failure)
+            raise
+        finally:
+            entered = self.meter.write(record)
+            if entered is not None:
+                await entered
 
     async def _one(self, asked: _Asked, name: str, record: Record) -> None:
         """The answer of one model."""

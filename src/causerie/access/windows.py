@@ -104,12 +104,16 @@ class MemoryHold:
         self._input = input
         self._parts: list[tuple[Scope, _Window, _Tick, int]] = []
         for scope, window, output in wanted:
-            tick = window.tick(now)
+            ticks = window.ticks
+            tick = ticks[-1] if ticks and ticks[-1].at >= now else window.tick(now)
             tick.requests += 1
             window.requests += 1
             window.running += 1
             if scope.counts_tokens:
-                window.add(tick, input, output)
+                tick.input += input
+                tick.output += output
+                window.input += input
+                window.output += output
             self._parts.append((scope, window, tick, output))
 
     def release(self, used: Tokens) -> None:
@@ -117,14 +121,11 @@ class MemoryHold:
         for scope, window, tick, output in self._parts:
             window.running -= 1
             if scope.counts_tokens:
-                self._settle(window, tick, used.input - self._input, used.output - output)
-
-    def _settle(self, window: _Window, tick: _Tick, input: int, output: int) -> None:
-        if input <= 0 and output <= 0:
-            window.add(tick, input, output)
-            return
-        window.add(tick, min(input, 0), min(output, 0))
-        window.add(window.tick(self._clock() // _TICK), max(input, 0), max(output, 0))
+                input, output = used.input - self._input, used.output - output
+                window.add(tick, input if input < 0 else 0, output if output < 0 else 0)
+                if input > 0 or output > 0:
+                    later = window.tick(self._clock() // _TICK)
+                    window.add(later, max(input, 0), max(output, 0))
 
     def standings(self) -> Standings:
         """How the strictest limits stand now."""
@@ -159,10 +160,13 @@ class MemoryCounters:
             window = self._windows.get(scope.id)
             if window is None:
                 window = self._windows[scope.id] = _Window()
-            window.forget(now)
+            ticks = window.ticks
+            if ticks and now - ticks[0].at > _MINUTE:
+                window.forget(now)
             output = min(need.output, scope.output, scope.tokens - input)
             found.append((scope, window, output))
-            fits = fits and _fits(scope, window, input, output)
+            if fits:
+                fits = _fits(scope, window, input, output)
         if not fits:
             return _refused(found, input, self._clock())
         return MemoryHold(self._clock, now, input, found)
@@ -234,9 +238,11 @@ def _refusals(scope: Scope, window: _Window, need: Tokens, now: int) -> Iterator
 
 def _strictest(parts: Sequence[tuple[Scope, _Window, *tuple[object, ...]]], now: int) -> Standings:
     requests = tokens = None
+    tick = now // _TICK
     for part in parts:
         scope, window = part[0], part[1]
-        window.forget(now // _TICK)
+        if window.ticks and tick - window.ticks[0].at > _MINUTE:
+            window.forget(tick)
         left = scope.requests - window.requests
         if scope.requests < UNLIMITED and (requests is None or left < requests[0]):
             requests = (left, scope.requests, window, _requests)
@@ -267,11 +273,16 @@ def _least_tokens(scope: Scope, window: _Window) -> tuple[int, int, _Window, _Re
 
 
 def _standing(left: int, limit: int, window: _Window, read: _Read, now: int) -> Standing:
-    return Standing(limit, max(left, 0), _until(window, read, 1, now))
+    reset = 0.0
+    for tick in window.ticks:
+        if read(tick):
+            reset = ((tick.at + _MINUTE + 1) * _TICK - now) / 1e9
+            break
+    return Standing(limit, left if left > 0 else 0, reset)
 
 
 def _until(window: _Window, read: _Read, amount: int, now: int) -> float:
-    """Seconds until this much more is free; 0 where nothing is taken."""
+    """Seconds until so much is free that is taken; 0 where nothing is."""
     freed = last = 0
     for tick in window.ticks:
         part = read(tick)

@@ -8,4 +8,6 @@ from causerie.edge.exchange import Exchange
 def credential(exchange: Exchange) -> str | None:
     """The bearer token of the request, ``None`` where there is none."""
     scheme, _, token = exchange.headers.get("authorization", "").partition(" ")
-    return token.strip() or None if scheme.lower() == "bearer" else None
+    if scheme != "Bearer" and scheme.lower() != "bearer":
+        return None
+    return token.strip() or None

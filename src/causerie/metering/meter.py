@@ -1,15 +1,13 @@
 """One record a request, written however the request ends.
 
-``Meter.record`` is a context manager around the whole of a request: finished,
-refused, broken, or left by its client, leaving it writes the record to every
-sink. Times are in seconds.
+Finished, refused, broken, or left by its client: whoever began a record writes it,
+to every sink. Times are in seconds.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from types import TracebackType
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from msgspec import Struct, field
@@ -86,6 +84,13 @@ class Record(Struct):
             self.cached, self.reasoning = used.cached, used.reasoning
             self.estimated = used.estimated
 
+    def ended(self, failure: BaseException) -> None:
+        """The request did not end as it should; a cancellation is a client that has left."""
+        if isinstance(failure, ServiceError):
+            self.failed(failure)
+        elif isinstance(failure, Exception):
+            self.status, self.code = InternalError.status, InternalError.code
+
     def failed(self, failure: ServiceError) -> None:
         """The request ended in this failure."""
         self.status, self.code, self.param = failure.status, failure.code, failure.param
@@ -125,46 +130,15 @@ class Meter:
         self.sinks = tuple(sinks)
         self.books = books
 
-    def record(self, request_id: str, door: str, caller: Charged) -> Recording:
-        """A record that is written when the block is left, whatever the reason.
+    def begin(self, request_id: str, door: str, caller: Charged) -> Record:
+        """The record of a request that begins now; give it to :meth:`write` however it ends."""
+        return Record(request_id, door, caller.key, project=caller.project, user=caller.user)
 
-        It is safe when the block has been left; leaving raises where it cannot be.
+    def write(self, record: Record) -> Awaitable[None] | None:
+        """The request has ended. Where there are books, the record is safe when the
+        result has been awaited, which raises where it cannot be.
         """
-        record = Record(
-            request_id=request_id,
-            door=door,
-            key=caller.key,
-            project=caller.project,
-            user=caller.user,
-        )
-        return Recording(self, record)
-
-
-class Recording:
-    """One request, from its beginning to its record."""
-
-    __slots__ = ("_meter", "_record")
-
-    def __init__(self, meter: Meter, record: Record) -> None:
-        self._meter = meter
-        self._record = record
-
-    async def __aenter__(self) -> Record:
-        return self._record
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        record = self._record
-        if isinstance(error, ServiceError):
-            record.failed(error)
-        elif isinstance(error, Exception):
-            record.status, record.code = InternalError.status, InternalError.code
         record.settle()
-        for sink in self._meter.sinks:
+        for sink in self.sinks:
             sink.write(record)
-        if self._meter.books is not None:
-            await self._meter.books.enter(record)
+        return None if self.books is None else self.books.enter(record)
