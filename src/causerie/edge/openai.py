@@ -104,18 +104,20 @@ class OpenAI:
         identity: Identity,
     ) -> None:
         labels = labels_of(exchange.headers)
-        whole = Whole(Frame(identity, request.model, ""))
+        answers: list[Whole] = []
         headers: Mapping[str, str] = {}
 
         async def deliver(reply: Reply) -> None:
             nonlocal headers
-            headers, whole.frame = _headers(reply, request), reply.frame
+            headers = _headers(reply, request)
+            whole = Whole(reply.frame)
+            answers.append(whole)
             async for batch in reply.events:
                 whole.feed(batch)
 
         with self.drain.watched(exchange):
             await self.pipeline.answer(door, caller, request, identity, deliver, labels)
-        exchange.respond(200, _encode(whole.completion()), headers=headers)
+        exchange.respond(200, _encode(answers[-1].completion()), headers=headers)
 
     async def _stream(
         self,
@@ -156,7 +158,8 @@ class OpenAI:
         return await self.pipeline.authenticate(door, credential(exchange))
 
     def _rules(self, exchange: Exchange, door: Door) -> Rules:
-        rejects = exchange.headers.get("x-unknown-params", "").lower() == "reject"
+        sent = exchange.headers.get("x-unknown-params")
+        rejects = sent is not None and sent.lower() == "reject"
         rules = self._known.get((door.reasoning_object, door.kind, rejects))
         if rules is None:
             rules = self._known[door.reasoning_object, door.kind, rejects] = Rules(

@@ -37,6 +37,7 @@ _TIMES = {
     "overhead": "Spent by the service itself.",
 }
 _PLACE = ("door", "model")
+_TOGETHER = 128  # requests whose times are counted together
 _ENDED = ("door", "model", "status", "code", "finish", "stream")
 
 _End = tuple[int, str | None, str | None, bool]  # status, code, finish, stream
@@ -133,18 +134,27 @@ class Counters:
 
 
 class _Times:
-    """How often a time fell into each bucket; bounds and sum are in seconds."""
+    """How often a time fell into each bucket; bounds and sum are in seconds.
 
-    __slots__ = ("bounds", "counts", "sum")
+    ``add`` only keeps a time; ``count`` puts those that are kept into their buckets,
+    which costs less for many together.
+    """
+
+    __slots__ = ("_kept", "add", "bounds", "counts", "sum")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
         self.sum = 0.0
+        self._kept: list[float] = []
+        self.add = self._kept.append
 
-    def add(self, seconds: float) -> None:
-        self.counts[bisect_left(self.bounds, seconds)] += 1
-        self.sum += seconds
+    def count(self) -> None:
+        counts, bounds = self.counts, self.bounds
+        for seconds in self._kept:
+            counts[bisect_left(bounds, seconds)] += 1
+        self.sum += sum(self._kept)
+        self._kept.clear()
 
     def buckets(self) -> list[tuple[str, float]]:
         """Cumulated, by upper bound, as Prometheus has them."""
@@ -166,10 +176,12 @@ class _Place:
         "request",
         "requests",
         "token",
+        "uncounted",
     )
 
     def __init__(self) -> None:
         self.requests: dict[_End, int] = {}
+        self.uncounted = 0  # requests whose times wait to be counted
         self.prompt = self.completion = self.cached = self.reasoning = 0
         self.first_token = _Times(_FIRST_TOKEN)
         self.token = _Times(_PER_TOKEN)
@@ -178,6 +190,9 @@ class _Place:
         self.overhead = _Times(_OVERHEAD)
 
     def add(self, record: Counted) -> None:
+        self.uncounted += 1
+        if self.uncounted >= _TOGETHER:
+            self.times()
         end = (record.status, record.code, record.finish, record.stream)
         self.requests[end] = self.requests.get(end, 0) + 1
         completion, duration = record.completion, record.duration_seconds
@@ -205,7 +220,10 @@ class _Place:
         }
 
     def times(self) -> dict[str, _Times]:
-        """The times, by the names of their metrics."""
+        """The times, by the names of their metrics; all are counted."""
+        self.uncounted = 0
+        for times in (self.first_token, self.token, self.request, self.queue, self.overhead):
+            times.count()
         return {
             "first_token": self.first_token,
             "token": self.token,

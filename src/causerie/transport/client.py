@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 
 from causerie.transport.address import Address
@@ -19,7 +19,7 @@ from causerie.transport.errors import TransportFailed
 from causerie.transport.response import HttpResponse
 
 _WATCH_SECONDS = 0.25
-_MAX_HEADS = 16  # that are kept; the others are made anew
+_NEVER = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,6 @@ class HttpClient:
         self._closed = False
         self._retired = False
         self._fixed = self._fixed_lines()
-        self._heads: dict[tuple[str, str, tuple[tuple[str, str], ...]], bytes] = {}
 
     async def send(
         self,
@@ -71,7 +70,7 @@ class HttpClient:
         headers: Sequence[tuple[str, str]] = (),
         body: bytes = b"",
         *,
-        due: float = float("inf"),
+        due: float = _NEVER,
     ) -> HttpResponse:
         """Send a request; returns when the head of the response is there.
 
@@ -81,17 +80,33 @@ class HttpClient:
         :class:`TransportFailed`. A kept connection that the server has closed
         meanwhile is replaced by a new one, once.
         """
-        request = b"".join((self._head(method, path, tuple(headers)), _length(method, body), body))
-        connection = self._kept() or await self._connection(due)
+        head = self.head(method, path, headers)
+        if not body and method != "POST":
+            return await self._exchange(head + b"\r\n", due)
+        return await self.send_body(head, body, due=due)
+
+    def send_body(
+        self, head: bytes, body: bytes, *, due: float = _NEVER
+    ) -> Coroutine[None, None, HttpResponse]:
+        """As :meth:`send`, with what :meth:`head` has made before."""
+        return self._exchange(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body), due)
+
+    async def _exchange(self, request: bytes, due: float) -> HttpResponse:
+        idle = self._idle
+        connection = idle.pop() if idle else None
+        if connection is None or connection.closed:
+            connection = await self._connection(due)
         kept = not connection.fresh
-        self._expect(connection, due)
+        connection.due = due
+        if self._watching is None and due != _NEVER:
+            self._watching = connection.loop.call_later(_WATCH_SECONDS, self._watch)
         try:
             return await connection.exchange(request)
         except TransportFailed as failure:
             if not (kept and failure.kind in ("closed", "reset")):
                 raise
         connection = await self._dialled()
-        self._expect(connection, due)
+        connection.due = due
         return await connection.exchange(request)
 
     async def close(self) -> None:
@@ -116,19 +131,14 @@ class HttpClient:
         """Connections that are open now, idle ones too."""
         return len(self._open)
 
-    def _expect(self, connection: Connection, due: float) -> None:
-        """One timer for all that is due: one a request would cost more than the request."""
-        connection.due = due
-        if self._watching is None and due != float("inf"):
-            self._watching = asyncio.get_running_loop().call_later(_WATCH_SECONDS, self._watch)
-
     def _watch(self) -> None:
+        """One timer for all that is due: one a request would cost more than the request."""
         self._watching = None
         loop = asyncio.get_running_loop()
         now = loop.time()
         for connection in tuple(self._open):
             connection.expire(now)
-        if any(connection.due != float("inf") for connection in self._open):
+        if any(connection.due != _NEVER for connection in self._open):
             self._watching = loop.call_later(_WATCH_SECONDS, self._watch)
 
     # What connections call.
@@ -137,13 +147,12 @@ class HttpClient:
         if self._closed or self._retired or self._reach.idle_seconds <= 0:
             connection.close()
             return
-        loop = asyncio.get_running_loop()
-        connection.idle_since = loop.time()
+        connection.idle_since = connection.loop.time()
         self._idle.append(connection)
         if self._waiting:
             self._call_next()
         if self._timer is None:
-            self._timer = loop.call_later(self._reach.idle_seconds, self._sweep)
+            self._timer = connection.loop.call_later(self._reach.idle_seconds, self._sweep)
 
     def gone(self, connection: Connection) -> None:
         self._open.discard(connection)
@@ -173,7 +182,7 @@ class HttpClient:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
-            async with asyncio.timeout_at(None if due == float("inf") else due):
+            async with asyncio.timeout_at(None if due == _NEVER else due):
                 await turn
         except TimeoutError:
             words = f"no connection to {self.address.place} became free in time"
@@ -238,16 +247,8 @@ class HttpClient:
             lines += f"proxy-authorization: {self._proxy.authorization}\r\n"
         return lines
 
-    def _head(self, method: str, path: str, headers: tuple[tuple[str, str], ...]) -> bytes:
-        """The head but for the body's length; most requests have one that another had."""
-        head = self._heads.get((method, path, headers))
-        if head is None:
-            head = self._new_head(method, path, headers)
-            if len(self._heads) < _MAX_HEADS:
-                self._heads[method, path, headers] = head
-        return head
-
-    def _new_head(self, method: str, path: str, headers: tuple[tuple[str, str], ...]) -> bytes:
+    def head(self, method: str, path: str, headers: Sequence[tuple[str, str]]) -> bytes:
+        """The head but for the body's length; good for as many requests as are to have it."""
         lines = "".join([f"{name}: {value}\r\n" for name, value in headers])
         if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
             raise ValueError("a header holds a line break")
@@ -255,8 +256,3 @@ class HttpClient:
         if self._proxy is not None and not self.address.tls:
             target = f"http://{self.address.authority}{target}"
         return f"{method} {target} HTTP/1.1\r\n{self._fixed}{lines}".encode("latin-1")
-
-
-def _length(method: str, body: bytes) -> bytes:
-    """The end of the head."""
-    return b"content-length: %d\r\n\r\n" % len(body) if body or method == "POST" else b"\r\n"

@@ -15,6 +15,8 @@ from causerie.transport.errors import Kind, TransportFailed
 from causerie.transport.response import HttpResponse
 
 _MAX_HEAD_BYTES = 128 * 1024
+_MAX_NAMES = 256
+_names: dict[bytes, str] = {}  # of headers, as they came to as they are read
 _RESET = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)  # linger for no time
 
 
@@ -33,12 +35,13 @@ class Home(Protocol):
 class Connection(asyncio.Protocol):
     """The protocol of one connection. ``fresh`` until its first response has begun.
 
-    ``due`` is when the response must be complete, on the loop's clock.
+    ``due`` is when the response must be complete, on the clock of ``loop``.
     """
 
     def __init__(self, home: Home, place: str) -> None:
         self._home = home
         self._place = place
+        self.loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._awaited: asyncio.Future[HttpResponse] | None = None
@@ -65,7 +68,7 @@ class Connection(asyncio.Protocol):
             raise self._failed("closed", "closed the connection", sent=False)
         self._head_bytes = 0
         # Held here: when it is done, the connection may already serve somebody else.
-        awaited: asyncio.Future[HttpResponse] = asyncio.get_running_loop().create_future()
+        awaited: asyncio.Future[HttpResponse] = self.loop.create_future()
         self._awaited = awaited
         self._transport.write(request)
         try:
@@ -151,7 +154,7 @@ class Connection(asyncio.Protocol):
         self._headers = {}
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        key, text = _names.get(name) or _read(name), value.decode("latin-1")
         headers = self._headers
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
 
@@ -202,3 +205,10 @@ class Connection(asyncio.Protocol):
 
     def _failed(self, kind: Kind, words: str, *, sent: bool) -> TransportFailed:
         return TransportFailed(kind, f"{self._place} {words}", sent=sent)
+
+
+def _read(name: bytes) -> str:
+    key = name.decode("latin-1").lower()
+    if len(name) <= 64 and len(_names) < _MAX_NAMES:
+        _names[name] = key
+    return key

@@ -114,13 +114,15 @@ class HttpResponse:
         self._size += len(piece)
         if self._size > _MAX_UNREAD and self._source is not None:
             self._source.pause()
-        self._wake()
+        if self._waiting is not None:
+            self._wake()
 
     def end(self) -> None:
         """The body is complete."""
         self._ended = True
         self._source = None
-        self._wake()
+        if self._waiting is not None:
+            self._wake()
 
     def fail(self, failure: TransportFailed) -> None:
         """The rest will not come."""

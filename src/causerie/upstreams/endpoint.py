@@ -96,11 +96,12 @@ class Endpoint:
         self._max_concurrent = max_concurrent
         bearer = [("authorization", f"Bearer {credential}")] if credential else []
         self._asking = (*bearer, ("accept", "application/json"))
-        self._sending = (
+        sending = (
             *bearer,
             ("content-type", "application/json"),
             ("accept", "application/json, text/event-stream"),
         )
+        self._sending = client.head("POST", "/chat/completions", sending)
 
     @property
     def spares(self) -> bool:
@@ -123,7 +124,7 @@ class Endpoint:
 
         ``due`` is when the response must be complete, on the loop's clock.
         """
-        return self._client.send("POST", "/chat/completions", self._sending, body, due=due)
+        return self._client.send_body(self._sending, body, due=due)
 
     async def refused(self, response: HttpResponse) -> ServiceError:
         """The error that a response with a bad status stands for."""
