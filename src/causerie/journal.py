@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 import structlog
@@ -21,21 +22,34 @@ from causerie.logging import json_stream, wanted
 _SECONDS = 0.25
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
-Line = tuple[int, Literal["info", "warning"], str, msgspec.Struct]
+_Subject = TypeVar("_Subject")
+Facts = msgspec.Struct
+Line = tuple[int, Literal["info", "warning"], str, Facts]
+_Kept = tuple[int, Literal["info", "warning"], str, Any, Callable[[Any], Facts] | None]
 
 
 class Journal:
     """Writes to where all log lines go, in their form."""
 
     def __init__(self) -> None:
-        self._waiting: list[Line] = []
+        self._waiting: list[_Kept] = []
         self._timer: asyncio.TimerHandle | None = None
 
-    def write(self, level: Literal["info", "warning"], event: str, facts: msgspec.Struct) -> None:
+    def write(self, level: Literal["info", "warning"], event: str, facts: Facts) -> None:
         """Keep a line, unless lines of its level are not wanted. The facts must not change."""
+        self.tell(level, event, facts, None)
+
+    def tell(
+        self,
+        level: Literal["info", "warning"],
+        event: str,
+        subject: _Subject,
+        facts: Callable[[_Subject], Facts] | None,
+    ) -> None:
+        """As :meth:`write`; the facts of ``subject`` are asked for when the line is written."""
         if not wanted(level):
             return
-        self._waiting.append((time.time_ns(), level, event, facts))
+        self._waiting.append((time.time_ns(), level, event, subject, facts))
         if self._timer is None:
             try:
                 loop = asyncio.get_running_loop()
@@ -49,9 +63,13 @@ class Journal:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        lines, self._waiting = self._waiting, []
-        if not lines:
+        kept, self._waiting = self._waiting, []
+        if not kept:
             return
+        lines: list[Line] = [
+            (when, level, event, subject if facts is None else facts(subject))
+            for when, level, event, subject, facts in kept
+        ]
         out = json_stream()
         if out is None:
             for when, level, event, facts in lines:

@@ -175,13 +175,13 @@ class Pipeline:
         more: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """The answer of this model; its headers say ``more`` of limits."""
-        caller = asked.caller
+        caller, id = asked.caller, model.id
         told, request = model.changes(asked.request), model.adapted(asked.request)
         candidates = self.able(model, request)
         need = partial(estimate, request)
-        async with self.limits.admit(self._scopes(caller, model.id), need) as lease:
+        async with self.limits.admit(self._scopes(caller, id), need) as lease:
             if self.members is not None:
-                record.reservation = await self.members.allowances.reserve(caller, model.id, need)
+                record.reservation = await self.members.allowances.reserve(caller, id, need)
             see = _watched(asked, record)
             journey = self.router.generate(candidates, request, model.hedge_seconds, see)
             record.usage = journey.usage
@@ -340,13 +340,13 @@ def _note(record: Record, journey: Journey) -> None:
 
 
 def _headers(record: Record, journey: Journey, asked: str, told: Sequence[str]) -> dict[str, str]:
+    queue, upstream = record.queue_seconds * 1000, record.upstream_seconds * 1000
+    overhead = record.overhead_seconds * 1000
     headers = {
         "x-served-by": record.served_by,
         "x-attempts": str(record.attempts),
         "server-timing": (
-            f"queue;dur={record.queue_seconds * 1000:.1f}, "
-            f"upstream;dur={record.upstream_seconds * 1000:.1f}, "
-            f"overhead;dur={record.overhead_seconds * 1000:.1f}"
+            f"queue;dur={queue:.1f}, upstream;dur={upstream:.1f}, overhead;dur={overhead:.1f}"
         ),
     }
     if record.model != asked:

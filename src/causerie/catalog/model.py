@@ -50,25 +50,24 @@ class Card:
 
 
 class Model:
-    """One model. After ``hedge_seconds`` without an answer a second target may be asked."""
+    """One model. ``id`` is what a request names as ``model``.
 
-    __slots__ = ("_all", "_card", "_common", "_offers", "hedge_seconds", "parameters")
+    After ``hedge_seconds`` without an answer a second target may be asked.
+    """
+
+    __slots__ = ("_all", "_card", "_common", "_offers", "hedge_seconds", "id", "parameters")
 
     def __init__(
         self, card: Card, offers: Iterable[Offer], hedge_seconds: float | None = None
     ) -> None:
         self.hedge_seconds = hedge_seconds
         self._card = card
+        self.id = card.id
         self._offers = tuple(offers)
         self._all = tuple(offer.candidate for offer in self._offers)
         sets = [known(offer) for offer in self._offers]
         self.parameters = frozenset[str]().union(*sets)
         self._common = self.parameters.intersection(*sets)
-
-    @property
-    def id(self) -> str:
-        """What a request names as ``model``."""
-        return self._card.id
 
     @property
     def names(self) -> Sequence[str]:

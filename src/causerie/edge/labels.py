@@ -21,8 +21,8 @@ _LONGEST_ADDRESS = 200
 
 def labels_of(headers: Headers) -> Labels:
     """What the headers say; without a title the program is named by the host of its address."""
-    referer = headers.get(_REFERER)
-    title = headers.get(_TITLES[0]) or headers.get(_TITLES[1])
+    referer = headers.get(_REFERER, "")
+    title = headers.get(_TITLES[0], "") or headers.get(_TITLES[1], "")
     if not referer and not title:
         return UNLABELLED
     address, host = _address(referer)

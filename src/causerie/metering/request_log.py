@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
 
 from causerie.metering.meter import Record
 
+Level = Literal["info", "warning"]
+
 
 class Journal(Protocol):
-    """Where lines go; writing one costs the request next to nothing."""
+    """Where lines go; telling one costs the request next to nothing.
 
-    def write(self, level: Literal["info", "warning"], event: str, facts: Struct) -> None: ...
+    The facts are asked for when the line is written: many together, and soon.
+    """
+
+    def tell(
+        self, level: Level, event: str, subject: Record, facts: Callable[[Record], Struct]
+    ) -> None: ...
 
 
 class RequestLine(Struct, frozen=True):
@@ -49,27 +56,31 @@ class RequestLog:
 
     def write(self, record: Record) -> None:
         """Log the record; a failure of ours is a warning, everything else is news."""
-        first = record.first_token_seconds
-        line = RequestLine(
-            record.request_id,
-            record.door,
-            record.key,
-            record.model,
-            record.served_by,
-            record.attempts,
-            record.continued,
-            record.tried,
-            record.stream,
-            record.status,
-            record.code,
-            record.finish,
-            record.prompt,
-            record.completion,
-            record.cached,
-            record.reasoning,
-            record.estimated,
-            round(record.queue_seconds * 1000, 1),
-            round(first * 1000, 1) if first is not None else None,
-            round(record.duration_seconds * 1000, 1),
-        )
-        self._journal.write("warning" if record.status >= 500 else "info", "request", line)
+        level: Level = "warning" if record.status >= 500 else "info"
+        self._journal.tell(level, "request", record, _line)
+
+
+def _line(record: Record) -> RequestLine:
+    first = record.first_token_seconds
+    return RequestLine(
+        record.request_id,
+        record.door,
+        record.key,
+        record.model,
+        record.served_by,
+        record.attempts,
+        record.continued,
+        record.tried,
+        record.stream,
+        record.status,
+        record.code,
+        record.finish,
+        record.prompt,
+        record.completion,
+        record.cached,
+        record.reasoning,
+        record.estimated,
+        round(record.queue_seconds * 1000, 1),
+        round(first * 1000, 1) if first is not None else None,
+        round(record.duration_seconds * 1000, 1),
+    )

@@ -36,7 +36,7 @@ class Journey:
     """
 
     __slots__ = (
-        "_before", "_budget", "_order", "_over", "_passed", "_pause", "_request", "_see",
+        "_answer", "_before", "_budget", "_order", "_over", "_passed", "_pause", "_request", "_see",
         "_told", "_visit", "continued", "search", "served_by",
     )  # fmt: skip
 
@@ -56,6 +56,7 @@ class Journey:
         self._pause = pause
         self._see = see
         self._visit: Visit | None = None
+        self._answer: Answering | None = None  # of the visit
         self._before = _NOTHING
         self._passed = Passed()
         self._told: Usage | None = None
@@ -66,7 +67,8 @@ class Journey:
     async def __aenter__(self) -> Journey:
         search = self.search
         try:
-            self._visit = await search.find(self._order())
+            visit = self._visit = await search.find(self._order())
+            self._answer = visit.answer
         finally:
             if search.tried:
                 self.served_by = search.tried[-1].target
@@ -106,10 +108,6 @@ class Journey:
     def upstream_seconds(self) -> float:
         """Until the first content of the targets that answered."""
         return self.search.upstream_seconds
-
-    @property
-    def _answer(self) -> Answering | None:
-        return self._visit.answer if self._visit is not None else None
 
     @property
     def fingerprint(self) -> str:
@@ -184,6 +182,7 @@ class Journey:
         while able := self._able(partial):
             try:
                 visit = self._visit = await self.search.find(able, partial)
+                self._answer = visit.answer
             except ServiceError as refused:
                 seconds = max(min(seat.breaker.wait() for seat in able), pause)
                 waited, pause = waited + seconds, pause * 2
@@ -205,6 +204,6 @@ class Journey:
 
     async def _leave(self) -> None:
         """Free whatever answers now."""
-        visit, self._visit = self._visit, None
+        visit, self._visit, self._answer = self._visit, None, None
         if visit is not None:
             await visit.leave()
