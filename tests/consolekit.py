@@ -29,6 +29,7 @@ from causerie.edge.exchange import Exchange
 from causerie.edge.openai import OpenAI
 from causerie.identity.provider import OidcProvider
 from causerie.store.database import Database
+from causerie.upkeep.ports import Upkeep
 
 MODELS = ("smollm2", "qwen3-4b", "org/large-model-with-a-rather-long-name-instruct-q4_k_m")
 
@@ -47,6 +48,8 @@ class ScriptedHouse(Statuses):
 
     def models(self) -> Sequence[Mapping[str, Any]]:
         return [{"id": name, "object": "model"} for name in MODELS]
+
+    upkeep: Upkeep | None = None
 
     def market(self) -> Market | None:
         return None

@@ -170,6 +170,12 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "operator-usage": "/operator/usage?range=30d&by=project",
         "operator-activity": "/operator/activity?range=30d&failures=yes",
         "operator-audit": "/operator/audit",
+        "endpoints": "/operator/endpoints",
+        "endpoints-of-a-model": "/operator/endpoints?model=a/m",
+        "endpoint": "/operator/endpoints/north",
+        "endpoint-quiet": "/operator/endpoints/south",
+        "endpoint-probe": "/operator/endpoints/north/probe?model=m",
+        "routes": "/operator/explain?model=a/m",
         "missing": "/no-such-page",
         "wrong-query": f"{base}/usage?by=colour",
     }
@@ -187,6 +193,9 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "profile-enrol": _enrol,
         "profile-codes": _codes,
         "profile-remove": at("/profile/factor/remove"),
+        "endpoint-by-hand": _by_hand,
+        "routes-told": _route,
+        "routes-nobody": _no_route,
         "broken": _broken,
     }
 
@@ -203,6 +212,28 @@ def at(path: str) -> Go:
         await page.goto(root + path, wait_until="load")
 
     return go
+
+
+async def _by_hand(page: Page, root: str, _: Scene) -> None:
+    await page.goto(f"{root}/operator/endpoints/north")
+    await page.click("text=Write into the configuration and use")
+    await expect(page.locator("#by-hand")).to_be_visible()
+
+
+async def _route(page: Page, root: str, _: Scene) -> None:
+    await page.goto(f"{root}/operator/explain?model=a/m")
+    await page.click("text=Explain >> nth=0")
+    await expect(page.locator("#told")).to_be_visible()
+
+
+async def _no_route(page: Page, root: str, _: Scene) -> None:
+    await page.goto(f"{root}/operator/explain?model=a/m")
+    await page.check("[name=tools]")
+    await page.click("summary:has-text('Preferences')")
+    await page.check("[name=strict]")
+    await page.fill("[name=max_prompt]", "0.3")
+    await page.click("text=Explain >> nth=0")
+    await expect(page.locator("#told")).to_be_visible()
 
 
 async def _wrong_password(page: Page, root: str, _: Scene) -> None:

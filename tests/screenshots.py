@@ -8,12 +8,14 @@ All of them, or those named. The service behind them is made up; nothing is aske
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import structlog
 from accountkit import World
 from browserkit import chromium
 from consolekit import console_of
@@ -21,8 +23,8 @@ from marketkit import small_market
 from pageskit import a_team, with_history
 from picturebook import Broken, Go, Scene, alone, furnished, inside, outside
 from playwright.async_api import Browser, BrowserContext, async_playwright
+from upkeepkit import lived, market
 
-from causerie import logging
 from causerie.accounts.people import User
 from causerie.console.visit import PREFIX
 from causerie.store.database import Database
@@ -97,8 +99,11 @@ async def _scene() -> AsyncIterator[Scene]:
         team = await a_team(world)
         await with_history(world, team)
         try:
-            async with console_of(world, house=house, open_to_all=True) as place:
-                yield await furnished(place, house, team)
+            async with market(world, Path(folder), filed=False) as seen_to:
+                lived(seen_to)
+                house.upkeep = seen_to.desk
+                async with console_of(world, house=house, open_to_all=True) as place:
+                    yield await furnished(place, house, team)
         finally:
             await database.close()
 
@@ -106,7 +111,8 @@ async def _scene() -> AsyncIterator[Scene]:
 async def main(to: Path, wanted: Collection[str]) -> None:
     """Write the pictures into a folder."""
     to.mkdir(parents=True, exist_ok=True)
-    logging.configure("critical", "json")  # one picture is of a bug, which says so in the log
+    # One picture is of a bug, which says so in the log.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     async with _scene() as scene, async_playwright() as playwright, AsyncExitStack() as stack:
         browser = await playwright.chromium.launch(
             executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"]

@@ -49,7 +49,7 @@ def _paths(project_id: str, key_id: str, user_id: str) -> list[str]:
     ]
 
 
-class _Elements(HTMLParser):
+class Elements(HTMLParser):
     """Looks at a page as a browser does, and complains about what is not ours."""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -71,7 +71,7 @@ async def test_markup_in_names_stays_text_on_every_page(place: Place, text: str)
         page = await visitor.get(path)
         assert page.status == 200, path
         assert "1337" not in page.text
-        _Elements().feed(page.text)
+        Elements().feed(page.text)
 
 
 @pytest.mark.parametrize("text", [*MARKUP, *SQL])

@@ -10,7 +10,7 @@ from accountkit import World
 from consolekit import Place
 from ledgerkit import record
 from pageskit import Team
-from test_console_hostile import MARKUP, _Elements
+from test_console_hostile import MARKUP, Elements
 
 from causerie.accounts.people import SYSTEM, User
 from causerie.accounts.recording import Recording
@@ -100,7 +100,7 @@ async def test_hostile_words_stay_words(shop: Place, team: Team, words: str) -> 
     usage = await asked(shop.world, team, team.owner, words)
     visitor = await shop.visitor_of(team.owner)
     page = await visitor.get(f"{team.path}/activity/{usage.id}")
-    _Elements().feed(page.text)
+    Elements().feed(page.text)
     assert "1337" not in page.text
     assert msgspec.json.encode(words).decode() in unescape(page.text)
     assert page.text.count("Cut: only the first 256 KiB are kept.") == 1

@@ -26,6 +26,7 @@ from causerie.probe.ask import Ask
 from causerie.probe.asker import Bounds
 from causerie.probe.reply import Reply
 from causerie.reloading import Reloading
+from causerie.routing.breaker import THRESHOLD
 from causerie.service import Service
 from causerie.settings import Loaded, load
 from causerie.settings.credentials import Credentials, read_credentials
@@ -162,6 +163,21 @@ async def seen_to(world: World) -> AsyncIterator[UpkeepDesk]:
         async with market(world, Path(folder)) as made:
             made.examinations.results.keep(result("south", "m"))
             yield made.desk
+
+
+def lived(made: Market) -> None:
+    """Gives a market a past: figures of one endpoint, failures of the other, a probe."""
+    north, south = (made.service.pipeline.router.seat(f"{one}/m") for one in ("north", "south"))
+    assert north is not None
+    assert south is not None
+    for seconds, speed in ((0.21, 74.0), (0.34, 81.0), (0.9, 66.0)):
+        north.pace.answered(seconds)
+        north.pace.speed.add(speed)
+    north.in_flight = 3
+    south.pace.failed()
+    for _ in range(THRESHOLD + 3):
+        south.breaker.failed("upstream_timeout")
+    made.examinations.results.keep(result("north", "m"))
 
 
 def result(endpoint: str, model: str, **more: Any) -> Result:

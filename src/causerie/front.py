@@ -106,7 +106,7 @@ class Front:
         edge.mount("/api", management.answer)
         console = Console(
             accounts,
-            House(parts, accounts.projects),
+            House(parts, accounts.projects, upkeep),
             Site(options.address or "", tuple(map(ip_network, options.proxies))),
             clock=clock,
             open_to_all=options.sign_up,

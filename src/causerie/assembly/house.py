@@ -19,6 +19,7 @@ from causerie.protocol.standing import Stretch
 from causerie.routing.seat import SeatStatus
 from causerie.settings import Settings
 from causerie.settings.addresses import Way, default_way, ways
+from causerie.upkeep.ports import Upkeep
 
 
 class Parts(Protocol):
@@ -46,7 +47,8 @@ class Parts(Protocol):
 class House:
     """One service; always by the parts that are in force."""
 
-    def __init__(self, parts: Parts, projects: Projects) -> None:
+    def __init__(self, parts: Parts, projects: Projects, upkeep: Upkeep) -> None:
+        self.upkeep: Upkeep | None = upkeep
         self._parts = parts
         self._projects = projects
 

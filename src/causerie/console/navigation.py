@@ -46,6 +46,8 @@ ENTRIES = (
     Entry("Activity", "/projects/{project}/activity", "list"),
     Entry("Project", "/projects/{project}", "folder"),
     Entry("Health", "/operator", "pulse", "operator"),
+    Entry("Endpoints", "/operator/endpoints", "plug", "operator"),
+    Entry("Routes", "/operator/explain", "route", "operator"),
     Entry("Users", "/operator/users", "people", "operator"),
     Entry("Projects", "/operator/projects", "folders", "operator"),
     Entry("All usage", "/operator/usage", "chart", "operator"),

@@ -34,6 +34,8 @@ NOTICES = MappingProxyType(
         "user-enabled": "The user may sign in again.",
         "operator-made": "The user is an operator now.",
         "operator-unmade": "The user is no operator any more.",
+        "probe-cancelled": "The probe has ended.",
+        "probe-used": "The result stands in the configuration and is in force.",
         "project-made": "The project was made.",
     }
 )

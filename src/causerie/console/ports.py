@@ -11,6 +11,7 @@ from causerie.console.market.listed import Market
 from causerie.edge.exchange import Exchange
 from causerie.edge.ports import TargetStatus
 from causerie.engines.base import EngineStatus
+from causerie.upkeep.ports import Upkeep
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,10 @@ class DoorView:
 
 
 class House(Protocol):
-    """The service that the pages are of."""
+    """The service that the pages are of; without ``upkeep`` there are none about endpoints."""
+
+    @property
+    def upkeep(self) -> Upkeep | None: ...
 
     def doors(self) -> Sequence[DoorView]:
         """The doors that keys of projects open, the usual one first."""

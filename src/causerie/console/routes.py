@@ -12,6 +12,8 @@ from causerie.console.pages import (
     start,
     usage,
 )
+from causerie.console.pages.endpoints import EndpointsPages
+from causerie.console.pages.explain import ExplainPages
 from causerie.console.pages.keys import KeysPages
 from causerie.console.pages.market import MarketPages
 from causerie.console.pages.models import ModelsPages
@@ -20,6 +22,7 @@ from causerie.console.pages.playground import PlaygroundPages
 from causerie.console.pages.project import MemberPages, ProjectPages
 from causerie.console.ports import House
 from causerie.console.routing import Route
+from causerie.upkeep.ports import Upkeep
 
 _PROJECT = "/projects/{project}"
 _KEYS = f"{_PROJECT}/keys"
@@ -38,6 +41,7 @@ def routes(house: House, *, open_to_all: bool = False) -> tuple[Route, ...]:
         *_used(),
         *_project(ProjectPages(house), MemberPages()),
         *_operator(OperatorPages(house)),
+        *(_upkeep(house.upkeep) if house.upkeep is not None else ()),
     )
 
 
@@ -147,6 +151,22 @@ def _project(project: ProjectPages, members: MemberPages) -> tuple[Route, ...]:
         Route("POST", member, members.change),
         Route("GET", f"{member}/remove", members.ask_removal),
         Route("POST", f"{member}/remove", members.remove),
+    )
+
+
+def _upkeep(upkeep: Upkeep) -> tuple[Route, ...]:
+    endpoints, explain = EndpointsPages(upkeep), ExplainPages(upkeep)
+    endpoint = "/operator/endpoints/{endpoint}"
+    return (
+        Route("GET", "/operator/endpoints", endpoints.list),
+        Route("GET", endpoint, endpoints.see),
+        Route("GET", f"{endpoint}/progress", endpoints.progress),
+        Route("GET", f"{endpoint}/probe", endpoints.ask),
+        Route("POST", f"{endpoint}/probe", endpoints.probe),
+        Route("POST", f"{endpoint}/probe/cancel", endpoints.cancel),
+        Route("POST", f"{endpoint}/probe/use", endpoints.use),
+        Route("GET", "/operator/explain", explain.show),
+        Route("POST", "/operator/explain", explain.explain),
     )
 
 
