@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 import pytest
@@ -14,10 +15,14 @@ from limitkit import PATIENT
 from valkey.asyncio import Valkey
 from valkeyserver import ValkeyServer
 
+from causerie.accounts.bookkeeping import Bookkeeping
 from causerie.accounts.bounds import Period
 from causerie.accounts.budgets import Budgets, Reservation
+from causerie.accounts.prices import Price
 from causerie.accounts.usage import Spent
 from causerie.errors import OverBudget, StoreUnavailable
+from causerie.metering.ledger import Ledger, UsageRecord
+from causerie.metering.meter import Record
 from causerie.shared.line import LineOptions
 
 QUICK = LineOptions(reply_seconds=0.2, connect_seconds=5.0, beat_seconds=0.1)
@@ -273,3 +278,37 @@ async def test_nothing_stays_in_the_server(valkey: ValkeyServer) -> None:
         assert 86_000 < await client.ttl(key) <= 86_400
         await held.settle(Decimal("1.5"), 1)
         assert await client.hgetall(key) == {b"spent": b"1500000000"}
+
+
+@dataclass
+class Kept:
+    """A ledger's store that keeps records here."""
+
+    records: list[UsageRecord] = field(default_factory=list)
+
+    async def append(self, records: Sequence[UsageRecord]) -> None:
+        self.records += records
+
+
+async def test_a_request_that_is_cancelled_while_it_is_settled_is_recorded(
+    own_valkey: ValkeyServer,
+) -> None:
+    async with desk(own_valkey, line=PATIENT) as place, Ledger(store := Kept()) as ledger:
+        budgets = await place.budgets(Books())
+        books = Bookkeeping(ledger, budgets)
+        books.prices = {"small": Price(request=Decimal(4))}
+        record = Record("r", "hosted", "ck_a", model="small", status=200, prompt=1, completion=1)
+        record.reservation = await hold(budgets, 4)
+        own_valkey.pause()
+        ending = asyncio.ensure_future(books.enter(record))
+        await asyncio.sleep(0.05)  # it waits for the server
+        assert not store.records
+        ending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await ending
+        own_valkey.go_on()
+        assert [(one.request_id, one.cost) for one in store.records] == [("r", Decimal(4))]
+        await spend(budgets, 5)
+        last = await hold(budgets, 1)
+        assert not await let_in(budgets)
+        last.release()
