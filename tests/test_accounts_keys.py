@@ -355,3 +355,20 @@ async def test_drafts_that_make_no_sense(world: World, draft: dict[str, object])
     with pytest.raises(InvalidRequest):
         await world.key(project, **draft)
     assert await world.keys.of(SYSTEM, project.id) == []
+
+
+async def test_a_secret_that_is_nearly_right_costs_what_any_other_costs(world: World) -> None:
+    """Only a digest of all of it is looked up, so no part of a guess is right by itself."""
+    made = await world.key(await world.project())
+    store = Flaky(world.store)
+    nearly = made.credential[:-1] + ("a" if made.credential[-1] != "a" else "b")
+    guesses = (nearly, new_secret(made.key.id), new_secret("ck_nobodyhasthis"))
+    told = set()
+    async with KeyRing(store, RingOptions(poll_seconds=3600)) as keys:
+        for guess in guesses:
+            before = store.reads
+            with pytest.raises(Unauthenticated) as refused:
+                await keys.authenticate(HOSTED, guess)
+            told.add((refused.value.message, refused.value.code, store.reads - before))
+        assert (await keys.authenticate(HOSTED, made.credential)).key == made.key.id
+    assert len(told) == 1

@@ -8,7 +8,7 @@ import pytest
 from accountkit import PASSWORD, World
 from browserkit import sign_in, window
 from consolekit import Place
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from causerie.accounts.people import actor_of
 
@@ -132,3 +132,51 @@ async def test_forms_work_without_scripts(place: Place) -> None:
         await page.click("text=Done")
         await expect(page.locator("tbody")).to_contain_text("of $3.00")
     assert len(await place.world.keys.of(actor_of(owner), project.id)) == 1
+
+
+async def test_a_form_on_its_way_says_so_and_is_not_sent_twice(place: Place, page: Page) -> None:
+    owner = await place.world.person(password=PASSWORD)
+    await place.world.project(owner=owner)
+    await sign_in(page, root(place), owner)
+    await page.goto(f"{root(place)}/profile")
+    sent = []
+
+    async def stop(route: Route) -> None:
+        sent.append(route.request.url)
+        await route.abort("aborted")  # so the page stays as it is while a form is on its way
+
+    await page.route("**/profile/name", stop)
+    await page.fill("[name=name]", "Ada")
+    save = page.get_by_role("button", name="Save")
+    await save.click()
+    await expect(page.locator("form[aria-busy=true]")).to_have_count(1)
+    await save.click()
+    await page.unroute("**/profile/name")
+    await page.reload()
+    await page.fill("[name=name]", "Ada")
+    await save.click()
+    await expect(page.locator(".toast")).to_be_visible()
+    await expect(page.locator("form[aria-busy=true]")).to_have_count(0)
+    assert len(sent) == 1
+
+
+async def test_keys_are_enough(place: Place, page: Page) -> None:
+    owner = await place.world.person(password=PASSWORD)
+    project = await place.world.project(owner=owner)
+    await place.world.key(project, owner, name="Old")
+    await sign_in(page, root(place), owner)
+    press = page.keyboard.press
+    await press("Tab")
+    await expect(page.locator(".skip")).to_be_focused()
+    await page.locator("table summary").focus()
+    await press("Enter")
+    await press("Tab")
+    await expect(page.locator(".menu-list a").filter(has_text="Edit")).to_be_focused()
+    await press("Escape")
+    await expect(page.locator("table summary")).to_be_focused()
+    await press("Enter")
+    await press("Tab")
+    await press("Enter")
+    await expect(page.locator("dialog [name=name]")).to_have_value("Old")
+    await press("Escape")
+    await expect(page.locator("dialog")).to_be_hidden()

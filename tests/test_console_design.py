@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 import pytest
 
@@ -66,3 +68,20 @@ def test_styles_and_scripts_fetch_nothing_from_elsewhere() -> None:
         assert not re.search(r"https?://(?!\$)|@import|innerHTML|eval\(|document\.write", text), (
             file.name
         )
+
+
+def test_what_may_be_cut_off_has_all_of_it_in_its_title() -> None:
+    cut = []
+    for page in _pages(files("causerie.console") / "templates"):
+        for element in re.findall(r"<[a-z0-9]+[^>]*\bclass=\"[^\"]*\bcut\b[^>]*>", page):
+            if "title=" not in element and "data-is=" not in element:  # scripts give those theirs
+                cut.append(element)
+    assert cut == []
+
+
+def _pages(folder: Traversable) -> Iterator[str]:
+    for each in folder.iterdir():
+        if each.is_dir():
+            yield from _pages(each)
+        else:
+            yield each.read_text(encoding="utf-8")

@@ -266,3 +266,21 @@ class Faulty(ScriptedHouse):
 
     async def complete(self, exchange: Exchange, user: User, project_id: str) -> None:
         raise RuntimeError("secret of the bug")
+
+
+async def test_a_forged_host_is_believed_by_nobody_where_the_address_is_known(lite: World) -> None:
+    owner = await lite.person(password=PASSWORD)
+    project = await lite.project(owner=owner)
+    site = Site("https://llm.example")
+    async with console_of(lite, site) as place:
+        visitor = await place.visitor_of(owner)
+        visitor.cookies["__Host-causerie"] = visitor.cookies["causerie"]
+        visitor.extra["host"] = "evil.example"
+        await visitor.get("/profile")
+        path, fields = f"/projects/{project.id}/invite", {"role": "member"}
+        forged = await visitor.post(path, fields, {"origin": "https://evil.example"})
+        assert forged.status == 403
+        made = await visitor.post(path, fields, {"origin": "https://llm.example"})
+        assert made.status == 200
+        assert "https://llm.example/console/link#" in made.text
+        assert "evil.example" not in made.text

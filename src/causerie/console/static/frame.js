@@ -34,6 +34,18 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+// A form that is on its way shows it, and is not sent twice. Those of dialogs are htmx's own.
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (event.defaultPrevented || form.method !== "post") return;
+  if (form.getAttribute("aria-busy") === "true") event.preventDefault();
+  form.setAttribute("aria-busy", "true");
+  setTimeout(() => form.removeAttribute("aria-busy"), 10000); // it was stopped on the way
+});
+addEventListener("pageshow", () => { // also a page that the way back brings up again
+  for (const form of document.querySelectorAll("form[aria-busy]")) form.removeAttribute("aria-busy");
+});
+
 for (const toast of document.querySelectorAll(".toast")) {
   setTimeout(() => toast.remove(), 6000);
 }
