@@ -145,6 +145,16 @@ async def test_everybody_can_use_it(fair: Place, scheme: str, width: int) -> Non
             assert await findings(page) == [], path
             wider = "document.documentElement.scrollWidth - innerWidth"
             assert await page.evaluate(wider) <= 0, path
+        await page.goto(f"{root(fair)}/catalog")
+        await page.locator(".entries input").first.check()
+        await page.click(".filter-menu > summary")
+        assert await findings(page) == []
+        inside = "list => list.scrollWidth - list.clientWidth"
+        assert await page.locator(".filter-list").evaluate(inside) <= 0
+        box = await page.locator(".filter-list").bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
 
 
 async def test_members_reach_it_from_the_frame_and_strangers_sign_in(
