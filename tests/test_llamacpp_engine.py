@@ -311,6 +311,14 @@ async def test_stopped_leaves_no_process_and_no_socket(gguf: Path, short_folder:
         os.kill(pid, 0)
 
 
+async def test_more_slots_than_a_batch_was_to_have_tokens(gguf: Path) -> None:
+    engine = LlamaCppEngine("small", gguf, LlamaCppOptions(context=64, parallel=12, batch=4))
+    await engine.start()
+    made = await run(engine, TextRequest([1, 2, 3], 2, GREEDY, ignore_eos=True))
+    assert len(tokens(made)) == 2
+    await engine.stop()
+
+
 async def test_a_file_cut_short_says_so(gguf: Path, tmp_path: Path) -> None:
     short = tmp_path / "short.gguf"
     with gguf.open("rb") as file:

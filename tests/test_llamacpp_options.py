@@ -97,6 +97,14 @@ def test_few_cores_get_four_slots_and_small_batches(machine: pytest.MonkeyPatch)
     assert (launch.parallel, launch.threads, launch.cpu_batch) == (4, 2, 32)
 
 
+def test_a_batch_has_a_token_of_every_slot_in_it(machine: pytest.MonkeyPatch) -> None:
+    small = replace(HEADER, file_size=98 * 10**6)
+    many = for_machine(FILE, LlamaCppOptions(threads=2, parallel=16, batch=8), small)
+    assert (many.batch, many.cpu_batch) == (16, 32)
+    few = for_machine(FILE, LlamaCppOptions(threads=2, parallel=4, batch=8), small)
+    assert (few.batch, few.cpu_batch) == (8, 12)
+
+
 def test_adapters_and_the_draft_count_as_memory(
     machine: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -73,7 +73,9 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     Context: what the model was trained for, at most 8,192 tokens. Threads: the
     cores that this process may use. Slots: 8, or 4 on up to four cores; fewer
     where their key-value caches would take more than a quarter of the memory
-    that the weights leave. Prompt batch on a CPU: see :func:`_cpu_batch`.
+    that the weights leave. Prompt batch on a CPU: see :func:`_cpu_batch`, and at
+    least two for each slot, for a token of everybody who generates is in it too.
+    The engine takes none that is smaller than the slots are many.
     """
     kv_type = options.kv_type or "f16"
     context = options.context or min(header.context_length or _DEFAULT_CONTEXT, _DEFAULT_CONTEXT)
@@ -91,8 +93,8 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
         gpu_layers=options.gpu_layers,
         kv_type=kv_type,
         flash_attention=options.flash_attention,
-        batch=options.batch,
-        cpu_batch=_cpu_batch(header.file_size, threads),
+        batch=options.batch and max(options.batch, parallel),
+        cpu_batch=max(_cpu_batch(header.file_size, threads), 2 * parallel),
         lora=options.lora,
         draft=options.draft,
         memory=memory_bytes(header, context * parallel, kv_type)

@@ -153,7 +153,8 @@ def _load_failure(tail: deque[str]) -> str:
     """The first error of the native log: the later ones only pass it on."""
     errors = [message for line in tail if (message := line.partition(" E ")[2].strip())]
     raised = [line for line in tail if "Error" in line]
-    chosen = errors[:1] or raised[-1:]
+    gave_up = [line for line in tail if any(word in line for word in _GIVING_UP)]
+    chosen = errors[:1] or gave_up[:1] or raised[-1:]
     return f": {chosen[0].strip()[:300]}" if chosen else ""
 
 
