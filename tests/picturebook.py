@@ -194,6 +194,8 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "profile-codes": _codes,
         "profile-remove": at("/profile/factor/remove"),
         "endpoint-by-hand": _by_hand,
+        "endpoint-asking": _asking,
+        "endpoint-failed": _failed,
         "routes-told": _route,
         "routes-nobody": _no_route,
         "broken": _broken,
@@ -218,6 +220,24 @@ async def _by_hand(page: Page, root: str, _: Scene) -> None:
     await page.goto(f"{root}/operator/endpoints/north")
     await page.click("text=Write into the configuration and use")
     await expect(page.locator("#by-hand")).to_be_visible()
+
+
+async def _probe(page: Page, root: str, name: str) -> None:
+    await page.goto(f"{root}/operator/endpoints/{name}")
+    await page.locator("#probing .buttons .button").first.click()
+    await page.click("dialog .button-main")
+
+
+async def _asking(page: Page, root: str, _: Scene) -> None:
+    await page.goto(f"{root}/operator/endpoints/south")
+    if not await page.locator("#probe-progress").count():
+        await _probe(page, root, "south")
+    await expect(page.locator("#probe-progress")).to_be_visible()
+
+
+async def _failed(page: Page, root: str, _: Scene) -> None:
+    await _probe(page, root, "north")
+    await expect(page.locator("#probing [role=alert]")).to_be_visible()
 
 
 async def _route(page: Page, root: str, _: Scene) -> None:

@@ -23,13 +23,16 @@ from marketkit import small_market
 from pageskit import a_team, with_history
 from picturebook import Broken, Go, Scene, alone, furnished, inside, outside
 from playwright.async_api import Browser, BrowserContext, async_playwright
-from upkeepkit import lived, market
+from upkeepkit import endpoint, lived, market
 
 from causerie.accounts.people import User
 from causerie.console.visit import PREFIX
+from causerie.probe.asker import Bounds
 from causerie.store.database import Database
 from causerie.store.schema import upgrade
 
+_ANSWERED = 12
+_PATIENT = Bounds(seconds=600)
 SIZES = {"wide": (1280, 860), "narrow": (390, 844)}
 
 
@@ -91,6 +94,13 @@ class _Album:
 
 @asynccontextmanager
 async def _scene() -> AsyncIterator[Scene]:
+    over = asyncio.Event()
+
+    async def stopping(number: int) -> None:
+        """Answers a few questions, and then no more: a probe stays under way."""
+        if number > _ANSWERED:
+            await over.wait()
+
     with tempfile.TemporaryDirectory() as folder:
         database = Database(f"sqlite:///{Path(folder) / 'causerie.db'}")
         await upgrade(database)
@@ -99,12 +109,16 @@ async def _scene() -> AsyncIterator[Scene]:
         team = await a_team(world)
         await with_history(world, team)
         try:
-            async with market(world, Path(folder), filed=False) as seen_to:
+            async with (
+                endpoint(gate=stopping) as (slow, _),
+                market(world, Path(folder), south=slow, filed=False, bounds=_PATIENT) as seen_to,
+            ):
                 lived(seen_to)
                 house.upkeep = seen_to.desk
                 async with console_of(world, house=house, open_to_all=True) as place:
                     yield await furnished(place, house, team)
         finally:
+            over.set()
             await database.close()
 
 

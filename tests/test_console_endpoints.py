@@ -26,7 +26,6 @@ PATHS = (
     "/operator/endpoints",
     "/operator/endpoints?model=a/m",
     "/operator/endpoints/north",
-    "/operator/endpoints/north/progress",
     "/operator/endpoints/north/probe?model=m",
     "/operator/explain",
 )
@@ -82,7 +81,7 @@ async def test_they_are_in_the_navigation_of_operators_only(shown: Bench) -> Non
         await world.join(await world.project(owner=await world.person()), user, role)
         visitor = await shown.place.visitor_of(user)
         assert "/operator/explain" not in (await visitor.get("/profile")).text
-        for path in PATHS:
+        for path in (*PATHS, "/operator/endpoints/north/progress"):
             assert (await visitor.get(path)).status == 403, (role, path)
         for path in ("probe", "probe/cancel", "probe/use"):
             page = await visitor.post(f"/operator/endpoints/north/{path}", {"model": "m"})
@@ -115,6 +114,8 @@ async def test_a_probe_that_fails_says_why(shown: Bench) -> None:
     page = await shown.operator.get("/operator/endpoints/north")
     assert "could not be probed: the endpoint cannot be reached" in page.text
     assert 'hx-trigger="every 1s"' not in page.text
+    over = await shown.operator.get("/operator/endpoints/north/progress", {"hx-request": "true"})
+    assert over.headers["hx-redirect"] == "/console/operator/endpoints/north"
     other = await shown.operator.get("/operator/endpoints/north/probe?model=none")
     assert other.status == 404
 
@@ -232,8 +233,12 @@ async def test_probe_again_in_a_browser(lite: World, tmp_path: Path) -> None:
         await expect(page.locator("dialog h1")).to_have_text("Probe m at north?")
         await page.click("dialog .button-main")
         await halfway.wait()
-        asked = page.locator("#probing [role=status]")
+        asked = page.locator("#probe-progress")
         await expect(asked).to_contain_text(f"of {len(QUESTIONS)}")
+        await page.focus("#probe-cancel")
+        async with page.expect_response("**/progress"):
+            pass
+        await expect(page.locator("#probe-cancel")).to_be_focused()
         await expect(page.locator("#probing progress")).to_be_visible()
         await expect(page.locator("#probing")).to_contain_text("tokens so far, of at most")
         await expect(page.locator("#probing >> text=Cancel")).to_be_visible()

@@ -240,6 +240,24 @@ async def test_the_first_foreseen_is_the_one_that_a_real_request_goes_to(
 
 
 @settings(max_examples=200, deadline=None)
+@given(
+    MARKETS,
+    st.lists(
+        st.tuples(st.integers(0, 2), st.sampled_from((0.5, 1.0, 3.0))), min_size=4, max_size=4
+    ),
+    st.text("abc", min_size=1, max_size=5),
+)
+async def test_so_it_is_with_the_priorities_and_weights_of_an_alias(
+    stands: Sequence[Stand], places: Sequence[tuple[int, float]], session: str
+) -> None:
+    pairs = zip(stands, places, strict=False)
+    made = market(stands, alias=[Candidate(f"{one.name}/m", *place) for one, place in pairs])
+    request = asking(model="alias", session_id=session)
+    told = made.foresee(request)
+    assert told.goes_to == (await made.ask(request)).served_by
+
+
+@settings(max_examples=200, deadline=None)
 @given(MARKETS, REQUESTS)
 async def test_every_endpoint_is_placed_or_left_out_with_a_reason(
     stands: Sequence[Stand], fields: Mapping[str, Any]

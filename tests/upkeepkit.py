@@ -131,6 +131,7 @@ async def market(
     south: str = NOWHERE,
     text: str = MARKET,
     filed: bool = True,
+    bounds: Bounds = QUICK,
 ) -> AsyncIterator[Market]:
     """The market; ``filed``: the service knows its file and can read it anew."""
     file = folder / "causerie.toml"
@@ -150,7 +151,7 @@ async def market(
         if filed:
             service.configuration = Reloading(loaded, read, service, lambda settings: None)
         results = Results(lambda: folder / "probes")
-        examinations = Examinations(results, world.clock, QUICK)
+        examinations = Examinations(results, world.clock, bounds)
         await held.enter_async_context(examinations)
         desk = UpkeepDesk(service, accounts_of(world), examinations, world.clock)
         yield Market(file, service, examinations, desk)

@@ -65,8 +65,15 @@ class EndpointsPages:
         )
 
     async def progress(self, visit: Visit) -> None:
-        """``GET /operator/endpoints/{endpoint}/progress``: fetched again while a probe runs."""
-        await visit.show("operator/probing.html", view=await self._view(visit))
+        """``GET /operator/endpoints/{endpoint}/progress``: fetched again while a probe runs.
+
+        When it has ended, the page of the endpoint has what was found.
+        """
+        view = await self._view(visit)
+        if view.probe is None or view.probe.state != "asking":
+            visit.go(f"{_PATH}/{view.name}")
+            return
+        await visit.show("operator/progress.html", view=view)
 
     async def ask(self, visit: Visit) -> None:
         """``GET /operator/endpoints/{endpoint}/probe``: what it costs, and whether it is meant."""
