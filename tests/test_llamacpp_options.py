@@ -165,4 +165,5 @@ def test_small_models_read_prompts_in_short_batches(
     machine: pytest.MonkeyPatch, megabytes: int, threads: int, tokens: int
 ) -> None:
     header = replace(HEADER, file_size=megabytes * 10**6)
-    assert for_machine(FILE, LlamaCppOptions(threads=threads), header).cpu_batch == tokens
+    options = LlamaCppOptions(threads=threads, parallel=1)
+    assert for_machine(FILE, options, header).cpu_batch == tokens
