@@ -33,6 +33,8 @@ def item(key: str, value: object) -> bytes:
         return head + struct.pack("<I?", 7, value)
     if isinstance(value, int):
         return head + struct.pack("<II", 4, value)
+    if isinstance(value, float):
+        return head + struct.pack("<If", 6, value)
     if isinstance(value, (str, bytes)):
         return head + struct.pack("<I", 8) + text(value)
     assert isinstance(value, (list, tuple))
