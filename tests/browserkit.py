@@ -9,10 +9,11 @@ from importlib.resources import files
 
 import pytest
 from accountkit import PASSWORD
-from playwright.async_api import Page, async_playwright
+from playwright.async_api import Page, async_playwright, expect
 
 from causerie.accounts.people import User
 
+expect.set_options(timeout=15_000)  # a busy machine
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 

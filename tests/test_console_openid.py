@@ -155,6 +155,19 @@ async def test_an_answer_is_worth_something_only_in_its_own_browser(
         assert "<b>you" not in page.text
 
 
+async def test_answers_that_nobody_gave_are_slowed_down(place: Place, oidc: RunningIssuer) -> None:
+    await linked(place, oidc)
+    visitor = place.visitor()
+    await visitor.get("/sign-in")
+    for number in range(20):
+        assert (await visitor.get(f"{BACK}state=guess{number}&code=guess")).status == 401
+    page = await visitor.get(f"{BACK}state=guess&code=guess")
+    assert page.status == 429
+    assert "Try again in a second." in page.text
+    place.world.later(seconds=1)
+    assert (await come(place.visitor())).status == 303
+
+
 async def test_an_answer_works_once(place: Place, oidc: RunningIssuer) -> None:
     await linked(place, oidc)
     visitor = place.visitor()

@@ -145,7 +145,7 @@ async def test_health_shows_engines_and_targets(place: Place) -> None:
     page = await visitor.get("/operator")
     assert "42 %" in page.text
     assert "out of &lt;memory&gt;" in page.text
-    assert "queue_full" in page.text
+    assert "queue full" in page.text
 
 
 _PROJECT_PAGES = {
