@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import os
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -68,10 +69,20 @@ def _end(text: str) -> str:
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Whoever needs weights is marked as such."""
+    """Whoever needs weights is marked as such.
+
+    Of several processes one runs all of those, for two engines that compute at the
+    same time starve each other; the others take whole files.
+    """
+    alike = [name for name, times in Counter(item.nodeid for item in items).items() if times > 1]
+    if alike:
+        raise pytest.UsageError(f"of tests named alike only one is run: {', '.join(alike)}")
     for item in items:
+        group = str(item.path)
         if "gguf" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.engine)
+            group = "engine"
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(autouse=True)
