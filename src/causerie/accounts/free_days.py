@@ -200,8 +200,8 @@ class FreeDays:
                 f"{options.paid_requests} a day."
             )
         return RateLimited(
-            f"The project may make {standing.limit} requests of free models a day; all were made. "
-            f"They begin anew at 00:00 UTC, in {wait} s.{more} Without `:free` the model has no "
+            f"The project may make {standing.limit} free requests a day, over all its keys and "
+            f"models; all were made. They begin anew at 00:00 UTC, in {wait} s.{more} Without `:free` the model has no "
             "such limit.",
             code="requests",
             metadata={
