@@ -201,8 +201,8 @@ class FreeDays:
             )
         return RateLimited(
             f"The project may make {standing.limit} free requests a day, over all its keys and "
-            f"models; all were made. They begin anew at 00:00 UTC, in {wait} s.{more} Without `:free` the model has no "
-            "such limit.",
+            f"models; all were made. They begin anew at 00:00 UTC, in {wait} s.{more} Without "
+            "`:free` the model has no such limit.",
             code="requests",
             metadata={
                 "limit": "free_requests_per_day",
