@@ -2,7 +2,8 @@
 
 Tokens a second at 1, 8 and 16 streams, time to the first token at one stream,
 and constrained against free generation. Both sides run the same weights with
-the same options; A and B take turns, medians are printed.
+the same options and are read alike, the bare engine over TCP as anybody would;
+A and B take turns, medians are printed.
 
     make bench BENCH=bench/serving.py
 """
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ import aiohttp
 from service import AS_USERS, free_port, serving
 
 SLOTS = 16
+LAST_BYTES = 8192
 CONTEXT = 512
 BARE = """
 import sys, time, xllamacpp
@@ -71,15 +73,23 @@ def bare_engine(weights: Path) -> Iterator[str]:
         process.wait()
 
 
-async def lines(
+async def read(
     session: aiohttp.ClientSession, url: str, body: dict[str, Any]
-) -> AsyncIterator[bytes]:
-    """The data of each event of a stream."""
+) -> tuple[float, list[dict[str, Any]]]:
+    """Seconds to the first piece of a stream, which holds its first token, and its last events.
+
+    Both sides are read alike: what comes is not parsed before the end, for the load shares the
+    cores with who is measured.
+    """
+    started, first, last = time.perf_counter(), 0.0, b""
     async with session.post(url, json=body) as response:
         response.raise_for_status()
-        async for line in response.content:
-            if line.startswith(b"data: ") and not line.startswith(b"data: [DONE]"):
-                yield line[6:]
+        async for piece in response.content.iter_any():
+            first = first or time.perf_counter() - started
+            last = (last + piece)[-LAST_BYTES:]
+    events = last.split(b"\n\n")[1:]
+    texts = [event.removeprefix(b"data: ") for event in events if event]
+    return first, [json.loads(text) for text in texts if text != b"[DONE]"]
 
 
 async def bare_stream(session: aiohttp.ClientSession, root: str, tokens: int) -> tuple[float, int]:
@@ -93,11 +103,8 @@ async def bare_stream(session: aiohttp.ClientSession, root: str, tokens: int) ->
         "temperature": 0,
         "return_tokens": True,
     }
-    started, first, count = time.perf_counter(), 0.0, 0
-    async for line in lines(session, f"{root}/completion", body):
-        first = first or time.perf_counter() - started
-        count += len(json.loads(line).get("tokens", ()))
-    return first, count
+    first, events = await read(session, f"{root}/completion", body)
+    return first, events[-1]["tokens_predicted"]
 
 
 async def service_stream(
@@ -114,14 +121,8 @@ async def service_stream(
         "stream_options": {"include_usage": True},
         **extra,
     }
-    started, first, count = time.perf_counter(), 0.0, 0
-    async for line in lines(session, f"{root}/v1/chat/completions", body):
-        chunk = json.loads(line)
-        if chunk["choices"] and chunk["choices"][0]["delta"].get("content"):
-            first = first or time.perf_counter() - started
-        if chunk.get("usage"):
-            count = chunk["usage"]["completion_tokens"]
-    return first, count
+    first, events = await read(session, f"{root}/v1/chat/completions", body)
+    return first, events[-1]["usage"]["completion_tokens"]
 
 
 async def rate(
