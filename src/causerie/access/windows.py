@@ -237,39 +237,35 @@ def _refusals(scope: Scope, window: _Window, need: Tokens, now: int) -> Iterator
 
 
 def _strictest(parts: Sequence[tuple[Scope, _Window, *tuple[object, ...]]], now: int) -> Standings:
-    requests = tokens = None
-    tick = now // _TICK
+    requests: Standing | None = None
+    tokens: Standing | None = None
+    fewest = least = UNLIMITED
     for part in parts:
         scope, window = part[0], part[1]
-        if window.ticks and tick - window.ticks[0].at > _MINUTE:
-            window.forget(tick)
+        ticks = window.ticks
+        if ticks and now // _TICK - ticks[0].at > _MINUTE:
+            window.forget(now // _TICK)
         left = scope.requests - window.requests
-        if scope.requests < UNLIMITED and (requests is None or left < requests[0]):
-            requests = (left, scope.requests, window, _requests)
+        if scope.requests < UNLIMITED and left < fewest:
+            fewest = left
+            requests = _standing(left, scope.requests, window, _requests, now)
         if scope.counts_tokens:
-            least = _least_tokens(scope, window)
-            if tokens is None or least[0] < tokens[0]:
-                tokens = least
-    return Standings(
-        None if requests is None else _standing(*requests, now),
-        None if tokens is None else _standing(*tokens, now),
-    )
+            left, limit, read = _least_tokens(scope, window)
+            if left < least:
+                least = left
+                tokens = _standing(left, limit, window, read, now)
+    return Standings(requests, tokens)
 
 
-def _least_tokens(scope: Scope, window: _Window) -> tuple[int, int, _Window, _Read]:
+def _least_tokens(scope: Scope, window: _Window) -> tuple[int, int, _Read]:
     """Of the scope's limits on tokens the one of which least is left; how much, and which."""
     input, output = window.input, window.output
-    least: tuple[int, int, _Window, _Read] = (
-        scope.tokens - input - output,
-        scope.tokens,
-        window,
-        _tokens,
-    )
-    if scope.input - input < least[0]:
-        least = (scope.input - input, scope.input, window, _input)
-    if scope.output - output < least[0]:
-        least = (scope.output - output, scope.output, window, _output)
-    return least
+    least, limit, read = scope.tokens - input - output, scope.tokens, _tokens
+    if scope.input - input < least:
+        least, limit, read = scope.input - input, scope.input, _input
+    if scope.output - output < least:
+        least, limit, read = scope.output - output, scope.output, _output
+    return least, limit, read
 
 
 def _standing(left: int, limit: int, window: _Window, read: _Read, now: int) -> Standing:
