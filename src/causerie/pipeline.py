@@ -195,7 +195,7 @@ class Pipeline:
                         journey.fingerprint,
                         reasoning_visible=request.thinking.visible,
                         router_names=asked.door.reasoning_object,
-                        cost=_costs(model, journey),
+                        cost=_costs(model, journey) if isinstance(model, Listing) else None,
                     )
                     if record.contents is not None:
                         record.contents.frame = frame
@@ -323,10 +323,8 @@ def _not_for(caller: Caller, model: Entry) -> Forbidden:
     )
 
 
-def _costs(model: Entry, journey: Journey) -> Callable[[Usage], float] | None:
+def _costs(model: Listing, journey: Journey) -> Callable[[Usage], float]:
     """What a reply costs, told once it is there, by who has given it."""
-    if not isinstance(model, Listing):
-        return None
     return lambda usage: float(model.cost(journey.served_by, usage))
 
 

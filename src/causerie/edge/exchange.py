@@ -71,7 +71,7 @@ class Exchange:
     """
 
     __slots__ = (
-        "_arrived", "_body", "_chunked", "_head", "_wire", "complete", "door", "ended", "gone",
+        "_arrived", "_body", "_chunked", "_head", "_named", "_wire", "complete", "door", "ended", "gone",
         "headers", "keep_alive", "method", "on_gone", "path", "query", "received", "request_id",
         "status", "task", "token", "unread", "version",
     )  # fmt: skip
@@ -84,6 +84,7 @@ class Exchange:
         self.headers = headers
         self.token = token = ids.token()
         named = "x-request-id" in headers and ids.taken_over(headers["x-request-id"])
+        self._named = bool(named)
         self.request_id = named or f"req-{token}"
         self.door = ""
         self.status: int | None = None
@@ -104,7 +105,8 @@ class Exchange:
     def name_completion(self) -> str:
         """The id of the completion, which is the request's id too if the caller sent none."""
         completion = f"chatcmpl-{self.token}"
-        if self.request_id == f"req-{self.token}":
+        if not self._named:
+            self._named = True
             self.request_id = completion
         return completion
 

@@ -67,6 +67,7 @@ class Connection(asyncio.Protocol):
         if self._transport is None:
             raise self._failed("closed", "closed the connection", sent=False)
         self._head_bytes = 0
+        self._headers = {}
         # Held here: when it is done, the connection may already serve somebody else.
         awaited: asyncio.Future[HttpResponse] = self.loop.create_future()
         self._awaited = awaited
@@ -150,9 +151,6 @@ class Connection(asyncio.Protocol):
 
     # What the parser calls.
 
-    def on_message_begin(self) -> None:
-        self._headers = {}
-
     def on_header(self, name: bytes, value: bytes) -> None:
         key, text = _names.get(name) or _read(name), value.decode("latin-1")
         headers = self._headers
@@ -162,6 +160,7 @@ class Connection(asyncio.Protocol):
         status = self._parser.get_status_code()
         self._interim = status < 200
         if self._interim or self._awaited is None:
+            self._headers = {}
             return
         self.fresh = False
         awaited, self._awaited = self._awaited, None
