@@ -71,9 +71,9 @@ class Exchange:
     """
 
     __slots__ = (
-        "_arrived", "_body", "_chunked", "_head", "_named", "_wire", "complete", "door", "ended", "gone",
-        "headers", "keep_alive", "method", "on_gone", "path", "query", "received", "request_id",
-        "status", "task", "token", "unread", "version",
+        "_arrived", "_body", "_chunked", "_head", "_named", "_wire", "complete", "door", "ended",
+        "gone", "headers", "keep_alive", "method", "on_gone", "path", "query", "received",
+        "request_id", "status", "task", "token", "unread", "version",
     )  # fmt: skip
 
     def __init__(self, wire: Wire, method: str, path: str, version: str, headers: Headers) -> None:
