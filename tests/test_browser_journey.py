@@ -214,7 +214,7 @@ async def _refusal_is_explained(journey: Journey) -> None:
     """Activity says which budget, and the list of keys that it is used up."""
     page = journey.page
     await journey.open("Activity")
-    refusals = page.locator("details.request", has_text="402")
+    refusals = page.locator("details.request", has=page.locator("summary .badge:text-is('402')"))
     await journey.until(refusals)
     await refusals.first.locator("summary").click()
     await expect(refusals.first).to_contain_text("budget")
