@@ -69,7 +69,7 @@ class Seen:
 
 
 def models(**engines: Loading) -> Models:
-    return Models([EngineStatus(id, EngineState.LOADING) for id in engines], engines)
+    return Models([EngineStatus(id, EngineState.LOADING) for id in engines], engines=engines)
 
 
 async def test_health_answers_while_models_load_and_a_signal_ends_it() -> None:
