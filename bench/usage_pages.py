@@ -17,14 +17,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
 
 from sqlalchemy.dialects import sqlite
 
-from causerie.accounts.usage import By, Question, RecordFilter, Step
+from causerie.accounts.usage import PERCENTILES, By, Question, RecordFilter, Step
 from causerie.store.database import Database
 from causerie.store.reports import (
     SqlUsageReader,
@@ -70,8 +70,9 @@ FROM usage_records GROUP BY 1, 2, 3, 4
 """
 _FIRST_TOKENS = """
 INSERT INTO usage_first_token
-SELECT project_id, at - at % {span}, model, 60 + abs(first_token_us) / 50000, count(*)
-FROM usage_records GROUP BY 1, 2, 3, 4
+SELECT project_id, at - at % {span}, model, key_id, user_id, 60 + abs(first_token_us) / 50000,
+  count(*)
+FROM usage_records GROUP BY 1, 2, 3, 4, 5, 6
 """
 
 
@@ -138,6 +139,10 @@ def _fill(file: Path, count: int) -> None:
 
 def _questions(request_id: str) -> Sequence[Asked]:
     month = Question(_NOW - timedelta(days=30), _NOW, Step.DAY, (By.MODEL,), project="prj_7")
+    models = replace(month, step=Step.ALL)
+    keys = replace(models, by=(By.KEY,))
+    over_time = replace(month, by=())
+    users = Question(_NOW - timedelta(days=7), _NOW, Step.ALL, (By.USER,))
     everybody = Question(_NOW - timedelta(days=90), _NOW, Step.DAY, (By.MODEL,))
     hours = Question(_NOW - timedelta(days=3), _NOW, Step.HOUR, (By.KEY,), project="prj_7")
     newest = RecordFilter(_NOW - timedelta(days=7), _NOW, project="prj_7")
@@ -151,6 +156,10 @@ def _questions(request_id: str) -> Sequence[Asked]:
     def sums(words: str, question: Question) -> Asked:
         return Asked(words, lambda reader: reader.sums(question), sums_query(question))
 
+    def first_tokens(words: str, question: Question) -> Asked:
+        query = first_token_query(question)
+        return Asked(words, lambda reader: reader.first_tokens(question, PERCENTILES), query)
+
     def records(words: str, filter: RecordFilter) -> Asked:
         return Asked(words, lambda reader: reader.records(filter), records_query(filter))
 
@@ -158,11 +167,10 @@ def _questions(request_id: str) -> Sequence[Asked]:
         sums("usage of a project, 30 days by model", month),
         sums("usage of a project, 3 days by hour and key", hours),
         sums("usage of the service, 90 days by model", everybody),
-        Asked(
-            "first-token percentiles of a project, 30 days",
-            lambda reader: reader.first_token_percentiles(month, (0.5, 0.9, 0.99)),
-            first_token_query(month),
-        ),
+        first_tokens("first-token percentiles of a project, 30 days by model", models),
+        first_tokens("first-token percentiles of a project, 30 days by key", keys),
+        first_tokens("first-token percentiles of a project, 30 days by day", over_time),
+        first_tokens("first-token percentiles of the service, 7 days by user", users),
         records("activity of a project, newest 100", newest),
         records("activity of a project, failures only, 90 days", failed),
         records("activity of one key, 90 days", of_key),

@@ -72,6 +72,71 @@ async def test_the_csv_is_exact(shop: Place, team: Team, by: str) -> None:
     assert {row[by] for row in rows} == {getattr(each, by) for each in wanted}
 
 
+@pytest.mark.parametrize("by", ["model", "key", "user", "app"])
+async def test_percentiles_in_the_csv(shop: Place, team: Team, by: str) -> None:
+    made = await with_history(shop.world, team)
+    visitor = await shop.visitor_of(team.viewer)
+    page = await visitor.get(f"{team.path}/usage.csv?range=7d&by={by}")
+    rows = list(csv.DictReader(io.StringIO(page.text)))
+    assert len(rows) > 3
+    for row in rows:
+        day = datetime.fromisoformat(row["start"]).timestamp() * 1_000_000
+        times = [
+            each.first_token_us / 1e6
+            for each in made
+            if getattr(each, by) == row[by]
+            and day <= each.at < day + DAY
+            and each.first_token_us is not None
+        ]
+        ranks = [row[f"first_token_p{share}"] for share in (50, 90, 99)]
+        if by == "app" or not times:
+            assert ranks == [""] * 3
+        else:
+            values = [float(rank) for rank in ranks]
+            assert values == sorted(values)
+            assert min(times) * 0.8 <= values[0] <= values[2] <= max(times) * 1.2
+
+
+def speeds(text: str) -> list[str]:
+    """The first cells of the table of percentiles."""
+    table = text.partition('id="speed-title"')[2].partition("</section>")[0]
+    rows = re.findall(r"<tr>(.*?)</tr>", table.partition("<tbody>")[2], re.DOTALL)
+    assert all(row.count('class="number"') == 3 for row in rows)
+    return [re.sub(r"<[^>]+>", "", row.partition("</td>")[0]).strip() for row in rows]
+
+
+async def test_percentiles_by_key_and_person(shop: Place, team: Team) -> None:
+    made = await with_history(shop.world, team)
+    visitor = await shop.visitor_of(team.owner)
+    for by in ("key", "user", "model"):
+        page = await visitor.get(f"{team.path}/usage?range=30d&by={by}")
+        shown = speeds(page.text)
+        assert shown == sorted(shown)
+        assert len(shown) == len(
+            {getattr(each, by) for each in made if each.first_token_us is not None}
+        )
+        assert set(shown) <= {row[0] for row in numbers(page.text)}
+        assert "not kept" not in page.text
+    assert "nightly batch" in speeds((await visitor.get(f"{team.path}/usage?by=key")).text)
+
+
+async def test_times_of_nobody_known_are_said_to_be_so(shop: Place, team: Team) -> None:
+    """Older than the times by key; the playground, which has no key either, is another thing."""
+    at = int(NOON.timestamp()) * 1_000_000 - 1
+    await SqlUsage(shop.world.database).append(
+        [
+            record(project=team.project.id, key="", user=team.owner.id, at=at),
+            record(project=team.project.id, key="", user="", at=at),
+        ]
+    )
+    visitor = await shop.visitor_of(team.owner)
+    page = await visitor.get(f"{team.path}/usage?by=key")
+    assert speeds(page.text) == ["playground", "not kept"]
+    assert "Of older requests it is not kept which key they are of." in page.text
+    page = await visitor.get(f"{team.path}/usage?by=model")
+    assert speeds(page.text) == ["small"]
+
+
 async def test_every_choice_of_the_page_leads_somewhere(shop: Place, team: Team) -> None:
     await with_history(shop.world, team)
     visitor = await shop.visitor_of(team.owner)

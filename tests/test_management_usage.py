@@ -213,6 +213,44 @@ async def test_first_tokens(desk: Office, projects: tuple[Project, Project]) -> 
     for each in found:
         assert each["p50"] == pytest.approx(0.015, rel=0.1)
         assert each["p50"] <= each["p90"] <= each["p99"]
+        assert set(each) == {"model", "p50", "p90", "p99"}
+
+
+async def test_first_tokens_by_key_and_person(
+    desk: Office, projects: tuple[Project, Project]
+) -> None:
+    manager = await desk.manager(projects[0])
+    more = [
+        record(project=projects[0].id, key=key, user=user, at=NOON - 1, first_token_us=time)
+        for key, user, time in (
+            ("ck_b", "usr_b", 800_000),
+            ("", "usr_b", 2_000_000),
+            ("", "", 9_000_000),
+        )
+    ]
+    await SqlUsage(desk.world.database).append(more)
+    wanted = {
+        "key": {"": 2.0, "ck_a": 0.015, "ck_b": 0.8, None: 9.0},
+        "user": {"usr_a": 0.015, "usr_b": 2.0, None: 9.0},
+        "project": {projects[0].id: 9.0},
+    }
+    for by, slowest in wanted.items():
+        found = (await desk.ask(manager, f"/usage/first-token?by={by}")).json()["data"]
+        assert [each[by] for each in found] == list(slowest)  # by name, the unknown one last
+        for each in found:
+            if by != "project":
+                assert each["p99"] == pytest.approx(slowest[each[by]], rel=0.2)
+    [whole] = (await desk.ask(manager, "/usage/first-token?by=")).json()["data"]
+    assert set(whole) == {"p50", "p90", "p99"}
+    for narrowed in ("key=ck_b", "user=usr_b&key=ck_b"):
+        [one] = (await desk.ask(manager, f"/usage/first-token?{narrowed}")).json()["data"]
+        assert (one["model"], one["p50"]) == ("small", pytest.approx(0.8, rel=0.2))
+    other = await desk.manager(projects[1])
+    [only] = (await desk.ask(other, "/usage/first-token?by=key")).json()["data"]
+    assert only["key"] == "ck_a"
+    for query in ("by=door", "by=key,user"):
+        refused = await desk.ask(manager, f"/usage/first-token?{query}")
+        assert (refused.status, refused.error["param"]) == (400, "by")
 
 
 async def test_over_a_socket(desk: Office, projects: tuple[Project, Project]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from sqlalchemy import Select, text
 
 from causerie.accounts.people import SYSTEM
-from causerie.accounts.usage import By, Question, RecordFilter, Step
+from causerie.accounts.usage import TIMED, By, Question, RecordFilter, Step
 from causerie.errors import InvalidRequest
 from causerie.metering.ledger import UsageRecord
 from causerie.store.database import Database
@@ -105,40 +106,110 @@ async def test_hours_and_narrowing(database: Database, records: list[UsageRecord
     assert {(s.start, s.group[By.KEY], s.group[By.USER]): s.requests for s in found} == wanted
 
 
-async def test_percentiles_by_model(database: Database, records: list[UsageRecord]) -> None:
-    found = await SqlUsageReader(database).first_token_percentiles(WEEK, (0.5, 0.99))
-    assert set(found) == {"small", "large"}
-    times = sorted(
-        each.first_token_us / 1e6
-        for each in records
-        if each.model == "small" and each.first_token_us is not None
+def times_by(records: list[UsageRecord], name: str) -> dict[str, list[float]]:
+    """Seconds to the first token, sorted, by a field."""
+    found: dict[str, list[float]] = {}
+    for each in records:
+        if each.first_token_us is not None:
+            found.setdefault(getattr(each, name), []).append(each.first_token_us / 1e6)
+    return {group: sorted(times) for group, times in found.items()}
+
+
+def assert_about(found: Sequence[float], times: list[float]) -> None:
+    """The median and the slowest lie where the times say."""
+    middle = len(times) // 2
+    assert times[max(middle - 1, 0)] * 0.9 <= found[0] <= times[middle] * 1.1
+    assert found[1] == pytest.approx(times[-1], rel=0.2)
+
+
+@pytest.mark.parametrize("by", TIMED)
+@pytest.mark.parametrize("project", [None, "prj_a"])
+async def test_percentiles_by_group(
+    database: Database, records: list[UsageRecord], by: By, project: str | None
+) -> None:
+    question = Question(WEEK.since, WEEK.until, Step.ALL, (by,), project=project)
+    found = await SqlUsageReader(database).first_tokens(question, (0.5, 0.999))
+    wanted = times_by([one for one in records if project in (None, one.project)], by)
+    assert len(wanted) > 1 or by is By.PROJECT
+    assert {each.group for each in found} == set(wanted)
+    for each in found:
+        assert each.start is None
+        assert each.group is not None
+        assert_about(each.times, wanted[each.group])
+
+
+async def test_percentiles_of_everything_and_of_a_part(
+    database: Database, records: list[UsageRecord]
+) -> None:
+    for narrowed in ({}, {"key": "ck_1"}, {"user": "usr_0"}, {"key": "ck_2", "model": "large"}):
+        question = Question(WEEK.since, WEEK.until, Step.ALL, **narrowed)
+        [found] = await SqlUsageReader(database).first_tokens(question, (0.5, 0.999))
+        assert found.group == ""
+        mine = [
+            each.first_token_us / 1e6
+            for each in records
+            if each.first_token_us is not None
+            and all(getattr(each, name) == value for name, value in narrowed.items())
+        ]
+        assert_about(found.times, sorted(mine))
+
+
+async def test_no_key_is_not_the_same_as_a_key_that_was_not_kept(database: Database) -> None:
+    """The playground has no key and keys may have no maker; with neither it is older."""
+    await SqlUsage(database).append(
+        [
+            record(key="", user="usr_a", first_token_us=1_000),
+            record(key="ck_a", user="", first_token_us=50_000),
+            record(key="", user="", first_token_us=900_000),
+            record(project="", key="", user="", first_token_us=1_000),
+        ]
     )
-    median, high = found["small"]
-    assert median == pytest.approx(times[len(times) // 2], rel=0.2)
-    assert high == pytest.approx(times[-1], rel=0.2)
+    reader = SqlUsageReader(database)
+    for by, name in ((By.KEY, "ck_a"), (By.USER, "usr_a")):
+        question = Question(WEEK.since, WEEK.until, Step.ALL, (by,))
+        found = {one.group: one.times[0] for one in await reader.first_tokens(question, [1.0])}
+        assert set(found) == {name, "", None}
+        assert found[None] == pytest.approx(0.9, rel=0.2)
+        assert found[""] < 0.1
 
 
 async def test_percentiles_over_time(database: Database, records: list[UsageRecord]) -> None:
-    question = Question(WEEK.since, WEEK.until, Step.DAY, project="prj_a", model="small")
-    found = await SqlUsageReader(database).first_token_history(question, [0.5, 0.99])
-    days: dict[datetime, list[float]] = {}
+    reader = SqlUsageReader(database)
+    question = Question(
+        WEEK.since, WEEK.until, Step.DAY, (By.USER,), project="prj_a", model="small"
+    )
+    found = await reader.first_tokens(question, [0.5, 0.999])
+    days: dict[tuple[datetime, str], list[float]] = {}
     for each in records:
         if each.project == "prj_a" and each.model == "small" and each.first_token_us is not None:
             day = datetime.fromtimestamp(each.at // (24 * HOUR) * 86_400, UTC)
-            days.setdefault(day, []).append(each.first_token_us / 1e6)
-    assert list(found) == sorted(days)
-    for day, times in days.items():
-        median, slowest = found[day]
-        times.sort()
-        middle = len(times) // 2
-        assert times[max(middle - 1, 0)] * 0.9 <= median <= times[middle] * 1.1
-        assert slowest == pytest.approx(times[-1], rel=0.2)
-    hourly = await SqlUsageReader(database).first_token_history(
-        Question(TODAY, TODAY + timedelta(days=1), Step.HOUR), [0.5]
-    )
-    assert [start.hour for start in hourly] == sorted(
+            days.setdefault((day, each.user), []).append(each.first_token_us / 1e6)
+    assert {(one.start, one.group) for one in found} == set(days)
+    starts = [one.start for one in found if one.start is not None]
+    assert starts == sorted(starts)
+    for one in found:
+        assert one.start is not None
+        assert one.group is not None
+        assert_about(one.times, sorted(days[one.start, one.group]))
+    hourly = await reader.first_tokens(Question(TODAY, TODAY + timedelta(days=1), Step.HOUR), [0.5])
+    assert [each.start.hour for each in hourly if each.start is not None] == sorted(
         {each.at // HOUR % 24 for each in records if each.first_token_us and each.at >= NOON}
     )
+
+
+@pytest.mark.parametrize(
+    ("changed", "param"),
+    [
+        ({"by": (By.DOOR,)}, "by"),
+        ({"by": (By.APP,)}, "by"),
+        ({"by": (By.KEY, By.MODEL)}, "by"),
+        ({"door": "d"}, "door"),
+    ],
+)
+async def test_what_no_times_are_kept_by(world: World, changed: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        await world.usage.first_tokens(SYSTEM, None, dataclasses.replace(WEEK, **changed))
+    assert caught.value.param == param
 
 
 async def test_single_requests_by_page(database: Database, records: list[UsageRecord]) -> None:
@@ -188,6 +259,11 @@ PLANS: list[tuple[Select[Any], str]] = [
     (sums_query(Question(WEEK.since, WEEK.until, by=(By.APP,), project="prj_a")), "usage_apps"),
     (sums_query(Question(WEEK.since, WEEK.until, Step.ALL, by=(By.APP,))), "usage_apps"),
     (first_token_query(Question(WEEK.since, WEEK.until, project="prj_a")), "usage_first_token"),
+    (
+        first_token_query(Question(WEEK.since, WEEK.until, Step.ALL, (By.KEY,), project="prj_a")),
+        "usage_first_token",
+    ),
+    (first_token_query(Question(WEEK.since, WEEK.until, by=(By.USER,))), "usage_first_token"),
     (records_query(RecordFilter(WEEK.since, WEEK.until, project="prj_a")), "usage_records"),
     (records_query(RecordFilter(WEEK.since, WEEK.until, key="ck_a")), "usage_records"),
     (records_query(RecordFilter(WEEK.since, WEEK.until)), "usage_records"),

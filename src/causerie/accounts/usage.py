@@ -45,6 +45,7 @@ class By(StrEnum):
 
 
 _BESIDE_APPS = frozenset({By.APP, By.PROJECT, By.MODEL})
+TIMED = (By.MODEL, By.PROJECT, By.KEY, By.USER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,16 @@ class Question:
             raise InvalidRequest("`until` has to be after `since`.", param="until")
         if By.APP in self.by:
             self._check_apps()
+
+    def check_times(self) -> None:
+        """Raises :class:`InvalidRequest` for what no times to the first token are kept by."""
+        if len(self.by) > 1 or not set(self.by) <= set(TIMED):
+            raise InvalidRequest(
+                f"Times to the first token are by one of {', '.join(TIMED)}, or by nothing.",
+                param="by",
+            )
+        if self.door is not None:
+            raise InvalidRequest("Times to the first token know no doors.", param="door")
 
     def _check_apps(self) -> None:
         others = [by for by in self.by if by not in _BESIDE_APPS]
@@ -103,6 +114,19 @@ class UsageSum:
     cost: Decimal
     first_token_seconds: float | None
     duration_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class FirstTokens:
+    """Percentiles of the time to the first token, in seconds, of one interval and group.
+
+    ``start`` is ``None`` for :attr:`Step.ALL`; ``group`` is empty where all is
+    one, and ``None`` for times that were kept without their key and person.
+    """
+
+    start: datetime | None
+    group: str | None
+    times: Sequence[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,19 +167,10 @@ class UsageReader(Protocol):
         """By start, then by group."""
         ...
 
-    async def first_token_percentiles(
+    async def first_tokens(
         self, question: Question, shares: Sequence[float]
-    ) -> Mapping[str, Sequence[float]]:
-        """Seconds to the first token; of the question only project, model and times.
-
-        By project where the question is by project, else by model.
-        """
-        ...
-
-    async def first_token_history(
-        self, question: Question, shares: Sequence[float]
-    ) -> Mapping[datetime, Sequence[float]]:
-        """The same by interval, over all models that the question asks for."""
+    ) -> Sequence[FirstTokens]:
+        """Percentiles of the time to the first token, by start."""
         ...
 
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
@@ -194,21 +209,18 @@ class Usage:
 
     async def first_tokens(
         self, actor: Actor, project_id: str | None, question: Question
-    ) -> Mapping[str, Sequence[float]]:
-        """The median, 90th and 99th percentile of the time to the first token.
+    ) -> Sequence[FirstTokens]:
+        """The median, 90th and 99th percentile of the time to the first token, by start.
 
-        By project where the question is by project, else by model: of keys and
-        people no distribution is kept.
+        By nothing, or by one of project, key, user and model. What has no first
+        token is left out.
         """
-        narrowed = await self._narrowed(actor, project_id, question)
-        return await self._reader.first_token_percentiles(narrowed, PERCENTILES)
-
-    async def first_token_history(
-        self, actor: Actor, project_id: str | None, question: Question
-    ) -> Mapping[datetime, Sequence[float]]:
-        """The same percentiles by hour or day; intervals without a first token are left out."""
-        narrowed = await self._narrowed(actor, project_id, question)
-        return await self._reader.first_token_history(narrowed, PERCENTILES)
+        action = Action.SERVICE_SEE if project_id is None else Action.USAGE_SEE
+        await self._may(actor, project_id, action)
+        question.check()
+        question.check_times()
+        narrowed = replace(question, project=project_id or question.project)
+        return await self._reader.first_tokens(narrowed, PERCENTILES)
 
     async def requests(
         self, actor: Actor, project_id: str | None, filter: RecordFilter
@@ -217,12 +229,6 @@ class Usage:
         action = Action.SERVICE_SEE if project_id is None else Action.ACTIVITY_SEE
         await self._may(actor, project_id, action)
         return await self._reader.records(replace(filter, project=project_id or filter.project))
-
-    async def _narrowed(self, actor: Actor, project_id: str | None, question: Question) -> Question:
-        action = Action.SERVICE_SEE if project_id is None else Action.USAGE_SEE
-        await self._may(actor, project_id, action)
-        question.check()
-        return replace(question, project=project_id or question.project)
 
     async def last_used(self, actor: Actor, project_id: str) -> Mapping[str, datetime]:
         """The hour that each key of a project was last used in; keys never used are not there."""

@@ -66,7 +66,7 @@ class UsageList(Struct, frozen=True, kw_only=True):
 
 
 class LatencyList(Struct, frozen=True, kw_only=True):
-    """By model."""
+    """By name; what has none comes last."""
 
     data: list[LatencyView]
 

@@ -86,7 +86,13 @@ class LatencySpan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     since: Since = ""
     until: Until = ""
+    by: Annotated[
+        Literal["model", "project", "key", "user", ""],
+        Meta(description="What percentiles are told apart by; empty: all in one."),
+    ] = "model"
     project: Filter = ""
+    key: Filter = ""
+    user: Filter = ""
     model: Filter = ""
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from causerie.accounts.audit import AuditEntry
 from causerie.accounts.bounds import Period, Unit
 from causerie.accounts.spending import Spending
-from causerie.accounts.usage import UsageSum
+from causerie.accounts.usage import By, FirstTokens, UsageSum
 from causerie.management.views import Amount, Moment, amount
 from causerie.metering.ledger import UsageRecord
 
@@ -105,12 +105,25 @@ class KeySpending(Struct, frozen=True, kw_only=True):
 
 
 class LatencyView(Struct, frozen=True, kw_only=True):
-    """Seconds to the first token, as percentiles."""
+    """Seconds to the first token, as percentiles; beside them what they were asked by.
 
-    model: str
+    A key or user is `null` for requests of before percentiles were kept by them.
+    """
+
+    project: str | UnsetType = UNSET
+    model: str | UnsetType = UNSET
+    key: str | UnsetType | None = UNSET
+    user: str | UnsetType | None = UNSET
     p50: float
     p90: float
     p99: float
+
+    @staticmethod
+    def of(first: FirstTokens, by: Sequence[By]) -> LatencyView:
+        """From accounts; ``by`` is what was asked."""
+        p50, p90, p99 = first.times
+        group: dict[str, Any] = {each.value: first.group for each in by}
+        return LatencyView(p50=p50, p90=p90, p99=p99, **group)
 
 
 class RequestView(Struct, frozen=True, kw_only=True):

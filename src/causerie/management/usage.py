@@ -13,7 +13,7 @@ from causerie.accounts.audit import AuditFilter
 from causerie.accounts.guard import Clock
 from causerie.accounts.people import Actor
 from causerie.accounts.spending import SpendingReader
-from causerie.accounts.usage import Question, RecordFilter, Step, UsageSum
+from causerie.accounts.usage import By, Question, RecordFilter, Step, UsageSum
 from causerie.errors import InvalidRequest
 from causerie.management.bodies import NoBody
 from causerie.management.lists import (
@@ -111,17 +111,22 @@ class UsageDesk:
         """The time to the first token."""
         query = call.query
         since, until = between(query.since, query.until, self.clock())
+        by = (By(query.by),) if query.by else ()
         found = await self.accounts.usage.first_tokens(
             call.actor,
             project_of(call.actor, query.project),
-            Question(since=since, until=until, model=query.model or None),
+            Question(
+                since=since,
+                until=until,
+                step=Step.ALL,
+                by=by,
+                key=query.key or None,
+                user=query.user or None,
+                model=query.model or None,
+            ),
         )
-        return LatencyList(
-            data=[
-                LatencyView(model=model, p50=shares[0], p90=shares[1], p99=shares[2])
-                for model, shares in sorted(found.items())
-            ]
-        )
+        found = sorted(found, key=lambda each: (each.group is None, each.group))
+        return LatencyList(data=[LatencyView.of(each, by) for each in found])
 
     async def requests(self, call: Call[RequestPage, NoBody]) -> RequestList:
         """Single requests."""

@@ -6,9 +6,29 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, RowMapping, Select, Table, func, select, text, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    RowMapping,
+    Select,
+    Table,
+    case,
+    func,
+    literal,
+    or_,
+    select,
+    text,
+    tuple_,
+)
 
-from causerie.accounts.usage import By, Question, RecordFilter, Spent, Step, UsageSum
+from causerie.accounts.usage import (
+    By,
+    FirstTokens,
+    Question,
+    RecordFilter,
+    Spent,
+    Step,
+    UsageSum,
+)
 from causerie.metering.ledger import UsageRecord
 from causerie.store.columns import amount_of, microseconds, moment_of
 from causerie.store.database import Database
@@ -44,35 +64,23 @@ class SqlUsageReader:
         # Without a group there is a row even where there is nothing to add up.
         return [_sum(row, question) for row in found.mappings() if row["requests"] is not None]
 
-    async def first_token_percentiles(
+    async def first_tokens(
         self, question: Question, shares: Sequence[float]
-    ) -> Mapping[str, Sequence[float]]:
-        """Seconds, by model or project."""
+    ) -> Sequence[FirstTokens]:
+        """By start; groups of one start in no order."""
         async with self._database.reading() as connection:
             found = (await connection.execute(first_token_query(question))).all()
-        counts: dict[str, dict[int, int]] = {}
-        for group, bucket, requests in found:
-            counts.setdefault(group, {})[bucket] = int(requests)
-        return {
-            group: [(percentile(each, share) or 0.0) / _SECOND for share in shares]
-            for group, each in counts.items()
-        }
-
-    async def first_token_history(
-        self, question: Question, shares: Sequence[float]
-    ) -> Mapping[datetime, Sequence[float]]:
-        """Seconds, by interval."""
-        span = HOUR if question.step is Step.HOUR else DAY
-        async with self._database.reading() as connection:
-            found = (await connection.execute(first_token_history_query(question))).all()
-        counts: dict[int, dict[int, int]] = {}
-        for start, bucket, requests in found:
-            place = counts.setdefault(start - start % span, {})
-            place[bucket] = place.get(bucket, 0) + int(requests)
-        return {
-            moment_of(start): [(percentile(each, share) or 0.0) / _SECOND for share in shares]
-            for start, each in sorted(counts.items())
-        }
+        counts: dict[tuple[int, str | None], dict[int, int]] = {}
+        for start, group, bucket, requests in found:
+            counts.setdefault((start, group), {})[bucket] = int(requests)
+        return [
+            FirstTokens(
+                None if question.step is Step.ALL else moment_of(start),
+                group,
+                tuple((percentile(each, share) or 0.0) / _SECOND for share in shares),
+            )
+            for (start, group), each in sorted(counts.items(), key=lambda pair: pair[0][0])
+        ]
 
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
         """Newest first."""
@@ -132,18 +140,30 @@ def _app_sums_query(question: Question) -> Select[Any]:
 
 
 def first_token_query(question: Question) -> Select[Any]:
-    """The histogram, by project where that is asked for, else by model."""
+    """The histogram: start (0 where all is one), group, bucket, requests."""
     table = usage_first_token
-    group = table.c.project_id if By.PROJECT in question.by else table.c.model
-    query = select(group, table.c.bucket, func.sum(table.c.requests))
-    return query.where(*_first_tokens(question)).group_by(group, table.c.bucket)
+    start: ColumnElement[int] = table.c.start
+    if question.step is Step.DAY:
+        start = table.c.start - table.c.start % DAY
+    starts = [] if question.step is Step.ALL else [start]
+    groups = [_timed(by) for by in question.by]
+    asked: list[ColumnElement[Any]] = [*(starts or [literal(0)]), *(groups or [literal("")])]
+    query = select(*asked, table.c.bucket, func.sum(table.c.requests))
+    query = query.where(*_between(table, question), *_narrowed(table, question))
+    return query.group_by(*starts, *groups, table.c.bucket)
 
 
-def first_token_history_query(question: Question) -> Select[Any]:
-    """The histogram, by hour."""
+def _timed(by: By) -> ColumnElement[Any]:
+    """What times are told apart by; nothing where keys and people were not kept yet.
+
+    Whatever a project is charged for has a key or a person; without a project there may be neither.
+    """
     table = usage_first_token
-    query = select(table.c.start, table.c.bucket, func.sum(table.c.requests))
-    return query.where(*_first_tokens(question)).group_by(table.c.start, table.c.bucket)
+    column = table.c[_name(by)]
+    if by not in (By.KEY, By.USER):
+        return column
+    kept = or_(table.c.project_id == "", table.c.key_id != "", table.c.user_id != "")
+    return case((kept, column))
 
 
 def records_query(filter: RecordFilter) -> Select[Any]:
@@ -185,16 +205,6 @@ def _name(by: By) -> str:
 def _between(table: Table, question: Question) -> list[ColumnElement[bool]]:
     since, span = microseconds(question.since), DAY if table is usage_daily else HOUR
     return [table.c.start >= since - since % span, table.c.start < microseconds(question.until)]
-
-
-def _first_tokens(question: Question) -> list[ColumnElement[bool]]:
-    table = usage_first_token
-    where = _between(table, question)
-    if question.project is not None:
-        where.append(table.c.project_id == question.project)
-    if question.model is not None:
-        where.append(table.c.model == question.model)
-    return where
 
 
 def _narrowed(

@@ -134,13 +134,14 @@ def _by_place(
 
 
 def _by_bucket(records: Iterable[UsageRecord]) -> list[dict[str, Any]]:
-    counts: dict[tuple[str, int, str, int], int] = {}
+    counts: dict[tuple[str, int, str, str, str, int], int] = {}
     for each in records:
         if each.first_token_us is not None:
             start = each.at - each.at % HOUR
-            place = (each.project, start, each.model, bucket_of(each.first_token_us))
+            bucket = bucket_of(each.first_token_us)
+            place = (each.project, start, each.model, each.key, each.user, bucket)
             counts[place] = counts.get(place, 0) + 1
-    names = ("project_id", "start", "model", "bucket", "requests")
+    names = ("project_id", "start", "model", "key_id", "user_id", "bucket", "requests")
     return [dict(zip(names, (*place, counts[place]), strict=True)) for place in sorted(counts)]
 
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 from enum import StrEnum
 from urllib.parse import urlencode
 
-from causerie.accounts.usage import By, Question, Step, UsageSum
+from causerie.accounts.usage import PERCENTILES, TIMED, By, FirstTokens, Question, Step, UsageSum
 from causerie.console.charts import Chart, lines, stacked
 from causerie.console.fields import Fields
 from causerie.console.names import Names, names_of
@@ -60,6 +60,11 @@ class Wish:
         return Question(self.period.since, self.period.until, step, by=by, model=self.model or None)
 
     @property
+    def timed(self) -> By:
+        """What times to the first token are told apart by: of apps none are kept."""
+        return self.by if self.by in TIMED else By.MODEL
+
+    @property
     def fields(self) -> Mapping[str, str]:
         """What the address says beside the period."""
         fields = {"metric": str(self.metric), "by": str(self.by)}
@@ -78,6 +83,15 @@ class Row:
     id: str
     name: str
     sum: UsageSum
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """How soon a group's first token came: percentiles, in seconds; ``kept``: whose is known."""
+
+    name: str
+    times: Sequence[float]
+    kept: bool
 
 
 async def show(visit: Visit) -> None:
@@ -108,9 +122,9 @@ async def _page(visit: Visit, project: str | None) -> None:
         title_of_group=_TITLES[wish.by],
         total=total(groups),
         chart=_chart(wish, overtime, names),
-        speed=await reader.first_tokens(wish),
+        speed=await reader.speed(wish),
         speeds=await reader.speeds(wish, names),
-        speeds_by=_TITLES[By.PROJECT if wish.by is By.PROJECT else By.MODEL],
+        speeds_by=_TITLES[wish.timed],
         rows=_rows(groups, wish, names),
         hourly=wish.period.step is Step.HOUR,
     )
@@ -129,9 +143,14 @@ async def download_service(visit: Visit) -> None:
 
 async def _download(visit: Visit, project: str | None) -> None:
     wish = _wish(visit.query, visit.desk.clock(), whole=project is None)
-    found = await _Reader(visit, project).sums(wish.question(wish.period.step, wish.by))
+    reader = _Reader(visit, project)
+    found = await reader.sums(wish.question(wish.period.step, wish.by))
+    times = {}
+    if wish.by is wish.timed:
+        firsts = await reader.first_tokens(wish.question(wish.period.step, wish.by))
+        times = {(each.start, each.group): each.times for each in firsts}
     names = await names_of(visit, project, wish.by)
-    visit.save_as("usage.csv", as_csv(wish, found, names), "text/csv; charset=utf-8")
+    visit.save_as("usage.csv", as_csv(wish, found, times, names), "text/csv; charset=utf-8")
 
 
 class _Reader:
@@ -147,27 +166,32 @@ class _Reader:
             return await self._usage.of_all(self._actor, question)
         return await self._usage.of_project(self._actor, self._project, question)
 
-    async def first_tokens(self, wish: Wish) -> Chart:
+    async def first_tokens(self, question: Question) -> Sequence[FirstTokens]:
+        return await self._usage.first_tokens(self._actor, self._project, question)
+
+    async def speed(self, wish: Wish) -> Chart:
         """Percentiles over time."""
-        question = wish.question(wish.period.step)
-        found = await self._usage.first_token_history(self._actor, self._project, question)
+        found = await self.first_tokens(wish.question(wish.period.step))
         names = ("median", "90 %", "99 %")
         return lines(
             wish.period.starts(),
             {
-                name: {start: times[rank] for start, times in found.items()}
+                name: {each.start: each.times[rank] for each in found if each.start is not None}
                 for rank, name in enumerate(names)
             },
         )
 
-    async def speeds(self, wish: Wish, names: Names) -> Mapping[str, Sequence[float]]:
-        """Percentiles by project where that is looked at, else by model."""
-        by = (By.PROJECT,) if wish.by is By.PROJECT else ()
-        question = wish.question(Step.ALL, *by)
-        found = await self._usage.first_tokens(self._actor, self._project, question)
-        return dict(
-            sorted((names.of(group) if by else group, times) for group, times in found.items())
-        )
+    async def speeds(self, wish: Wish, names: Names) -> Sequence[Speed]:
+        """Percentiles by what is looked at, of apps by model; what has no name comes last."""
+        if wish.timed is not wish.by:
+            names = Names({}, "not known")
+        found = [
+            Speed("not kept", each.times, kept=False)
+            if each.group is None
+            else Speed(names.of(each.group), each.times, kept=True)
+            for each in await self.first_tokens(wish.question(Step.ALL, wish.timed))
+        ]
+        return sorted(found, key=lambda each: (not each.kept, each.name))
 
 
 def _ways(*, whole: bool) -> Sequence[By]:
@@ -234,7 +258,12 @@ def _rows(groups: Sequence[UsageSum], wish: Wish, names: Names) -> Sequence[Row]
     return sorted(rows, key=lambda row: (-_VALUE[wish.metric](row.sum), row.name))
 
 
-def as_csv(wish: Wish, sums: Sequence[UsageSum], names: Names) -> str:
+def as_csv(
+    wish: Wish,
+    sums: Sequence[UsageSum],
+    times: Mapping[tuple[datetime | None, str | None], Sequence[float]],
+    names: Names,
+) -> str:
     """One line an interval and group; moments are UTC, cost is exact."""
     out = io.StringIO()
     writer = csv.writer(out)
@@ -242,12 +271,13 @@ def as_csv(wish: Wish, sums: Sequence[UsageSum], names: Names) -> str:
         *("requests", "refused", "failed", "aborted"),
         *("prompt", "cached", "completion", "reasoning"),
     )
-    writer.writerow(
-        ["start", wish.by, "name", *numbers, "cost", "first_token_seconds", "duration_seconds"]
-    )
+    ranks = [f"first_token_p{share * 100:.0f}" for share in PERCENTILES]
+    means = ("first_token_seconds", "duration_seconds")
+    writer.writerow(["start", wish.by, "name", *numbers, "cost", *means, *ranks])
     for each in sums:
         group = each.group[wish.by]
         first = each.first_token_seconds
+        times_of_it = [f"{time:.6f}" for time in times.get((each.start, group), ())]
         writer.writerow(
             [
                 each.start.isoformat() if each.start is not None else "",
@@ -257,6 +287,7 @@ def as_csv(wish: Wish, sums: Sequence[UsageSum], names: Names) -> str:
                 f"{each.cost:f}",
                 "" if first is None else f"{first:.6f}",
                 f"{each.duration_seconds:.6f}",
+                *(times_of_it or [""] * len(ranks)),
             ]
         )
     return out.getvalue()

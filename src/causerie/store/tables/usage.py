@@ -87,13 +87,16 @@ usage_daily = _rolled_up("usage_daily", "key_id", "user_id", "model", "door")
 # do not ask for them cost the same. By the hour.
 usage_apps = _rolled_up("usage_apps", "app", "model")
 
-# How often the first token took how long: the histogram that percentiles come from.
+# How often the first token took how long: the histogram that percentiles come from. Times of
+# before keys and people were kept here have neither.
 usage_first_token = Table(
     "usage_first_token",
     METADATA,
     Column("project_id", Text, primary_key=True),
     Column("start", BigInteger, primary_key=True, autoincrement=False, index=True),
     Column("model", Text, primary_key=True),
+    Column("key_id", Text, primary_key=True),
+    Column("user_id", Text, primary_key=True),
     Column("bucket", Integer, primary_key=True, autoincrement=False),
     Column("requests", BigInteger, nullable=False),
 )
