@@ -83,7 +83,7 @@ async def test_what_is_chosen_stays_chosen_and_is_compared(lite: World) -> None:
             first,
             second,
         }
-        await page.click("text=Take away >> nth=0")
+        await page.click("text=Remove >> nth=0")
         await expect(page.locator(".empty h2")).to_have_text("Choose one more")
         await page.goto(f"{root(place)}/catalog?sort=name")
         for index in (4, 6):

@@ -57,7 +57,7 @@ class Announcer:
         )
 
     def stop(self) -> None:
-        """Take away what moves."""
+        """Remove what moves."""
         self.download.stop()
         if self._status is not None:
             self._status.stop()

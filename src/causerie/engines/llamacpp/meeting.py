@@ -45,7 +45,7 @@ class Meeting:
 
 
 def _sweep(where: Path) -> None:
-    """Take away what services that were killed have left: sockets at which nobody listens."""
+    """Remove what services that were killed have left: sockets at which nobody listens."""
     latest = time.time() - _YOUNG_SECONDS  # noqa: TID251 - the clock of files
     for path in where.glob(f"{_PREFIX}*/{_NAME}"):
         with suppress(OSError):
