@@ -203,6 +203,18 @@ async def test_the_whole_service_is_for_operators(shop: Place, team: Team) -> No
     assert team.project.name in (await operator.get("/operator/usage?by=project")).text
 
 
+async def test_the_percentiles_of_the_whole_service_come_after_the_page(
+    shop: Place, team: Team
+) -> None:
+    await with_history(shop.world, team)
+    operator = await shop.visitor_of(team.operator)
+    page = (await operator.get("/operator/usage?by=project&range=30d")).text
+    later = "/operator/usage?range=30d&amp;metric=cost&amp;by=project&amp;times=yes"
+    assert page.count(later) == 2  # for scripts, and as a link
+    assert "Median" not in page
+    assert "Median" in (await operator.get(later.replace("&amp;", "&"))).text
+
+
 async def test_hostile_names_stay_text(shop: Place, team: Team) -> None:
     name = "<script>alert(1)</script>"
     key = await shop.world.key(team.project, team.owner, name=name)

@@ -111,6 +111,8 @@ async def _page(visit: Visit, project: str | None) -> None:
     overtime = await reader.sums(wish.question(wish.period.step, wish.by))
     groups = await reader.sums(wish.question(Step.ALL, wish.by))
     names = await names_of(visit, project, wish.by)
+    # Of a whole service the times of many keys are added up: the page does not wait for them.
+    timed = project is not None or visit.query.get("times") == "yes"
     await visit.show(
         "usage.html",
         wish=wish,
@@ -122,8 +124,8 @@ async def _page(visit: Visit, project: str | None) -> None:
         title_of_group=_TITLES[wish.by],
         total=total(groups),
         chart=_chart(wish, overtime, names),
-        speed=await reader.speed(wish),
-        speeds=await reader.speeds(wish, names),
+        speed=await reader.speed(wish) if timed else None,
+        speeds=await reader.speeds(wish, names) if timed else (),
         speeds_by=_TITLES[wish.timed],
         rows=_rows(groups, wish, names),
         hourly=wish.period.step is Step.HOUR,
