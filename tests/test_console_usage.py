@@ -32,8 +32,8 @@ def within(records: list[UsageRecord], since: datetime) -> list[UsageRecord]:
 
 
 def numbers(text: str) -> list[list[str]]:
-    """The cells of each row of the last table."""
-    table = text.rpartition("<tbody>")[2]
+    """The cells of each row of the table of sums."""
+    table = text.partition("table-title")[2].partition("<tbody>")[2].partition("</tbody>")[0]
     rows = re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)
     return [
         [
