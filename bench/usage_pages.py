@@ -21,7 +21,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
+from typing import Any
 
+from sqlalchemy import Select
 from sqlalchemy.dialects import sqlite
 
 from causerie.accounts.usage import PERCENTILES, By, Question, RecordFilter, Step
@@ -82,7 +84,7 @@ class Asked:
 
     words: str
     ask: Callable[[SqlUsageReader], Awaitable[object]]
-    query: object
+    query: Select[Any]
 
 
 def main() -> None:
@@ -206,8 +208,8 @@ async def _asked(file: Path) -> None:
     await database.close()
 
 
-def _plan(file: Path, query: object) -> str:
-    compiled = query.compile(dialect=sqlite.dialect(paramstyle="named"))  # type: ignore[attr-defined]
+def _plan(file: Path, query: Select[Any]) -> str:
+    compiled = query.compile(dialect=sqlite.dialect(paramstyle="named"))
     with sqlite3.connect(file) as connection:
         rows = connection.execute(
             f"EXPLAIN QUERY PLAN {compiled}", {k: str(v) for k, v in compiled.params.items()}

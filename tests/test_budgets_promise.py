@@ -242,7 +242,7 @@ def test_the_promise_holds_however_requests_run(counted_in: ValkeyServer | None)
     class Case(Promise):
         server = counted_in
 
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]  # hypothesis leaves it untyped
         Case,
         settings=settings(
             max_examples=100 if counted_in is None else 40,

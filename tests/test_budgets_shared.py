@@ -14,6 +14,7 @@ from budgetkit import Books, Desk, claim, desk
 from limitkit import PATIENT
 from valkey.asyncio import Valkey
 from valkeyserver import ValkeyServer
+from waiting import eventually
 
 from causerie.accounts.bookkeeping import Bookkeeping
 from causerie.accounts.bounds import Period
@@ -50,11 +51,13 @@ asyncio.run(main())
 """
 
 
-async def eventually(holds: Callable[[], bool]) -> None:
-    """Nobody says when another process, or the server, has noticed."""
-    async with asyncio.timeout(30):
-        while not holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+async def noticed(holds: Callable[[], bool]) -> None:
+    """When this process has heard what became of another, or of the server."""
+
+    async def now() -> bool:
+        return holds()
+
+    await eventually(now)
 
 
 async def hold(budgets: Budgets, cost: int | str = 1) -> Reservation:
@@ -75,7 +78,7 @@ async def let_in(budgets: Budgets, cost: int | str = 1) -> bool:
 
 async def joined_anew(place: Desk, names: list[str]) -> None:
     """Every replica has a new name in the server, and told what it holds."""
-    await eventually(
+    await noticed(
         lambda: all(
             one.here and one.process != name
             for one, name in zip(place.replicas, names, strict=True)
@@ -145,7 +148,7 @@ async def test_a_server_that_forgets_is_told_of_what_is_held_and_spent(
         before = names(place)
         if gone == "killed":
             own_valkey.kill()
-            await eventually(lambda: not any(each.here for each in place.replicas))
+            await noticed(lambda: not any(each.here for each in place.replicas))
             own_valkey.start()
         else:
             async with Valkey.from_url(own_valkey.url) as client:
@@ -168,7 +171,7 @@ async def test_what_was_spent_while_the_server_was_away_counts(own_valkey: Valke
         assert await let_in(two)
         before = names(place)
         own_valkey.kill()
-        await eventually(lambda: not any(each.here for each in place.replicas))
+        await noticed(lambda: not any(each.here for each in place.replicas))
         await running.settle(Decimal(4), 1)
         later = await hold(one, 6)
         assert not await let_in(one)  # it counts alone, all that it knows
@@ -233,7 +236,7 @@ async def test_without_the_server_nobody_is_let_in_where_that_is_wanted(
         budgets = await place.budgets(Books())
         running = await hold(budgets)
         own_valkey.kill()
-        await eventually(lambda: not place.replicas[0].here)
+        await noticed(lambda: not place.replicas[0].here)
         with pytest.raises(StoreUnavailable) as failure:
             await hold(budgets)
         assert (failure.value.status, failure.value.code) == (503, "store_unavailable")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from secrets import token_hex
 
@@ -14,6 +14,7 @@ from limitkit import Used, key, model, shared_counters
 from structlog.testing import capture_logs
 from valkey.asyncio import Valkey
 from valkeyserver import ValkeyServer
+from waiting import eventually
 
 from causerie.access.limits import Limits
 from causerie.access.quota import Refused, Scope, Tokens
@@ -44,13 +45,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Nobody says when another process, or the server, has noticed."""
-    async with asyncio.timeout(30):
-        while not await holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
 
 
 async def lost(counters: SharedCounters) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -18,6 +18,7 @@ from postgres import PostgresServer
 from service import Service, serving
 from valkey.asyncio import Valkey
 from valkeyserver import ValkeyServer
+from waiting import eventually
 
 from causerie.accounts.bounds import Bounds, Budget, Limit
 from causerie.accounts.issuing import NewKey
@@ -135,13 +136,6 @@ class Replicas:
         async with self.session.get(f"{self.services[number].root}/health") as answer:
             found: dict[str, bool] = (await answer.json())["limits"]
             return found
-
-
-async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Other processes say by their answers alone when they have noticed."""
-    async with asyncio.timeout(60):
-        while not await holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
 
 
 def address(server: PostgresServer) -> str:
@@ -306,7 +300,7 @@ async def test_a_database_that_is_stopped_opens_no_door_and_turns_nobody_away(
 ) -> None:
     url = address(own_postgres)
     async with replicas(tmp_path, url, None, count=1, offline=4) as house:
-        known, unknown = await house.key(budget=100), await house.key()
+        known, unknown = await house.key(budget=1000), await house.key()
         refused = await house.key()
         await house.office.accounts.keys.disable(SYSTEM, refused.key.id)
         assert (await house.ask(0, known)).status == 200

@@ -10,8 +10,9 @@ from certificates import Certificates, made
 from limitkit import key
 from postgres import PostgresServer
 from structlog.testing import capture_logs
-from test_limits_shared import eventually, taken
+from test_limits_shared import taken
 from valkeyserver import ValkeyServer
+from waiting import eventually
 
 from causerie.errors import StoreUnavailable
 from causerie.settings import SettingsError, load

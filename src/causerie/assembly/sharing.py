@@ -40,11 +40,10 @@ async def sharing(shared: Shared) -> AsyncIterator[Sharing]:
     if shared.url is None:
         yield Sharing(MemoryCounters())
         return
-    # Imported here: memory for those who share only.
-    from causerie.shared.budgets import SharedBudgets  # noqa: PLC0415
-    from causerie.shared.counters import SharedCounters  # noqa: PLC0415
-    from causerie.shared.line import LineOptions  # noqa: PLC0415
-    from causerie.shared.replica import Replica, SharedOptions  # noqa: PLC0415
+    from causerie.shared.budgets import SharedBudgets  # noqa: PLC0415 - memory, for who shares
+    from causerie.shared.counters import SharedCounters  # noqa: PLC0415 - the same
+    from causerie.shared.line import LineOptions  # noqa: PLC0415 - the same
+    from causerie.shared.replica import Replica, SharedOptions  # noqa: PLC0415 - the same
 
     line = LineOptions(ca_file=shared.ca_file)
     options = SharedOptions(away=shared.away, prefix=shared.prefix, line=line)
