@@ -133,7 +133,7 @@ class Mock(asyncio.Protocol):
         self._kind = found[1]
         self._transport.write(OPENING)
         self._due = self._loop.time() + self._pause
-        self._next()
+        self._step()  # at once: the loop's clock, in milliseconds, would hide what is measured
 
     def pause_writing(self) -> None:
         self._flowing = False

@@ -42,6 +42,21 @@ def _environment(name: str, packages: Sequence[str]) -> Path:
 
 
 @contextmanager
+def bare(mock: str, folder: Path, core: int) -> Iterator[Contestant]:
+    """The floor of what Python does here: bytes from one socket to another."""
+    port = free_port()
+    root = f"http://127.0.0.1:{port}"
+    with process(
+        [sys.executable, "-m", "gateway.bare", str(port), mock.removeprefix("http://")],
+        folder / "bare.log",
+        core=core,
+        ready=f"{root}/v1/models",
+        environ={"PYTHONPATH": str(_HERE)},
+    ) as pid:
+        yield Contestant("bare asyncio", root, pid)
+
+
+@contextmanager
 def raw(mock: str, folder: Path, core: int) -> Iterator[Contestant]:
     """The least of ASGI: uvicorn before aiohttp."""
     programs = _environment("raw", ["uvicorn", "aiohttp", "httptools", "uvloop"])
@@ -176,6 +191,7 @@ def _router(
 
 PEERS: Mapping[str, Start] = {
     "nginx": nginx,
+    "bare": bare,
     "raw": raw,
     "vllm-router": vllm_router,
     "sglang-router": sglang_router,
