@@ -182,13 +182,12 @@ class Pipeline:
         async with self.limits.admit(self._scopes(caller, id), need) as lease:
             if self.members is not None:
                 record.reservation = await self.members.allowances.reserve(caller, id, need)
-            see = _watched(asked, record)
+            see = _recorded(asked, record) if caller.recorded else None
             journey = self.router.generate(candidates, request, model.hedge_seconds, see)
-            record.usage = journey.usage
+            record.way = journey
             try:
                 async with journey:
-                    record.first_token()
-                    _note(record, journey)
+                    record.first_token(journey.queued_seconds + journey.upstream_seconds)
                     frame = Frame(
                         asked.identity,
                         request.model,
@@ -204,7 +203,6 @@ class Pipeline:
                     headers |= more
                     await asked.deliver(Reply(headers, frame, journey))
             finally:
-                _note(record, journey)
                 lease.settle(journey.usage())
 
     async def _first_of(self, asked: _Asked, record: Record) -> None:
@@ -293,18 +291,11 @@ class Pipeline:
         ]
 
 
-def _watched(asked: _Asked, record: Record) -> Callable[[Batch], None]:
-    """What is told of everything that is passed on."""
-    if not asked.caller.recorded:
-        return record.see
+def _recorded(asked: _Asked, record: Record) -> Callable[[Batch], None]:
+    """What is told of everything that is passed on, where the contents are kept."""
     frame = Frame(asked.identity, asked.request.model, "")
-    contents = record.contents = Contents(asked.request, frame)
-
-    def see(batch: Batch) -> None:
-        record.see(batch)
-        contents.see(batch)
-
-    return see
+    record.contents = Contents(asked.request, frame)
+    return record.contents.see
 
 
 def another_may(failure: ServiceError) -> bool:
@@ -328,21 +319,12 @@ def _costs(model: Listing, journey: Journey) -> Callable[[Usage], float]:
     return lambda usage: float(model.cost(journey.served_by, usage))
 
 
-def _note(record: Record, journey: Journey) -> None:
-    search = journey.search
-    record.served_by, record.continued = journey.served_by, journey.continued
-    record.queue_seconds, record.upstream_seconds = search.queued_seconds, search.upstream_seconds
-    record.attempts = len(search.tried)
-    if record.attempts > 1:
-        record.tried = [f"{one.target}: {one.failure or 'answered'}" for one in journey.tried]
-
-
 def _headers(record: Record, journey: Journey, asked: str, told: Sequence[str]) -> dict[str, str]:
-    queue, upstream = record.queue_seconds * 1000, record.upstream_seconds * 1000
+    queue, upstream = journey.queued_seconds * 1000, journey.upstream_seconds * 1000
     overhead = record.overhead_seconds * 1000
     headers = {
-        "x-served-by": record.served_by,
-        "x-attempts": str(record.attempts),
+        "x-served-by": journey.served_by,
+        "x-attempts": str(len(journey.tried)),
         "server-timing": (
             f"queue;dur={queue:.1f}, upstream;dur={upstream:.1f}, overhead;dur={overhead:.1f}"
         ),

@@ -14,11 +14,35 @@ from msgspec import Struct, field
 
 from causerie.errors import InternalError, ServiceError
 from causerie.metering.contents import Contents
-from causerie.protocol.events import Batch, Finished, FinishReason, Usage
+from causerie.protocol.events import FinishReason, Usage
 from causerie.protocol.labels import UNLABELLED, Labels
 
 CLIENT_GONE = 499
+_LEFT = "client_gone"
 _SPOKEN = frozenset({402, 403, 429})  # about budgets, rights and limits, in our own words
+
+
+class Way(Protocol):
+    """What became of a request: who was asked, what was passed on of the reply, and what it took.
+
+    ``tried`` tells of each who was asked; ``whole`` says whether the reply came to its end.
+    """
+
+    @property
+    def served_by(self) -> str: ...
+    @property
+    def tried(self) -> Sequence[object]: ...
+    @property
+    def continued(self) -> int: ...
+    @property
+    def queued_seconds(self) -> float: ...
+    @property
+    def upstream_seconds(self) -> float: ...
+    @property
+    def whole(self) -> bool: ...
+    @property
+    def finish(self) -> FinishReason | None: ...
+    def usage(self) -> Usage: ...
 
 
 class Record(Struct):
@@ -34,7 +58,7 @@ class Record(Struct):
     continued: int = 0
     tried: Sequence[str] = ()  # who was asked, with why each did not do, where it was more than one
     status: int = CLIENT_GONE
-    code: str | None = "client_gone"
+    code: str | None = _LEFT
     finish: FinishReason | None = None
     prompt: int = 0
     completion: int = 0
@@ -44,9 +68,10 @@ class Record(Struct):
     queue_seconds: float = 0.0
     upstream_seconds: float = 0.0
     first_token_seconds: float | None = None
+    overhead_seconds: float = 0.0  # of these, what was spent neither in the queue nor in the engine
     duration_seconds: float = 0.0
     started: float = field(default_factory=time.monotonic)
-    usage: Callable[[], Usage] | None = None  # asked once the request has ended
+    way: Way | None = None  # asked once the request has ended
     project: str = ""
     user: str = ""
     reason: str = ""  # a failure's words, where they cannot quote the request
@@ -55,34 +80,31 @@ class Record(Struct):
     reservation: object = None  # what is held for it, for whoever settles
     contents: Contents | None = None
 
-    @property
-    def overhead_seconds(self) -> float:
-        """Until the first token: what was spent neither in the queue nor in the engine."""
-        if self.first_token_seconds is None:
-            return 0.0
-        spent = self.first_token_seconds - self.queue_seconds - self.upstream_seconds
-        return spent if spent > 0 else 0.0
-
-    def first_token(self) -> None:
-        """The first content-bearing event is there."""
-        self.first_token_seconds = time.monotonic() - self.started
-
-    def see(self, batch: Batch) -> None:
-        """Take note of what is passed on."""
-        for event in batch:
-            if type(event) is Finished:
-                self.finish = event.reason
-            elif type(event) is Usage:
-                self.status, self.code = 200, None
+    def first_token(self, elsewhere: float) -> None:
+        """The first content-bearing event is there, after ``elsewhere`` in queue and engine."""
+        self.first_token_seconds = seconds = time.monotonic() - self.started
+        if seconds > elsewhere:
+            self.overhead_seconds = seconds - elsewhere
 
     def settle(self) -> None:
         """Fill in what is only known at the end."""
         self.duration_seconds = time.monotonic() - self.started
-        if self.usage is not None:
-            used, self.usage = self.usage(), None  # who answered sees the record: no circle is left
-            self.prompt, self.completion = used.prompt, used.completion
-            self.cached, self.reasoning = used.cached, used.reasoning
-            self.estimated = used.estimated
+        way = self.way
+        if way is None:
+            return
+        self.way = None
+        self.served_by, self.continued = way.served_by, way.continued
+        self.attempts = len(way.tried)
+        if self.attempts > 1:
+            self.tried = [str(one) for one in way.tried]
+        self.queue_seconds, self.upstream_seconds = way.queued_seconds, way.upstream_seconds
+        self.finish = way.finish
+        if way.whole and self.code == _LEFT:  # no failure came after it
+            self.status, self.code = 200, None
+        used = way.usage()
+        self.prompt, self.completion = used.prompt, used.completion
+        self.cached, self.reasoning = used.cached, used.reasoning
+        self.estimated = used.estimated
 
     def ended(self, failure: BaseException) -> None:
         """The request did not end as it should; a cancellation is a client that has left."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from causerie.protocol.events import (
     Batch,
     Finished,
+    FinishReason,
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
@@ -39,6 +40,15 @@ class Passed:
         """How many choices have ended."""
         return self._put_together().finished
 
+    @property
+    def finish(self) -> FinishReason | None:
+        """How the choice ended that ended last."""
+        for batch in reversed(self._batches):
+            for event in reversed(batch):
+                if type(event) is Finished:
+                    return event.reason
+        return None if self._together is None else self._together.finish
+
     def partial(self, usage: Usage, trail: Trail | None) -> Partial:
         """The reply so far, which has one choice; ``usage`` counts all its tokens."""
         together = self._put_together()
@@ -65,13 +75,14 @@ class Passed:
 class _Together:
     """Events put together, which takes little more room than their text."""
 
-    __slots__ = ("arguments", "calls", "finished", "reasoning", "text")
+    __slots__ = ("arguments", "calls", "finish", "finished", "reasoning", "text")
 
     def __init__(self) -> None:
         self.reasoning: list[str] = []
         self.text: list[str] = []
         self.calls: dict[int, ToolCallStarted] = {}
         self.arguments: dict[int, list[str]] = {}
+        self.finish: FinishReason | None = None
         self.finished = 0
 
     def add(self, batches: Sequence[Batch]) -> None:
@@ -92,6 +103,7 @@ class _Together:
                     case ToolCallDelta():
                         arguments.setdefault(event.index, []).append(event.arguments)
                     case Finished():
+                        self.finish = event.reason
                         self.finished += 1
         self.reasoning.append("".join(reasoning))
         self.text.append("".join(text))

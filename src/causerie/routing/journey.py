@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 
 from causerie.errors import Overloaded, ServiceError, UpstreamFailed
-from causerie.protocol.events import Batch, Usage
+from causerie.protocol.events import Batch, FinishReason, Usage
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
 from causerie.routing.continuation import Passed, added
@@ -32,12 +32,13 @@ class Journey:
     ``order`` gives the targets as they stand at the moment, the one to be asked
     first in front; ``see`` is shown whatever is passed on. ``continued`` counts
     how often another target went on with the reply, ``search`` tells who was
-    asked and how long that took.
+    asked and how long that took; ``whole`` says that the reply has been passed on
+    to its end.
     """
 
     __slots__ = (
         "_answer", "_before", "_budget", "_order", "_over", "_passed", "_pause", "_request", "_see",
-        "_told", "_visit", "continued", "search", "served_by",
+        "_told", "_visit", "continued", "search", "served_by", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -47,7 +48,7 @@ class Journey:
         search: Search,
         budget: RetryBudget,
         pause: Callable[[float], Awaitable[None]],
-        see: Callable[[Batch], None],
+        see: Callable[[Batch], None] | None,
     ) -> None:
         self._order = order
         self._request = request
@@ -61,6 +62,7 @@ class Journey:
         self._passed = Passed()
         self._told: Usage | None = None
         self._over = False
+        self.whole = False
         self.continued = 0
         self.served_by = ""  # who answers, or answered last; if nobody did, who was asked last
 
@@ -119,6 +121,11 @@ class Journey:
         """What was dropped or rewritten for the target."""
         return self._answer.changes if self._answer is not None else ()
 
+    @property
+    def finish(self) -> FinishReason | None:
+        """How the choice ended that ended last."""
+        return self._passed.finish
+
     def usage(self) -> Usage:
         """The tokens so far, of all targets."""
         if self._told is not None:
@@ -146,12 +153,14 @@ class Journey:
                 self._over = True
                 if self._told is not None:
                     continue
+                self.whole = True
                 batch = [self.usage()]  # only the counts were missing
             else:
                 self._passed.add(batch)
                 if type(batch[-1]) is Usage:
                     batch = self._with_usage(visit, batch)
-            self._see(batch)
+            if self._see is not None:
+                self._see(batch)
             return batch
         raise StopAsyncIteration
 
@@ -161,6 +170,7 @@ class Journey:
         told = batch[-1]
         assert isinstance(told, Usage)
         visit.wrote(told.completion)
+        self.whole = True
         if not self.continued:
             self._told = told
             return batch

@@ -23,10 +23,6 @@ from causerie.routing.target import Gate, Target
 _BUDGET = RetryBudget()
 
 
-def _overlook(_: Batch) -> None:
-    pass
-
-
 class Router:
     """All targets. What was learnt of one stays when the targets are replaced."""
 
@@ -76,7 +72,7 @@ class Router:
         candidates: Sequence[Candidate],
         request: ChatRequest,
         hedge_seconds: float | None = None,
-        see: Callable[[Batch], None] = _overlook,
+        see: Callable[[Batch], None] | None = None,
     ) -> Journey:
         """The way of one request over the candidates.
 

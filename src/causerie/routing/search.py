@@ -39,6 +39,9 @@ class Attempt(Struct, frozen=True):
     target: str
     failure: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.target}: {self.failure or 'answered'}"
+
 
 class Search:
     """``tried`` lists who was asked. ``hedged``: a second one because the first was slow."""
