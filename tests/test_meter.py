@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import pytest
 
 from causerie.errors import (
@@ -12,6 +15,7 @@ from causerie.errors import (
     UpstreamFailed,
 )
 from causerie.metering.meter import Record
+from causerie.protocol.events import FinishReason, Usage
 
 
 @pytest.mark.parametrize(
@@ -32,3 +36,50 @@ def test_words_that_may_quote_the_request_are_not_kept() -> None:
     record = Record("req-1", "door", "ck_a")
     record.failed(InvalidRequest("`my secret` is not a role.", param="messages[0].role"))
     assert (record.reason, record.param) == ("", "messages[0].role")
+
+
+@dataclass
+class Gone:
+    """A way that a request has gone."""
+
+    whole: bool = True
+    finish: FinishReason | None = "stop"
+    served_by: str = "b"
+    tried: Sequence[object] = ("a: full", "b: answered")
+    continued: int = 0
+    queued_seconds: float = 0.25
+    upstream_seconds: float = 0.5
+
+    def usage(self) -> Usage:
+        return Usage(7, 5, estimated=True)
+
+
+@pytest.mark.parametrize(
+    ("whole", "failure", "status"),
+    [
+        (True, None, 200),
+        (False, None, 499),
+        (False, UpstreamFailed("It broke."), 502),
+        (True, UpstreamFailed("The books are closed."), 502),
+        (True, ValueError("A bug."), 500),
+    ],
+)
+def test_only_a_whole_reply_without_a_failure_is_good(
+    whole: bool, failure: Exception | None, status: int
+) -> None:
+    record = Record("req-1", "door", "ck_a", way=Gone(whole))
+    if failure is not None:
+        record.ended(failure)
+    record.settle()
+    assert (record.status, record.finish) == (status, "stop")
+    assert (record.prompt, record.completion, record.estimated) == (7, 5, True)
+    assert (record.attempts, record.tried) == (2, ["a: full", "b: answered"])
+    assert record.way is None
+
+
+def test_what_is_spent_elsewhere_is_no_overhead() -> None:
+    record = Record("req-1", "door", "ck_a")
+    record.first_token(1000.0)
+    assert record.overhead_seconds == 0
+    record.first_token(0.0)
+    assert record.overhead_seconds == record.first_token_seconds
