@@ -16,6 +16,7 @@ from causerie.fold import Fold, Frame, Identity, Whole
 from causerie.protocol.events import Event, Finished, ReasoningDelta, TextDelta, Usage
 from causerie.protocol.reasoning import Block, are_plain, block_of, seal_of
 from causerie.protocol.reasoning import joined as together
+from causerie.protocol.sse import Decoder
 from causerie.upstreams.dialects import DIALECTS
 
 SIGNED = {
@@ -52,7 +53,7 @@ def plain(frame: Frame, events: list[Event]) -> dict[str, Any]:
 
 
 def deltas(frame: Frame, events: list[Event]) -> list[dict[str, Any]]:
-    chunks = msgspec.json.decode(msgspec.json.encode(Fold(frame).feed(events)))
+    chunks = map(msgspec.json.decode, Decoder().feed(Fold(frame).feed(events)))
     return [choice["delta"] for one in chunks for choice in one["choices"]]
 
 

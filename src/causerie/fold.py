@@ -1,16 +1,20 @@
-"""Events into the contract: chunks of a stream, and the same chunks into a plain answer.
+"""Events into the contract: a stream's chunks in bytes, and the same chunks into a plain answer.
 
 A plain answer says what its stream would say, put together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby, starmap
+from operator import attrgetter
 from typing import Any
 
+import msgspec
 from msgspec import UNSET, Struct
 
 from causerie.errors import InternalError
+from causerie.protocol import sse
 from causerie.protocol.completion import (
     Chunk,
     ChunkChoice,
@@ -31,7 +35,7 @@ from causerie.protocol.completion import (
 )
 from causerie.protocol.events import (
     Batch,
-    ContentEvent,
+    Event,
     Finished,
     FinishReason,
     ReasoningDelta,
@@ -42,6 +46,9 @@ from causerie.protocol.events import (
     Usage,
 )
 from causerie.protocol.reasoning import Block, block_of, joined
+
+_encode = msgspec.json.Encoder().encode
+_choice_of = attrgetter("choice")
 
 
 class Identity(Struct, frozen=True):
@@ -83,50 +90,75 @@ class Frame(Struct, frozen=True):
         chunk.usage = usage_body(usage, self.cost)
         return chunk
 
+    def answer(self, index: int, events: Iterable[Event]) -> CompletionChoice:
+        """One choice of a plain answer."""
+        texts: list[str] = []
+        thoughts: list[ReasoningDelta] = []
+        logprobs: list[TokenLogprob] = []
+        calls: dict[int, ToolCallBody] = {}
+        finish: FinishReason = "stop"
+        for event in events:
+            if isinstance(event, TextDelta):
+                texts.append(event.text)
+                logprobs += event.logprobs
+            elif isinstance(event, Finished):
+                finish = event.reason
+            elif isinstance(event, ReasoningDelta):
+                thoughts.append(event)
+            elif isinstance(event, ToolCallStarted):
+                calls[event.index] = _call(event)
+            elif isinstance(event, ToolCallDelta):
+                calls[event.index].function.arguments += event.arguments
+        text = "".join(texts)
+        message = MessageBody(content=text if text or not calls else None)
+        if thoughts and self.reasoning_visible:
+            _reason(message, thoughts, router_names=self.router_names)
+        if calls:
+            message.tool_calls = [calls[place] for place in sorted(calls)]
+        return CompletionChoice(
+            index=index,
+            message=message,
+            logprobs=Logprobs(content=list(map(_logprob, logprobs))) if logprobs else None,
+            finish_reason=finish,
+        )
+
 
 class Fold:
-    """Events into chunks, for one completion; the order of what it is fed is the order out.
+    """Events into the bytes of a stream, for one completion; they go out in the order they came.
 
     Every choice begins with a chunk that carries the role. The usage is told
     where ``usage`` says so. ``frame`` may be replaced before the first event.
     """
 
-    __slots__ = ("_begun", "_ended", "_usage", "frame")
+    __slots__ = ("_begun", "_ended", "_texts", "_thoughts", "_usage", "frame")
 
     def __init__(self, frame: Frame, *, usage: bool = True) -> None:
         self.frame = frame
         self._usage = usage
         self._begun: set[int] = set()
         self._ended: set[int] = set()
+        # By choice, what stands around the text in a chunk with nothing but text, or reasoning.
+        self._texts: dict[int, tuple[bytes, bytes]] = {}
+        self._thoughts: dict[int, tuple[bytes, bytes]] = {}
 
-    def feed(self, batch: Batch) -> list[Chunk]:
-        """The chunks of some events."""
-        frame, begun = self.frame, self._begun
-        made: list[Chunk] = []
+    def feed(self, batch: Batch) -> bytes:
+        """The server-sent events of some events; ``b""`` where nothing of them is told."""
+        texts, thoughts = self._texts, self._thoughts
+        made: list[bytes] = []
         for event in batch:
-            if isinstance(event, Usage):
-                if self._usage:
-                    made.append(frame.last(event))
+            if isinstance(event, TextDelta) and event.choice in texts and not event.logprobs:
+                before, behind = texts[event.choice]
+            elif isinstance(event, ReasoningDelta) and event.choice in thoughts and event.text:
+                before, behind = thoughts[event.choice]
+            else:
+                made += map(_on_the_wire, self._chunks(event))
                 continue
-            if event.choice not in begun:
-                begun.add(event.choice)
-                made.append(frame.chunk(_choice(event.choice, Delta(role="assistant", content=""))))
-            if isinstance(event, Finished):
-                self._ended.add(event.choice)
-                made.append(
-                    frame.chunk(
-                        ChunkChoice(index=event.choice, delta=Delta(), finish_reason=event.reason)
-                    )
-                )
-            elif not isinstance(event, ReasoningDelta):
-                made.append(frame.chunk(_content(event)))
-            elif frame.reasoning_visible and (event.text or frame.router_names):
-                made.append(frame.chunk(_choice(event.choice, _reasoning(event, frame))))
-        return made
+            made += (before, _encode(event.text), behind)
+        return b"".join(made)
 
-    def broken(self, error: dict[str, Any]) -> Chunk:
-        """The chunk that ends a stream which cannot go on: the error, and an end of every choice
-        that had none.
+    def broken(self, error: dict[str, Any]) -> bytes:
+        """What ends a stream that cannot go on: the error, and an end of every choice that had
+        none.
         """
         chunk = self.frame.chunk(
             *(
@@ -135,7 +167,30 @@ class Fold:
             )
         )
         chunk.error = error
-        return chunk
+        return _on_the_wire(chunk)
+
+    def _chunks(self, event: Event) -> Iterator[Chunk]:
+        """The chunks of any event; the next of a choice's texts can be written around."""
+        frame = self.frame
+        if isinstance(event, Usage):
+            if self._usage:
+                yield frame.last(event)
+            return
+        index = event.choice
+        if index not in self._begun:
+            self._begun.add(index)
+            yield frame.chunk(_choice(index, Delta(role="assistant", content="")))
+        if isinstance(event, Finished):
+            self._ended.add(index)
+            yield frame.chunk(ChunkChoice(index=index, delta=Delta(), finish_reason=event.reason))
+        elif not isinstance(event, ReasoningDelta):
+            if isinstance(event, TextDelta):
+                self._texts[index] = _around(frame, index, Delta(content=""))
+            yield frame.chunk(_content(event))
+        elif frame.reasoning_visible and (event.text or frame.router_names):
+            if not frame.router_names:
+                self._thoughts[index] = _around(frame, index, Delta(reasoning_content=""))
+            yield frame.chunk(_choice(index, _reasoning(event, frame)))
 
 
 class Whole:
@@ -144,37 +199,31 @@ class Whole:
     ``frame`` may be replaced before the end.
     """
 
-    __slots__ = ("_choices", "_usage", "frame")
+    __slots__ = ("_events", "_usage", "frame")
 
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
-        self._choices: dict[int, _Answer] = {}
+        self._events: list[Event] = []
         self._usage: Usage | None = None
 
     def feed(self, batch: Batch) -> None:
-        """Some events."""
-        for event in batch:
-            if isinstance(event, Usage):
-                self._usage = event
-                continue
-            answer = self._choices.get(event.choice)
-            if answer is None:
-                answer = self._choices[event.choice] = _Answer()
-            answer.add(event)
+        """Some events; where the usage is among them it is the last."""
+        if batch and isinstance(last := batch[-1], Usage):
+            self._usage, batch = last, batch[:-1]
+        self._events += batch
 
     def completion(self) -> Completion:
         """The answer; raises :class:`InternalError` where the events had no end."""
         if self._usage is None:
             raise InternalError("The answer ended before it was complete; please try again.")
         frame = self.frame
+        by_choice = groupby(sorted(self._events, key=_choice_of), key=_choice_of)
         return Completion(
             id=frame.identity.id,
             created=frame.identity.created,
             model=frame.model,
             system_fingerprint=frame.fingerprint,
-            choices=[
-                answer.choice(index, frame) for index, answer in sorted(self._choices.items())
-            ],
+            choices=list(starmap(frame.answer, by_choice)),
             usage=usage_body(self._usage, frame.cost),
         )
 
@@ -243,57 +292,29 @@ def _logprob(token: TokenLogprob) -> TokenLogprobBody:
     )
 
 
-class _Answer:
-    """One choice of a plain answer, while it is put together."""
+def _on_the_wire(chunk: Chunk) -> bytes:
+    return sse.encode(_encode(chunk))
 
-    __slots__ = ("_calls", "_finish", "_logprobs", "_reasoning", "_text")
 
-    def __init__(self) -> None:
-        self._text: list[str] = []
-        self._reasoning: list[ReasoningDelta] = []
-        self._calls: dict[int, ToolCallBody] = {}
-        self._logprobs: list[TokenLogprobBody] = []
-        self._finish: FinishReason = "stop"
+def _around(frame: Frame, index: int, empty: Delta) -> tuple[bytes, bytes]:
+    """What stands on the wire before and behind the text of a chunk, of one without text."""
+    before, _, behind = _on_the_wire(frame.chunk(_choice(index, empty))).rpartition(b'""')
+    return before, behind
 
-    def add(self, event: ContentEvent | Finished) -> None:
-        match event:
-            case TextDelta():
-                self._text.append(event.text)
-                if event.logprobs:
-                    self._logprobs += map(_logprob, event.logprobs)
-            case ReasoningDelta():
-                self._reasoning.append(event)
-            case Finished():
-                self._finish = event.reason
-            case ToolCallStarted():
-                function = Function(name=event.name, arguments="")
-                self._calls[event.index] = ToolCallBody(
-                    id=event.id, function=function, extra_content=event.extra or UNSET
-                )
-            case ToolCallDelta():
-                self._calls[event.index].function.arguments += event.arguments
 
-    def choice(self, index: int, frame: Frame) -> CompletionChoice:
-        text = "".join(self._text)
-        message = MessageBody(content=text if text or not self._calls else None)
-        if self._reasoning and frame.reasoning_visible:
-            self._reason(message, router_names=frame.router_names)
-        if self._calls:
-            message.tool_calls = [call for _, call in sorted(self._calls.items())]
-        return CompletionChoice(
-            index=index,
-            message=message,
-            logprobs=Logprobs(content=self._logprobs) if self._logprobs else None,
-            finish_reason=self._finish,
-        )
+def _call(event: ToolCallStarted) -> ToolCallBody:
+    return ToolCallBody(
+        id=event.id,
+        function=Function(name=event.name, arguments=""),
+        extra_content=event.extra or UNSET,
+    )
 
-    def _reason(self, message: MessageBody, *, router_names: bool) -> None:
-        reasoning = "".join([event.text for event in self._reasoning])
+
+def _reason(message: MessageBody, events: list[ReasoningDelta], *, router_names: bool) -> None:
+    reasoning = "".join([event.text for event in events])
+    if reasoning:
+        message.reasoning_content = reasoning
+    if router_names:
         if reasoning:
-            message.reasoning_content = reasoning
-        if router_names:
-            if reasoning:
-                message.reasoning = reasoning
-            message.reasoning_details = joined(
-                block for event in self._reasoning for block in _blocks(event)
-            )
+            message.reasoning = reasoning
+        message.reasoning_details = joined(block for event in events for block in _blocks(event))

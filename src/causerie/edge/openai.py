@@ -135,8 +135,8 @@ class OpenAI:
                 fold.frame = reply.frame
                 events.start(_headers(reply, request))
                 async for batch in reply.events:
-                    for chunk in fold.feed(batch):
-                        events.put(_encode(chunk))
+                    if told := fold.feed(batch):
+                        events.put(told)
                     if events.blocked:
                         await events.room()
 
@@ -149,7 +149,7 @@ class OpenAI:
                 if not events.started:
                     raise
                 error = error_for(_told(failure, exchange), exchange.headers)
-                events.put(_encode(fold.broken(error)))
+                events.put(fold.broken(error))
             events.finish()
 
     async def _catalog_caller(self, exchange: Exchange, door: Door) -> Caller | None:

@@ -61,9 +61,9 @@ class EventStream:
         self._exchange.start(200, "text/event-stream; charset=utf-8", {**_HEADERS, **headers})
         self._timer = self._loop.call_later(self._ping_seconds, self._tick)
 
-    def put(self, data: bytes) -> None:
-        """Add one event; what is added in one turn of the event loop goes out together."""
-        self._waiting.append(sse.encode(data))
+    def put(self, events: bytes) -> None:
+        """Add encoded events; what is added in one turn of the event loop goes out together."""
+        self._waiting.append(events)
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._flush)
