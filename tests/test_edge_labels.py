@@ -5,17 +5,15 @@ from __future__ import annotations
 import pytest
 from edgekit import ASK, ScriptedPipeline, call, make_edge
 
-from causerie.edge.headers import Headers
+from causerie.edge.headers import headers_of
 from causerie.edge.labels import labels_of
 from causerie.protocol.labels import UNLABELLED, Labels
 
 
 def labels(**named: str) -> Labels:
     """Those of these headers, as their bytes come over the wire."""
-    headers = Headers()
-    for name, value in named.items():
-        headers.add(name.replace("_", "-").encode(), value.encode())
-    return labels_of(headers)
+    sent = [text.encode() for name in named for text in (name.replace("_", "-"), named[name])]
+    return labels_of(headers_of(sent))
 
 
 @pytest.mark.parametrize(
@@ -37,8 +35,7 @@ def test_titles_are_made_readable(title: str, app: str) -> None:
 
 
 def test_what_is_no_utf_8_is_latin_1() -> None:
-    headers = Headers()
-    headers.add(b"X-Title", "Gespräch".encode("latin-1"))
+    headers = headers_of([b"X-Title", "Gespräch".encode("latin-1")])
     assert labels_of(headers) == Labels("Gespräch")
 
 

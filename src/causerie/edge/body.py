@@ -56,7 +56,7 @@ async def read_body(exchange: Exchange, limits: BodyLimits) -> bytes:
 
 def body_at_hand(exchange: Exchange, limits: BodyLimits) -> bytes:
     """The whole body where it is there already and not too large, else ``b""``."""
-    if exchange.complete and exchange.received <= limits.max_bytes:
+    if exchange.complete and exchange.unread <= limits.max_bytes:
         return exchange.at_hand()
     return b""
 

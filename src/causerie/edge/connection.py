@@ -19,7 +19,7 @@ import httptools
 import msgspec
 
 from causerie.edge.exchange import Exchange
-from causerie.edge.headers import NAMES, Headers
+from causerie.edge.headers import Headers, headers_of
 from causerie.errors import InvalidRequest, Overloaded, ServiceError
 
 Handler = Callable[[Exchange], Awaitable[None]]
@@ -83,55 +83,58 @@ class Connections:
 class Connection(asyncio.Protocol):
     """The protocol of one connection. ``full`` and ``closing`` are what exchanges ask."""
 
+    _transport: asyncio.Transport
+
     def __init__(self, server: Connections) -> None:
         self._server = server
         self._parser = httptools.HttpRequestParser(self)
-        self._transport: asyncio.Transport | None = None
         self._url = b""
-        self._headers = Headers()
+        self._head: list[bytes] = []  # names and values in turn, of the head that arrives
+        self._head_bytes = 0  # of what came before its end
         self._expects = False
         self._incoming: Exchange | None = None  # whose body is arriving
         self._current: Exchange | None = None  # which is being answered
         self._waiting: deque[Exchange] = deque()
-        self._head_bytes = 0
         self._paused = False
         self._deaf = False  # nothing more is read
         self._over = False  # nothing more is read or answered
         self._deadline = _NEVER
         self._linger_end = _NEVER
+        self.closing = server.closing
         self.full: asyncio.Future[None] | None = None
 
     # What exchanges ask.
 
     @property
     def peer(self) -> str:
-        name = self._transport.get_extra_info("peername") if self._transport is not None else None
+        name = None if self._over else self._transport.get_extra_info("peername")
         return str(name[0]) if isinstance(name, tuple) else ""
 
-    @property
-    def closing(self) -> bool:
-        return self._server.closing or self._over
-
-    def write(self, data: bytes) -> None:
-        if self._transport is not None and not self._transport.is_closing():
+    def write(self, data: bytes) -> bool:
+        if not self._over:
             self._transport.write(data)
+        return self.full is None
+
+    def finish(self, exchange: Exchange, data: bytes) -> None:
+        if self._over:
+            return
+        self._transport.write(data)
+        if exchange.complete:
+            self._next()
+        else:  # Closing now would throw away the answer: the rest of the request is read first.
+            self._linger_end = self._server.loop.time() + _LINGER_SECONDS_IN_ALL
+            self._linger()
+            self.read_on()
 
     def read_on(self) -> None:
-        if self._paused and self._transport is not None and not self._over:
+        if self._over:
+            return
+        if self._paused:
             self._paused = False
             self._transport.resume_reading()
         if self._expects:
             self._expects = False
-            self.write(_CONTINUE)
-
-    def ended(self, exchange: Exchange) -> None:
-        if not (exchange.complete or exchange.gone):
-            # Closing now would throw away the answer: the rest of the request is read first.
-            self._linger_end = self._server.loop.time() + _LINGER_SECONDS_IN_ALL
-            self._linger()
-            self.read_on()
-            return
-        self._next(exchange)
+            self._transport.write(_CONTINUE)
 
     # What the event loop calls.
 
@@ -148,22 +151,20 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
         self._server.open.discard(self)
-        self._over = True
-        self._transport = None
+        self._end()
         self.resume_writing()
         for exchange in (self._current, self._incoming, *self._waiting):
             if exchange is not None:
                 exchange.leave()
         self._waiting.clear()
 
+    def eof_received(self) -> None:
+        self._end()  # and the transport closes
+
     def data_received(self, data: bytes) -> None:
-        if self._over or self._deaf:
+        if self._deaf:
             return
-        server = self._server
-        if self._incoming is None:
-            if not self._head_bytes and self._current is None:
-                self._deadline = server.loop.time() + server.bounds.head_seconds
-            self._head_bytes += len(data)
+        head = self._head
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -174,8 +175,10 @@ class Connection(asyncio.Protocol):
                     exchange.keep_alive = False
         except httptools.HttpParserError:
             self._refuse(_invalid("This is not a valid HTTP/1.1 request."))
-        if self._incoming is None and self._head_bytes > server.bounds.max_head_bytes:
-            self._refuse(self._too_large())
+        if self._incoming is not None:
+            self._bound_body(self._incoming)
+        elif self._head is head:
+            self._bound_head(len(data))
 
     def pause_writing(self) -> None:
         self.full = self._server.loop.create_future()
@@ -193,28 +196,17 @@ class Connection(asyncio.Protocol):
         self._url = self._url + url if self._url else url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        key = NAMES.get(name)
-        if key is None or key in self._headers:
-            self._headers.add(name, value)
-        else:
-            self._headers[key] = value.decode("latin-1")
+        self._head += name, value
 
     def on_headers_complete(self) -> None:
-        if self._over:
-            return
-        if self._head_bytes > self._server.bounds.max_head_bytes + _MAX_UNREAD:
-            self._refuse(self._too_large())
-            return
         self._head_bytes = 0
         self._deadline = _NEVER
-        parser, headers = self._parser, self._headers
+        parser, headers = self._parser, headers_of(self._head)
         self._expects = "expect" in headers and headers["expect"].lower() == "100-continue"
         path, query = _paths.get(self._url) or _place(self._url)
-        method = parser.get_method().decode("ascii")
-        exchange = Exchange(self, method, path, parser.get_http_version(), headers)
-        if query:
-            exchange.query = query
-        exchange.keep_alive = parser.should_keep_alive()
+        method, version = parser.get_method().decode("ascii"), parser.get_http_version()
+        keep_alive = parser.should_keep_alive()
+        exchange = Exchange(self, method, path, version, headers, keep_alive, query)
         self._incoming = exchange
         if self._current is None:
             self._begin(exchange)
@@ -223,30 +215,26 @@ class Connection(asyncio.Protocol):
             self._pause()
 
     def on_body(self, body: bytes) -> None:
-        exchange = self._incoming
-        if exchange is None or self._over:
-            return
-        if exchange.ended:
-            self._linger()  # nobody wants it any more
-            return
-        exchange.feed(body)
-        if exchange.unread > _MAX_UNREAD:
-            self._pause()
+        if self._incoming is not None:
+            self._incoming.feed(body)
 
     def on_message_complete(self) -> None:
         exchange, self._incoming = self._incoming, None
-        self._url, self._headers = b"", Headers()  # the next one's
+        self._url, self._head = b"", []  # the next one's
         if exchange is None:
             return
         exchange.feed_end()
         if exchange.ended:
-            self._next(exchange)
+            self._deadline = _NEVER  # it lingers no more
+            self._next()
 
     # Time.
 
     def expire(self, now: float) -> None:
         """Close where the time for what is awaited is over."""
-        if now <= self._deadline or self._transport is None:
+        if self._deadline == _NEVER and self._current is None:
+            self._deadline = now + self._server.bounds.idle_seconds
+        if now <= self._deadline:
             return
         if self.full is not None:
             self.abort()  # the client stopped reading
@@ -254,15 +242,15 @@ class Connection(asyncio.Protocol):
             self._close()
 
     def close_when_idle(self) -> None:
-        """Close unless a request is being answered."""
+        """Close unless a request is being answered, and after it."""
+        self.closing = True
         if self._current is None and self._incoming is None:
             self._close()
 
     def abort(self) -> None:
         """Close at once; what is buffered is lost."""
-        self._over = True
-        if self._transport is not None:
-            self._transport.abort()
+        self._end()
+        self._transport.abort()
 
     # Steps.
 
@@ -277,38 +265,51 @@ class Connection(asyncio.Protocol):
             await self._server.handler(exchange)
         finally:
             del self._server.tasks[exchange]
-            exchange.task = None
         if not exchange.ended:
             self.abort()  # a response that cannot be finished is seen to be cut
 
-    def _next(self, exchange: Exchange) -> None:
+    def _next(self) -> None:
         """Go on after an exchange whose request was read and whose response was sent."""
-        if exchange is not self._current:
-            return
-        self._current = None
-        if self._over or self._transport is None:
-            return
-        if not exchange.keep_alive or self._server.closing:
+        exchange, self._current = self._current, None
+        if self.closing or (exchange is not None and not exchange.keep_alive):
             self._close()
         elif self._waiting:
             self._begin(self._waiting.popleft())
             self.read_on()
-        else:
-            self._deadline = self._server.loop.time() + self._server.bounds.idle_seconds
+
+    def _bound_head(self, came: int) -> None:
+        """Give a head time while it arrives, and no more space than it may have."""
+        if self._over:
+            return
+        bounds = self._server.bounds
+        if not self._head_bytes and self._current is None:
+            self._deadline = self._server.loop.time() + bounds.head_seconds
+        self._head_bytes += came
+        if self._head_bytes > bounds.max_head_bytes:
+            self._refuse(self._too_large())
+
+    def _bound_body(self, exchange: Exchange) -> None:
+        """Read a body no faster than it is taken, nor for long where nobody wants it."""
+        if exchange.ended:
+            self._linger()
+        elif exchange.unread > _MAX_UNREAD:
+            self._pause()
 
     def _linger(self) -> None:
         """Give a client that is still sending time to come to the answer it has been sent."""
         self._deadline = min(self._server.loop.time() + _LINGER_SECONDS, self._linger_end)
 
     def _pause(self) -> None:
-        if not self._paused and self._transport is not None:
+        if not self._paused:
             self._paused = True
             self._transport.pause_reading()
 
     def _close(self) -> None:
-        self._over = True
-        if self._transport is not None:
-            self._transport.close()
+        self._end()
+        self._transport.close()
+
+    def _end(self) -> None:
+        self._over = self._deaf = self.closing = True
 
     def _too_large(self) -> InvalidRequest:
         return InvalidRequest(
@@ -319,14 +320,14 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self, failure: ServiceError) -> None:
         """Answer what never became a request, and close."""
-        if self._over or self._transport is None:
+        if self._over:
             return
-        if self._current is None:
-            exchange = Exchange(self, "GET", "", "1.1", Headers())
-            exchange.keep_alive = False
-            exchange.feed_end()
-            exchange.refuse(failure)
-        self._close()
+        if self._current is not None:
+            self._close()
+            return
+        exchange = self._current = Exchange(self, "GET", "", "1.1", Headers(), keep_alive=False)
+        exchange.feed_end()
+        exchange.refuse(failure)
 
 
 def _place(url: bytes) -> tuple[str, str]:

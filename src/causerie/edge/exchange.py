@@ -20,9 +20,8 @@ from causerie.edge.numbered import error_for
 from causerie.errors import ServiceError
 
 _encoder = msgspec.json.Encoder()
-_STATUS_LINES = {
-    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus
-}
+_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus}
+_header_line = ": ".join  # of a name and its value
 
 
 class ClientGone(Exception):
@@ -32,16 +31,19 @@ class ClientGone(Exception):
 class Wire(Protocol):
     """The connection that an exchange is on."""
 
-    def write(self, data: bytes) -> None:
-        """Send bytes; they are buffered where the client is slow."""
+    closing: bool
+    """Whether no further request will be taken on this connection."""
+
+    def write(self, data: bytes) -> bool:
+        """Send bytes; they are buffered where the client is slow. Whether it is not."""
+        ...
+
+    def finish(self, exchange: Exchange, data: bytes) -> None:
+        """Send the last bytes of a response."""
         ...
 
     def read_on(self) -> None:
         """There is room for more of the request's body."""
-        ...
-
-    def ended(self, exchange: Exchange) -> None:
-        """The response is complete."""
         ...
 
     @property
@@ -54,74 +56,66 @@ class Wire(Protocol):
         """The address that the connection comes from, empty where it has none."""
         ...
 
-    @property
-    def closing(self) -> bool:
-        """Whether no further request will be taken on this connection."""
-        ...
 
-
-class Exchange:
+class Exchange(msgspec.Struct, eq=False):
     """What a handler has in hand: the request's parts, and ways to answer.
 
     Every response carries the request's id. ``status`` is what was sent, or
     ``None``; once it is set, the response cannot be changed any more.
     ``query`` is what follows ``?``, as it was sent; ``complete``: the whole request
-    has arrived. ``task`` is what answers it, where it is one of its own. ``on_gone``
-    is called once when the client leaves.
+    has arrived, ``unread`` the bytes of its body that nobody took yet. ``task`` is what
+    answers it, where it is one of its own. ``on_gone`` is called once when the client leaves.
     """
 
-    __slots__ = (
-        "_arrived", "_body", "_chunked", "_head", "_named", "_wire", "complete", "door", "ended",
-        "gone", "headers", "keep_alive", "method", "on_gone", "path", "query", "received",
-        "request_id", "status", "task", "token", "unread", "version",
-    )  # fmt: skip
+    wire: Wire
+    method: str
+    path: str
+    version: str
+    headers: Headers
+    keep_alive: bool = True
+    query: str = ""
+    token: str = ""
+    request_id: str = ""
+    door: str = ""
+    status: int | None = None
+    complete: bool = False
+    ended: bool = False
+    gone: bool = False
+    on_gone: Callable[[], None] | None = None
+    task: asyncio.Task[None] | None = None
+    unread: int = 0
+    _named: bool = False
+    _body: list[bytes] = []
+    _arrived: asyncio.Future[None] | None = None
+    _chunked: bool = False
 
-    def __init__(self, wire: Wire, method: str, path: str, version: str, headers: Headers) -> None:
-        self.method = method
-        self.path = path
-        self.query = ""
-        self.version = version
-        self.headers = headers
+    def __post_init__(self) -> None:
         self.token = token = ids.token()
-        named = "x-request-id" in headers and ids.taken_over(headers["x-request-id"])
-        self._named = bool(named)
-        self.request_id = named or f"req-{token}"
-        self.door = ""
-        self.status: int | None = None
-        self.ended = False
-        self.gone = False
-        self.keep_alive = True
-        self.on_gone: Callable[[], None] | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.received = 0  # bytes of the body so far
-        self._wire = wire
-        self._body: list[bytes] = []
-        self.unread = 0  # bytes of it that were not taken yet
-        self.complete = False
-        self._arrived: asyncio.Future[None] | None = None
-        self._head: bytes | None = None
-        self._chunked = False
+        self.request_id = "req-" + token
+        if "x-request-id" in self.headers:
+            named = ids.taken_over(self.headers["x-request-id"])
+            self.request_id, self._named = named or self.request_id, named is not None
 
     def name_completion(self) -> str:
         """The id of the completion, which is the request's id too if the caller sent none."""
-        completion = f"chatcmpl-{self.token}"
+        completion = "chatcmpl-" + self.token
         if not self._named:
-            self._named = True
             self.request_id = completion
         return completion
 
     @property
     def peer(self) -> str:
         """The address that the request comes from, empty where it has none."""
-        return self._wire.peer
+        return self.wire.peer
 
     # The request's body.
 
     def feed(self, piece: bytes) -> None:
-        """A piece of the body has arrived."""
-        self.received += len(piece)
-        self.unread += len(piece)
+        """A piece of the body has arrived; it is dropped where the response has ended."""
+        if self.ended:
+            return
         self._body.append(piece)
+        self.unread += len(piece)
         if self._arrived is not None:
             self._wake()
 
@@ -147,7 +141,7 @@ class Exchange:
                 return b""
             if self.gone:
                 raise ClientGone
-            self._wire.read_on()
+            self.wire.read_on()
             self._arrived = asyncio.get_running_loop().create_future()
             await self._arrived
         return self.at_hand()
@@ -171,65 +165,69 @@ class Exchange:
         headers: Mapping[str, str],
         length: int | None = None,
     ) -> None:
-        """Begin the response; the head goes out with the first piece of the body.
+        """Begin the response.
 
         ``headers`` are by lower-case name. Without the ``length`` of the body in bytes its
         pieces are framed.
         """
-        self.status = status
-        lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
-        text = "".join(lines)
-        if text.count("\n") != len(lines) or text.count("\r") != len(lines):
-            text = "".join([" ".join(line.split()) + "\r\n" for line in lines])
-        self._chunked = length is None and self.version == "1.1"
-        if self._chunked:
-            text += "transfer-encoding: chunked\r\n"
-        elif length is not None:
-            text += f"content-length: {length}\r\n"
-        if self._wire.closing or not (self._chunked or length is not None):
-            self.keep_alive = False
-        if "connection" in headers:
-            self.keep_alive = self.keep_alive and headers["connection"].lower() != "close"
-        elif not self.keep_alive:
-            text += "connection: close\r\n"
-        elif self.version == "1.0":
-            text += "connection: keep-alive\r\n"
-        line = _STATUS_LINES.get(status) or f"HTTP/1.1 {status} \r\n"
-        head = (
-            f"{line}content-type: {content_type}\r\nx-request-id: {self.request_id}\r\n{text}\r\n"
-        )
-        self._head = head.encode("latin-1", "replace")
+        self.wire.write(self._head(status, content_type, headers, length))
 
-    def write(self, piece: bytes) -> None:
-        """Send a piece of the response's body."""
-        if self.method == "HEAD":
-            piece = b""
-        elif self._chunked and piece:
+    def write(self, piece: bytes) -> bool:
+        """Send a piece of the response's body; False where the client reads too slowly."""
+        if self._chunked and piece:
             piece = b"%x\r\n%b\r\n" % (len(piece), piece)
-        if self._head is not None:
-            piece, self._head = self._head + piece, None
-        if piece:
-            self._wire.write(piece)
+        elif self.method == "HEAD":
+            piece = b""
+        return self.wire.write(piece)
 
     def end(self, piece: bytes = b"") -> None:
         """Send the last piece of the response's body."""
         self.ended = True
-        if self._chunked and self.method != "HEAD":
-            last = b"%x\r\n%b\r\n0\r\n\r\n" % (len(piece), piece) if piece else b"0\r\n\r\n"
-            head, self._head = self._head or b"", None
-            self._wire.write(head + last)
+        if self._chunked:
+            piece = b"%x\r\n%b\r\n0\r\n\r\n" % (len(piece), piece) if piece else b"0\r\n\r\n"
+        elif self.method == "HEAD":
+            piece = b""
+        self.wire.finish(self, piece)
+
+    def _head(
+        self, status: int, content_type: str, headers: Mapping[str, str], length: int | None
+    ) -> bytes:
+        self.status = status
+        lines = [
+            _STATUS_LINES.get(status) or f"HTTP/1.1 {status} ",
+            "content-type: " + content_type,
+            "x-request-id: " + self.request_id,
+            *map(_header_line, headers.items()),
+        ]
+        if length is not None:
+            lines.append(f"content-length: {length}")
+        elif self.version == "1.1":
+            lines.append("transfer-encoding: chunked")
+            self._chunked = self.method != "HEAD"
         else:
-            self.write(piece)
-        self._wire.ended(self)
+            self.keep_alive = False
+        if self.wire.closing:
+            self.keep_alive = False
+        if "connection" in headers:
+            self.keep_alive = self.keep_alive and headers["connection"].lower() != "close"
+        elif not self.keep_alive:
+            lines.append("connection: close")
+        elif self.version == "1.0":
+            lines.append("connection: keep-alive")
+        lines.append("\r\n")
+        head = "\r\n".join(lines)
+        if len(head.splitlines()) != len(lines):  # one has a line break of its own
+            head = "\r\n".join([" ".join(line.split()) for line in lines]) + "\r\n"
+        return head.encode("latin-1", "replace")
 
     @property
     def blocked(self) -> bool:
         """Whether the client reads more slowly than we write."""
-        return self._wire.full is not None
+        return self.wire.full is not None
 
     async def drained(self) -> None:
         """Return when there is room for more, or the client has left."""
-        while (full := self._wire.full) is not None and not self.gone:
+        while (full := self.wire.full) is not None and not self.gone:
             await asyncio.wait([full])
 
     def respond(
@@ -241,8 +239,9 @@ class Exchange:
         headers: Mapping[str, str] | None = None,
     ) -> None:
         """Send a whole response; ``headers`` are by lower-case name."""
-        self.start(status, content_type, headers or {}, len(body))
-        self.end(body)
+        head = self._head(status, content_type, headers or {}, len(body))
+        self.ended = True
+        self.wire.finish(self, head if self.method == "HEAD" else head + body)
 
     def json(self, value: object, headers: Mapping[str, str] | None = None) -> None:
         """Send ``value`` with status 200."""

@@ -2,39 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from operator import methodcaller
+
 _MAX_NAMES = 512
-NAMES: dict[bytes, str] = {}  # as they came to as they are read; most come again and again
 
 
 class Headers(dict[str, str]):
-    """Values by lower-case name. A header that came twice gives its first value."""
+    """Values by lower-case name. A header that came twice gives its first value.
 
-    __slots__ = ("_again",)
+    ``again`` are the names and values of those that had come before.
+    """
 
-    def __init__(self) -> None:
-        self._again: list[tuple[str, str]] | None = None
-
-    def add(self, name: bytes, value: bytes) -> None:
-        """Add one header as it came over the wire (latin-1, as HTTP has it)."""
-        key = NAMES.get(name) or _read(name)
-        if key not in self:
-            self[key] = value.decode("latin-1")
-        elif self._again is None:
-            self._again = [(key, value.decode("latin-1"))]
-        else:
-            self._again.append((key, value.decode("latin-1")))
+    again: Sequence[tuple[str, str]] = ()
 
     def every(self, name: str) -> list[str]:
         """All values of the header ``name`` (in lower case), in their order."""
         if name not in self:
             return []
-        if self._again is None:
-            return [self[name]]
-        return [self[name], *(value for key, value in self._again if key == name)]
+        return [self[name], *(value for key, value in self.again if key == name)]
 
 
-def _read(name: bytes) -> str:
-    key = name.decode("latin-1").lower()
-    if len(name) <= 64 and len(NAMES) < _MAX_NAMES:
-        NAMES[name] = key
-    return key
+class _Names(dict[bytes, str]):
+    """Names as they came to as they are read; most come again and again."""
+
+    def __missing__(self, name: bytes) -> str:
+        key = name.decode("latin-1").lower()
+        if len(name) <= 64 and len(self) < _MAX_NAMES:
+            self[name] = key
+        return key
+
+
+_name = _Names().__getitem__
+_text = methodcaller("decode", "latin-1")  # as HTTP has it
+
+
+def headers_of(sent: Sequence[bytes]) -> Headers:
+    """Headers as they came over the wire: names and values in turn."""
+    pieces = iter(sent)
+    headers = Headers(zip(map(_name, pieces), map(_text, pieces), strict=True))
+    return headers if 2 * len(headers) == len(sent) else _with_repeated(sent)
+
+
+def _with_repeated(sent: Sequence[bytes]) -> Headers:
+    headers, again = Headers(), []
+    for name, value in zip(map(_name, sent[::2]), map(_text, sent[1::2]), strict=True):
+        if name in headers:
+            again.append((name, value))
+        else:
+            headers[name] = value
+    headers.again = again
+    return headers
