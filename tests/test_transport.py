@@ -264,6 +264,60 @@ async def test_a_body_nobody_reads_is_not_held_without_end() -> None:
         assert size == 1000 * 0x10000
 
 
+async def test_a_full_line_is_free_again_for_the_next_request() -> None:
+    body = b"x" * (1024 * 1024)
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % (len(body) + 1) + body)
+        await peer.reader.read(1)
+        await peer.say(b"x")
+        await answers(peer)
+
+    async with server(script) as there, client(there.url) as http:
+        response = await http.send("GET", "/")
+        [kept] = http._open  # the test speaks on the connection to time the server
+        assert kept._transport is not None
+        kept._transport.write(b"x")
+        for _ in range(1000):  # nobody reads: it is held, and too much
+            if response.at_hand():
+                break
+            await asyncio.sleep(0.01)
+        assert len(await response.read(2 * len(body))) == len(body) + 1
+        async with asyncio.timeout(10):
+            assert await (await http.send("GET", "/")).read(10) == b"ok"
+        assert there.connections == 1
+
+
+@pytest.mark.parametrize(
+    "more", [OK, b"HTTP/1.1 nonsense\r\n\r\n"], ids=["another response", "garbage"]
+)
+async def test_a_connection_with_more_than_was_asked_for_is_not_used_again(more: bytes) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(OK + more)
+        await answers(peer)
+
+    async with server(script) as there, client(there.url) as http:
+        for _ in range(2):
+            response = await http.send("GET", "/")
+            assert (response.status, await response.read(10)) == (200, b"ok")
+        assert there.connections == 2
+
+
+async def test_headers_are_joined_and_by_lower_case_name() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(b"HTTP/1.1 204 No Content\r\nX-A: b\r\nx-a: c\r\nX-D: \xe9\r\n\r\n")
+        await answers(peer)
+
+    async with server(script) as there, client(there.url) as http:
+        response = await http.send("GET", "/")
+        assert dict(response.headers) == {"x-a": "b, c", "x-d": "é"}
+        assert await (await http.send("GET", "/")).read(10) == b"ok"
+        assert there.connections == 1
+
+
 async def test_leaving_in_the_middle_closes_the_connection() -> None:
     async def script(peer: Peer) -> None:
         await peer.request()

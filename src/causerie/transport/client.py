@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from causerie.transport.address import Address
@@ -60,7 +60,7 @@ class HttpClient:
         self._timer: asyncio.TimerHandle | None = None
         self._watching: asyncio.TimerHandle | None = None
         self._closed = False
-        self._retired = False
+        self._keeps = reach.idle_seconds > 0
         self._fixed = self._fixed_lines()
 
     async def send(
@@ -81,37 +81,35 @@ class HttpClient:
         meanwhile is replaced by a new one, once.
         """
         head = self.head(method, path, headers)
-        if not body and method != "POST":
-            return await self._exchange(head + b"\r\n", due)
-        return await self.send_body(head, body, due=due)
+        return await self.send_body(head, body if body or method == "POST" else None, due)
 
-    def send_body(
-        self, head: bytes, body: bytes, *, due: float = _NEVER
-    ) -> Coroutine[None, None, HttpResponse]:
+    async def send_body(self, head: bytes, body: bytes | None, due: float = _NEVER) -> HttpResponse:
         """As :meth:`send`, with what :meth:`head` has made before."""
-        return self._exchange(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body), due)
-
-    async def _exchange(self, request: bytes, due: float) -> HttpResponse:
-        idle = self._idle
-        connection = idle.pop() if idle else None
-        if connection is None or connection.closed:
-            connection = await self._connection(due)
-        kept = not connection.fresh
-        connection.due = due
+        if body is None:
+            request = head + b"\r\n"
+        else:
+            request = b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body)
         if self._watching is None and due != _NEVER:
-            self._watching = connection.loop.call_later(_WATCH_SECONDS, self._watch)
-        try:
-            return await connection.exchange(request)
-        except TransportFailed as failure:
-            if not (kept and failure.kind in ("closed", "reset")):
+            self._watching = asyncio.get_running_loop().call_later(_WATCH_SECONDS, self._watch)
+        idle = self._idle
+        connection = idle.pop() if idle else await self._connection(due)
+        while True:
+            response = connection.ask(request, due)
+            try:
+                await response.head
+                return response
+            except TransportFailed as failure:
+                if not (connection.idle_since and failure.kind in ("closed", "reset")):
+                    raise
+            except asyncio.CancelledError:
+                response.close()
                 raise
-        connection = await self._dialled()
-        connection.due = due
-        return await connection.exchange(request)
+            connection = await self._dialled()
 
     async def close(self) -> None:
         """Close every connection; responses under way break."""
         self._closed = True
+        self._keeps = False
         for timer in (self._timer, self._watching):
             if timer is not None:
                 timer.cancel()
@@ -122,7 +120,7 @@ class HttpClient:
 
     def retire(self) -> None:
         """Keep no connection from now on: idle ones are closed, others after their response."""
-        self._retired = True
+        self._keeps = False
         while self._idle:
             self._idle.popleft().close()
 
@@ -136,15 +134,14 @@ class HttpClient:
         self._watching = None
         loop = asyncio.get_running_loop()
         now = loop.time()
-        for connection in tuple(self._open):
-            connection.expire(now)
-        if any(connection.due != _NEVER for connection in self._open):
+        due = [connection.expire(now) for connection in tuple(self._open)]
+        if any(due):
             self._watching = loop.call_later(_WATCH_SECONDS, self._watch)
 
     # What connections call.
 
     def idle(self, connection: Connection) -> None:
-        if self._closed or self._retired or self._reach.idle_seconds <= 0:
+        if not self._keeps:
             connection.close()
             return
         connection.idle_since = connection.loop.time()

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import struct
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Protocol, cast
 
@@ -15,8 +16,7 @@ from causerie.transport.errors import Kind, TransportFailed
 from causerie.transport.response import HttpResponse
 
 _MAX_HEAD_BYTES = 128 * 1024
-_MAX_NAMES = 256
-_names: dict[bytes, str] = {}  # of headers, as they came to as they are read
+_NEVER = float("inf")
 _RESET = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)  # linger for no time
 
 
@@ -33,9 +33,10 @@ class Home(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """The protocol of one connection. ``fresh`` until its first response has begun.
+    """The protocol of one connection.
 
-    ``due`` is when the response must be complete, on the clock of ``loop``.
+    ``idle_since`` is when it was last left idle, on the clock of ``loop``; 0 before its first
+    response.
     """
 
     def __init__(self, home: Home, place: str) -> None:
@@ -43,43 +44,34 @@ class Connection(asyncio.Protocol):
         self._place = place
         self.loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self._pieces: list[bytes] = []  # of a body, from what is being read
+        self.on_body = self._pieces.append  # what the parser calls
         self._parser = httptools.HttpResponseParser(self)
-        self._awaited: asyncio.Future[HttpResponse] | None = None
-        self._response: HttpResponse | None = None
-        self._headers: dict[str, str] = {}
+        self._response: HttpResponse | None = None  # until it is complete
+        self._lines: list[tuple[bytes, bytes]] = []
         self._head_bytes = 0
-        self._interim = False
         self._reusable = True
-        self.fresh = True
         self.idle_since = 0.0
-        self.due = float("inf")
 
     @property
     def closed(self) -> bool:
         """Whether no request can be sent on it."""
         return self._transport is None or self._transport.is_closing()
 
-    async def exchange(self, request: bytes) -> HttpResponse:
-        """Send a request, return when the head of its response is there.
+    def ask(self, request: bytes, due: float) -> HttpResponse:
+        """Send a request; its response fails where the connection does.
 
-        Raises :class:`TransportFailed`. Cancelled, it closes the connection.
+        ``due`` is when it must be complete, on the clock of ``loop``.
         """
-        if self._transport is None:
-            raise self._failed("closed", "closed the connection", sent=False)
-        self._head_bytes = 0
-        self._headers = {}
-        # Held here: when it is done, the connection may already serve somebody else.
-        awaited: asyncio.Future[HttpResponse] = self.loop.create_future()
-        self._awaited = awaited
-        self._transport.write(request)
-        try:
-            return await awaited
-        except asyncio.CancelledError:
-            if self._awaited is awaited:
-                self.drop()
-            elif awaited.done() and not awaited.cancelled() and awaited.exception() is None:
-                awaited.result().close()
-            raise
+        response = HttpResponse(self, self.loop, due)
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            response.fail(self._failed("closed", "closed the connection", sent=False))
+        else:
+            self._response = response
+            self._head_bytes = 0
+            transport.write(request)
+        return response
 
     # What responses call.
 
@@ -102,11 +94,15 @@ class Connection(asyncio.Protocol):
                 handle.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         transport.abort()
 
-    def expire(self, now: float) -> None:
-        """Give up a response that is overdue."""
-        if now >= self.due:
-            self.due = float("inf")
+    def expire(self, now: float) -> bool:
+        """Give up a response that is overdue; says whether one will be due."""
+        response = self._response
+        if response is None:
+            return False
+        if now >= response.due:
             self._break("timeout", "did not answer in time")
+            return False
+        return response.due != _NEVER
 
     def close(self) -> None:
         """Close an idle connection."""
@@ -122,92 +118,91 @@ class Connection(asyncio.Protocol):
             handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def data_received(self, data: bytes) -> None:
-        if self._response is None:
-            if self._awaited is None:
-                self.drop()  # nobody asked
-                return
-            self._head_bytes += len(data)
+        response = self._response
+        if response is None:
+            self.drop()  # nobody asked
+            return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._break("protocol", "switched to another protocol")
+            self._spoil(response, "switched to another protocol")
+            return
         except httptools.HttpParserError:
-            self._break("protocol", "sent what is not HTTP/1.1")
-        if self._response is None and self._head_bytes > _MAX_HEAD_BYTES:
-            self._break("too_large", "sent a head without end")
+            self._spoil(response, "sent what is not HTTP/1.1")
+            return
+        if self._response is None:
+            self._complete(response)
+        elif self._pieces:
+            response.feed(b"".join(self._pieces))
+            self._pieces.clear()
+        elif not response.status:
+            self._head_bytes += len(data)
+            if self._head_bytes > _MAX_HEAD_BYTES:
+                self._break("too_large", "sent a head without end")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._reusable = False
         response = self._response
-        if response is not None and exc is None and not self._framed:
-            self._response = None
-            response.end()  # this body ends where the connection does
-        elif exc is None:
-            self._break("closed", "closed the connection before its response was complete")
-        else:
+        if exc is not None:
             self._break("reset", "broke the connection off")
+        elif response is not None and response.status and not _framed(response.headers):
+            self._response = None
+            response.end(b"")  # this body ends where the connection does
+        else:
+            self._break("closed", "closed the connection before its response was complete")
         self._home.gone(self)
 
     # What the parser calls.
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        key, text = _names.get(name) or _read(name), value.decode("latin-1")
-        headers = self._headers
-        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+        self._lines.append((name, value))
 
     def on_headers_complete(self) -> None:
-        status = self._parser.get_status_code()
-        self._interim = status < 200
-        if self._interim or self._awaited is None:
-            self._headers = {}
-            return
-        self.fresh = False
-        awaited, self._awaited = self._awaited, None
-        self._response = HttpResponse(status, self._headers, self)
-        if not awaited.done():
-            awaited.set_result(self._response)
-
-    def on_body(self, body: bytes) -> None:
-        if self._response is not None:
-            self._response.feed(body)
+        lines, self._lines = self._lines, []
+        status, response = self._parser.get_status_code(), self._response
+        if response is None:
+            raise ValueError("a second response, which nobody asked for")
+        if status >= 200:
+            response.status, response.lines = status, lines
+            if not response.head.done():
+                response.head.set_result(None)
 
     def on_message_complete(self) -> None:
-        if self._interim:
-            return
-        response, self._response = self._response, None
-        self.due = float("inf")
-        if response is None:
-            return
-        self._reusable = self._reusable and self._framed and self._parser.should_keep_alive()
-        response.end()
+        if self._response is not None and self._response.status:
+            self._response = None
+            self._reusable = self._parser.should_keep_alive()
+
+    # Steps.
+
+    def _complete(self, response: HttpResponse) -> None:
+        response.end(b"".join(self._pieces))
+        self._pieces.clear()
         if self._reusable:
             self._home.idle(self)
         else:
             self.close()
 
-    @property
-    def _framed(self) -> bool:
-        """Whether the end of the body does not need the end of the connection."""
-        headers = self._headers
-        return "content-length" in headers or "chunked" in headers.get("transfer-encoding", "")
+    def _spoil(self, response: HttpResponse, words: str) -> None:
+        """Something came that is no response, perhaps after what is one."""
+        if self._response is None:
+            self._reusable = False
+            self._complete(response)
+        else:
+            if self._pieces:
+                response.feed(b"".join(self._pieces))
+                self._pieces.clear()
+            self._break("protocol", words)
 
     def _break(self, kind: Kind, words: str) -> None:
-        failure = self._failed(kind, words, sent=True)
         response, self._response = self._response, None
         if response is not None:
-            response.fail(failure)
-        elif self._awaited is not None and not self._awaited.done():
-            self._awaited.set_exception(failure)
-            self._awaited = None
+            response.fail(self._failed(kind, words, sent=True))
         self.drop()
 
     def _failed(self, kind: Kind, words: str, *, sent: bool) -> TransportFailed:
         return TransportFailed(kind, f"{self._place} {words}", sent=sent)
 
 
-def _read(name: bytes) -> str:
-    key = name.decode("latin-1").lower()
-    if len(name) <= 64 and len(_names) < _MAX_NAMES:
-        _names[name] = key
-    return key
+def _framed(headers: Mapping[str, str]) -> bool:
+    """Whether the end of the body does not need the end of the connection."""
+    return "content-length" in headers or "chunked" in headers.get("transfer-encoding", "")

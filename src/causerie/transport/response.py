@@ -1,9 +1,9 @@
-"""A response whose head has come and whose body arrives piece by piece."""
+"""A response whose body arrives piece by piece, from the moment it was asked for."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from causerie.transport.errors import TransportFailed
@@ -26,60 +26,72 @@ class Source(Protocol):
         """Close at once."""
         ...
 
-    due: float
-
 
 class HttpResponse:
-    """``headers`` are by lower-case name; of one that came twice, the values are joined."""
+    """``head`` is done when ``status``, 0 until then, and ``lines`` are there.
+
+    Those are the headers as they came. ``due`` is when it must be complete, on
+    the clock of ``loop``; infinite where nobody but the caller says so.
+    """
 
     __slots__ = (
-        "_ended",
-        "_failure",
-        "_pieces",
-        "_size",
-        "_source",
-        "_waiting",
-        "headers",
+        "_end", "_loop", "_pieces", "_size", "_source", "_waiting", "due", "head", "lines",
         "status",
-    )
+    )  # fmt: skip
 
-    def __init__(self, status: int, headers: Mapping[str, str], source: Source) -> None:
-        self.status = status
-        self.headers = headers
-        self._source: Source | None = source
-        self._pieces: list[bytes] = []
+    lines: Sequence[tuple[bytes, bytes]]
+
+    def __init__(self, source: Source, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        self.status = 0
+        self.due = due
+        self.head: asyncio.Future[None] = loop.create_future()
+        self._source = source
+        self._loop = loop
+        self._pieces: list[bytes] = []  # that nobody waited for
         self._size = 0
-        self._ended = False
-        self._failure: TransportFailed | None = None
-        self._waiting: asyncio.Future[None] | None = None
+        self._end: TransportFailed | bool = False  # nothing more comes: it is complete, or broken
+        self._waiting: asyncio.Future[bytes] | None = None
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """By lower-case name; of one that came twice, the values are joined."""
+        headers: dict[str, str] = {}
+        for line in self.lines:
+            name, value = line[0].decode("latin-1").lower(), line[1].decode("latin-1")
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        return headers
 
     @property
     def waits(self) -> bool:
         """Whether nothing is there: the next piece must be waited for."""
-        return not self._pieces and not self._ended and self._failure is None
+        return not self._pieces and not self._end
 
-    async def piece(self) -> bytes:
-        """Whatever has arrived together; ``b""`` at the end. Raises :class:`TransportFailed`."""
-        while not self._pieces:
-            if self._failure is not None:
-                raise self._failure
-            if self._ended:
-                return b""
-            self._waiting = asyncio.get_running_loop().create_future()
-            await self._waiting
-        taken = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+    @property
+    def awaited(self) -> bool:
+        """Whether somebody waits for the next piece now."""
+        return self._waiting is not None and not self._waiting.done()
+
+    def piece(self) -> asyncio.Future[bytes]:
+        """Whatever has arrived together; ``b""`` at the end. To be awaited at once.
+
+        Raises :class:`TransportFailed`. Cancelled while it is waited for, it may be lost.
+        """
+        piece: asyncio.Future[bytes] = self._loop.create_future()
+        if not self._end and not self._pieces:
+            self._waiting = piece
+            return piece
+        if not self._pieces and isinstance(self._end, TransportFailed):
+            raise self._end
+        piece.set_result(b"".join(self._pieces))
         self._pieces.clear()
-        if self._size > _MAX_UNREAD and self._source is not None:
+        if self._size > _MAX_UNREAD and not self._end:
             self._source.read_on()
         self._size = 0
-        return taken
+        return piece
 
-    def at_hand(self, max_bytes: int) -> bytes:
-        """The whole body where it has come and is not larger, else ``b""``."""
-        if not self._ended or self._size > max_bytes:
-            return b""
-        pieces, self._pieces = self._pieces, []
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    def at_hand(self) -> bytes:
+        """The whole body where it has come before somebody read, else ``b""``; it stays there."""
+        return b"".join(self._pieces) if self._end is True else b""
 
     async def read(self, max_bytes: int) -> bytes:
         """The whole body. Raises :class:`TransportFailed`, for a larger one too."""
@@ -97,39 +109,45 @@ class HttpResponse:
 
     def take_over(self) -> None:
         """From here the caller says when the body has taken too long."""
-        if self._source is not None:
-            self._source.due = float("inf")
+        self.due = float("inf")
 
     def close(self) -> None:
         """Give up what has not come: a connection in the middle of a body is closed at once."""
-        source, self._source = self._source, None
-        if source is not None and not self._ended:
-            source.drop()
+        if not self._end:
+            self._source.drop()
 
     # What the connection calls.
 
     def feed(self, piece: bytes) -> None:
         """A piece has arrived."""
+        waiting = self._waiting
+        if waiting is not None:
+            self._waiting = None
+            if not waiting.done():
+                waiting.set_result(piece)
+                return
         self._pieces.append(piece)
         self._size += len(piece)
-        if self._size > _MAX_UNREAD and self._source is not None:
+        if self._size > _MAX_UNREAD:
             self._source.pause()
-        if self._waiting is not None:
-            self._wake()
 
-    def end(self) -> None:
-        """The body is complete."""
-        self._ended = True
-        self._source = None
-        if self._waiting is not None:
-            self._wake()
+    def end(self, piece: bytes) -> None:
+        """The body is complete with this last piece, which may be empty."""
+        self._end = True
+        waiting = self._waiting
+        if waiting is not None and not waiting.done():
+            waiting.set_result(piece)
+        else:
+            self._pieces.append(piece)
+        if self._size > _MAX_UNREAD:
+            self._source.read_on()  # for whoever asks next
 
     def fail(self, failure: TransportFailed) -> None:
         """The rest will not come."""
-        self._failure = failure
-        self._source = None
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
+        if self._end:
+            return
+        self._end = failure
+        for waiting in (self.head, self._waiting):
+            if waiting is not None and not waiting.done():
+                waiting.set_exception(failure)
+                waiting.exception()  # no complaint where who waits is cancelled just now

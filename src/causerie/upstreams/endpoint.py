@@ -124,7 +124,7 @@ class Endpoint:
 
         ``due`` is when the response must be complete, on the loop's clock.
         """
-        return self._client.send_body(self._sending, body, due=due)
+        return self._client.send_body(self._sending, body, due)
 
     async def refused(self, response: HttpResponse) -> ServiceError:
         """The error that a response with a bad status stands for."""

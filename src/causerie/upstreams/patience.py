@@ -8,6 +8,7 @@ reads does something else.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 
 from causerie.transport.errors import TransportFailed
 from causerie.transport.response import HttpResponse
@@ -20,7 +21,7 @@ class Patience:
     (both on the loop's clock).
     """
 
-    __slots__ = ("_due", "_end", "_loop", "_response", "_seconds", "_timer", "_waiting", "passed")
+    __slots__ = ("_due", "_end", "_loop", "_response", "_seconds", "_timer", "passed")
 
     def __init__(self, response: HttpResponse, due: float, end: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -28,24 +29,18 @@ class Patience:
         self._end = end
         self._due = min(due, end)
         self._seconds = self._due - self._loop.time()
-        self._waiting = False
         self._timer: asyncio.TimerHandle | None = None
         self.passed = False
 
-    async def piece(self) -> bytes:
+    def piece(self) -> Awaitable[bytes]:
         """The next piece of the body, ``b""`` at its end; raises :class:`TransportFailed`."""
-        if not self._response.waits:
-            return await self._response.piece()
-        now = self._loop.time()
-        if self._due <= now:  # whoever reads was slow, not the server
-            self._due = min(now + self._seconds, self._end)
-        if self._timer is None or self._due < self._timer.when():
-            self._set()
-        self._waiting = True
-        try:
-            return await self._response.piece()
-        finally:
-            self._waiting = False
+        if self._response.waits:
+            now = self._loop.time()
+            if self._due <= now:  # whoever reads was slow, not the server
+                self._due = min(now + self._seconds, self._end)
+            if self._timer is None or self._due < self._timer.when():
+                self._set()
+        return self._response.piece()
 
     def until(self, seconds: float) -> None:
         """The next piece must come within ``seconds``; sets ``passed`` where it is all too late."""
@@ -66,7 +61,7 @@ class Patience:
 
     def _ring(self) -> None:
         self._timer = None
-        if not self._waiting:
+        if not self._response.awaited:
             return
         if self._loop.time() < self._due:
             self._set()

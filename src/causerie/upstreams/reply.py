@@ -91,9 +91,7 @@ class Reply:
                 response.take_over()
                 self._patience = Patience(response, began + first, began + deadlines.total)
             else:
-                self._whole(
-                    response.at_hand(_MAX_REPLY_BYTES) or await response.read(_MAX_REPLY_BYTES)
-                )
+                self._whole(response.at_hand() or await response.read(_MAX_REPLY_BYTES))
         except TransportFailed as failure:
             self._close()
             raise failed(failure) from failure
