@@ -51,12 +51,12 @@ class House:
         self.counters = counters
         self.limits = Limits(counters)
 
-    def admit(self, *scopes: Scope, input: int = 0, output: int = 0) -> Lease:
-        return self.limits.admit(scopes, lambda: Tokens(input, output))
+    async def admit(self, *scopes: Scope, input: int = 0, output: int = 0) -> Lease:
+        return await self.limits.admit(scopes, lambda: Tokens(input, output))
 
     async def pass_through(self, *scopes: Scope, input: int = 0, output: int = 0) -> None:
         """A request that uses exactly what was foreseen and ends at once."""
-        async with self.admit(*scopes, input=input, output=output) as lease:
+        with await self.admit(*scopes, input=input, output=output) as lease:
             lease.settle(Used(input, output))
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.metering.counters import Counters
+from causerie.protocol.events import Usage
 
 
 @dataclass(frozen=True)
@@ -18,10 +19,7 @@ class Ended:
     code: str | None = None
     finish: str | None = "stop"
     stream: bool = True
-    prompt: int = 10
-    completion: int = 5
-    cached: int = 4
-    reasoning: int = 2
+    used: Usage = field(default_factory=lambda: Usage(10, 5, 4, 2))
     queue_seconds: float = 0.01
     first_token_seconds: float | None = 0.5
     duration_seconds: float = 2.5
@@ -57,7 +55,7 @@ def test_an_ended_request_is_counted() -> None:
 
 def test_one_token_has_no_time_between_tokens() -> None:
     counters = Counters(lambda: [])
-    counters.write(Ended(completion=1))
+    counters.write(Ended(used=Usage(10, 1)))
     assert ("causerie_token_seconds_sum", "open", "m") not in samples(counters)
 
 

@@ -53,21 +53,21 @@ async def test_nothing_is_taken_anywhere_where_one_scope_is_full(house: House) -
 
 async def test_tokens_are_reserved_then_settled_by_the_truth(house: House) -> None:
     scope = key(tokens_per_minute=1000)
-    async with house.admit(scope, input=300, output=600) as first:
+    with await house.admit(scope, input=300, output=600) as first:
         assert first.headers["x-ratelimit-remaining-tokens"] == "100"
         with pytest.raises(RateLimited) as refused:
             await house.pass_through(scope, input=101)
         assert refused.value.code == "tokens"
         assert "900 are used or reserved, and this request may need 101" in refused.value.message
         first.settle(Used(250, 50))
-    async with house.admit(scope, input=700) as second:
+    with await house.admit(scope, input=700) as second:
         assert second.headers["x-ratelimit-remaining-tokens"] == "0"
         second.settle(Used(700, 0))
 
 
 async def test_more_than_foreseen_is_charged_when_it_is_known(house: House) -> None:
     scope = key(tokens_per_minute=1000)
-    async with house.admit(scope, input=100, output=100) as lease:
+    with await house.admit(scope, input=100, output=100) as lease:
         house.clock.pass_seconds(90)  # the reservation has left the window meanwhile
         lease.settle(Used(900, 300))
     with pytest.raises(RateLimited) as refused:
@@ -89,7 +89,7 @@ async def test_input_and_output_have_limits_of_their_own(house: House) -> None:
 
 async def test_output_is_reserved_up_to_the_whole_limit(house: House) -> None:
     scope = key(tokens_per_minute=1000)
-    async with house.admit(scope, input=200, output=1_000_000) as lease:
+    with await house.admit(scope, input=200, output=1_000_000) as lease:
         assert lease.headers["x-ratelimit-remaining-tokens"] == "0"
         lease.settle(Used(200, 5))
     await house.pass_through(scope, input=795)
@@ -104,7 +104,7 @@ async def test_a_prompt_that_can_never_fit_is_refused_for_good(house: House) -> 
 
 async def test_so_many_at_the_same_time(house: House) -> None:
     scope = key(concurrent=2)
-    async with house.admit(scope), house.admit(scope):
+    with await house.admit(scope), await house.admit(scope):
         with pytest.raises(RateLimited, match="2 requests at the same time; 2 are") as refused:
             await house.pass_through(scope)
         assert (refused.value.code, refused.value.headers["Retry-After"]) == ("concurrency", "1")
@@ -114,18 +114,17 @@ async def test_so_many_at_the_same_time(house: House) -> None:
 @pytest.mark.parametrize("failure", [UpstreamFailed("gone"), ZeroDivisionError(), KeyError("k")])
 async def test_a_failure_gives_places_and_tokens_back(house: House, failure: Exception) -> None:
     scope = key(tokens_per_minute=100, concurrent=1)
-    with pytest.raises(type(failure)):
-        async with house.admit(scope, input=100):
-            raise failure
+    with pytest.raises(type(failure)), await house.admit(scope, input=100):
+        raise failure
     await house.pass_through(scope, input=100)
 
 
 async def test_what_was_used_before_a_failure_counts(house: House) -> None:
     scope = key(tokens_per_minute=100)
-    with pytest.raises(UpstreamFailed) as failure:
-        async with house.admit(scope, input=50, output=50) as lease:
-            lease.settle(Used(50, 10))
-            raise UpstreamFailed("broken off", headers={"Retry-After": "3"})
+    lease = await house.admit(scope, input=50, output=50)
+    with pytest.raises(UpstreamFailed) as failure, lease:
+        lease.settle(Used(50, 10))
+        raise UpstreamFailed("broken off", headers={"Retry-After": "3"})
     assert failure.value.headers["x-ratelimit-remaining-tokens"] == "40"
     assert failure.value.headers["Retry-After"] == "3"
     await house.pass_through(scope, input=40)
@@ -138,7 +137,7 @@ async def test_a_cancelled_request_gives_back(house: House) -> None:
     inside = asyncio.Event()
 
     async def stay() -> None:
-        async with house.admit(scope, input=100):
+        with await house.admit(scope, input=100):
             inside.set()
             await asyncio.Event().wait()
 
@@ -151,7 +150,7 @@ async def test_a_cancelled_request_gives_back(house: House) -> None:
 
 async def test_the_longest_wait_is_told(house: House) -> None:
     scope = key(requests_per_minute=1, concurrent=1)
-    async with house.admit(scope):
+    with await house.admit(scope):
         house.clock.pass_seconds(30)
         with pytest.raises(RateLimited) as refused:
             await house.pass_through(scope)
@@ -164,7 +163,7 @@ async def test_headers_tell_of_the_strictest_scope(house: House) -> None:
         key(requests_per_minute=10, tokens_per_minute=50),
         model(requests_per_minute=4, output_tokens_per_minute=1000),
     )
-    async with house.admit(*scopes, input=20, output=10) as lease:
+    with await house.admit(*scopes, input=20, output=10) as lease:
         house.clock.pass_seconds(20)
         assert lease.headers == {
             "x-ratelimit-limit-requests": "4",
@@ -181,9 +180,9 @@ async def test_limits_that_are_not_set_are_not_told_nor_estimated() -> None:
         raise AssertionError
 
     limits = Limits(MemoryCounters())
-    async with limits.admit((), never) as lease:
+    with await limits.admit((), never) as lease:
         assert lease.headers == {}
-    async with limits.admit((key(requests_per_minute=1),), never) as lease:
+    with await limits.admit((key(requests_per_minute=1),), never) as lease:
         assert all(name.endswith("requests") for name in lease.headers)
 
 
@@ -199,7 +198,7 @@ async def test_who_does_nothing_is_forgotten() -> None:
     house = memory_house()
     assert isinstance(house.counters, MemoryCounters)
     busy = key("busy", concurrent=1)
-    async with house.admit(busy):
+    with await house.admit(busy):
         for round in range(5):
             for number in range(1000):
                 await house.pass_through(key(f"{round}-{number}", requests_per_minute=1))
@@ -226,7 +225,5 @@ async def test_a_store_that_is_asked_elsewhere_fits_the_same_seam() -> None:
             return await memory.take(scopes, need)
 
     limits = Limits(Distant())
-    async with limits.admit((key(concurrent=1),), Tokens):
-        with pytest.raises(RateLimited):
-            async with limits.admit((key(concurrent=1),), Tokens):
-                pass
+    with await limits.admit((key(concurrent=1),), Tokens), pytest.raises(RateLimited):
+        await limits.admit((key(concurrent=1),), Tokens)

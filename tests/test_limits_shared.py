@@ -71,7 +71,7 @@ async def refused(counters: SharedCounters, *scopes: Scope) -> bool:
     found = await counters.take(scopes, Tokens())
     if isinstance(found, Refused):
         return True
-    found.release(Tokens())
+    found.release(0, 0)
     return False
 
 
@@ -89,7 +89,7 @@ async def test_replicas_have_one_limit_together(valkey: ValkeyServer) -> None:
         holds = [each for each in done if not isinstance(each, Refused)]
         assert len(holds) == 30
         for hold in holds:
-            hold.release(Tokens(100, 50))
+            hold.release(100, 50)
         assert sum([not await refused(two, *scopes) for _ in range(30)]) == 10
         standings = await _standing_of(three, scopes)
         assert standings == (0, 10_000 - 30 * 150)
@@ -132,7 +132,7 @@ async def test_a_replica_that_lives_keeps_what_it_holds(valkey: ValkeyServer) ->
         hold = await taken(one, ONE)
         await asyncio.sleep(1.5)  # longer than its life, were it not heard of
         assert await refused(two, ONE)
-        hold.release(Tokens())
+        hold.release(0, 0)
         await admitted(two)
 
 
@@ -142,18 +142,17 @@ async def test_without_the_server_each_counts_for_itself_and_says_so(
     async with shared_counters(own_valkey, line=QUICK) as counters:
         limits = Limits(counters)
         with capture_logs() as lines:
-            async with limits.admit((key(concurrent=2),), Tokens):
+            with await limits.admit((key(concurrent=2),), Tokens):
                 own_valkey.kill()
                 await lost(counters)
-                async with limits.admit((key(concurrent=2),), Tokens) as lease:
+                with await limits.admit((key(concurrent=2),), Tokens) as lease:
                     assert lease.headers == {}
                     own_valkey.start()
                     await counters.replica.wait()
                     with pytest.raises(RateLimited):  # both are known to the new server
-                        async with limits.admit((key(concurrent=2),), Tokens):
-                            pass
+                        await limits.admit((key(concurrent=2),), Tokens)
             for _ in range(3):  # and both have ended there
-                async with limits.admit((ONE,), Tokens):
+                with await limits.admit((ONE,), Tokens):
                     pass
         events = [line["event"] for line in lines]
         assert events == ["limits.store_away", "limits.shared"]
@@ -169,7 +168,7 @@ async def test_without_the_server_nobody_is_let_in_where_that_is_wanted(
         with pytest.raises(StoreUnavailable) as failure:
             await counters.take([ONE], Tokens())
         assert (failure.value.status, failure.value.code) == (503, "store_unavailable")
-        async with Limits(counters).admit((), Tokens):
+        with await Limits(counters).admit((), Tokens):
             pass  # who has no limits does not need the server
 
 
@@ -184,7 +183,7 @@ async def test_a_server_that_hangs_keeps_nobody_waiting(own_valkey: ValkeyServer
         async with asyncio.timeout(30):
             await counters.replica.wait()
         assert await refused(counters, ONE)  # that it runs has been told
-        hold.release(Tokens())
+        hold.release(0, 0)
         assert isinstance(await taken(counters, ONE), SharedHold)
 
 
@@ -237,10 +236,10 @@ async def test_a_server_that_forgets_is_told_again(valkey: ValkeyServer, command
         await client.execute_command(command)
         async with asyncio.timeout(30):
             while isinstance(second := await counters.take([key("x")], Tokens()), LocalHold):
-                second.release(Tokens())
+                second.release(0, 0)
                 await counters.replica.wait()
         assert await refused(counters, ONE)
-        hold.release(Tokens())
+        hold.release(0, 0)
         assert not await refused(counters, ONE)
 
 
@@ -269,7 +268,7 @@ async def test_nothing_stays_in_the_server(valkey: ValkeyServer) -> None:
         Valkey.from_url(valkey.url) as client,
         shared_counters(valkey, prefix=prefix) as counters,
     ):
-        async with Limits(counters).admit((scope,), lambda: Tokens(5, 5)) as lease:
+        with await Limits(counters).admit((scope,), lambda: Tokens(5, 5)) as lease:
             lease.settle(Used(5, 50))
             names = [name async for name in client.scan_iter(f"{{{prefix}}}*")]
             assert len(names) == 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import pytest
@@ -95,18 +95,18 @@ async def _walk(
     house: House, steps: list[tuple[int, tuple[Scope, ...], Tokens, int, Tokens]], foreseen: bool
 ) -> None:
     book, now = Book(), 0
-    open_leases: list[tuple[AsyncExitStack, Seen, Tokens]] = []
+    open_leases: list[tuple[ExitStack, Seen, Tokens]] = []
     for pause, scopes, need, ends, truth in steps:
         house.clock.pass_ms(pause)
         now += pause
         for _ in range(min(ends, len(open_leases))):
             stack, seen, used = open_leases.pop(0)
-            await stack.aclose()
+            stack.close()
             _settle(seen, used, now)
-        stack = AsyncExitStack()
+        stack = ExitStack()
         try:
-            lease = await stack.enter_async_context(
-                house.admit(*scopes, input=need.input, output=need.output)
+            lease = stack.enter_context(
+                await house.admit(*scopes, input=need.input, output=need.output)
             )
         except RateLimited:
             assert not book.fits(scopes, need, now, MINUTE + TENTH), "blocked while there is room"
@@ -122,7 +122,7 @@ async def _walk(
                 for part in PARTS:
                     assert book.used(scope, part, now, MINUTE) <= getattr(scope, part)
     for stack, _, _ in open_leases:
-        await stack.aclose()
+        stack.close()
 
 
 def _at_most(truth: Tokens, need: Tokens) -> Tokens:

@@ -20,6 +20,7 @@ from causerie.journal import Journal
 from causerie.logging import configure, request_id
 from causerie.metering.meter import Record
 from causerie.metering.request_log import RequestLog
+from causerie.protocol.events import Usage
 
 
 @pytest.fixture(autouse=True)
@@ -98,8 +99,8 @@ def test_a_request_is_one_line_of_numbers_and_names() -> None:
     stream = io.StringIO()
     configure("info", "json", stream)
     record = Record("r-1", "endpoint", "ck_a", model="m", served_by="m", status=200, code=None)
-    record.prompt, record.completion, record.first_token_seconds = 5, 7, 0.0123
-    record.tried, record.estimated = ["a/m: bad_gateway", "m: answered"], True
+    record.used, record.first_token_seconds = Usage(5, 7, estimated=True), 0.0123
+    record.tried = ["a/m: bad_gateway", "m: answered"]
     log = RequestLog(Journal())
     log.write(record)
     log.write(Record("r-2", "endpoint", "ck_a", status=502, code="bad_gateway"))

@@ -179,7 +179,7 @@ class Pipeline:
         told, request = model.changes(asked.request), model.adapted(asked.request)
         candidates = self.able(model, request)
         need = partial(estimate, request)
-        async with self.limits.admit(self._scopes(caller, id), need) as lease:
+        with await self.limits.admit(self._scopes(caller, id), need) as lease:
             if self.members is not None:
                 record.reservation = await self.members.allowances.reserve(caller, id, need)
             see = _recorded(asked, record) if caller.recorded else None

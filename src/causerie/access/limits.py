@@ -19,6 +19,7 @@ from typing import Protocol
 
 from causerie.access.quota import Refusal, Refused, Scope, Standings, Tokens
 from causerie.errors import InvalidRequest, RateLimited, ServiceError
+from causerie.protocol.events import Usage
 
 _CODES = {"requests": "requests", "concurrent": "concurrency"}  # all others: tokens
 _WORDS = {
@@ -33,7 +34,7 @@ _WORDS = {
 class Hold(Protocol):
     """What one request has taken from all its scopes."""
 
-    def release(self, used: Tokens) -> None:
+    def release(self, input: int, output: int) -> None:
         """Give the places back and count these tokens instead of the foreseen ones.
 
         Called once, also while the request is being cancelled, so it neither
@@ -77,39 +78,34 @@ class Limits:
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
 
-    def admit(self, scopes: Sequence[Scope], estimate: Callable[[], Tokens]) -> Lease:
-        """A lease on all scopes while the block runs.
+    async def admit(self, scopes: Sequence[Scope], estimate: Callable[[], Tokens]) -> Lease:
+        """A lease on all scopes, which ends with its block.
 
-        ``estimate`` is asked only where tokens are limited. Entering raises
+        ``estimate`` is asked only where tokens are limited. Raises
         :class:`RateLimited`, and :class:`InvalidRequest` where the prompt alone
         is more than a scope may have in a minute.
         """
-        return Lease(self._counters, scopes, estimate)
+        if not scopes:
+            return Lease(None)
+        taken = await self._counters.take(scopes, _needed(scopes, estimate))
+        if isinstance(taken, Refused):
+            raise _limited(taken)
+        return Lease(taken)
 
 
 class Lease:
     """What one request may have. Failures that leave its block get :attr:`headers` too."""
 
-    __slots__ = ("_counters", "_estimate", "_hold", "_scopes", "_used")
+    __slots__ = ("_hold", "_used")
 
-    def __init__(
-        self, counters: Counters, scopes: Sequence[Scope], estimate: Callable[[], Tokens]
-    ) -> None:
-        self._counters = counters
-        self._scopes = scopes
-        self._estimate = estimate
-        self._hold: Hold | None = None
-        self._used = _NOTHING
+    def __init__(self, hold: Hold | None) -> None:
+        self._hold = hold
+        self._used: Used = _NOTHING
 
-    async def __aenter__(self) -> Lease:
-        if self._scopes:
-            taken = await self._counters.take(self._scopes, self._need())
-            if isinstance(taken, Refused):
-                raise _limited(taken)
-            self._hold = taken
+    def __enter__(self) -> Lease:
         return self
 
-    async def __aexit__(
+    def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
@@ -117,8 +113,7 @@ class Lease:
     ) -> None:
         hold = self._hold
         if hold is not None:
-            self._hold = None
-            hold.release(self._used)
+            hold.release(self._used.prompt, self._used.completion)
             if isinstance(error, ServiceError):
                 error.headers = {**_headers(hold.standings()), **error.headers}
 
@@ -129,21 +124,22 @@ class Lease:
 
     def settle(self, used: Used) -> None:
         """This is what was used until now; nothing where it is never said."""
-        self._used = Tokens(used.prompt, used.completion)
-
-    def _need(self) -> Tokens:
-        need: Tokens | None = None
-        for scope in self._scopes:
-            if scope.counts_tokens:
-                if need is None:
-                    need = self._estimate()
-                most = min(scope.input, scope.tokens)
-                if need.input > most:
-                    raise _too_large(scope, need.input, most)
-        return need or _NOTHING
+        self._used = used
 
 
-_NOTHING = Tokens()
+_NOTHING = Usage(0, 0)
+
+
+def _needed(scopes: Sequence[Scope], estimate: Callable[[], Tokens]) -> Tokens:
+    """What to reserve; raises :class:`InvalidRequest` where the prompt is too large for ever."""
+    need: Tokens | None = None
+    for scope in scopes:
+        if scope.counts_tokens:
+            if need is None:
+                need = estimate()
+            if need.input > scope.most_input:
+                raise _too_large(scope, need.input)
+    return need or Tokens()
 
 
 def _limited(refused: Refused) -> RateLimited:
@@ -177,7 +173,8 @@ def _standing(refusal: Refusal) -> str:
     return f"{refusal.used} are used or reserved, and this request may need {refusal.needed}"
 
 
-def _too_large(scope: Scope, needed: int, most: int) -> InvalidRequest:
+def _too_large(scope: Scope, needed: int) -> InvalidRequest:
+    most = scope.most_input
     return InvalidRequest(
         f"{_may(scope)} {most} tokens of input a minute; the messages are estimated at {needed}, "
         "so this request can never be let in. Shorten it, or have the limit raised.",

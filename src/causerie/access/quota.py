@@ -39,6 +39,7 @@ class Scope:
         "id",
         "input",
         "kind",
+        "most_input",
         "name",
         "output",
         "requests",
@@ -53,7 +54,8 @@ class Scope:
         self.input = _limit(rates.input_tokens_per_minute)
         self.output = _limit(rates.output_tokens_per_minute)
         self.concurrent = _limit(rates.concurrent)
-        self.counts_tokens = min(self.tokens, self.input, self.output) < UNLIMITED
+        self.most_input = min(self.input, self.tokens)  # of one request
+        self.counts_tokens = min(self.most_input, self.output) < UNLIMITED
 
 
 class Tokens(Struct, frozen=True, gc=False):

@@ -116,16 +116,17 @@ class MemoryHold:
                 window.output += output
             self._parts.append((scope, window, tick, output))
 
-    def release(self, used: Tokens) -> None:
+    def release(self, input: int, output: int) -> None:
         """The request has ended and has used this."""
-        for scope, window, tick, output in self._parts:
+        more_input = input - self._input
+        for scope, window, tick, reserved in self._parts:
             window.running -= 1
             if scope.counts_tokens:
-                input, output = used.input - self._input, used.output - output
-                window.add(tick, input if input < 0 else 0, output if output < 0 else 0)
-                if input > 0 or output > 0:
+                more_output = output - reserved
+                window.add(tick, min(more_input, 0), min(more_output, 0))
+                if more_input > 0 or more_output > 0:
                     later = window.tick(self._clock() // _TICK)
-                    window.add(later, max(input, 0), max(output, 0))
+                    window.add(later, max(more_input, 0), max(more_output, 0))
 
     def standings(self) -> Standings:
         """How the strictest limits stand now."""

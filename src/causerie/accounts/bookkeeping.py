@@ -81,21 +81,22 @@ class Bookkeeping:
 
         Raises :class:`StoreUnavailable` where it cannot be made safe.
         """
+        used = record.used
         price = self.price(record.model, record.served_by)
         cost = price.charge(
             status=record.status,
-            prompt=record.prompt,
-            cached=record.cached,
-            completion=record.completion,
-            reasoning=record.reasoning,
+            prompt=used.prompt,
+            cached=used.cached,
+            completion=used.completion,
+            reasoning=used.reasoning,
         )
         usage = _usage(record, cost)
         if record.contents is not None and record.attempts and self._recorder is not None:
             self._recorder.put(usage, record.contents)
         try:
             if isinstance(record.reservation, Reservation):
-                charged = is_charged(record.status, record.prompt, record.completion)
-                tokens = record.prompt + record.completion if charged else 0
+                charged = is_charged(record.status, used.prompt, used.completion)
+                tokens = used.prompt + used.completion if charged else 0
                 await record.reservation.settle(cost, tokens)
         finally:  # whoever waits may be cancelled, and the record has to be kept
             await self._ledger.commit(usage)
@@ -103,6 +104,7 @@ class Bookkeeping:
 
 def _usage(record: Record, cost: Decimal) -> UsageRecord:
     """The record as it is kept."""
+    used = record.used
     return UsageRecord(
         id=record_id(),
         request_id=record.request_id,
@@ -118,17 +120,17 @@ def _usage(record: Record, cost: Decimal) -> UsageRecord:
         code=record.code,
         finish=record.finish,
         attempts=record.attempts,
-        prompt=record.prompt,
-        cached=record.cached,
-        completion=record.completion,
-        reasoning=record.reasoning,
+        prompt=used.prompt,
+        cached=used.cached,
+        completion=used.completion,
+        reasoning=used.reasoning,
         cost=cost,
         queue_us=_us(record.queue_seconds),
         first_token_us=_first(record.first_token_seconds),
         duration_us=_us(record.duration_seconds),
         upstream_us=_us(record.upstream_seconds),
         continued=record.continued,
-        estimated=record.estimated,
+        estimated=used.estimated,
         tried=tuple(record.tried),
         reason=record.reason,
         param=record.param,

@@ -76,7 +76,7 @@ class Management:
             return
         route, ids = pick(self.routes, exchange.method, path)
         actor = await self._managers.manager(credential(exchange))
-        async with self._limits.admit([Scope("key", actor.id, self._rates)], Tokens) as lease:
+        with await self._limits.admit([Scope("key", actor.id, self._rates)], Tokens) as lease:
             query = query_of(exchange.query, route.query)
             body = await body_of(exchange, route.body) if route.takes_body else route.body()
             answer = await route.handler(Call(actor, ids, query, body))

@@ -23,6 +23,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from causerie.engines.base import EngineState, EngineStatus
+from causerie.protocol.events import Usage
 
 _FIRST_TOKEN = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120)
 _PER_TOKEN = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
@@ -59,13 +60,7 @@ class Counted(Protocol):
     @property
     def stream(self) -> bool: ...
     @property
-    def prompt(self) -> int: ...
-    @property
-    def completion(self) -> int: ...
-    @property
-    def cached(self) -> int: ...
-    @property
-    def reasoning(self) -> int: ...
+    def used(self) -> Usage: ...
     @property
     def queue_seconds(self) -> float: ...
     @property
@@ -195,11 +190,11 @@ class _Place:
             self.times()
         end = (record.status, record.code, record.finish, record.stream)
         self.requests[end] = self.requests.get(end, 0) + 1
-        completion, duration = record.completion, record.duration_seconds
-        self.prompt += record.prompt
+        used, completion, duration = record.used, record.used.completion, record.duration_seconds
+        self.prompt += used.prompt
         self.completion += completion
-        self.cached += record.cached
-        self.reasoning += record.reasoning
+        self.cached += used.cached
+        self.reasoning += used.reasoning
         self.request.add(duration)
         self.queue.add(record.queue_seconds)
         self.overhead.add(record.overhead_seconds)

@@ -19,6 +19,7 @@ from causerie.protocol.labels import UNLABELLED, Labels
 
 CLIENT_GONE = 499
 _LEFT = "client_gone"
+_NOTHING = Usage(0, 0)
 _SPOKEN = frozenset({402, 403, 429})  # about budgets, rights and limits, in our own words
 
 
@@ -60,11 +61,7 @@ class Record(Struct):
     status: int = CLIENT_GONE
     code: str | None = _LEFT
     finish: FinishReason | None = None
-    prompt: int = 0
-    completion: int = 0
-    cached: int = 0
-    reasoning: int = 0
-    estimated: bool = False  # the tokens, where a target did not count them
+    used: Usage = _NOTHING
     queue_seconds: float = 0.0
     upstream_seconds: float = 0.0
     first_token_seconds: float | None = None
@@ -101,10 +98,7 @@ class Record(Struct):
         self.finish = way.finish
         if way.whole and self.code == _LEFT:  # no failure came after it
             self.status, self.code = 200, None
-        used = way.usage()
-        self.prompt, self.completion = used.prompt, used.completion
-        self.cached, self.reasoning = used.cached, used.reasoning
-        self.estimated = used.estimated
+        self.used = way.usage()
 
     def ended(self, failure: BaseException) -> None:
         """The request did not end as it should; a cancellation is a client that has left."""

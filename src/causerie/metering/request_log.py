@@ -61,7 +61,7 @@ class RequestLog:
 
 
 def _line(record: Record) -> RequestLine:
-    first = record.first_token_seconds
+    used, first = record.used, record.first_token_seconds
     return RequestLine(
         record.request_id,
         record.door,
@@ -75,11 +75,11 @@ def _line(record: Record) -> RequestLine:
         record.status,
         record.code,
         record.finish,
-        record.prompt,
-        record.completion,
-        record.cached,
-        record.reasoning,
-        record.estimated,
+        used.prompt,
+        used.completion,
+        used.cached,
+        used.reasoning,
+        used.estimated,
         round(record.queue_seconds * 1000, 1),
         round(first * 1000, 1) if first is not None else None,
         round(record.duration_seconds * 1000, 1),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from causerie.access.quota import Scope, Standings, Tokens
+from causerie.access.quota import Scope, Standings
 from causerie.access.windows import MemoryHold
 from causerie.shared.counted import Counted, standings
 
@@ -48,24 +48,24 @@ class SharedHold:
         self._now = now
         self._at = keeper.elapsed()
 
-    def release(self, used: Tokens) -> None:
+    def release(self, input: int, output: int) -> None:
         """The request has ended and has used this."""
-        self._end(used, 0)
+        self._end(input, output, 0)
 
     def undo(self) -> None:
         """Nobody was ever told that it was taken."""
-        self._end(Tokens(), -1)
+        self._end(0, 0, -1)
 
     def standings(self) -> Standings:
         """How the strictest limits stood when it was taken, with what is known since."""
         return standings(self._found, self._now + self._keeper.elapsed() - self._at)
 
-    def _end(self, used: Tokens, requests: int) -> None:
+    def _end(self, input: int, output: int, requests: int) -> None:
         changes = []
-        for each, output in zip(self._found, self._outputs, strict=True):
+        for each, reserved in zip(self._found, self._outputs, strict=True):
             more = (0, 0)
             if each.scope.counts_tokens:
-                more = used.input - self._input, used.output - output
+                more = input - self._input, output - reserved
                 each.input += more[0]
                 each.output += more[1]
             changes.append(more)
@@ -82,9 +82,9 @@ class LocalHold:
         self._scopes = scopes
         self._hold = hold
 
-    def release(self, used: Tokens) -> None:
+    def release(self, input: int, output: int) -> None:
         """The request has ended and has used this."""
-        self._hold.release(used)
+        self._hold.release(input, output)
         self._keeper.left(self._scopes)
 
     def standings(self) -> Standings:
