@@ -24,6 +24,7 @@ from causerie.accounts.usage import Spent
 from causerie.errors import OverBudget, StoreUnavailable
 from causerie.metering.ledger import Ledger, UsageRecord
 from causerie.metering.meter import Record
+from causerie.protocol.events import Usage
 from causerie.shared.line import LineOptions
 
 QUICK = LineOptions(reply_seconds=0.2, connect_seconds=5.0, beat_seconds=0.1)
@@ -304,7 +305,7 @@ async def test_a_request_that_is_cancelled_while_it_is_settled_is_recorded(
         budgets = await place.budgets(Books())
         books = Bookkeeping(ledger, budgets)
         books.prices = {"small": Price(request=Decimal(4))}
-        record = Record("r", "hosted", "ck_a", model="small", status=200, prompt=1, completion=1)
+        record = Record("r", "hosted", "ck_a", model="small", status=200, used=Usage(1, 1))
         record.reservation = await hold(budgets, 4)
         own_valkey.pause()
         ending = asyncio.ensure_future(books.enter(record))
