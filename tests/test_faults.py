@@ -142,7 +142,7 @@ async def test_wherever_a_stream_breaks_the_rest_comes_from_elsewhere(after: int
     assert record.served_by == "e1"
     assert list(record.tried) == ["e0: bad_gateway", "e1: answered"]
     assert answer.usage is not None
-    assert answer.usage["completion_tokens"] == record.completion
+    assert answer.usage["completion_tokens"] == record.used.completion
 
 
 async def test_a_call_that_breaks_is_not_begun_twice() -> None:

@@ -72,7 +72,7 @@ def test_only_a_whole_reply_without_a_failure_is_good(
         record.ended(failure)
     record.settle()
     assert (record.status, record.finish) == (status, "stop")
-    assert (record.prompt, record.completion, record.estimated) == (7, 5, True)
+    assert record.used == Usage(7, 5, estimated=True)
     assert (record.attempts, record.tried) == (2, ["a: full", "b: answered"])
     assert record.way is None
 
