@@ -114,9 +114,9 @@ def market(stands: Sequence[Stand], *, alias: Sequence[Candidate] = ()) -> Marke
             seat.breaker.failed("upstream_timeout")
         seat.in_flight = one.in_flight
         if one.speed is not None:
-            seat.pace.speed.add(one.speed)
+            seat.pace.speed.add(one.speed, clock.now)
         if one.first is not None:
-            seat.pace.first_token.add(one.first)
+            seat.pace.first_token.add(one.first, clock.now)
     supplies = tuple(one.supply() for one in stands)
     entries: list[Listing | Model] = [
         Listing(Card("a/m", "M"), supplies, router.standing),

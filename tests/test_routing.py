@@ -37,7 +37,7 @@ from causerie.protocol.events import (
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
 from causerie.routing.breaker import THRESHOLD
-from causerie.routing.search import RetryBudget
+from causerie.routing.terms import RetryBudget
 
 
 async def test_the_first_that_can_answers() -> None:

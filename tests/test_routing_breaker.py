@@ -60,7 +60,9 @@ async def test_while_one_tries_a_broken_target_others_go_elsewhere() -> None:
     bad.script = REPLY
     asked = len(bad.asked)
     trial = way.generate(in_turn(2), ASK)
-    way._seats["t0"].breaker.begin()  # the trial is under way
+    seat = way.seat("t0")
+    assert seat is not None
+    seat.breaker.begin()  # the trial is under way
     await told(way, 2)
     assert len(bad.asked) == asked
     del trial

@@ -33,8 +33,8 @@ from causerie.protocol.events import (
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
 from causerie.routing.breaker import THRESHOLD
-from causerie.routing.continuation import Passed, added
-from causerie.routing.search import RetryBudget
+from causerie.routing.continuation import MANY, Passed, added
+from causerie.routing.terms import RetryBudget
 
 
 def put_together(events: Sequence[Event]) -> list[Event]:
@@ -202,11 +202,17 @@ async def test_a_refusal_to_go_on_is_tried_elsewhere() -> None:
 def test_long_replies_are_put_together_whole(cut: int, width: int) -> None:
     text = [str(number) for number in range(1500)]
     passed = Passed()
+
+    def goes_out(batch: Batch) -> None:
+        passed.batches.append(batch)
+        if len(passed.batches) >= MANY:
+            passed.put_together()
+
     for start in range(0, cut, width):
-        passed.add([TextDelta(piece) for piece in text[start : min(start + width, cut)]])
-    passed.add([ToolCallStarted(0, "a", "f")])
+        goes_out([TextDelta(piece) for piece in text[start : min(start + width, cut)]])
+    goes_out([ToolCallStarted(0, "a", "f")])
     for _ in range(300):
-        passed.add([ToolCallDelta(0, "x"), ToolCallDelta(0, "y")])
+        goes_out([ToolCallDelta(0, "x"), ToolCallDelta(0, "y")])
     partial = passed.partial(Usage(1, 5, reasoning=2), None)
     assert partial.text == "".join(text[:cut])
     assert partial.calls[0].arguments == "xy" * 300

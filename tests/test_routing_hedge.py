@@ -23,7 +23,8 @@ from causerie.protocol.events import (
     Usage,
 )
 from causerie.routing.router import Router
-from causerie.routing.search import SLOWER, RetryBudget
+from causerie.routing.search import SLOWER
+from causerie.routing.terms import RetryBudget
 
 
 @dataclass

@@ -18,6 +18,7 @@ from causerie.routing.pace import FIVE_MINUTES, HALF_HOUR, Pace, Samples
 from causerie.routing.seat import Seat
 from causerie.routing.visit import Visit
 
+START = Clock().now
 values = st.lists(st.floats(0, 1000), min_size=1, max_size=300)
 
 
@@ -25,7 +26,7 @@ values = st.lists(st.floats(0, 1000), min_size=1, max_size=300)
 def test_percentiles_are_values_that_were_measured(measured: list[float]) -> None:
     samples = Samples(Clock())
     for value in measured:
-        samples.add(value)
+        samples.add(value, START)
     found = samples.percentiles()
     assert found is not None
     told = [found.p50, found.p75, found.p90, found.p99]
@@ -39,12 +40,12 @@ def test_what_is_old_counts_in_the_longer_window_only_and_then_no_more() -> None
     clock = Clock()
     samples = Samples(clock)
     assert samples.percentiles() is None
-    samples.add(1.0)
+    samples.add(1.0, clock.now)
     assert samples.percentiles() is not None
     clock.now += FIVE_MINUTES + 1
     assert samples.percentiles() is None
     assert samples.percentiles(HALF_HOUR) is not None
-    samples.add(3.0)
+    samples.add(3.0, clock.now)
     found = samples.percentiles()
     assert found is not None
     assert found.p50 == 3.0
@@ -57,12 +58,12 @@ def test_uptime_is_the_share_of_what_could_have_been_answered() -> None:
     pace = Pace(clock)
     assert pace.uptime(5) is None
     for _ in range(3):
-        pace.answered(0.1)
+        pace.answered(0.1, clock.now)
     pace.failed()
     assert pace.uptime(5) == pytest.approx(0.75)
     clock.now += 6 * 60
     assert pace.uptime(5) is None
-    pace.answered(0.1)
+    pace.answered(0.1, clock.now)
     assert pace.uptime(5) == 1
     assert pace.uptime(30) == pytest.approx(0.8)
     clock.now += 25 * 60 * 60
@@ -71,10 +72,10 @@ def test_uptime_is_the_share_of_what_could_have_been_answered() -> None:
 
 def test_a_reply_that_came_at_once_tells_nothing_of_speed() -> None:
     pace = Pace(Clock())
-    pace.wrote(500, 0.0)
-    pace.wrote(1, 1.0)
+    pace.wrote(500, 0.0, START)
+    pace.wrote(1, 1.0, START)
     assert pace.speed.percentiles() is None
-    pace.wrote(100, 2.0)
+    pace.wrote(100, 2.0, START)
     found = pace.speed.percentiles()
     assert found is not None
     assert found.p50 == 50
@@ -110,7 +111,7 @@ def measured(clock: Clock, seconds: float = 0.1, count: int = 50) -> Pace:
     pace = Pace(clock)
     for _ in range(count):
         clock.now += 1
-        pace.answered(seconds)
+        pace.answered(seconds, clock.now)
     return pace
 
 
@@ -123,33 +124,33 @@ def test_who_waits_longer_than_usual_is_known_at_once() -> None:
     clock = Clock()
     pace = measured(clock)
     clock.now += 1
-    pace.asked("a")
+    pace.waiting["a"] = clock.now
     clock.now += 0.05
     assert pace.expected() == 0.1
     clock.now += 0.35
     assert pace.expected() == pytest.approx(0.4)
-    pace.left("a")
+    del pace.waiting["a"]
     assert pace.expected() == 0.1
 
 
 def test_one_that_waits_says_nothing_where_later_ones_were_answered() -> None:
     clock = Clock()
     pace = measured(clock)
-    pace.asked("a very long prompt")
+    pace.waiting["a very long prompt"] = clock.now
     clock.now += 3
-    pace.asked("b")
+    pace.waiting["b"] = clock.now
     clock.now += 0.1
-    pace.left("b")
-    pace.answered(0.1)
+    del pace.waiting["b"]
+    pace.answered(0.1, clock.now)
     assert pace.expected() == pytest.approx(0.1)
 
 
 def test_two_slow_ones_of_three_are_remembered_for_seconds() -> None:
     clock = Clock()
     pace = measured(clock)
-    pace.answered(0.9)
+    pace.answered(0.9, clock.now)
     assert pace.expected() == 0.1
-    pace.answered(0.8)
+    pace.answered(0.8, clock.now)
     assert pace.expected() == 0.8
     clock.now += 6
     assert pace.expected() == 0.1  # it may be well again: the next request finds out
@@ -172,7 +173,7 @@ async def test_a_request_that_waits_is_known_to_those_who_choose() -> None:
     target = Held(REPLY)
     seat = Seat("t", target, None, Breaker(clock, middle))
     for _ in range(3):
-        seat.pace.answered(0.1)
+        seat.pace.answered(0.1, clock.now)
     clock.now += 10
     visit = Visit(seat, ASK, None, clock)
     async with asyncio.TaskGroup() as group:
@@ -189,7 +190,7 @@ async def test_a_request_that_waits_is_known_to_those_who_choose() -> None:
 async def test_a_request_that_fails_or_leaves_waits_no_more() -> None:
     clock = Clock()
     seat = Seat("t", Scripted([BROKEN]), None, Breaker(clock, middle))
-    seat.pace.answered(0.1)
+    seat.pace.answered(0.1, clock.now)
     clock.now += 1
     with pytest.raises(UpstreamFailed):
         await Visit(seat, ASK, None, clock).begin()
@@ -216,14 +217,14 @@ def test_one_that_becomes_slow_gets_few_more_requests() -> None:
         for each in sorted(each for each in under_way if each[0] <= clock.now):
             under_way.remove(each)
             now, clock.now = clock.now, each[0]
-            paces[each[1]].left(each[2])
-            paces[each[1]].answered(each[3])
+            del paces[each[1]].waiting[each[2]]
+            paces[each[1]].answered(each[3], clock.now)
             clock.now = now
         known = {name: pace.expected() for name, pace in paces.items()}
         asked = next((name for name, one in known.items() if one is None), None)
         name = asked or min(known, key=lambda name: known[name] or 0.0)
         taken = seconds(name, clock.now)
         met_slow += taken > 0.4
-        paces[name].asked(number)
+        paces[name].waiting[number] = clock.now
         under_way.append((clock.now + taken, name, number, taken))
     assert 0 < met_slow <= 8  # of eighty

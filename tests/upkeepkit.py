@@ -172,8 +172,9 @@ def lived(made: Market) -> None:
     assert north is not None
     assert south is not None
     for seconds, speed in ((0.21, 74.0), (0.34, 81.0), (0.9, 66.0)):
-        north.pace.answered(seconds)
-        north.pace.speed.add(speed)
+        now = north.breaker.clock()
+        north.pace.answered(seconds, now)
+        north.pace.speed.add(speed, now)
     north.in_flight = 3
     south.pace.failed()
     for _ in range(THRESHOLD + 3):

@@ -191,7 +191,7 @@ class Pipeline:
                     frame = Frame(
                         asked.identity,
                         request.model,
-                        journey.fingerprint,
+                        journey.answer.fingerprint,
                         reasoning_visible=request.thinking.visible,
                         router_names=asked.door.reasoning_object,
                         cost=_costs(model, journey) if isinstance(model, Listing) else None,
@@ -331,6 +331,7 @@ def _headers(record: Record, journey: Journey, asked: str, told: Sequence[str]) 
     }
     if record.model != asked:
         headers["x-served-model"] = record.model
-    if journey.changes or told:
-        headers["x-request-changes"] = ", ".join([*told, *journey.changes])
+    changes = journey.answer.changes
+    if changes or told:
+        headers["x-request-changes"] = ", ".join([*told, *changes])
     return headers

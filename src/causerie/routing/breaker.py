@@ -24,11 +24,14 @@ State = Literal["up", "full", "down", "trying"]
 
 
 class Breaker:
-    """The breaker of one target. ``clock`` gives seconds; ``chance`` a number from 0 to 1."""
+    """The breaker of one target. ``clock`` gives seconds; ``chance`` a number from 0 to 1.
+
+    ``well``: nothing is held against it, no failure and no fullness.
+    """
 
     __slots__ = (
         "_chance", "_down_until", "_failures", "_full_until", "_trial_until", "_waits",
-        "clock", "reason",
+        "clock", "reason", "well",
     )  # fmt: skip
 
     def __init__(self, clock: Callable[[], float], chance: Callable[[], float]) -> None:
@@ -40,6 +43,7 @@ class Breaker:
         self._full_until = 0.0
         self._trial_until = 0.0
         self.reason = ""
+        self.well = True
 
     @property
     def failures(self) -> int:
@@ -48,7 +52,7 @@ class Breaker:
 
     def state(self) -> State:
         """As it is now: ``trying`` while one request finds out for all."""
-        if not self._failures and not self._full_until:
+        if self.well:
             return "up"
         now = self.clock()
         if self._failures >= THRESHOLD:
@@ -83,13 +87,15 @@ class Breaker:
 
     def answers(self) -> None:
         """A reply has begun, or a request was refused: it is there."""
-        if self._failures or self._full_until:
+        if not self.well:
             self._failures = min(self._failures, THRESHOLD - 1)
             self._down_until = self._full_until = self._trial_until = 0.0
+            self.well = not self._failures
 
     def succeeded(self) -> None:
         """A whole reply has come."""
-        if self._failures or self._full_until:
+        if not self.well:
+            self.well = True
             self._failures = self._waits = 0
             self._down_until = self._full_until = self._trial_until = 0.0
             self.reason = ""
@@ -102,6 +108,7 @@ class Breaker:
     def failed(self, reason: str) -> None:
         """It could not be reached, did not answer in time, or failed."""
         self._failures += 1
+        self.well = False
         self.reason = reason
         now = self.clock()
         if self._failures < THRESHOLD or now < self._down_until:
@@ -114,5 +121,6 @@ class Breaker:
     def full(self, seconds: float, reason: str) -> None:
         """It takes no more for ``seconds``."""
         self._trial_until = 0.0
+        self.well = False
         self.reason = reason
         self._full_until = self.clock() + min(max(seconds, 0.1), LONGEST_FULL_SECONDS)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from causerie.protocol.events import (
     Batch,
     Finished,
@@ -16,34 +18,27 @@ from causerie.protocol.events import (
 )
 from causerie.protocol.partial import Partial, PartialCall, Trail
 
-_MANY = 256  # batches that are kept as they are; more are put together, to be small
+MANY = 256  # batches that are kept as they are; more are put together, to be small
 
 
-class Passed:
-    """The events of one reply that went out, over all targets that made it."""
+class Passed(Struct):
+    """The events of one reply that went out, over all targets that made it.
 
-    __slots__ = ("_batches", "_together")
+    What goes out is appended to ``batches``; once these are ``MANY`` they are to be put together.
+    """
 
-    def __init__(self) -> None:
-        self._batches: list[Batch] = []
-        self._together: _Together | None = None
-
-    def add(self, batch: Batch) -> None:
-        """More has gone out."""
-        batches = self._batches
-        batches.append(batch)
-        if len(batches) >= _MANY:
-            self._put_together()
+    batches: list[Batch] = []
+    _together: _Together | None = None
 
     @property
     def finished(self) -> int:
         """How many choices have ended."""
-        return self._put_together().finished
+        return self.put_together().finished
 
     @property
     def finish(self) -> FinishReason | None:
         """How the choice ended that ended last."""
-        for batch in reversed(self._batches):
+        for batch in reversed(self.batches):
             for event in reversed(batch):
                 if type(event) is Finished:
                     return event.reason
@@ -51,7 +46,7 @@ class Passed:
 
     def partial(self, usage: Usage, trail: Trail | None) -> Partial:
         """The reply so far, which has one choice; ``usage`` counts all its tokens."""
-        together = self._put_together()
+        together = self.put_together()
         return Partial(
             reasoning="".join(together.reasoning),
             text="".join(together.text),
@@ -64,11 +59,12 @@ class Passed:
             trail=trail,
         )
 
-    def _put_together(self) -> _Together:
+    def put_together(self) -> _Together:
+        """All that has gone out; nothing is left in ``batches``."""
         if self._together is None:
             self._together = _Together()
-        self._together.add(self._batches)
-        self._batches = []
+        self._together.add(self.batches)
+        self.batches = []
         return self._together
 
 

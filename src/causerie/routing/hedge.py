@@ -38,13 +38,6 @@ class Hedges:
         return True
 
 
-class Hedging(Struct, frozen=True):
-    """A second target is asked after ``seconds``, as often as ``hedges`` allow."""
-
-    seconds: float
-    hedges: Hedges
-
-
 class Outcome(Struct, frozen=True):
     """Who answered first, and who did not: with its failure, or ``None`` where it was slower."""
 

@@ -44,41 +44,44 @@ class _Quarter:
 class History:
     """Of one target. ``wall`` gives Unix nanoseconds."""
 
-    __slots__ = ("_current", "_past", "_wall")
+    __slots__ = ("_current", "_ends", "_past", "_wall")
 
     def __init__(self, wall: Callable[[], int] = time.time_ns) -> None:
         self._wall = wall
         self._past: deque[Stretch] = deque(maxlen=_MOST - 1)
-        self._current: _Quarter | None = None
+        self._current = _Quarter(0)
+        self._ends = 0  # when the current one does; 0 before the first
 
     def answered(self, seconds: float) -> None:
         """It began to answer after so long."""
-        quarter = self._quarter()
+        quarter = self._now()
         quarter.answered += 1
         quarter.first_tokens.append(seconds)
 
     def failed(self) -> None:
         """It should have answered and did not."""
-        self._quarter().failed += 1
+        self._now().failed += 1
 
     def wrote(self, speed: float) -> None:
         """A reply came at so many tokens a second."""
-        self._quarter().speeds.append(speed)
+        self._now().speeds.append(speed)
 
     def day(self) -> Sequence[Stretch]:
         """Those quarters of the last day in which it was asked, the oldest first."""
         since = (self._wall() // _QUARTER_NS - _MOST + 1) * QUARTER_SECONDS
         found = [one for one in self._past if one.start >= since]
-        if self._current is not None and self._current.number * QUARTER_SECONDS >= since:
+        if self._ends and self._current.number * QUARTER_SECONDS >= since:
             found.append(self._current.stretch())
         return found
 
-    def _quarter(self) -> _Quarter:
-        """That of now; a clock that was put back goes on in the one that is there."""
+    def _now(self) -> _Quarter:
+        """The current one; a clock that was put back goes on in the one that is there."""
+        return self._current if self._wall() < self._ends else self._next()
+
+    def _next(self) -> _Quarter:
+        if self._ends:
+            self._past.append(self._current.stretch())
         number = self._wall() // _QUARTER_NS
-        current = self._current
-        if current is None or current.number < number:
-            if current is not None:
-                self._past.append(current.stretch())
-            self._current = current = _Quarter(number)
-        return current
+        self._ends = (number + 1) * _QUARTER_NS
+        self._current = _Quarter(number)
+        return self._current

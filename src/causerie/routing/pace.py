@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from itertools import islice
 
+from msgspec import Struct
+
 from causerie.protocol.standing import Percentiles
 from causerie.routing.history import History
 
@@ -35,9 +37,9 @@ class Samples:
         self._empty = False  # a window had nothing when it was last asked for
         self._known: dict[float, tuple[float, Percentiles | None]] = {}
 
-    def add(self, value: float) -> None:
+    def add(self, value: float, now: float) -> None:
         """One more."""
-        self._made.append((self._clock(), value))
+        self._made.append((now, value))
         if self._empty:
             self._empty = False
             self._known.clear()
@@ -66,11 +68,20 @@ class Samples:
         return found
 
 
+class _Minute(Struct):
+    number: int
+    answered: int = 0
+    failed: int = 0
+
+
 class Pace:
-    """Of one target. Times are in seconds."""
+    """Of one target. Times are in seconds, by ``clock`` where they are moments.
+
+    ``waiting`` tells who waits for a first token now, and since when.
+    """
 
     __slots__ = (
-        "_answered_from", "_clock", "_minutes", "_waiting", "first_token", "history", "speed",
+        "_answered_from", "_clock", "_minutes", "first_token", "history", "speed", "waiting",
     )  # fmt: skip
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -78,17 +89,9 @@ class Pace:
         self.first_token = Samples(clock)
         self.speed = Samples(clock)
         self.history = History()
-        self._waiting: dict[object, float] = {}  # who waits for a first token, since when
+        self.waiting: dict[object, float] = {}
         self._answered_from = float("-inf")  # when the newest of the answered ones began
-        self._minutes: deque[list[int]] = deque(maxlen=_DAY_MINUTES)  # minute, answered, not
-
-    def asked(self, who: object) -> None:
-        """Somebody waits for a first token from now on, until he is answered or :meth:`left`."""
-        self._waiting[who] = self._clock()
-
-    def left(self, who: object) -> None:
-        """He waits no more."""
-        self._waiting.pop(who, None)
+        self._minutes = deque([_Minute(0)], maxlen=_DAY_MINUTES)
 
     def expected(self) -> float | None:
         """Seconds to the first token, for one who asks now; ``None`` where nobody knows.
@@ -101,39 +104,41 @@ class Pace:
         if usual is None:
             return None
         newest = self.first_token.newest() or 0.0
-        since = [at for at in self._waiting.values() if at > self._answered_from]
+        since = [at for at in self.waiting.values() if at > self._answered_from]
         waited = self._clock() - min(since) if since else 0.0
         return max(usual.p50, newest, waited)
 
-    def answered(self, seconds: float) -> None:
-        """It began to answer after so long."""
-        self._answered_from = max(self._answered_from, self._clock() - seconds)
-        self.first_token.add(seconds)
+    def answered(self, seconds: float, now: float) -> None:
+        """It began to answer, after so long."""
+        asked = now - seconds
+        if asked > self._answered_from:
+            self._answered_from = asked
+        self.first_token.add(seconds, now)
         self.history.answered(seconds)
-        self._minute()[1] += 1
+        self._minute(now).answered += 1
 
     def failed(self) -> None:
         """It should have answered and did not."""
         self.history.failed()
-        self._minute()[2] += 1
+        self._minute(self._clock()).failed += 1
 
-    def wrote(self, tokens: int, seconds: float) -> None:
+    def wrote(self, tokens: int, seconds: float, now: float) -> None:
         """So many tokens came, from the first on in so long."""
         if tokens > 1 and seconds >= _LEAST_SECONDS:
-            self.speed.add(tokens / seconds)
+            self.speed.add(tokens / seconds, now)
             self.history.wrote(tokens / seconds)
 
     def uptime(self, minutes: int) -> float | None:
         """The share of requests that it answered in the last so many minutes; ``None``: of none."""
-        since = int(self._clock() / 60) - minutes
-        answered = failed = 0
-        for minute, good, bad in self._minutes:
-            if minute > since:
-                answered, failed = answered + good, failed + bad
+        since = self._clock() // 60 - minutes
+        lately = [one for one in self._minutes if one.number > since]
+        answered = sum(one.answered for one in lately)
+        failed = sum(one.failed for one in lately)
         return answered / (answered + failed) if answered + failed else None
 
-    def _minute(self) -> list[int]:
-        now = int(self._clock() / 60)
-        if not self._minutes or self._minutes[-1][0] != now:
-            self._minutes.append([now, 0, 0])
-        return self._minutes[-1]
+    def _minute(self, now: float) -> _Minute:
+        minute = self._minutes[-1]
+        if minute.number != now // 60:
+            minute = _Minute(int(now // 60))
+            self._minutes.append(minute)
+        return minute

@@ -7,18 +7,19 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from msgspec import structs
+
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.events import Batch
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.standing import Standing, Stretch
 from causerie.routing.breaker import Breaker
 from causerie.routing.foresight import Prospect, foreseen
-from causerie.routing.hedge import Hedges, Hedging
+from causerie.routing.hedge import Hedges
 from causerie.routing.journey import Journey
-from causerie.routing.order import order
-from causerie.routing.search import RetryBudget, Search
 from causerie.routing.seat import Seat, SeatStatus
 from causerie.routing.target import Gate, Target
+from causerie.routing.terms import RetryBudget, Terms
 
 _BUDGET = RetryBudget()
 
@@ -36,34 +37,28 @@ class Router:
         chance: Callable[[], float] | None = None,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._budget = budget
-        self._clock = clock
-        self._pause = pause
-        self._chance = chance or random.Random().random
-        self._hedges = Hedges()
-        self._seats: dict[str, Seat] = {}
+        self._terms = Terms({}, budget, Hedges(), clock, chance or random.Random().random, pause)
         self.replace(targets, gates or {})
 
     def replace(self, targets: Mapping[str, Target], gates: Mapping[str, Gate]) -> None:
         """Take these targets from now on; requests under way keep theirs."""
+        terms = self._terms
         seats: dict[str, Seat] = {}
         for name, target in targets.items():
-            seat = self._seats.get(name)
+            seat = terms.seats.get(name)
             gate = gates.get(name)
             if seat is None or seat.target is not target or seat.gate is not gate:
-                seat = Seat(name, target, gate, Breaker(self._clock, self._chance))
+                seat = Seat(name, target, gate, Breaker(terms.clock, terms.chance))
             seats[name] = seat
-        self._seats = seats
+        self._terms = structs.replace(terms, seats=seats)
 
     def renewed(self, targets: Mapping[str, Target], gates: Mapping[str, Gate]) -> Router:
         """A router over these targets that knows what this one has learnt of those it shares.
 
         This one stays as it is, for requests that have it already.
         """
-        other = Router(
-            {}, budget=self._budget, clock=self._clock, chance=self._chance, pause=self._pause
-        )
-        other._seats, other._hedges = self._seats, self._hedges
+        other = Router({})
+        other._terms = self._terms
         other.replace(targets, gates)
         return other
 
@@ -81,38 +76,29 @@ class Router:
         answer a second target is asked too, for a small share of all requests. ``see`` is
         shown whatever is passed on.
         """
-        seats, chance = self._seats, self._chance
-        hedging = None
+        terms = self._terms
         if hedge_seconds is not None:
-            self._hedges.earn()
-            hedging = Hedging(hedge_seconds, self._hedges)
-        return Journey(
-            lambda: order(candidates, seats, request, chance),
-            request,
-            Search(request, self._budget, self._clock, hedging),
-            self._budget,
-            self._pause,
-            see,
-        )
+            terms.hedges.earn()
+        return Journey(terms, request, hedge_seconds, candidates=candidates, see=see)
 
     def foresee(self, candidates: Sequence[Candidate], request: ChatRequest) -> Sequence[Prospect]:
         """Who would be asked now, the first in front, and why; nobody is asked."""
-        return foreseen(candidates, self._seats, request)
+        return foreseen(candidates, self._terms.seats, request)
 
     def seat(self, name: str) -> Seat | None:
         """The target of that name."""
-        return self._seats.get(name)
+        return self._terms.seats.get(name)
 
     def standing(self, name: str) -> Standing | None:
         """How the target of that name stands, with what was measured of it."""
-        seat = self._seats.get(name)
+        seat = self._terms.seats.get(name)
         return seat.standing() if seat is not None else None
 
     def history(self, name: str) -> Sequence[Stretch]:
         """The last day of the target of that name, in quarters of an hour."""
-        seat = self._seats.get(name)
+        seat = self._terms.seats.get(name)
         return seat.pace.history.day() if seat is not None else ()
 
     def status(self) -> list[SeatStatus]:
         """How every target stands."""
-        return [seat.status() for seat in self._seats.values()]
+        return [seat.status() for seat in self._terms.seats.values()]

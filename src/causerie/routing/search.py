@@ -5,32 +5,21 @@ Knows nothing of what becomes of the reply once it has begun.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Self
 
 from msgspec import Struct
 
 from causerie.errors import Overloaded, RateLimited, ServiceError, UpstreamFailed
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
-from causerie.routing.hedge import Hedging, race
+from causerie.routing.hedge import race
 from causerie.routing.seat import Seat
+from causerie.routing.terms import Terms
 from causerie.routing.visit import Visit
 
 SLOWER = "slower"
 _OF_THE_TARGET = frozenset({"unsupported_parameter", "context_length_exceeded"})
-
-
-class RetryBudget(Struct, frozen=True):
-    """What one request may cost, over all targets and before and after its first event.
-
-    ``attempts`` requests are sent; none is sent once ``seconds`` have gone by
-    in which nobody answered. ``wait_seconds`` of these may be spent waiting
-    until somebody can go on with a reply that broke off.
-    """
-
-    attempts: int = 4
-    seconds: float = 300.0
-    wait_seconds: float = 30.0
 
 
 class Attempt(Struct, frozen=True):
@@ -43,122 +32,126 @@ class Attempt(Struct, frozen=True):
         return f"{self.target}: {self.failure or 'answered'}"
 
 
-class Search:
-    """``tried`` lists who was asked. ``hedged``: a second one because the first was slow."""
+class Search(Struct, eq=False):
+    """``tried`` lists who was asked, ``visit`` is who answers now.
 
-    __slots__ = (
-        "_budget", "_clock", "_hedging", "_request", "_seconds", "_sent", "hedged",
-        "queued_seconds", "tried", "upstream_seconds",
-    )  # fmt: skip
+    ``hedged``: a second one was asked because the first was slow. The seconds are those
+    of all that answered: spent waiting for a place there, and until the first content.
+    """
 
-    def __init__(
-        self,
-        request: ChatRequest,
-        budget: RetryBudget,
-        clock: Callable[[], float],
-        hedging: Hedging | None,
-    ) -> None:
-        self._request = request
-        self._budget = budget
-        self._clock = clock
-        self._hedging = hedging if request.n == 1 else None
-        self._seconds = 0.0
-        self._sent = 0
-        self.tried: list[Attempt] = []
-        self.hedged = False
-        self.queued_seconds = 0.0
-        self.upstream_seconds = 0.0
+    terms: Terms
+    request: ChatRequest
+    hedge_seconds: float | None
+    visit: Visit | None = None
+    served_by: str = ""  # who answers, or answered last; if nobody did, who was asked last
+    tried: list[Attempt] = []
+    hedged: bool = False
+    queued_seconds: float = 0.0
+    upstream_seconds: float = 0.0
+    _seconds: float = 0.0  # in which nobody answered
+    _unsent: int = 0  # of those tried, who sent the request away before it was sent
 
     @property
+    def attempts(self) -> int:
+        """How many targets were asked."""
+        return len(self.tried)
+
     def spent(self) -> bool:
         """Whether the budget is used up."""
-        return self._sent >= self._budget.attempts or self._seconds >= self._budget.seconds
+        return self._left < 1 or self._seconds >= self.terms.budget.seconds
+
+    @property
+    def _left(self) -> int:
+        """How many requests may still be sent."""
+        return self.terms.budget.attempts - len(self.tried) + self._unsent
 
     def waited(self, seconds: float) -> None:
         """Time went by in which nobody was asked."""
         self._seconds += seconds
 
-    def broke(self, failure: ServiceError) -> None:
-        """Who answered last has broken off."""
-        self.tried[-1] = Attempt(self.tried[-1].target, failure.code)
+    def broke(self, visit: Visit, failure: ServiceError) -> None:
+        """Who answered has broken off."""
+        self._seconds += visit.began - visit.started
+        self.tried[-1] = Attempt(visit.seat.name, failure.code)
 
-    async def find(self, seats: Sequence[Seat], partial: Partial | None = None) -> Visit:
-        """The first that answers, its first content-bearing event at hand; else its failure.
+    async def find(self, seats: Sequence[Seat], partial: Partial | None = None) -> Self:
+        """Go on until ``visit`` answers, its first content-bearing event at hand.
 
         Raises a failure at once that no other could do better at, else what
         tells the client most when all have failed.
         """
-        hopeless = bool(seats) and seats[0].breaker.state() != "up"
-        failure: ServiceError | None = None
-        asked: list[Seat] = []
+        hopeless = False
+        failures: dict[Seat, ServiceError] = {}
         for seat in seats:
-            if self.spent:
-                break
-            if seat in asked:
+            if seat in failures:
                 continue
-            failures: list[tuple[Seat, ServiceError]] = []
-            answering: Visit | None = None
-            visit = Visit(seat, self._request, partial, self._clock)
-            started = self._clock()
+            visit = Visit(seat, self.request, partial, self.terms.clock)
             try:
-                if self._hedging is None or asked or len(seats) == 1:
+                if self.hedge_seconds is None or failures or len(seats) == 1:
                     await visit.begin()
-                    answering = visit
-                else:
-                    answering = await self._raced(visit, seats[1:], partial, failures)
+                    return self._answers(visit)
+                winner = await self._raced(visit, self.hedge_seconds, seats[1:], failures)
+                if winner is not None:
+                    return self._answers(winner)
             except ServiceError as refused:
-                self._note(seat, refused)
-                failures.append((seat, refused))
-            finally:
-                self._seconds += self._clock() - started
-            if answering is not None:
-                self._sent += 1
-                self.tried.append(Attempt(answering.seat.name))
-                self.queued_seconds += answering.queued_seconds
-                self.upstream_seconds += answering.upstream_seconds
-                return answering
-            for one, failed in failures:
-                asked.append(one)
-                if partial is None and not _elsewhere(failed):
-                    raise failed
-                if failure is None or not _unable(failed):
-                    failure = failed
-        raise self._exhausted(seats, failure, hopeless=hopeless)
+                self._note(visit, refused)
+                failures[seat] = refused
+            self._seconds += self.terms.clock() - visit.started
+            for failure in failures.values():
+                if partial is None and not _elsewhere(failure):
+                    raise failure
+            hopeless = hopeless or (seat is seats[0] and visit.resting)
+            if self.spent():
+                break
+        raise self._exhausted(seats, list(failures.values()), hopeless=hopeless)
+
+    def _answers(self, visit: Visit) -> Self:
+        self.visit = visit
+        self.served_by = name = visit.seat.name
+        self.tried.append(Attempt(name))
+        self.queued_seconds += visit.queued_seconds
+        self.upstream_seconds += visit.upstream_seconds
+        return self
 
     async def _raced(
         self,
         visit: Visit,
+        seconds: float,
         others: Sequence[Seat],
-        partial: Partial | None,
-        failures: list[tuple[Seat, ServiceError]],
+        failures: dict[Seat, ServiceError],
     ) -> Visit | None:
         """The visit that answers, this one or a second; else why none does is in ``failures``."""
-        assert self._hedging is not None
-        found = await race(visit, lambda: self._second(others, partial), self._hedging.seconds)
+        found = await race(visit, lambda: self._second(visit, others), seconds)
         for loser, failure in found.losers:
-            self._note(loser.seat, failure)
+            self._note(loser, failure)
             if failure is not None:
-                failures.append((loser.seat, failure))
+                failures[loser.seat] = failure
+        if found.winner is not None:
+            self._seconds += found.winner.started - visit.started
         return found.winner
 
-    def _second(self, others: Sequence[Seat], partial: Partial | None) -> Visit | None:
-        assert self._hedging is not None
+    def _second(self, first: Visit, others: Sequence[Seat]) -> Visit | None:
         able = [seat for seat in others if seat.breaker.state() == "up"]
-        if not able or self._sent + 2 > self._budget.attempts or not self._hedging.hedges.spend():
+        if not able or self._left < 2 or not self.terms.hedges.spend():
             return None
         self.hedged = True
-        return Visit(able[0], self._request, partial, self._clock)
+        return Visit(able[0], self.request, first.partial, self.terms.clock)
 
-    def _note(self, seat: Seat, failure: ServiceError | None) -> None:
+    def _note(self, visit: Visit, failure: ServiceError | None) -> None:
         """One that did not answer; what was sent away before it was sent costs nothing."""
-        self.tried.append(Attempt(seat.name, SLOWER if failure is None else failure.code))
+        name = visit.seat.name
+        self.tried.append(Attempt(name, SLOWER if failure is None else failure.code))
         at_once = isinstance(failure, Overloaded) and "upstream_status" not in failure.metadata
-        self._sent += not at_once
+        self._unsent += at_once
+        if visit.partial is None:
+            self.served_by = name  # nobody has answered yet
 
     def _exhausted(
-        self, seats: Sequence[Seat], failure: ServiceError | None, *, hopeless: bool
+        self, seats: Sequence[Seat], failures: Sequence[ServiceError], *, hopeless: bool
     ) -> ServiceError:
         """What the client is told when nobody answers."""
+        telling = [one for one in failures if not _unable(one)]
+        failure = telling[-1] if telling else next(iter(failures), None)
         if failure is None or (hopeless and isinstance(failure, UpstreamFailed)):
             wait = min((seat.breaker.wait() for seat in seats), default=1.0)
             return Overloaded(

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 
+from msgspec import Struct
+
 from causerie.errors import ServiceError
 from causerie.protocol.events import (
     Batch,
+    Event,
     Finished,
     ReasoningDelta,
     TextDelta,
@@ -16,98 +19,102 @@ from causerie.protocol.events import (
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
 from causerie.routing.seat import Seat
-from causerie.routing.target import Answering, Lease, Target
+from causerie.routing.target import Answering, Lease
+
+_WORDS = (TextDelta, ReasoningDelta)
+_BEGUN = (ToolCallStarted, Finished)
 
 
-class Visit:
-    """``begin`` and, if it began, ``leave``. Times are in seconds.
+async def _nothing() -> Batch:
+    raise StopAsyncIteration
 
-    ``first`` is what has come until then, ``next`` gives what comes after it.
+
+class Visit(Struct, eq=False):
+    """``begin`` and, if it began, ``leave``. Times are in seconds, by ``clock``.
+
+    ``first`` is what has come until it ``began``, ``next`` gives what comes after it.
     """
 
-    __slots__ = (
-        "_began", "_clock", "_entry", "_left", "_partial", "_reply", "_request", "_trial", "answer",
-        "first", "next", "queued_seconds", "seat", "upstream_seconds",
-    )  # fmt: skip
-
-    def __init__(
-        self, seat: Seat, request: ChatRequest, partial: Partial | None, clock: Callable[[], float]
-    ) -> None:
-        self.seat = seat
-        self.answer: Answering | None = None
-        self.first: list[Batch] = []
-        self.next: Callable[[], Awaitable[Batch]]
-        self.queued_seconds = 0.0
-        self.upstream_seconds = 0.0
-        self._request = request
-        self._partial = partial
-        self._clock = clock
-        self._entry: AbstractAsyncContextManager[Lease] | None = None
-        self._reply: AbstractAsyncContextManager[Answering] | None = None
-        self._began = 0.0  # when the first content was there
-        self._left = False
-        self._trial = False  # whether this one finds out if the target is there again
-        seat.in_flight += 1
+    seat: Seat
+    request: ChatRequest
+    partial: Partial | None
+    clock: Callable[[], float]
+    answer: Answering | None = None
+    first: list[Event] = []
+    next: Callable[[], Awaitable[Batch]] = _nothing
+    started: float = 0.0
+    began: float = 0.0  # when the first content was there
+    queued_seconds: float = 0.0
+    upstream_seconds: float = 0.0
+    _entry: AbstractAsyncContextManager[Lease] | None = None
+    _reply: AbstractAsyncContextManager[Answering] | None = None
+    _there: bool = False  # whether it counts as under way
+    resting: bool = False  # whether the target was to be left alone
+    _trial: bool = False  # whether this one finds out if the target is there again
 
     async def begin(self) -> None:
         """Wait for the first content-bearing event; raises ``ServiceError`` where none comes.
 
         The target has been left then.
         """
-        seat, breaker, first = self.seat, self.seat.breaker, self.first
-        self._trial = breaker.begin()
-        started = 0.0
+        seat, clock = self.seat, self.clock
+        breaker, pace = seat.breaker, seat.pace
+        seat.in_flight += 1
+        self._there = True
+        if not breaker.well:
+            self.resting = breaker.state() != "up"
+            self._trial = breaker.begin()
+        self.started = asked = clock()
         try:
             if seat.gate is not None:
-                entry = seat.gate.enter(self._request.n)
+                entry = seat.gate.enter(self.request.n)
                 self.queued_seconds = (await entry.__aenter__()).waited
                 self._entry = entry
-            started = self._clock()
-            seat.pace.asked(self)
-            reply = self._asked(seat.target)
+                asked = clock()
+            pace.waiting[self] = asked
+            reply = seat.target.generate(self.request, self.partial)
             answer = await reply.__aenter__()
             self._reply = reply
             events = self.next = answer.events.__anext__
-            while not first or not _bears_content(first[-1]):
-                first.append(await events())
+            while not _bears_content(batch := await events()):
+                self.first += batch
+            self.first += batch
         except StopAsyncIteration:
             pass  # a reply that says nothing is one, too
         except BaseException as failure:
-            seat.pace.left(self)
+            pace.waiting.pop(self, None)
             if isinstance(failure, ServiceError):
                 seat.failed(failure)
             await self.leave()
             raise
-        self._began = self._clock()
-        self.upstream_seconds = self._began - started
         self.answer = answer
-        breaker.answers()
+        self.began = began = clock()
+        self.upstream_seconds = seconds = began - asked
+        if not breaker.well:
+            breaker.answers()
         seat.answered += 1
-        seat.pace.left(self)
-        seat.pace.answered(self.upstream_seconds)
+        del pace.waiting[self]
+        pace.answered(seconds, began)
 
-    def _asked(self, target: Target) -> AbstractAsyncContextManager[Answering]:
-        if self._partial is None:
-            return target.generate(self._request)
-        return target.generate(self._request, self._partial)
-
-    def wrote(self, tokens: int) -> None:
+    def ended(self, tokens: int) -> None:
         """The whole reply is there, of so many tokens."""
-        self.seat.pace.wrote(tokens, self._clock() - self._began)
+        seat = self.seat
+        if not seat.breaker.well:
+            seat.breaker.succeeded()
+        now = self.clock()
+        seat.pace.wrote(tokens, now - self.began, now)
 
     async def leave(self) -> None:
         """Free the target; only the first time does something."""
-        if self._left:
+        if not self._there:
             return
-        self._left = True
-        reply, self._reply = self._reply, None
-        entry, self._entry = self._entry, None
+        self._there = False
         try:
-            if reply is not None:
-                await reply.__aexit__(None, None, None)
+            if self._reply is not None:
+                await self._reply.__aexit__(None, None, None)
         finally:
-            if entry is not None:
-                await entry.__aexit__(None, None, None)
+            if self._entry is not None:
+                await self._entry.__aexit__(None, None, None)
             self.seat.in_flight -= 1
             if self._trial and self.answer is None:
                 self.seat.breaker.left()
@@ -115,10 +122,9 @@ class Visit:
 
 def _bears_content(batch: Batch) -> bool:
     for event in batch:
-        match event:
-            case TextDelta() | ReasoningDelta():
-                if event.text:
-                    return True
-            case ToolCallStarted() | Finished():
+        if isinstance(event, _WORDS):
+            if event.text:
                 return True
+        elif isinstance(event, _BEGUN):
+            return True
     return False
