@@ -26,6 +26,7 @@ from causerie.protocol.request import ChatRequest
 from causerie.routing.seat import SeatStatus
 
 KEY = "ck_abc_secret"
+_AT_ONCE = 32
 OPEN = Door("open", "/endpoints/open/v1", hosts=frozenset({"open.localhost"}))
 LOCKED = Door("locked", "/endpoints/locked/v1", keys=(KeyDigest.of("abc", KEY),))
 ROUTER = Door(
@@ -101,11 +102,20 @@ class ScriptedPipeline:
             self.released.set()
 
     async def _events(self) -> AsyncIterator[Batch]:
+        together: list[Event] = []  # as endpoints bring what has arrived at once
         for step in self.script:
             if isinstance(step, asyncio.Event | Exception):
+                if together:
+                    yield together
+                together = []
                 await _pass(step)
-            else:
-                yield [step]
+                continue
+            together.append(step)
+            if len(together) == _AT_ONCE:
+                yield together
+                together = []
+        if together:
+            yield together
 
 
 async def _pass(step: asyncio.Event | Exception) -> None:

@@ -10,113 +10,88 @@ from __future__ import annotations
 import asyncio
 from types import TracebackType
 
+import msgspec
+
 from causerie.edge.exchange import ClientGone, Exchange
 from causerie.errors import Overloaded
 
 _LAST_WORDS_SECONDS = 5.0
 
 
-class Watch:
-    """Work that can be ended from outside, for as long as the block runs.
-
-    Leaving raises the first reason it was cut for, when the work has cleaned up
-    after itself.
-    """
-
-    __slots__ = ("_cancelling", "_exchange", "_reason", "_running", "_task")
-
-    def __init__(self, exchange: Exchange, running: set[Watch]) -> None:
-        self._exchange = exchange
-        self._running = running
-        self._reason: Exception | None = None
-        self._task: asyncio.Task[object] | None = None
-        self._cancelling = 0
-
-    def cut(self, reason: Exception) -> None:
-        """End the work; it sees a cancellation and whoever began it sees ``reason``."""
-        if self._reason is None and self._task is not None:
-            self._reason = reason
-            self._task.cancel()
-
-    def __enter__(self) -> Watch:
-        task = self._task = self._exchange.task or asyncio.current_task()
-        assert task is not None
-        self._cancelling = task.cancelling()
-        self._running.add(self)
-        self._exchange.on_gone = self._client_left
-        if self._exchange.gone:
-            self._client_left()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._exchange.on_gone = None
-        self._running.discard(self)
-        task, self._task = self._task, None
-        if self._reason is None or task is None:
-            return
-        others = task.uncancel() > self._cancelling
-        if not others and (kind is None or issubclass(kind, asyncio.CancelledError)):
-            raise self._reason from None
-
-    def _client_left(self) -> None:
-        self.cut(ClientGone())
-
-
 class Drain:
-    """Counts requests: each enters, which raises :class:`Overloaded` at a stop."""
+    """What is under way, and whether something may begin. Work enters by a :class:`Watch`."""
 
     def __init__(self) -> None:
         self.stopping = False
-        self._running: set[Watch] = set()
-        self._open = 0
-        self._idle = asyncio.Event()
-
-    def __enter__(self) -> Drain:
-        if self.stopping:
-            raise _stopping()
-        self._open += 1
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._open -= 1
-        if self.stopping and not self._open:
-            self._idle.set()
-
-    def watched(self, exchange: Exchange) -> Watch:
-        """Work that ends when the client leaves or the time of a stop is over.
-
-        The block raises :class:`ClientGone` or :class:`Overloaded` then.
-        """
-        return Watch(exchange, self._running)
+        self.running: set[Watch] = set()
+        self.idle = asyncio.Event()
 
     async def finish(self, seconds: float) -> None:
         """Begin nothing new, give what runs ``seconds``, then end it."""
         self.stopping = True
-        if not self._open:
+        if not self.running:
             return
         if await self._becomes_idle(seconds):
             return
-        for watch in tuple(self._running):
+        for watch in tuple(self.running):
             watch.cut(_stopping())
         await self._becomes_idle(_LAST_WORDS_SECONDS)
 
     async def _becomes_idle(self, seconds: float) -> bool:
         try:
             async with asyncio.timeout(seconds):
-                await self._idle.wait()
+                await self.idle.wait()
         except TimeoutError:
             return False
         return True
+
+
+class Watch(msgspec.Struct, eq=False):
+    """The work on one exchange, for as long as the block runs; it can be ended from outside.
+
+    Entering raises :class:`Overloaded` at a stop. Leaving raises what the work was cut for,
+    when it has cleaned up after itself: :class:`ClientGone` where the client left,
+    :class:`Overloaded` where the time of a stop is over.
+    """
+
+    exchange: Exchange
+    drain: Drain
+    reason: Exception | None = None
+
+    def __enter__(self) -> None:
+        drain, exchange = self.drain, self.exchange
+        if drain.stopping:
+            raise _stopping()
+        drain.running.add(self)
+        exchange.on_gone = self._client_left
+        if exchange.gone:
+            self._client_left()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        drain, task = self.drain, self.exchange.task
+        self.exchange.on_gone = None
+        drain.running.remove(self)
+        if drain.stopping and not drain.running:
+            drain.idle.set()
+        if self.reason is None or task is None:
+            return
+        others = task.uncancel() > 0
+        if not others and (kind is None or issubclass(kind, asyncio.CancelledError)):
+            raise self.reason from None
+
+    def cut(self, reason: Exception) -> None:
+        """End the work; it sees a cancellation and whoever began it sees ``reason``."""
+        if self.reason is None and self.exchange.task is not None:
+            self.reason = reason
+            self.exchange.task.cancel()
+
+    def _client_left(self) -> None:
+        self.cut(ClientGone())
 
 
 def _stopping() -> Overloaded:

@@ -150,7 +150,7 @@ class Exchange(msgspec.Struct, eq=False):
         """What has arrived of the body and was not taken yet."""
         body, self._body = self._body, []
         self.unread = 0
-        return body[0] if len(body) == 1 else b"".join(body)
+        return b"".join(body)
 
     def _wake(self) -> None:
         if self._arrived is not None and not self._arrived.done():

@@ -15,6 +15,7 @@ from causerie.protocol.labels import UNLABELLED, Labels
 
 _TITLES = ("x-openrouter-title", "x-title")
 _REFERER = "http-referer"
+HEADERS = (*_TITLES, _REFERER)
 _LONGEST_NAME = 80
 _LONGEST_ADDRESS = 200
 

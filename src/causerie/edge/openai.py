@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from urllib.parse import quote
 
-import msgspec
 import structlog
 from msgspec import structs
 
 from causerie.access.keys import Caller
+from causerie.edge.answers import Plain, Stream
+from causerie.edge.asides import Asides, asides_of
 from causerie.edge.body import BodyLimits, body_at_hand, check_type, read_body
 from causerie.edge.credential import credential
 from causerie.edge.doors import Door
-from causerie.edge.drain import Drain
+from causerie.edge.drain import Drain, Watch
 from causerie.edge.errors import internal
 from causerie.edge.exchange import ClientGone, Exchange
-from causerie.edge.labels import labels_of
 from causerie.edge.numbered import error_for
-from causerie.edge.ports import Pipeline, Reply
-from causerie.edge.stream import EventStream
+from causerie.edge.ports import Pipeline
 from causerie.errors import NotFound, ServiceError
-from causerie.fold import Fold, Frame, Identity, Whole
+from causerie.fold import Identity
 from causerie.logging import request_id
 from causerie.protocol.parsing import Rules, parse
 from causerie.protocol.request import ChatRequest
 
 log = structlog.get_logger(__name__)
-_encode = msgspec.json.Encoder().encode
-_MAX_NAMED = 32
 
 
 def _unix_time() -> int:
@@ -55,7 +51,7 @@ class OpenAI:
     drain: Drain
     limits: Limits = Limits()
     clock: Callable[[], int] = _unix_time
-    _known: dict[tuple[bool, str, bool], Rules] = field(default_factory=dict, init=False)
+    _known: dict[str, Rules] = field(default_factory=dict, init=False)
 
     async def list_models(self, exchange: Exchange, door: Door, _: str) -> None:
         """``GET /models``."""
@@ -78,97 +74,64 @@ class OpenAI:
 
     async def complete(self, exchange: Exchange, door: Door, _: str) -> None:
         """``POST /chat/completions``."""
-        exchange.name_completion()
+        completion = exchange.name_completion()
         request_id.set(exchange.request_id)
         caller = await self.pipeline.authenticate(door, credential(exchange))
-        await self.answer(exchange, door, caller)
+        await self._answer(exchange, door, caller, completion)
 
     async def answer(self, exchange: Exchange, door: Door, caller: Caller) -> None:
         """Read and answer a request for a chat completion of somebody who is known."""
-        completion_id = exchange.name_completion()
-        with self.drain:
-            check_type(exchange.headers)
-            limits = self.limits.body
-            body = body_at_hand(exchange, limits) or await read_body(exchange, limits)
-            request = _in_session(parse(body, self._rules(exchange, door)), exchange)
-            identity = Identity(completion_id, self.clock(), exchange.request_id)
-            answer = self._stream if request.stream else self._plain
-            await answer(exchange, door, caller, request, identity)
+        await self._answer(exchange, door, caller, exchange.name_completion())
 
-    async def _plain(
-        self,
-        exchange: Exchange,
-        door: Door,
-        caller: Caller,
-        request: ChatRequest,
-        identity: Identity,
+    async def _answer(
+        self, exchange: Exchange, door: Door, caller: Caller, completion: str
     ) -> None:
-        labels = labels_of(exchange.headers)
-        answers: list[Whole] = []
-        headers: Mapping[str, str] = {}
-
-        async def deliver(reply: Reply) -> None:
-            nonlocal headers
-            headers = _headers(reply, request)
-            whole = Whole(reply.frame)
-            answers.append(whole)
-            async for batch in reply.events:
-                whole.feed(batch)
-
-        with self.drain.watched(exchange):
-            await self.pipeline.answer(door, caller, request, identity, deliver, labels)
-        exchange.respond(200, _encode(answers[-1].completion()), headers=headers)
-
-    async def _stream(
-        self,
-        exchange: Exchange,
-        door: Door,
-        caller: Caller,
-        request: ChatRequest,
-        identity: Identity,
-    ) -> None:
-        labels = labels_of(exchange.headers)
-        fold = Fold(Frame(identity, request.model, ""), usage=request.include_usage)
-        with EventStream(exchange, ping_seconds=self.limits.ping_seconds) as events:
-
-            async def deliver(reply: Reply) -> None:
-                fold.frame = reply.frame
-                events.start(_headers(reply, request))
-                async for batch in reply.events:
-                    if told := fold.feed(batch):
-                        events.put(told)
-                    if events.blocked:
-                        await events.room()
-
-            try:
-                with self.drain.watched(exchange):
-                    await self.pipeline.answer(door, caller, request, identity, deliver, labels)
-            except ClientGone:
+        answer: Plain | Stream | None = None
+        try:
+            with Watch(exchange, self.drain):
+                asides = asides_of(exchange.headers)
+                request = await self._request(exchange, door, asides)
+                identity = Identity(completion, self.clock(), exchange.request_id)
+                if request.stream:
+                    answer = Stream(request, exchange, self.limits.ping_seconds)
+                else:
+                    answer = Plain(request)
+                await self.pipeline.answer(
+                    door, caller, request, identity, answer.deliver, asides.labels
+                )
+        except ClientGone:
+            raise
+        except Exception as failure:
+            if exchange.status is None or not isinstance(answer, Stream):
                 raise
-            except Exception as failure:
-                if not events.started:
-                    raise
-                error = error_for(_told(failure, exchange), exchange.headers)
-                events.put(fold.broken(error))
-            events.finish()
+            answer.break_off(error_for(_told(failure, exchange), exchange.headers))
+        answer.finish(exchange)
+
+    async def _request(self, exchange: Exchange, door: Door, asides: Asides) -> ChatRequest:
+        """The request; its session is that of a header where its body names none."""
+        check_type(exchange.headers)
+        limits = self.limits.body
+        body = body_at_hand(exchange, limits) or await read_body(exchange, limits)
+        rules = self._known.get(door.name) or self._rules(door)
+        if asides.strict:
+            rules = structs.replace(rules, reject_unknown=True)
+        request = parse(body, rules)
+        if asides.session and request.session_id is None:
+            request = structs.replace(request, session_id=asides.session)
+        return request
 
     async def _catalog_caller(self, exchange: Exchange, door: Door) -> Caller | None:
         if door.open_catalog:
             return None
         return await self.pipeline.authenticate(door, credential(exchange))
 
-    def _rules(self, exchange: Exchange, door: Door) -> Rules:
-        sent = exchange.headers.get("x-unknown-params")
-        rejects = sent is not None and sent.lower() == "reject"
-        rules = self._known.get((door.reasoning_object, door.kind, rejects))
-        if rules is None:
-            rules = self._known[door.reasoning_object, door.kind, rejects] = Rules(
-                reasoning_object=door.reasoning_object,
-                router=door.kind == "router",
-                reject_unknown=rejects,
-                max_messages=self.limits.max_messages,
-                max_nesting=self.limits.max_nesting,
-            )
+    def _rules(self, door: Door) -> Rules:
+        rules = self._known[door.name] = Rules(
+            reasoning_object=door.reasoning_object,
+            router=door.kind == "router",
+            max_messages=self.limits.max_messages,
+            max_nesting=self.limits.max_nesting,
+        )
         return rules
 
 
@@ -178,25 +141,3 @@ def _told(failure: Exception, exchange: Exchange) -> ServiceError:
         return failure
     log.error("stream failed", path=exchange.path, exc_info=failure)
     return internal(exchange.request_id)
-
-
-def _in_session(request: ChatRequest, exchange: Exchange) -> ChatRequest:
-    """The request with the session that a header names, where its body names none."""
-    session = exchange.headers.get("x-session-id", "")
-    if not session or request.session_id is not None:
-        return request
-    return structs.replace(request, session_id=session)
-
-
-def _headers(reply: Reply, request: ChatRequest) -> Mapping[str, str]:
-    return {**reply.headers, **ignored(request)} if request.unknown else reply.headers
-
-
-def ignored(request: ChatRequest) -> dict[str, str]:
-    """The header that names the fields nobody knew, in characters that a header may have."""
-    if not request.unknown:
-        return {}
-    names = [quote(name[:64], safe="[]$@:") for name in request.unknown[:_MAX_NAMED]]
-    if len(request.unknown) > _MAX_NAMED:
-        names.append("...")
-    return {"x-ignored-params": ", ".join(names)}

@@ -15,7 +15,10 @@ from causerie.protocol.request import ChatRequest
 
 
 class Reply(Protocol):
-    """An answer that has begun: headers for the response, its frame, and what it says."""
+    """An answer that has begun: headers for the response, its frame, and what it says.
+
+    A batch of its ``events`` are those that came together; they go out together.
+    """
 
     @property
     def headers(self) -> Mapping[str, str]: ...

@@ -1,0 +1,108 @@
+"""Answers on their way to a client: whole, or as a stream of events.
+
+Silence in a stream is broken by a comment, so that nobody between us and the
+client gives up. Writing waits only where the client reads too slowly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from causerie.edge.exchange import Exchange
+from causerie.edge.ports import Reply
+from causerie.fold import Fold, Whole
+from causerie.protocol import sse
+from causerie.protocol.request import ChatRequest
+
+_STREAM = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+_MAX_NAMED = 32
+_encode = msgspec.json.Encoder().encode
+
+
+class Plain:
+    """A whole answer; the last that is delivered is the one that is sent."""
+
+    __slots__ = ("_headers", "_request", "_whole")
+
+    _headers: Mapping[str, str]
+    _whole: Whole
+
+    def __init__(self, request: ChatRequest) -> None:
+        self._request = request
+
+    async def deliver(self, reply: Reply) -> None:
+        """Take the answer in."""
+        self._headers = reply.headers
+        whole = self._whole = Whole(reply.frame)
+        async for batch in reply.events:
+            whole.feed(batch)
+
+    def finish(self, exchange: Exchange) -> None:
+        """Send it; raises :class:`~causerie.errors.InternalError` where it has no end."""
+        headers = _headers(self._headers, self._request)
+        exchange.respond(200, _encode(self._whole.completion()), headers=headers)
+
+
+class Stream:
+    """An answer that is sent as it comes, with a comment in every ``ping_seconds`` of silence."""
+
+    __slots__ = ("_exchange", "_fold", "_ping_seconds", "_request", "_silent", "_timer")
+
+    _timer: asyncio.TimerHandle
+
+    def __init__(self, request: ChatRequest, exchange: Exchange, ping_seconds: float) -> None:
+        self._request = request
+        self._exchange = exchange
+        self._ping_seconds = ping_seconds
+        self._silent = True
+
+    async def deliver(self, reply: Reply) -> None:
+        """Send the answer, no faster than the client reads."""
+        exchange = self._exchange
+        fold = self._fold = Fold(reply.frame, usage=self._request.include_usage)
+        headers = _headers(reply.headers, self._request)
+        exchange.start(200, "text/event-stream; charset=utf-8", {**_STREAM, **headers})
+        self._wait()
+        try:
+            async for batch in reply.events:
+                told = fold.feed(batch)
+                if told:
+                    self._silent = False
+                    if not exchange.write(told):
+                        await exchange.drained()
+        finally:
+            self._timer.cancel()
+
+    def break_off(self, error: dict[str, Any]) -> None:
+        """Tell what went wrong after the answer had begun."""
+        self._exchange.write(self._fold.broken(error))
+
+    def finish(self, exchange: Exchange) -> None:
+        """End it with ``[DONE]``."""
+        exchange.end(sse.DONE)
+
+    def _wait(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._ping_seconds, self._tick)
+
+    def _tick(self) -> None:
+        """Once a period: a comment if nothing was said in it."""
+        if self._silent and not self._exchange.blocked:
+            self._exchange.write(sse.PING)
+        self._silent = True
+        self._wait()
+
+
+def _headers(headers: Mapping[str, str], request: ChatRequest) -> Mapping[str, str]:
+    """With the one that names the fields nobody knew, in characters that a header may have."""
+    if not request.unknown:
+        return headers
+    names = [quote(name[:64], safe="[]$@:") for name in request.unknown[:_MAX_NAMED]]
+    if len(request.unknown) > _MAX_NAMED:
+        names.append("...")
+    return {**headers, "x-ignored-params": ", ".join(names)}
