@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
 
 from causerie.chat.calls import (
@@ -75,6 +76,7 @@ class Parser:
         self._space = ""  # white space that is dropped if the part ends here
         self._fresh = True  # nothing of the current part has been given out
         self._answered = False  # answer text has been given out
+        self._flow: _Flow | None = None  # in the middle of a part, with nothing held back
         self.mode = Mode.REASONING if reasoning_open else Mode.ANSWER
         self._edge: str | None = leading  # white space to drop next; None: all there is
         self.calls = 0  # complete calls
@@ -93,11 +95,13 @@ class Parser:
 
     def feed(self, text: str) -> list[ContentEvent]:
         """Events that ``text`` brings; what may be a cut marker is held back."""
-        if self._lost:
-            return []
-        if self._section is None and not self._pending and self._marks.harmless(self.mode, text):
-            return self._give(text)
-        return list(self._advance(text))
+        flow = self._flow
+        if flow is not None and flow.passes(text):
+            return [flow.event(text)]
+        events = list(self._advance(text))
+        held = self._lost or self._section is not None or self._pending or self._space
+        self._flow = None if held or self._fresh else self._marks.flows[self.mode]
+        return events
 
     def finish(self) -> list[ContentEvent]:
         """What was held back, at the end of the text."""
@@ -263,6 +267,18 @@ class Parser:
         return [TextDelta(text)]
 
 
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    """The middle of a part, where text that ``passes`` is ``event`` as it comes.
+
+    Others hold what may begin a marker, or end in white space that may have to be
+    dropped, or are empty.
+    """
+
+    passes: Callable[[str], object]
+    event: type[ReasoningDelta | TextDelta]
+
+
 class _Marks:
     """The markers of a format that mean something, by mode, as compiled searches."""
 
@@ -285,12 +301,10 @@ class _Marks:
             (Mode.ANSWER, False): answering,
             (Mode.ANSWER, True): _Search((*answering.marks, *self.triggers)),
         }
-        self._answering = self._searches[Mode.ANSWER, True]
-        self._reasoning = self._searches[Mode.REASONING, False]
-
-    def harmless(self, mode: Mode, text: str) -> bool:
-        """Whether no marker can begin in ``text`` (the quick way for most pieces)."""
-        return (self._answering if mode is Mode.ANSWER else self._reasoning).harmless(text)
+        self.flows = {
+            Mode.REASONING: self._searches[Mode.REASONING, False].flow(ReasoningDelta, trims=True),
+            Mode.ANSWER: answering.flow(TextDelta, trims=calls is not None),
+        }
 
     def find(self, mode: Mode, text: str, *, at_start: bool) -> tuple[int, str] | None:
         """The first marker and where it stands."""
@@ -311,12 +325,14 @@ class _Search:
 
     def __init__(self, marks: tuple[str, ...]) -> None:
         self.marks = tuple(sorted({mark for mark in marks if mark}, key=len, reverse=True))
-        firsts = "".join(sorted({mark[0] for mark in self.marks}))
-        self._first = re.compile(f"[{re.escape(firsts)}]") if firsts else None
-        self._any = re.compile("|".join(map(re.escape, self.marks))) if firsts else None
+        self._any = re.compile("|".join(map(re.escape, self.marks))) if self.marks else None
 
-    def harmless(self, text: str) -> bool:
-        return self._first is None or self._first.search(text) is None
+    def flow(self, event: type[ReasoningDelta | TextDelta], *, trims: bool) -> _Flow:
+        """The middle of a part in which these markers mean something."""
+        firsts = re.escape("".join(sorted({mark[0] for mark in self.marks})))
+        inside = f"[^{firsts}]" if firsts else "."
+        last = rf"[^{firsts}\s]" if trims else inside
+        return _Flow(re.compile(f"{inside}*{last}", re.DOTALL).fullmatch, event)
 
     def find(self, text: str) -> tuple[int, str] | None:
         found = self._any.search(text) if self._any else None

@@ -28,7 +28,7 @@ class Decoder:
     At most ``max_bytes`` of an unfinished event are held.
     """
 
-    __slots__ = ("_data", "_held", "_max_bytes", "_rest", "_started")
+    __slots__ = ("_between", "_data", "_held", "_max_bytes", "_rest", "_started")
 
     def __init__(self, max_bytes: int = 64 * 1024 * 1024) -> None:
         self._max_bytes = max_bytes
@@ -36,16 +36,27 @@ class Decoder:
         self._data: list[bytes] = []
         self._held = 0
         self._started = False
+        self._between = True  # events: nothing of one is held
 
     def feed(self, piece: bytes) -> list[bytes]:
         """The data of every event that ``piece`` completes; raises :class:`LineTooLong`."""
-        if not self._rest and not self._data and piece.startswith(b"data: "):
+        if self._between and piece.startswith(b"data: ") and len(piece) <= self._max_bytes:
             # Whole events of one line each, as most senders write them and most pieces hold.
+            line, _, rest = piece.partition(b"\n")
+            if rest == b"\n":
+                self._started = True
+                return [line[6:].removesuffix(b"\r")]
             events = piece[6:-2].split(b"\n\ndata: ")
             whole = piece.endswith(b"\n\n") and piece.count(b"\n") == 2 * len(events)
-            if whole and b"\r" not in piece and len(piece) <= self._max_bytes:
+            if whole and b"\r" not in piece:
                 self._started = True
                 return events
+        events = self._lines(piece)
+        self._between = not self._rest and not self._data
+        return events
+
+    def _lines(self, piece: bytes) -> list[bytes]:
+        """The same, line by line."""
         self._rest += piece
         if not self._started and not self._begin():
             return []

@@ -7,9 +7,10 @@ needs.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from time import monotonic
 from typing import Any
 
 import msgspec
@@ -53,7 +54,7 @@ class _Candidate(msgspec.Struct):
 class _Probability(msgspec.Struct):
     bytes: list[int]
     logprob: float
-    top_logprobs: list[_Candidate] = []
+    top_logprobs: tuple[_Candidate, ...] = ()
 
 
 class _Timings(msgspec.Struct):
@@ -68,14 +69,14 @@ class _Progress(msgspec.Struct):
 
 class _Item(msgspec.Struct):
     content: str = ""
-    tokens: list[int] = []
+    tokens: tuple[int, ...] = ()
     stop: bool = False
     stop_type: str = ""
     tokens_predicted: int = 0
     tokens_evaluated: int = 0
     timings: _Timings | None = None
     prompt_progress: _Progress | None = None
-    completion_probabilities: list[_Probability] = []
+    completion_probabilities: tuple[_Probability, ...] = ()
     error: dict[str, Any] | None = None
 
 
@@ -83,8 +84,11 @@ _decode = msgspec.json.Decoder(_Item).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def _nothing() -> None:
-    """Nobody wants to know."""
+@dataclass(slots=True)
+class Pulse:
+    """When something came from an engine last, on the monotonic clock (seconds)."""
+
+    beat: float = field(default_factory=monotonic)
 
 
 class LlamaCppClient:
@@ -118,18 +122,18 @@ class LlamaCppClient:
         request: TextRequest,
         defaults: Sampling,
         partial: PartialTokens,
-        moved: Callable[[], None] = _nothing,
+        pulse: Pulse | None = None,
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
         """One completion: entered when the engine has begun with it, its slot freed on leaving.
 
-        ``moved`` is called whenever something comes. Raises :class:`PromptTooLong` on entering.
+        ``pulse`` beats whenever something comes. Raises :class:`PromptTooLong` on entering.
         """
         response = await self._send("POST", "/completion", completion_body(request, defaults))
         try:
             if response.status != 200:
                 raise _refusal(response.status, await _all(response))
-            alternatives = request.logprobs or 0
-            async with aclosing(_outputs(response, partial, alternatives, moved)) as outputs:
+            made = _outputs(response, partial, request.logprobs, pulse or Pulse())
+            async with aclosing(made) as outputs:
                 yield outputs
         finally:
             response.close()  # the engine sees its client gone, also in the middle
@@ -163,16 +167,21 @@ async def _all(response: HttpResponse) -> bytes:
 
 
 async def _outputs(
-    response: HttpResponse, partial: PartialTokens, alternatives: int, moved: Callable[[], None]
+    response: HttpResponse, partial: PartialTokens, logprobs: int | None, pulse: Pulse
 ) -> AsyncGenerator[Output, None]:
     cached: int | None = None
     made = 0
+    plain = logprobs is None
     decoder = Decoder()
     try:
         while piece := await response.piece():
-            moved()
+            pulse.beat = monotonic()
             for data in decoder.feed(piece):
                 item = _decode(data)
+                if plain and item.tokens_predicted == made + 1 and item.tokens and not item.stop:
+                    made += 1  # one token and no more, as most are
+                    yield Token(item.tokens[0], item.content)
+                    continue
                 if item.error is not None:
                     raise EngineFailed("the engine failed in the middle of an answer")
                 if item.prompt_progress is not None:
@@ -180,13 +189,10 @@ async def _outputs(
                         cached = item.prompt_progress.cache
                         yield Started(cached)
                     continue
-                if len(item.tokens) == 1 and not item.stop and _is_plain(item):
-                    made += 1
-                    yield Token(item.tokens[0], item.content)
-                    continue
-                for token in _tokens(item, made, partial, alternatives):
+                for token in _tokens(item, made, partial, logprobs or 0):
                     made += 1
                     yield token
+                made = max(made, item.tokens_predicted)
                 if item.stop:
                     yield _stopped(item, cached)
                     return
@@ -244,11 +250,6 @@ def _samplers(body: Mapping[str, Any]) -> dict[str, Any]:
         return {"samplers": [*first, "top_k"], "top_k": 1}
     active = [name for name, value in _NEUTRAL.items() if body[name] != value]
     return {"samplers": [*first, *active] or ["temperature"]}
-
-
-def _is_plain(item: _Item) -> bool:
-    """Whether a token is what the item says and no more, as most are."""
-    return item.content.isascii() and not item.completion_probabilities
 
 
 def _tokens(item: _Item, made: int, partial: PartialTokens, alternatives: int) -> Iterator[Token]:

@@ -24,7 +24,7 @@ from causerie.engines.base import (
     Sampling,
     TextRequest,
 )
-from causerie.engines.llamacpp.client import LlamaCppClient
+from causerie.engines.llamacpp.client import LlamaCppClient, Pulse
 from causerie.engines.llamacpp.guide import Draw, Guide, Guided, Run, Spelling, words
 from causerie.engines.llamacpp.options import Launch, LlamaCppOptions, for_machine
 from causerie.engines.llamacpp.process import LlamaCppChild, spawn
@@ -75,7 +75,7 @@ class LlamaCppEngine:
         self._read: _Words | None = None
         self._guidance: LLTokenizer | None = None
         self._busy = 0
-        self._moved = time.monotonic()
+        self._pulse = Pulse()
 
     @property
     def slots(self) -> int:
@@ -114,7 +114,7 @@ class LlamaCppEngine:
             slots=self.slots,
             busy=min(self._busy, self.slots),
             restarts=supervisor.restarts,
-            idle_seconds=time.monotonic() - self._moved,
+            idle_seconds=time.monotonic() - self._pulse.beat,
             memory_bytes=self.memory_bytes,
             detail=supervisor.detail,
         )
@@ -152,7 +152,7 @@ class LlamaCppEngine:
             request = replace(request, max_tokens=room)
         partial = (await self._words()).partial
         run = functools.partial(
-            client.complete, defaults=self._sampling, partial=partial, moved=self._move
+            client.complete, defaults=self._sampling, partial=partial, pulse=self._pulse
         )
         draw = functools.partial(client.draw, defaults=self._sampling)
         made = self._guided(run, draw, request) if request.accepted else run(request)
@@ -194,9 +194,6 @@ class LlamaCppEngine:
         hidden = frozenset((await self.facts()).control_tokens.values())
         written = {id for id, kind in enumerate(vocabulary.types) if kind == TokenType.USER_DEFINED}
         return Spelling(vocabulary, hidden - written, visible)
-
-    def _move(self) -> None:
-        self._moved = time.monotonic()
 
     async def _words(self) -> _Words:
         if self._read is None:
