@@ -7,13 +7,14 @@ model. It loads nothing by itself: the engine's first use does.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 from causerie.chat import thinking
 from causerie.chat.continuation import knows, resumed
+from causerie.chat.failures import engine_failures
 from causerie.chat.formats.format import Format
 from causerie.chat.formats.registry import by_name, detect
 from causerie.chat.generation import Generation
@@ -22,25 +23,11 @@ from causerie.chat.prompt import PromptEncoder
 from causerie.chat.rewriting import can_write, is_spaced_alike
 from causerie.chat.template import ChatTemplate
 from causerie.chat.validation import validate
-from causerie.engines.base import (
-    EngineFailed,
-    LoadFailed,
-    ModelFacts,
-    NotAdmitted,
-    PromptTooLong,
-    TextEngine,
-)
-from causerie.errors import (
-    ContextLengthExceeded,
-    InternalError,
-    InvalidRequest,
-    Overloaded,
-    ServiceError,
-    UpstreamFailed,
-)
+from causerie.engines.base import ModelFacts, TextEngine
+from causerie.errors import InternalError, InvalidRequest
 from causerie.protocol.events import Batch, Finished, TextDelta, Usage
 from causerie.protocol.partial import Partial, Trail
-from causerie.protocol.request import ChatRequest, ImagePart
+from causerie.protocol.request import ChatRequest, ImagePart, OutputFormat
 
 
 class GrammarCheck(Protocol):
@@ -94,11 +81,10 @@ class TextChat:
         self, request: ChatRequest, partial: Partial | None = None
     ) -> AsyncIterator[Answering]:
         """Answer a request; entering raises whatever can be refused before the first token."""
-        with _engine_failures(started=False):
+        with engine_failures(started=False):
             model = await self._load()
             _check_images(request, model.facts)
             plan, choices = await self._begin(request, model, partial)
-        said = partial.text if partial is not None else ""
 
         def usage() -> Usage:
             return _usage(plan, choices)
@@ -107,7 +93,10 @@ class TextChat:
             known = model.facts.words and len(choices) == 1
             return Trail(model.facts.words, choices[0].tokens) if known else None
 
-        async with aclosing(_events(request, choices, usage, said)) as events:
+        source = choices[0].events(usage) if len(choices) == 1 else _merged(choices, usage)
+        if request.output is not None:
+            source = _checked(source, request.output, request, partial.text if partial else "")
+        async with aclosing(source) as events:
             yield Answering(events, model.facts.fingerprint, usage, trail)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
@@ -144,26 +133,12 @@ class TextChat:
         return self._loaded
 
 
-async def _events(
-    request: ChatRequest, choices: Sequence[Generation], usage: Callable[[], Usage], said: str
-) -> AsyncGenerator[Batch, None]:
-    source = choices[0].events() if len(choices) == 1 else _merged(choices)
-    answers: dict[int, list[str]] = {0: [said]}
-    with _engine_failures(started=True):
-        async with aclosing(source):
-            async for batch in source:
-                if request.output is not None:
-                    _follow(batch, answers, request)
-                yield batch
-    yield [usage()]
-
-
 def _usage(plan: Plan, choices: Sequence[Generation]) -> Usage:
     return Usage(
         prompt=len(plan.prompt),
-        completion=sum(choice.counts.completion for choice in choices),
-        cached=min(choices[0].counts.cached, len(plan.prompt)),
-        reasoning=sum(choice.counts.reasoning for choice in choices),
+        completion=sum(choice.completion for choice in choices),
+        cached=min(choices[0].cached, len(plan.prompt)),
+        reasoning=sum(choice.reasoning for choice in choices),
     )
 
 
@@ -203,19 +178,31 @@ def _constrained_by(request: ChatRequest) -> str:
     return "response_format" if request.output is not None else "tools"
 
 
-def _follow(batch: Batch, answers: dict[int, list[str]], request: ChatRequest) -> None:
-    """Check the finished answer once more; a constraint that did not hold is our fault."""
-    for event in batch:
-        if isinstance(event, TextDelta):
-            answers.setdefault(event.choice, []).append(event.text)
-        elif isinstance(event, Finished) and event.reason == "stop" and request.output is not None:
-            wrong = validate("".join(answers.get(event.choice, [])), request.output)
-            if wrong is not None and not request.stop and not request.stop_token_ids:
-                raise InternalError(f"The answer does not have the form asked for: {wrong}")
+async def _checked(
+    source: AsyncGenerator[Batch, None], output: OutputFormat, request: ChatRequest, said: str
+) -> AsyncGenerator[Batch, None]:
+    """The same events; the finished answer is checked once more against its form.
+
+    A constraint that did not hold is our fault. ``said`` is what came before.
+    """
+    answers: dict[int, list[str]] = {0: [said]}
+    stops = request.stop or request.stop_token_ids
+    async with aclosing(source):
+        async for batch in source:
+            for event in batch:
+                if isinstance(event, TextDelta):
+                    answers.setdefault(event.choice, []).append(event.text)
+                elif isinstance(event, Finished) and event.reason == "stop" and not stops:
+                    wrong = validate("".join(answers.get(event.choice, [])), output)
+                    if wrong is not None:
+                        raise InternalError(f"The answer does not have the form asked for: {wrong}")
+            yield batch
 
 
-async def _merged(choices: Sequence[Generation]) -> AsyncGenerator[Batch, None]:
-    """The events of several choices as they come."""
+async def _merged(
+    choices: Sequence[Generation], usage: Callable[[], Usage]
+) -> AsyncGenerator[Batch, None]:
+    """The events of several choices as they come, and the usage of all."""
     queue: asyncio.Queue[Batch | None] = asyncio.Queue(maxsize=64)
 
     async def run(choice: Generation) -> None:
@@ -235,42 +222,6 @@ async def _merged(choices: Sequence[Generation]) -> AsyncGenerator[Batch, None]:
                 else:
                     yield batch
     except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
-
-
-@contextmanager
-def _engine_failures(*, started: bool) -> Iterator[None]:
-    """Engine failures in the words of the interface."""
-    try:
-        yield
-    except PromptTooLong as long:
-        raise ContextLengthExceeded(
-            prompt_tokens=long.tokens, max_tokens=None, context_length=long.context_length
-        ) from None
-    except NotAdmitted:
-        raise UpstreamFailed(
-            "The reply broke off in a form that the constraint here does not admit."
-        ) from None
-    except EngineFailed as failure:
-        raise _in_words(failure, started) from failure
-
-
-def _in_words(failure: EngineFailed, started: bool) -> ServiceError:
-    wait = max(1, round(failure.retry_after))
-    if failure.loading:
-        return Overloaded(
-            "The model is being loaded; try again shortly.", code="engine_loading", retry_after=wait
-        )
-    if isinstance(failure, LoadFailed):
-        return Overloaded(
-            "The model could not be loaded; the service's log and `/health` say why.",
-            code="no_endpoint",
-            retry_after=wait,
-        )
-    if started:
-        return UpstreamFailed("The engine stopped in the middle of the answer; try again.")
-    return Overloaded(
-        "The model's engine is not running; it is being restarted.",
-        code="no_endpoint",
-        retry_after=wait,
-    )
+        first = failures.exceptions[0]
+        raise first from first.__cause__
+    yield [usage()]

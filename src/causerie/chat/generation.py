@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import secrets
 import string
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
 from causerie.chat.begun import Begun, Diverged, Given
+from causerie.chat.failures import engine_failures
 from causerie.chat.formats.format import CallId
 from causerie.chat.parser import Mode, Parser
 from causerie.chat.plan import Plan
 from causerie.chat.stops import StopStrings
-from causerie.engines.base import Output, Sampling, Stopped, TextEngine, TextRequest, Token
+from causerie.engines.base import Sampling, Started, Stopped, TextEngine, TextRequest, Token
 from causerie.protocol.events import (
     Batch,
     ContentEvent,
@@ -28,19 +29,11 @@ from causerie.protocol.events import (
     FinishReason,
     TextDelta,
     TokenLogprob,
+    Usage,
 )
 from causerie.protocol.request import ChatRequest
 
 _ALPHANUMERIC = string.ascii_letters + string.digits
-
-
-@dataclass(slots=True)
-class Counts:
-    """Tokens of one choice, so far."""
-
-    completion: int = 0
-    reasoning: int = 0
-    cached: int = 0
 
 
 @dataclass(slots=True)
@@ -87,7 +80,8 @@ def call_ids(request: ChatRequest, plan: Plan, begun: Begun | None = None) -> Ca
 
 @dataclass(slots=True)
 class Generation:
-    """One choice being generated. ``counts`` are right at any time, also when it is cut off.
+    """One choice being generated. Its counts of tokens (``completion``, ``reasoning`` of these,
+    ``cached`` of the prompt) are right at any time, also when it is cut off.
 
     With ``begun`` it goes on with a reply and counts only what is new; raises
     :class:`Diverged` where that, read by the model's parser, is another reply.
@@ -98,12 +92,15 @@ class Generation:
     plan: Plan
     choice: int
     begun: Begun | None = None
-    counts: Counts = field(default_factory=Counts)
+    reasoning: int = field(init=False, default=0)
+    cached: int = field(init=False, default=0)
     said: int = field(init=False, default=0)  # tokens begun with that said what has gone out
     _parser: Parser = field(init=False)
     _stops: StopStrings | None = field(init=False)
     _logprobs: list[TokenLogprob] = field(init=False, default_factory=list)
     _generated: list[int] = field(init=False, default_factory=list)
+    _uncounted: int = field(init=False, default=0)  # tokens among them that another has counted
+    _plain: bool = field(init=False)  # events of the answer go out as they are read
     _ended: FinishReason | None = field(init=False, default=None)
     _cut: bool = field(init=False, default=False)
     _forgot: bool = field(init=False, default=False)
@@ -125,6 +122,7 @@ class Generation:
             whole_reasoning=self.plan.whole_reasoning,
         )
         self._stops = StopStrings(self.request.stop) if self.request.stop else None
+        self._plain = not (self.choice or self._stops or self.request.top_logprobs is not None)
         self._limit = self.plan.limit
         if self.begun is not None:
             self._begin_with(self.begun)
@@ -134,28 +132,40 @@ class Generation:
         """All tokens of the reply so far, those begun with too."""
         return tuple(self._generated)
 
-    async def events(self) -> AsyncGenerator[Batch, None]:
-        """All events of the choice as they come, ending in ``Finished``."""
+    @property
+    def completion(self) -> int:
+        """How many tokens were made here."""
+        return len(self._generated) - self._uncounted
+
+    async def events(self, usage: Callable[[], Usage] | None = None) -> AsyncGenerator[Batch, None]:
+        """All events of the choice as they come, ending in ``Finished``, and in ``usage`` if given.
+
+        Raises ``ServiceError``.
+        """
         grammar = self.plan.grammar
         if self._unsaid:
             yield self._unsaid
-        while self._ended is None:
-            if self._out_of_thought():
-                grammar = self.plan.answer_grammar
-                if events := await self._close_reasoning():
-                    yield events
-                self._since = len(self._generated)
-                continue
-            # One run of the engine, to its end or to where it has to be done differently.
-            self._run_over = False
-            async with self.engine.generate(self._text_request(grammar)) as outputs:
-                async for output in outputs:
-                    if events := self._take(output):
+        with engine_failures(started=True):
+            while self._ended is None:
+                if self._out_of_thought():
+                    grammar = self.plan.answer_grammar
+                    if events := await self._close_reasoning():
                         yield events
-                    if self._run_over:
-                        break
-            self._first_run = False
-        yield [*self._finish(), Finished(self._reason(), choice=self.choice)]
+                    self._since = len(self._generated)
+                    continue
+                # One run of the engine, to its end or to where it has to be done differently.
+                self._run_over = False
+                async with self.engine.generate(self._text_request(grammar)) as outputs:
+                    async for output in outputs:
+                        if not isinstance(output, Token):
+                            self._note(output)
+                        elif events := self._take(output):
+                            yield events
+                        if self._run_over:
+                            break
+                self._first_run = False
+        end = [*self._finish(), Finished(self._reason(), choice=self.choice)]
+        yield end if usage is None else [*end, usage()]
 
     def _begin_with(self, begun: Begun) -> None:
         """Read what there is; what of it has not gone out comes first."""
@@ -169,6 +179,7 @@ class Generation:
         if not given.all_seen:
             raise Diverged
         self._generated = list(begun.tokens)
+        self._uncounted = len(begun.tokens)
         self._made_before = begun.made
         self._thought_before = begun.partial.reasoning_tokens
         self._limit = min(self._limit, begun.made + self.plan.room - len(begun.tokens))
@@ -182,31 +193,38 @@ class Generation:
 
     @property
     def _made(self) -> int:
-        return self._made_before + self.counts.completion
+        return self._made_before + self.completion
 
     @property
     def _thought(self) -> int:
-        return self._thought_before + self.counts.reasoning
+        return self._thought_before + self.reasoning
 
-    def _take(self, output: Output) -> list[ContentEvent]:
-        """The events that something from the engine brings."""
-        if isinstance(output, Token):
-            self.counts.completion += 1
-            self._generated.append(output.id)
-            events: list[ContentEvent] = []
-            if output.id in self.request.stop_token_ids:
-                self._ended = "stop"
-            else:
-                events = self._read(output)
-                if self._stops is not None and self._stops.met:
-                    self._ended = "stop"
-            self._run_over = self._ended is not None or self._out_of_thought()
-            return events
-        self._note_cached(output.cached_tokens)
-        if isinstance(output, Stopped):
-            self._note_end(output)
+    def _take(self, token: Token) -> list[ContentEvent]:
+        """The events that a token brings."""
+        self._generated.append(token.id)
+        if token.id in self.request.stop_token_ids:
+            self._ended = "stop"
             self._run_over = True
-        return []
+            return []
+        parser = self._parser
+        if self._plain and parser.mode is Mode.ANSWER:
+            events = parser.feed(token.text)
+        else:
+            events = self._read(token)
+        if parser.mode is Mode.REASONING and self._out_of_thought():
+            self._run_over = True
+        return events
+
+    def _note(self, output: Started | Stopped) -> None:
+        """What the engine says of its run; later runs of the choice find all in the cache."""
+        if self._first_run:
+            self.cached = output.cached_tokens
+        if isinstance(output, Stopped):
+            self._run_over = True
+            if output.reason == "stop":
+                self._end_of_text()
+            elif self._made >= self._limit:
+                self._ended = "length"
 
     def _text_request(self, grammar: str | None) -> TextRequest:
         made = self._made
@@ -230,17 +248,6 @@ class Generation:
             return self.plan.sampling
         return replace(self.plan.sampling, seed=(seed + self.choice + len(self._generated)) % 2**32)
 
-    def _note_end(self, stopped: Stopped) -> None:
-        if stopped.reason == "stop":
-            self._end_of_text()
-        elif self._made >= self._limit:
-            self._ended = "length"
-
-    def _note_cached(self, tokens: int) -> None:
-        """What the cache held of the prompt; later runs of the choice find it all there."""
-        if self._first_run:
-            self.counts.cached = tokens
-
     def _end_of_text(self) -> None:
         """The model has ended its text; where it forgot the answer, that still comes."""
         if self._parser.mode is not Mode.REASONING or self.request.ignore_eos:
@@ -248,24 +255,29 @@ class Generation:
             return
         if self._generated and self._generated[-1] in self.plan.end_tokens:
             self._generated.pop()
+            self._uncounted -= 1
         self._forgot = True
 
     def _read(self, token: Token) -> list[ContentEvent]:
-        """The events that a token brings."""
+        """The events of a token where there is more to it than text of the answer."""
         before = self._parser.mode
         if before is Mode.REASONING:
-            self.counts.reasoning += 1
-        if not token.text and token.logprob is None:
-            return []
+            self.reasoning += 1
         events = self._parser.feed(token.text)
+        if self._plain:
+            return events
         answering = before is Mode.ANSWER and self._parser.mode is Mode.ANSWER
         if token.logprob is not None and answering and (events or self._parser.holding):
             self._logprobs.append(_logprob(token))
-        return self._placed(events)
+        placed = self._placed(events)
+        if self._stops is not None and self._stops.met:
+            self._ended = "stop"
+            self._run_over = True
+        return placed
 
     def _placed(self, events: list[ContentEvent]) -> list[ContentEvent]:
         """The events for this choice: cut at a stop string, with their log-probabilities."""
-        if not events or (not self.choice and self._stops is None and not self._logprobs):
+        if self._plain:
             return events
         out: list[ContentEvent] = []
         for event in events:
@@ -298,8 +310,7 @@ class Generation:
             self._ended = "length"
             return []
         self._generated += tokens
-        self.counts.completion += len(tokens)
-        self.counts.reasoning += len(tokens)
+        self.reasoning += len(tokens)
         return self._placed(self._parser.feed(text))
 
     def _finish(self) -> list[ContentEvent]:

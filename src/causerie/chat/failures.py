@@ -1,0 +1,47 @@
+"""What goes wrong in an engine, in the words of the interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from causerie.engines.base import EngineFailed, LoadFailed, NotAdmitted, PromptTooLong
+from causerie.errors import ContextLengthExceeded, Overloaded, ServiceError, UpstreamFailed
+
+
+@contextmanager
+def engine_failures(*, started: bool) -> Iterator[None]:
+    """Raise failures of an engine as ``ServiceError``; ``started``: in the middle of an answer."""
+    try:
+        yield
+    except PromptTooLong as long:
+        raise ContextLengthExceeded(
+            prompt_tokens=long.tokens, max_tokens=None, context_length=long.context_length
+        ) from None
+    except NotAdmitted:
+        raise UpstreamFailed(
+            "The reply broke off in a form that the constraint here does not admit."
+        ) from None
+    except EngineFailed as failure:
+        raise _in_words(failure, started) from failure
+
+
+def _in_words(failure: EngineFailed, started: bool) -> ServiceError:
+    wait = max(1, round(failure.retry_after))
+    if failure.loading:
+        return Overloaded(
+            "The model is being loaded; try again shortly.", code="engine_loading", retry_after=wait
+        )
+    if isinstance(failure, LoadFailed):
+        return Overloaded(
+            "The model could not be loaded; the service's log and `/health` say why.",
+            code="no_endpoint",
+            retry_after=wait,
+        )
+    if started:
+        return UpstreamFailed("The engine stopped in the middle of the answer; try again.")
+    return Overloaded(
+        "The model's engine is not running; it is being restarted.",
+        code="no_endpoint",
+        retry_after=wait,
+    )
