@@ -6,11 +6,11 @@ requests or of what a caller may do once inside.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
+from hmac import compare_digest
 from typing import Protocol
 
 from msgspec import Struct
@@ -99,7 +99,7 @@ class StaticKeys:
         offered = _digest(credential)
         found = ""
         for key in door.keys:
-            if hmac.compare_digest(key.digest, offered):
+            if compare_digest(key.digest, offered):
                 found = key.id
         if not found:
             raise Unauthenticated("The API key is not valid here; check it and its address.")
@@ -111,4 +111,4 @@ class StaticKeys:
 
 
 def _digest(key: str) -> bytes:
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+    return sha256(key.encode("utf-8", "surrogatepass")).digest()

@@ -17,10 +17,14 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Protocol
 
+from msgspec import Struct
+
 from causerie.access.quota import Refusal, Refused, Scope, Standings, Tokens
 from causerie.errors import InvalidRequest, RateLimited, ServiceError
 from causerie.protocol.events import Usage
 
+_NO_TOKENS = Tokens()
+_NOTHING = Usage(0, 0)
 _CODES = {"requests": "requests", "concurrent": "concurrency"}  # all others: tokens
 _WORDS = {
     "requests": "{limit} requests a minute",
@@ -87,20 +91,24 @@ class Limits:
         """
         if not scopes:
             return Lease(None)
-        taken = await self._counters.take(scopes, _needed(scopes, estimate))
+        need = _NO_TOKENS
+        for scope in scopes:
+            if scope.counts_tokens:
+                if need is _NO_TOKENS:
+                    need = estimate()
+                if need.input > scope.most_input:
+                    raise _too_large(scope, need.input)
+        taken = await self._counters.take(scopes, need)
         if isinstance(taken, Refused):
             raise _limited(taken)
         return Lease(taken)
 
 
-class Lease:
+class Lease(Struct):
     """What one request may have. Failures that leave its block get :attr:`headers` too."""
 
-    __slots__ = ("_hold", "_used")
-
-    def __init__(self, hold: Hold | None) -> None:
-        self._hold = hold
-        self._used: Used = _NOTHING
+    hold: Hold | None  # none where nothing is limited
+    used: Used = _NOTHING
 
     def __enter__(self) -> Lease:
         return self
@@ -111,35 +119,20 @@ class Lease:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        hold = self._hold
+        hold = self.hold
         if hold is not None:
-            hold.release(self._used.prompt, self._used.completion)
+            hold.release(self.used.prompt, self.used.completion)
             if isinstance(error, ServiceError):
                 error.headers = {**_headers(hold.standings()), **error.headers}
 
     @property
     def headers(self) -> dict[str, str]:
         """``x-ratelimit-…``: the strictest limit of requests and of tokens, as they stand now."""
-        return _headers(self._hold.standings()) if self._hold is not None else {}
+        return {} if self.hold is None else _headers(self.hold.standings())
 
     def settle(self, used: Used) -> None:
         """This is what was used until now; nothing where it is never said."""
-        self._used = used
-
-
-_NOTHING = Usage(0, 0)
-
-
-def _needed(scopes: Sequence[Scope], estimate: Callable[[], Tokens]) -> Tokens:
-    """What to reserve; raises :class:`InvalidRequest` where the prompt is too large for ever."""
-    need: Tokens | None = None
-    for scope in scopes:
-        if scope.counts_tokens:
-            if need is None:
-                need = estimate()
-            if need.input > scope.most_input:
-                raise _too_large(scope, need.input)
-    return need or Tokens()
+        self.used = used
 
 
 def _limited(refused: Refused) -> RateLimited:
@@ -189,14 +182,18 @@ def _too_large(scope: Scope, needed: int) -> InvalidRequest:
 
 
 def _headers(standings: Standings) -> dict[str, str]:
-    headers: dict[str, str] = {}
     requests, tokens = standings.requests, standings.tokens
+    headers: dict[str, str] = {}
     if requests is not None:
-        headers["x-ratelimit-limit-requests"] = str(requests.limit)
-        headers["x-ratelimit-remaining-requests"] = str(requests.remaining)
-        headers["x-ratelimit-reset-requests"] = f"{requests.reset:.1f}s"
+        headers = {
+            "x-ratelimit-limit-requests": f"{requests.limit}",
+            "x-ratelimit-remaining-requests": f"{requests.remaining}",
+            "x-ratelimit-reset-requests": f"{requests.reset:.1f}s",
+        }
     if tokens is not None:
-        headers["x-ratelimit-limit-tokens"] = str(tokens.limit)
-        headers["x-ratelimit-remaining-tokens"] = str(tokens.remaining)
-        headers["x-ratelimit-reset-tokens"] = f"{tokens.reset:.1f}s"
+        headers |= {
+            "x-ratelimit-limit-tokens": f"{tokens.limit}",
+            "x-ratelimit-remaining-tokens": f"{tokens.remaining}",
+            "x-ratelimit-reset-tokens": f"{tokens.reset:.1f}s",
+        }
     return headers

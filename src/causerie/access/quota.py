@@ -43,6 +43,7 @@ class Scope:
         "name",
         "output",
         "requests",
+        "splits",
         "tokens",
     )
 
@@ -55,7 +56,8 @@ class Scope:
         self.output = _limit(rates.output_tokens_per_minute)
         self.concurrent = _limit(rates.concurrent)
         self.most_input = min(self.input, self.tokens)  # of one request
-        self.counts_tokens = min(self.most_input, self.output) < UNLIMITED
+        self.splits = min(self.input, self.output) < UNLIMITED  # each has a limit of its own
+        self.counts_tokens = self.splits or self.tokens < UNLIMITED
 
 
 class Tokens(Struct, frozen=True, gc=False):

@@ -22,6 +22,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
+
+from msgspec import Struct
 
 from causerie.access.quota import (
     UNLIMITED,
@@ -38,15 +41,17 @@ _TICK = 100_000_000  # nanoseconds
 _MINUTE = 600  # ticks
 _SOON = 1.0  # seconds until a place is tried again: nobody knows when a request ends
 _FIRST_SWEEP = 1024
+_FAR = UNLIMITED // 2  # so much is never left of a limit that is set
 
 
 class _Tick:
-    """What was taken within one tenth of a second."""
+    """What was taken within one tenth of a second; ``leaves`` is when all is a minute ago."""
 
-    __slots__ = ("at", "gone", "input", "output", "requests")
+    __slots__ = ("at", "gone", "input", "leaves", "output", "requests")
 
     def __init__(self, at: int) -> None:
         self.at = at
+        self.leaves = (at + _MINUTE + 1) * _TICK
         self.requests = self.input = self.output = 0
         self.gone = False
 
@@ -54,10 +59,11 @@ class _Tick:
 class _Window:
     """The last minute of one scope: its ticks, their sums, and what runs now."""
 
-    __slots__ = ("input", "output", "requests", "running", "ticks")
+    __slots__ = ("input", "newest", "output", "requests", "running", "ticks")
 
     def __init__(self) -> None:
         self.ticks: deque[_Tick] = deque()
+        self.newest = _Tick(-1)  # long ago
         self.requests = self.input = self.output = self.running = 0
 
     def forget(self, now: int) -> None:
@@ -70,13 +76,11 @@ class _Window:
             self.input -= tick.input
             self.output -= tick.output
 
-    def tick(self, now: int) -> _Tick:
-        """The tick for what is taken now."""
-        ticks = self.ticks
-        if ticks and ticks[-1].at >= now:
-            return ticks[-1]
-        tick = _Tick(now)
-        ticks.append(tick)
+    def turn(self, now: int) -> _Tick:
+        """Begin the tick ``now``, which is later than the newest; what it makes old is left out."""
+        self.forget(now)
+        tick = self.newest = _Tick(now)
+        self.ticks.append(tick)
         return tick
 
     def add(self, tick: _Tick, input: int, output: int) -> None:
@@ -88,49 +92,88 @@ class _Window:
             self.output += output
 
 
-class MemoryHold:
-    """What one request has taken from its windows."""
+class _Windows(dict[str, _Window]):
+    """Windows by the ids of their scopes, made when they are first asked for."""
 
-    __slots__ = ("_clock", "_input", "_parts")
-
-    def __init__(
-        self,
-        clock: Callable[[], int],
-        now: int,
-        input: int,
-        wanted: Sequence[tuple[Scope, _Window, int]],
-    ) -> None:
+    def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
-        self._input = input
-        self._parts: list[tuple[Scope, _Window, _Tick, int]] = []
-        for scope, window, output in wanted:
-            ticks = window.ticks
-            tick = ticks[-1] if ticks and ticks[-1].at >= now else window.tick(now)
-            tick.requests += 1
-            window.requests += 1
-            window.running += 1
-            if scope.counts_tokens:
-                tick.input += input
-                tick.output += output
-                window.input += input
-                window.output += output
-            self._parts.append((scope, window, tick, output))
+        self._sweep_at = _FIRST_SWEEP
+
+    def __missing__(self, id: str) -> _Window:
+        if len(self) >= self._sweep_at:
+            self._sweep(self._clock() // _TICK)
+        window = self[id] = _Window()
+        return window
+
+    def _sweep(self, now: int) -> None:
+        """Forget who has done nothing for a minute, each time twice as many are remembered."""
+        for id, window in list(self.items()):
+            window.forget(now)
+            if not window.ticks and not window.running:
+                del self[id]
+        self._sweep_at = max(_FIRST_SWEEP, 2 * len(self))
+
+
+_Part = tuple[Scope, _Window, _Tick, int]  # what was taken of one scope, and how much output
+
+
+class MemoryHold(Struct, frozen=True):
+    """What one request has taken from its windows: the same input from each of them."""
+
+    clock: Callable[[], int]
+    input: int
+    parts: Sequence[_Part]
 
     def release(self, input: int, output: int) -> None:
         """The request has ended and has used this."""
-        more_input = input - self._input
-        for scope, window, tick, reserved in self._parts:
+        more_input = input - self.input
+        for scope, window, tick, reserved in self.parts:
             window.running -= 1
             if scope.counts_tokens:
                 more_output = output - reserved
-                window.add(tick, min(more_input, 0), min(more_output, 0))
-                if more_input > 0 or more_output > 0:
-                    later = window.tick(self._clock() // _TICK)
-                    window.add(later, max(more_input, 0), max(more_output, 0))
+                if more_input <= 0 and more_output <= 0:
+                    window.add(tick, more_input, more_output)
+                else:
+                    self._exceed(window, tick, more_input, more_output)
+
+    def undo(self) -> None:
+        """Nothing was taken after all."""
+        self.release(0, 0)
+        for _, window, tick, _ in self.parts:
+            tick.requests -= 1
+            window.requests -= 1
 
     def standings(self) -> Standings:
         """How the strictest limits stand now."""
-        return _strictest(self._parts, self._clock())
+        now = self.clock()
+        at = now // _TICK
+        requests: Standing | None = None
+        tokens: Standing | None = None
+        read: _Read
+        fewest = least = _FAR
+        for scope, window, _, _ in self.parts:
+            if window.newest.at != at:
+                window.turn(at)
+            left = scope.requests - window.requests
+            if left < fewest:
+                fewest, requests = left, _standing(window, _requests, left, scope.requests, now)
+            if scope.counts_tokens:
+                input, output = window.input, window.output
+                left, limit, read = scope.tokens - input - output, scope.tokens, _tokens
+                if scope.splits and scope.input - input < left:
+                    left, limit, read = scope.input - input, scope.input, _input
+                if scope.splits and scope.output - output < left:
+                    left, limit, read = scope.output - output, scope.output, _output
+                if left < least:
+                    least, tokens = left, _standing(window, read, left, limit, now)
+        return Standings(requests, tokens)
+
+    def _exceed(self, window: _Window, tick: _Tick, input: int, output: int) -> None:
+        """More was used than foreseen, at least of one."""
+        window.add(tick, min(input, 0), min(output, 0))
+        now = self.clock() // _TICK
+        later = window.newest if window.newest.at == now else window.turn(now)
+        window.add(later, max(input, 0), max(output, 0))
 
 
 class MemoryCounters:
@@ -138,8 +181,7 @@ class MemoryCounters:
 
     def __init__(self, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self._clock = clock
-        self._windows: dict[str, _Window] = {}
-        self._sweep_at = _FIRST_SWEEP
+        self._windows = _Windows(clock)
 
     def __len__(self) -> int:
         """Scopes that are remembered."""
@@ -152,77 +194,64 @@ class MemoryCounters:
         down to what does.
         """
         now = self._clock() // _TICK
-        if len(self._windows) >= self._sweep_at:
-            self._sweep(now)
-        found = []
-        fits = True
-        input = need.input
+        windows, input, output = self._windows, need.input, need.output
+        parts: list[_Part] = []
+        hold = MemoryHold(self._clock, input, parts)
         for scope in scopes:
-            window = self._windows.get(scope.id)
-            if window is None:
-                window = self._windows[scope.id] = _Window()
-            ticks = window.ticks
-            if ticks and now - ticks[0].at > _MINUTE:
-                window.forget(now)
-            output = min(need.output, scope.output, scope.tokens - input)
-            found.append((scope, window, output))
-            if fits:
-                fits = _fits(scope, window, input, output)
-        if not fits:
-            return _refused(found, input, self._clock())
-        return MemoryHold(self._clock, now, input, found)
+            window = windows[scope.id]
+            tick = window.newest
+            if tick.at != now:
+                tick = window.turn(now)
+            requests, running = window.requests + 1, window.running + 1
+            if requests > scope.requests or running > scope.concurrent:
+                break
+            if scope.counts_tokens:
+                reserved = min(output, scope.output, scope.tokens - input)
+                inputs, outputs = window.input + input, window.output + reserved
+                if inputs + outputs > scope.tokens:
+                    break
+                if scope.splits and (inputs > scope.input or outputs > scope.output):
+                    break
+                window.input, window.output = inputs, outputs
+                tick.input += input
+                tick.output += reserved
+            else:
+                reserved = 0
+            window.requests, window.running = requests, running
+            tick.requests += 1
+            parts.append((scope, window, tick, reserved))
+        else:
+            return hold
+        hold.undo()
+        return self._refused(scopes, need)
 
-    def _sweep(self, now: int) -> None:
-        """Forget who has done nothing for a minute, each time twice as many are remembered."""
-        for id, window in list(self._windows.items()):
-            window.forget(now)
-            if not window.ticks and not window.running:
-                del self._windows[id]
-        self._sweep_at = max(_FIRST_SWEEP, 2 * len(self._windows))
+    def _refused(self, scopes: Sequence[Scope], need: Tokens) -> Refused:
+        now, parts = self._clock(), []
+        refusals: list[Refusal] = []
+        for scope in scopes:
+            window = self._windows[scope.id]
+            output = min(need.output, scope.output, scope.tokens - need.input)
+            parts.append((scope, window, window.newest, output))
+            refusals.extend(_refusals(scope, window, Tokens(need.input, output), now))
+        return Refused(tuple(refusals), MemoryHold(self._clock, need.input, parts).standings())
 
 
-def _fits(scope: Scope, window: _Window, input: int, output: int) -> bool:
-    if window.requests >= scope.requests or window.running >= scope.concurrent:
-        return False
-    if not scope.counts_tokens:
-        return True
-    return (
-        window.input + input <= scope.input
-        and window.output + output <= scope.output
-        and window.input + window.output + input + output <= scope.tokens
-    )
+_Read = Callable[[_Tick | _Window], int]
+_requests: _Read = attrgetter("requests")
+_input: _Read = attrgetter("input")
+_output: _Read = attrgetter("output")
 
 
-def _requests(counts: _Window | _Tick) -> int:
-    return counts.requests
-
-
-def _tokens(counts: _Window | _Tick) -> int:
+def _tokens(counts: _Tick | _Window) -> int:
     return counts.input + counts.output
 
 
-def _input(counts: _Window | _Tick) -> int:
-    return counts.input
-
-
-def _output(counts: _Window | _Tick) -> int:
-    return counts.output
-
-
-_Read = Callable[[_Window | _Tick], int]
 _READS: tuple[tuple[Measure, _Read], ...] = (
     ("requests", _requests),
     ("tokens", _tokens),
     ("input_tokens", _input),
     ("output_tokens", _output),
 )
-
-
-def _refused(found: Sequence[tuple[Scope, _Window, int]], input: int, now: int) -> Refused:
-    refusals: list[Refusal] = []
-    for scope, window, output in found:
-        refusals.extend(_refusals(scope, window, Tokens(input, output), now))
-    return Refused(tuple(refusals), _strictest(found, now))
 
 
 def _refusals(scope: Scope, window: _Window, need: Tokens, now: int) -> Iterator[Refusal]:
@@ -237,55 +266,26 @@ def _refusals(scope: Scope, window: _Window, need: Tokens, now: int) -> Iterator
         yield Refusal(scope, "concurrent", scope.concurrent, window.running, 1, _SOON)
 
 
-def _strictest(parts: Sequence[tuple[Scope, _Window, *tuple[object, ...]]], now: int) -> Standings:
-    requests: Standing | None = None
-    tokens: Standing | None = None
-    fewest = least = UNLIMITED
-    for part in parts:
-        scope, window = part[0], part[1]
-        ticks = window.ticks
-        if ticks and now // _TICK - ticks[0].at > _MINUTE:
-            window.forget(now // _TICK)
-        left = scope.requests - window.requests
-        if scope.requests < UNLIMITED and left < fewest:
-            fewest = left
-            requests = _standing(left, scope.requests, window, _requests, now)
-        if scope.counts_tokens:
-            left, limit, read = _least_tokens(scope, window)
-            if left < least:
-                least = left
-                tokens = _standing(left, limit, window, read, now)
-    return Standings(requests, tokens)
+def _standing(window: _Window, read: _Read, left: int, limit: int, now: int) -> Standing:
+    """More is left once the oldest tick in which any was taken is a minute ago."""
+    oldest = window.ticks[0]
+    leaves = oldest.leaves if read(oldest) else _first(window, read, now)
+    return Standing(limit, left if left > 0 else 0, (leaves - now) / 1e9)
 
 
-def _least_tokens(scope: Scope, window: _Window) -> tuple[int, int, _Read]:
-    """Of the scope's limits on tokens the one of which least is left; how much, and which."""
-    input, output = window.input, window.output
-    least, limit, read = scope.tokens - input - output, scope.tokens, _tokens
-    if scope.input - input < least:
-        least, limit, read = scope.input - input, scope.input, _input
-    if scope.output - output < least:
-        least, limit, read = scope.output - output, scope.output, _output
-    return least, limit, read
-
-
-def _standing(left: int, limit: int, window: _Window, read: _Read, now: int) -> Standing:
-    reset = 0.0
-    for tick in window.ticks:
-        if read(tick):
-            reset = ((tick.at + _MINUTE + 1) * _TICK - now) / 1e9
-            break
-    return Standing(limit, left if left > 0 else 0, reset)
+def _first(window: _Window, read: _Read, now: int) -> int:
+    """When the first tick leaves in which any was taken; ``now`` where there is none."""
+    return next((tick.leaves for tick in window.ticks if read(tick)), now)
 
 
 def _until(window: _Window, read: _Read, amount: int, now: int) -> float:
     """Seconds until so much is free that is taken; 0 where nothing is."""
-    freed = last = 0
+    freed = leaves = 0
     for tick in window.ticks:
         part = read(tick)
         if part:
             freed += part
-            last = tick.at
+            leaves = tick.leaves
             if freed >= amount:
                 break
-    return ((last + _MINUTE + 1) * _TICK - now) / 1e9 if freed else 0.0
+    return (leaves - now) / 1e9 if freed else 0.0

@@ -8,10 +8,13 @@ gives the same request and says what is wrong.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import compress
+from operator import attrgetter, is_not
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import astuple
 
 from causerie.protocol.parsing.rules import Rules
 from causerie.protocol.request import ChatRequest, Draw, Message
@@ -68,9 +71,10 @@ class Everyday(Mapping[str, object]):
 
 
 _decode = msgspec.json.Decoder(Fields).decode
-_Given = tuple[bool, bool, bool, bool, bool, bool]
-_OPTIONAL = Fields.__struct_fields__[2:]
-_params: dict[_Given, frozenset[str]] = {}
+_role, _content = attrgetter("role"), attrgetter("content")
+_NAMES = Fields.__struct_fields__
+_NOTHING = (None,) * len(_NAMES)
+_params: dict[tuple[bool, ...], frozenset[str]] = {}
 
 
 def read_everyday(body: bytes, rules: Rules) -> ChatRequest | None:
@@ -90,7 +94,7 @@ def read_everyday(body: bytes, rules: Rules) -> ChatRequest | None:
     options = fields.stream_options
     return ChatRequest(
         fields.model,
-        tuple([Message(said.role, said.content) for said in messages]),
+        tuple(map(Message, map(_role, messages), map(_content, messages))),
         fields.stream or False,
         options is not None and bool(options.include_usage),
         limit,
@@ -102,16 +106,8 @@ def read_everyday(body: bytes, rules: Rules) -> ChatRequest | None:
 
 def _given(fields: Fields) -> frozenset[str]:
     """The names of the fields that were sent; there are few such sets."""
-    given = (
-        fields.stream is not None,
-        fields.stream_options is not None,
-        fields.max_tokens is not None,
-        fields.max_completion_tokens is not None,
-        fields.temperature is not None,
-        fields.top_p is not None,
-    )
+    given = tuple(map(is_not, astuple(fields), _NOTHING))
     names = _params.get(given)
     if names is None:
-        sent = [name for name, there in zip(_OPTIONAL, given, strict=True) if there]
-        names = _params[given] = frozenset(["model", "messages", *sent])
+        names = _params[given] = frozenset(compress(_NAMES, given))
     return names
