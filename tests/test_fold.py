@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.fold import Fold, Frame, Identity, Whole
+from causerie.errors import InternalError
+from causerie.fold import Fold, Frame, Identity
 from causerie.protocol.completion import Chunk, ChunkChoice, Delta
-from causerie.protocol.events import Event, Finished, ReasoningDelta, TextDelta, Usage
+from causerie.protocol.events import Finished, ReasoningDelta, TextDelta, Usage
 from causerie.protocol.sse import encode
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=8) | st.just('""')
@@ -68,11 +70,8 @@ def test_the_bytes_are_those_of_the_chunks(
 def test_a_plain_answer_says_what_the_stream_says(
     frame: Frame, events: list[TextDelta | ReasoningDelta]
 ) -> None:
-    whole = Whole(frame)
-    ends: list[Event] = [Finished("length", index) for index in (2, 0, 1)]
-    for event in (*events, *ends, Usage(3, 4)):
-        whole.feed([event])
-    made = whole.completion()
+    ends = [Finished("length", index) for index in (2, 0, 1)]
+    made = frame.completion([*events, *ends, Usage(3, 4)])
     assert [choice.index for choice in made.choices] == [0, 1, 2]
     assert (made.usage.total_tokens, made.choices[0].finish_reason) == (7, "length")
     for choice in made.choices:
@@ -82,3 +81,10 @@ def test_a_plain_answer_says_what_the_stream_says(
         assert choice.message.content == spoken
         shown = thought if thought and frame.reasoning_visible else msgspec.UNSET
         assert choice.message.reasoning_content == shown
+
+
+def test_an_answer_without_its_usage_is_no_answer() -> None:
+    frame = Frame(Identity("chatcmpl-1", 1, "r"), "m", "f")
+    for events in ([], [TextDelta("half"), Finished("stop")]):
+        with pytest.raises(InternalError, match="before it was complete"):
+            frame.completion(events)

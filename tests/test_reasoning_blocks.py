@@ -12,7 +12,7 @@ from upstreamkit import F, joined, read, reader, request, sent
 from upstreamkit import chunk as streamed
 
 from causerie.errors import InvalidRequest
-from causerie.fold import Fold, Frame, Identity, Whole
+from causerie.fold import Fold, Frame, Identity
 from causerie.protocol.events import Event, Finished, ReasoningDelta, TextDelta, Usage
 from causerie.protocol.reasoning import Block, are_plain, block_of, seal_of
 from causerie.protocol.reasoning import joined as together
@@ -45,9 +45,7 @@ def framed(*, router_names: bool, visible: bool = True) -> Frame:
 
 
 def plain(frame: Frame, events: list[Event]) -> dict[str, Any]:
-    whole = Whole(frame)
-    whole.feed(events)
-    [choice] = msgspec.json.decode(msgspec.json.encode(whole.completion()))["choices"]
+    [choice] = msgspec.json.decode(msgspec.json.encode(frame.completion(events)))["choices"]
     message: dict[str, Any] = choice["message"]
     return message
 

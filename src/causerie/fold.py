@@ -90,6 +90,23 @@ class Frame(Struct, frozen=True):
         chunk.usage = usage_body(usage, self.cost)
         return chunk
 
+    def completion(self, events: Sequence[Event]) -> Completion:
+        """The plain answer of these events: what a stream would say of them, put together.
+
+        Raises :class:`InternalError` where they do not end in usage.
+        """
+        if not events or not isinstance(usage := events[-1], Usage):
+            raise InternalError("The answer ended before it was complete; please try again.")
+        by_choice = groupby(sorted(events[:-1], key=_choice_of), key=_choice_of)
+        return Completion(
+            id=self.identity.id,
+            created=self.identity.created,
+            model=self.model,
+            system_fingerprint=self.fingerprint,
+            choices=list(starmap(self.answer, by_choice)),
+            usage=usage_body(usage, self.cost),
+        )
+
     def answer(self, index: int, events: Iterable[Event]) -> CompletionChoice:
         """One choice of a plain answer."""
         texts: list[str] = []
@@ -127,13 +144,13 @@ class Fold:
     """Events into the bytes of a stream, for one completion; they go out in the order they came.
 
     Every choice begins with a chunk that carries the role. The usage is told
-    where ``usage`` says so. ``frame`` may be replaced before the first event.
+    where ``usage`` says so.
     """
 
-    __slots__ = ("_begun", "_ended", "_texts", "_thoughts", "_usage", "frame")
+    __slots__ = ("_begun", "_ended", "_frame", "_texts", "_thoughts", "_usage")
 
     def __init__(self, frame: Frame, *, usage: bool = True) -> None:
-        self.frame = frame
+        self._frame = frame
         self._usage = usage
         self._begun: set[int] = set()
         self._ended: set[int] = set()
@@ -160,7 +177,7 @@ class Fold:
         """What ends a stream that cannot go on: the error, and an end of every choice that had
         none.
         """
-        chunk = self.frame.chunk(
+        chunk = self._frame.chunk(
             *(
                 ChunkChoice(index=index, delta=Delta(), finish_reason="error")
                 for index in sorted(self._begun - self._ended) or [0]
@@ -171,7 +188,7 @@ class Fold:
 
     def _chunks(self, event: Event) -> Iterator[Chunk]:
         """The chunks of any event; the next of a choice's texts can be written around."""
-        frame = self.frame
+        frame = self._frame
         if isinstance(event, Usage):
             if self._usage:
                 yield frame.last(event)
@@ -191,41 +208,6 @@ class Fold:
             if not frame.router_names:
                 self._thoughts[index] = _around(frame, index, Delta(reasoning_content=""))
             yield frame.chunk(_choice(index, _reasoning(event, frame)))
-
-
-class Whole:
-    """Events into a plain answer; what a stream would say of them, put together.
-
-    ``frame`` may be replaced before the end.
-    """
-
-    __slots__ = ("_events", "_usage", "frame")
-
-    def __init__(self, frame: Frame) -> None:
-        self.frame = frame
-        self._events: list[Event] = []
-        self._usage: Usage | None = None
-
-    def feed(self, batch: Batch) -> None:
-        """Some events; where the usage is among them it is the last."""
-        if batch and isinstance(last := batch[-1], Usage):
-            self._usage, batch = last, batch[:-1]
-        self._events += batch
-
-    def completion(self) -> Completion:
-        """The answer; raises :class:`InternalError` where the events had no end."""
-        if self._usage is None:
-            raise InternalError("The answer ended before it was complete; please try again.")
-        frame = self.frame
-        by_choice = groupby(sorted(self._events, key=_choice_of), key=_choice_of)
-        return Completion(
-            id=frame.identity.id,
-            created=frame.identity.created,
-            model=frame.model,
-            system_fingerprint=frame.fingerprint,
-            choices=list(starmap(frame.answer, by_choice)),
-            usage=usage_body(self._usage, frame.cost),
-        )
 
 
 def usage_body(usage: Usage, cost: Callable[[Usage], float] | None = None) -> UsageBody:

@@ -15,8 +15,9 @@ import msgspec
 
 from causerie.edge.exchange import Exchange
 from causerie.edge.ports import Reply
-from causerie.fold import Fold, Whole
+from causerie.fold import Fold, Frame
 from causerie.protocol import sse
+from causerie.protocol.events import Event
 from causerie.protocol.request import ChatRequest
 
 _STREAM = {"cache-control": "no-cache", "x-accel-buffering": "no"}
@@ -27,25 +28,27 @@ _encode = msgspec.json.Encoder().encode
 class Plain:
     """A whole answer; the last that is delivered is the one that is sent."""
 
-    __slots__ = ("_headers", "_request", "_whole")
+    __slots__ = ("_events", "_frame", "_headers", "_request")
 
     _headers: Mapping[str, str]
-    _whole: Whole
+    _frame: Frame
+    _events: list[Event]
 
     def __init__(self, request: ChatRequest) -> None:
         self._request = request
 
     async def deliver(self, reply: Reply) -> None:
         """Take the answer in."""
-        self._headers = reply.headers
-        whole = self._whole = Whole(reply.frame)
+        self._headers, self._frame = reply.headers, reply.frame
+        events = self._events = []
         async for batch in reply.events:
-            whole.feed(batch)
+            events += batch
 
     def finish(self, exchange: Exchange) -> None:
         """Send it; raises :class:`~causerie.errors.InternalError` where it has no end."""
         headers = _headers(self._headers, self._request)
-        exchange.respond(200, _encode(self._whole.completion()), headers=headers)
+        whole = self._frame.completion(self._events)
+        exchange.respond(200, _encode(whole), headers=headers)
 
 
 class Stream:

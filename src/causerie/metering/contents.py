@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from causerie.fold import Frame, Whole
+from causerie.fold import Frame
 from causerie.protocol.events import Batch, Event, Finished, ReasoningDelta, TextDelta, Usage
 from causerie.protocol.events import ToolCallDelta as Arguments
 from causerie.protocol.request import ChatRequest, Message, TextPart
@@ -33,24 +33,16 @@ class Contents:
     ``frame`` is what its reply is told in, and may be replaced before the end.
     """
 
-    __slots__ = ("_cut", "_open", "_request", "_size", "_whole", "_with_usage")
+    __slots__ = ("_cut", "_kept", "_open", "_request", "_size", "_told", "frame")
 
     def __init__(self, request: ChatRequest, frame: Frame) -> None:
         self._request = request
-        self._whole = Whole(frame)
+        self.frame = frame
+        self._kept: list[Event] = []
         self._open: dict[int, bool] = {}  # choices that have begun: whether they have not ended
-        self._with_usage = False
+        self._told: Usage | None = None
         self._size = 0
         self._cut = False
-
-    @property
-    def frame(self) -> Frame:
-        """What the reply is told in."""
-        return self._whole.frame
-
-    @frame.setter
-    def frame(self, frame: Frame) -> None:
-        self._whole.frame = frame
 
     @property
     def weight(self) -> int:
@@ -59,9 +51,7 @@ class Contents:
 
     def see(self, batch: Batch) -> None:
         """Take note of some events; beyond the bound only of how the reply ends."""
-        kept = [event for event in batch if self._takes(event)]
-        if kept:
-            self._whole.feed(kept)
+        self._kept += filter(self._takes, batch)
 
     def request(self) -> Excerpt:
         """What was asked: messages, tools and the form of the answer, as they were sent."""
@@ -72,19 +62,18 @@ class Contents:
         """What was answered, as a whole completion, also of a stream; empty where nothing was.
 
         A choice that did not come to its end ends with ``error``. ``used`` is said
-        where the reply did not come to its usage. To be asked once.
+        where the reply did not come to its usage.
         """
         if not self._open:
             return Excerpt("", cut=False)
-        self._whole.feed([Finished("error", one) for one, begun in self._open.items() if begun])
-        if not self._with_usage:
-            self._whole.feed([used])
-        return _excerpt(self._whole.completion(), cut=self._cut)
+        ends = [Finished("error", one) for one, begun in self._open.items() if begun]
+        whole = self.frame.completion([*self._kept, *ends, self._told or used])
+        return _excerpt(whole, cut=self._cut)
 
     def _takes(self, event: Event) -> bool:
         if isinstance(event, Usage):
-            self._with_usage = True
-            return True
+            self._told = event
+            return False
         if isinstance(event, Finished):
             self._open[event.choice] = False
             return True
