@@ -50,7 +50,6 @@ class Connection(asyncio.Protocol):
         self._response: HttpResponse | None = None  # until it is complete
         self._lines: list[tuple[bytes, bytes]] = []
         self._head_bytes = 0
-        self._reusable = True
         self.idle_since = 0.0
 
     @property
@@ -63,7 +62,7 @@ class Connection(asyncio.Protocol):
 
         ``due`` is when it must be complete, on the clock of ``loop``.
         """
-        response = HttpResponse(self, self.loop, due)
+        response = HttpResponse(self, due)
         transport = self._transport
         if transport is None or transport.is_closing():
             response.fail(self._failed("closed", "closed the connection", sent=False))
@@ -125,14 +124,10 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._spoil(response, "switched to another protocol")
-            return
+            self._break("protocol", "switched to another protocol")
         except httptools.HttpParserError:
-            self._spoil(response, "sent what is not HTTP/1.1")
-            return
-        if self._response is None:
-            self._complete(response)
-        elif self._pieces:
+            self._break("protocol", "sent what is not HTTP/1.1")
+        if self._pieces:
             response.feed(b"".join(self._pieces))
             self._pieces.clear()
         elif not response.status:
@@ -158,44 +153,35 @@ class Connection(asyncio.Protocol):
         self._lines.append((name, value))
 
     def on_headers_complete(self) -> None:
-        lines, self._lines = self._lines, []
         status, response = self._parser.get_status_code(), self._response
         if response is None:
             raise ValueError("a second response, which nobody asked for")
         if status >= 200:
-            response.status, response.lines = status, lines
+            response.status, response.lines = status, self._lines
             if not response.head.done():
                 response.head.set_result(None)
+        self._lines = []
 
     def on_message_complete(self) -> None:
-        if self._response is not None and self._response.status:
-            self._response = None
-            self._reusable = self._parser.should_keep_alive()
-
-    # Steps.
-
-    def _complete(self, response: HttpResponse) -> None:
+        response = self._response
+        if response is None or not response.status:
+            return
+        self._response = None
         response.end(b"".join(self._pieces))
         self._pieces.clear()
-        if self._reusable:
+        if self._parser.should_keep_alive():
             self._home.idle(self)
         else:
             self.close()
 
-    def _spoil(self, response: HttpResponse, words: str) -> None:
-        """Something came that is no response, perhaps after what is one."""
-        if self._response is None:
-            self._reusable = False
-            self._complete(response)
-        else:
-            if self._pieces:
-                response.feed(b"".join(self._pieces))
-                self._pieces.clear()
-            self._break("protocol", words)
+    # Steps.
 
     def _break(self, kind: Kind, words: str) -> None:
         response, self._response = self._response, None
         if response is not None:
+            if self._pieces:  # what came before it broke
+                response.feed(b"".join(self._pieces))
+                self._pieces.clear()
             response.fail(self._failed(kind, words, sent=True))
         self.drop()
 

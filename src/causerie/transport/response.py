@@ -26,27 +26,29 @@ class Source(Protocol):
         """Close at once."""
         ...
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+
 
 class HttpResponse:
     """``head`` is done when ``status``, 0 until then, and ``lines`` are there.
 
     Those are the headers as they came. ``due`` is when it must be complete, on
-    the clock of ``loop``; infinite where nobody but the caller says so.
+    the loop's clock; infinite where nobody but the caller says so.
     """
 
     __slots__ = (
-        "_end", "_loop", "_pieces", "_size", "_source", "_waiting", "due", "head", "lines",
+        "_end", "_pieces", "_size", "_source", "_waiting", "due", "head", "lines",
         "status",
     )  # fmt: skip
 
     lines: Sequence[tuple[bytes, bytes]]
 
-    def __init__(self, source: Source, loop: asyncio.AbstractEventLoop, due: float) -> None:
+    def __init__(self, source: Source, due: float) -> None:
         self.status = 0
         self.due = due
-        self.head: asyncio.Future[None] = loop.create_future()
+        self.head: asyncio.Future[None] = source.loop.create_future()
         self._source = source
-        self._loop = loop
         self._pieces: list[bytes] = []  # that nobody waited for
         self._size = 0
         self._end: TransportFailed | bool = False  # nothing more comes: it is complete, or broken
@@ -76,7 +78,7 @@ class HttpResponse:
 
         Raises :class:`TransportFailed`. Cancelled while it is waited for, it may be lost.
         """
-        piece: asyncio.Future[bytes] = self._loop.create_future()
+        piece: asyncio.Future[bytes] = self._source.loop.create_future()
         if not self._end and not self._pieces:
             self._waiting = piece
             return piece

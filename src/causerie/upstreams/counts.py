@@ -41,8 +41,6 @@ class Counts:
     def usage(self, answers: Iterable[Sized]) -> Usage:
         """The tokens so far."""
         told = self.told or _NOTHING
-        if (known := _known(told)) is not None:
-            return known
         sizes = [(answer.reasoned, answer.size) for answer in answers]
         reasoned, size = sum(one for one, _ in sizes), sum(one for _, one in sizes)
         completion = told.completion_tokens
@@ -62,27 +60,12 @@ class Counts:
             estimated=bool(completion) and None in (told.completion_tokens, told.prompt_tokens),
         )
 
-    def of_text(self, told: UsageBody) -> Usage | None:
-        """The tokens of a reply that is all text, where the server said them."""
-        self.told = told
-        return _known(told, 0)
-
     def _prompt(self) -> int:
         size = 0
         for message in self._request.messages:
             size += len(message.text) + len(message.reasoning_content or "")
             size += sum(len(call.arguments) for call in message.tool_calls)
         return -(-size // _CHARACTERS)
-
-
-def _known(told: UsageBody, reasoned: int | None = None) -> Usage | None:
-    """The usage, where the server said all of it, but for reasoning that was ``reasoned``."""
-    prompt, completion, reasoning = told.prompt_tokens, told.completion_tokens, _reasoning(told)
-    if reasoning is None:
-        reasoning = reasoned
-    if prompt is None or completion is None or reasoning is None:
-        return None
-    return Usage(prompt, completion, min(_cached(told), prompt), min(reasoning, completion))
 
 
 def _reasoning(told: UsageBody) -> int | None:

@@ -26,6 +26,8 @@ Shaping = Literal[
     "choice_grammar",
 ]
 
+_ALWAYS = frozenset({"model", "messages", "stream", "stream_options"})
+
 
 @dataclass(frozen=True, slots=True)
 class ThinkingControl:
@@ -103,7 +105,8 @@ class Dialect:
     are asked for. ``least_top_logprobs``: with fewer, none come at all.
     ``strict_schemas``: only a schema that says so is enforced.
     ``unheeded`` have no effect while the model thinks. ``demands``: parameters
-    are ignored unless the request demands that they are not.
+    are ignored unless the request demands that they are not. ``plain`` follows
+    from the others: parameters of an everyday request that go out as they came.
     """
 
     name: str
@@ -124,3 +127,13 @@ class Dialect:
     strict_schemas: bool = False
     unheeded: frozenset[str] = frozenset()
     demands: bool = False
+    plain: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "plain", self._plain())
+
+    def _plain(self) -> frozenset[str]:
+        if self.unheeded:
+            return frozenset()
+        limits = {self.limit} if self.limit else {"max_tokens", "max_completion_tokens"}
+        return _ALWAYS | limits | (self.accepts & {"temperature", "top_p"})

@@ -7,9 +7,10 @@ dialect's, and what becomes of a reply is ``reply``'s.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -35,6 +36,8 @@ _WORDS: Mapping[Kind, str] = {
     "protocol": "does not speak HTTP as it should",
     "too_large": "sent more than is read",
 }
+
+Post = Callable[[bytes, float], Coroutine[None, None, HttpResponse]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,10 @@ class Endpoint:
 
     At most ``max_concurrent`` requests are under way; one more is refused, so
     that another endpoint gets it. ``candid`` shows the server's words whatever
-    it refuses, for somebody who speaks to it for himself.
+    it refuses, for somebody who speaks to it for himself. ``post`` sends the body of a
+    chat request whose response must be complete by a time on the loop's clock, returns
+    with its head, and raises :class:`TransportFailed`. ``fingerprint`` is for replies
+    that have none.
     """
 
     def __init__(
@@ -90,6 +96,7 @@ class Endpoint:
         self.candid = False
         self.name = name
         self.dialect = dialect
+        self.fingerprint = f"fp_{dialect.name}"
         self.deadlines = deadlines
         self.in_flight = 0
         self._client = client
@@ -101,7 +108,9 @@ class Endpoint:
             ("content-type", "application/json"),
             ("accept", "application/json, text/event-stream"),
         )
-        self._sending = client.head("POST", "/chat/completions", sending)
+        self.post: Post = partial(
+            client.send_body, client.head("POST", "/chat/completions", sending)
+        )
 
     @property
     def spares(self) -> bool:
@@ -118,13 +127,6 @@ class Endpoint:
     def leave(self) -> None:
         """The request that entered is over."""
         self.in_flight -= 1
-
-    def post(self, body: bytes, due: float) -> Coroutine[None, None, HttpResponse]:
-        """Send a chat request; returns with the head. Raises :class:`TransportFailed`.
-
-        ``due`` is when the response must be complete, on the loop's clock.
-        """
-        return self._client.send_body(self._sending, body, due)
 
     async def refused(self, response: HttpResponse) -> ServiceError:
         """The error that a response with a bad status stands for."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from causerie.errors import UpstreamFailed
-from causerie.protocol.events import Event, Finished, TextDelta, Usage
+from causerie.protocol.events import Event, Usage
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
-from causerie.upstreams.answer import FINISHES, Answer
+from causerie.upstreams.answer import Answer
 from causerie.upstreams.calls import CallIds, new_call_id
 from causerie.upstreams.counts import Counts
 from causerie.upstreams.dialect import Dialect
@@ -60,8 +60,10 @@ class Incoming:
     @property
     def complete(self) -> bool:
         """Whether every choice that was asked for has ended."""
-        answers = self._answers.values()
-        return len(answers) >= self._request.n and all(answer.finish for answer in answers)
+        for answer in self._answers.values():
+            if not answer.finish:
+                return False
+        return len(self._answers) >= self._request.n
 
     @property
     def usage(self) -> Usage:
@@ -87,33 +89,11 @@ class Incoming:
         chunk = self._chunk(body)
         if not chunk.choices:
             raise self._unreadable("no chat completion")
-        if (everyday := self.everyday(chunk)) is not None:
-            return everyday
         events: list[Event] = []
         self._read(chunk, events, whole=True)
         for answer in self._answers.values():
             answer.finish = answer.finish or "stop"
         return events + self._end()
-
-    def everyday(self, chunk: Chunk) -> list[Event] | None:
-        """The events of a reply as most are: one choice, its text, its tokens; else ``None``."""
-        choices, told = chunk.choices, chunk.usage
-        if choices is None or len(choices) != 1 or told is None or self._partial is not None:
-            return None
-        choice = choices[0]
-        message, reason = choice.message, FINISHES.get(choice.finish_reason or "stop")
-        if message is None or choice.delta is not None or choice.index or not message.of_text:
-            return None
-        text = message.content
-        if not isinstance(text, str) or not text or self._request.top_logprobs is not None:
-            return None
-        if self._separators is not None and self._separators.may_begin(text):
-            return None
-        usage = self._counts.of_text(told)
-        if usage is None or reason is None or reason == "tool_calls":
-            return None
-        self.fingerprint = chunk.system_fingerprint
-        return [TextDelta(text), Finished(reason), usage]
 
     def finish(self) -> list[Event]:
         """The end of the stream, where the server did not declare it.

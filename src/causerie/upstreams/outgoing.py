@@ -14,8 +14,9 @@ from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from causerie.protocol.parsing.everyday import Everyday, Fields, StreamOptions
+from causerie.protocol.parsing.everyday import Everyday, StreamOptions
 from causerie.protocol.parsing.rules import HINTS, HONOURED
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
@@ -28,6 +29,7 @@ from causerie.upstreams.thinking import write_thinking
 from causerie.upstreams.tools import write_tools
 
 _LIMITS = ("max_completion_tokens", "max_tokens")
+_EITHER_LIMIT = frozenset(_LIMITS)
 # Written by the steps below, each from what was parsed.
 _BY_STEPS = (
     shapes.PARAMETERS
@@ -88,8 +90,17 @@ def outgoing(
     :class:`InvalidRequest` (``unsupported_parameter``) for what the upstream
     cannot do.
     """
-    if partial is None and (body := _everyday(request, dialect, model)) is not None:
-        return Outgoing(body, (), request.stream or dialect.streams)
+    streamed = request.stream or dialect.streams
+    document, params = request.document, request.params
+    if (
+        document.__class__ is Everyday
+        and params <= dialect.plain
+        and not params >= _EITHER_LIMIT
+        and partial is None
+    ):
+        asks = _USAGE if streamed and dialect.tells_usage else None
+        given = replace(document.fields, model=model, stream=streamed or None, stream_options=asks)
+        return Outgoing(_encode(given), (), streamed)
     draft = Draft(request, dialect)
     draft.fields["model"] = model
     write_messages(draft, partial)
@@ -103,40 +114,9 @@ def outgoing(
         write_shape(draft)
     _note_unheeded(draft)
     _write_demand(draft)
-    streamed = request.stream or dialect.streams
     if streamed:
         _write_stream(draft)
     return Outgoing(_encode(draft.fields), tuple(draft.changes), streamed)
-
-
-def _everyday(request: ChatRequest, dialect: Dialect, model: str) -> bytes | None:
-    """The body where nothing but the model's name is another; ``None`` where more would be."""
-    sent = request.document
-    if not isinstance(sent, Everyday) or dialect.unheeded:
-        return None
-    given = sent.fields
-    accepts, limit = dialect.accepts, dialect.limit
-    if (
-        (given.temperature is not None and "temperature" not in accepts)
-        or (given.top_p is not None and "top_p" not in accepts)
-        or (given.max_tokens is not None and limit == "max_completion_tokens")
-        or (given.max_completion_tokens is not None and limit == "max_tokens")
-        or (given.max_tokens is not None and given.max_completion_tokens is not None)
-    ):
-        return None
-    streamed = request.stream or dialect.streams
-    return _encode(
-        Fields(
-            model,
-            given.messages,
-            True if streamed else None,
-            _USAGE if streamed and dialect.tells_usage else None,
-            given.max_tokens,
-            given.max_completion_tokens,
-            given.temperature,
-            given.top_p,
-        )
-    )
 
 
 def _write_plain(draft: Draft) -> None:

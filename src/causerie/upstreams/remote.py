@@ -27,7 +27,7 @@ class RemoteChat:
     ) -> None:
         self.endpoint = endpoint
         self.model = model
-        self._separators = separators
+        self.separators = separators if endpoint.dialect.tags else None
         self._continues = continues
 
     @property
@@ -37,7 +37,7 @@ class RemoteChat:
 
     def generate(self, request: ChatRequest, partial: Partial | None = None) -> Reply:
         """The reply; entering raises :class:`ServiceError` where there is none."""
-        return Reply(self.endpoint, self.model, request, partial, self._separators)
+        return Reply(self, request, partial)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Whether the reply can go on here.

@@ -30,17 +30,6 @@ class Delta(Struct):
     reasoning_details: list[Any] | None = None
     refusal: str | None = None
 
-    @property
-    def of_text(self) -> bool:
-        """Whether there is nothing but content."""
-        return not (
-            self.reasoning_content
-            or self.reasoning
-            or self.tool_calls
-            or self.reasoning_details
-            or self.refusal
-        )
-
 
 class Alternative(Struct):
     token: str = ""

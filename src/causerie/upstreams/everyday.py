@@ -1,0 +1,90 @@
+"""Replies as most are: one choice, its text, why it ended, its tokens.
+
+Judged in one pass of native code over the bytes. Whatever is not of this kind is
+not read here but by ``incoming``, which gives the same events.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from causerie.protocol.events import Finished, TextDelta, Usage
+from causerie.upstreams.separator import Separators
+
+_Nothing = Literal[""] | None
+_None = Annotated[list[Any], Meta(max_length=0)] | None
+
+
+class Said(Struct):
+    """A message that is all text."""
+
+    content: Annotated[str, Meta(min_length=1)]
+    reasoning_content: _Nothing = None
+    reasoning: _Nothing = None
+    refusal: _Nothing = None
+    tool_calls: _None = None
+    reasoning_details: _None = None
+
+
+class Choice(Struct):
+    message: Said
+    finish_reason: Literal["stop", "length", "content_filter"]
+    index: Literal[0] = 0
+    delta: None = None
+
+
+class PromptDetails(Struct):
+    cached_tokens: int
+
+
+class CompletionDetails(Struct):
+    reasoning_tokens: int
+
+
+class Counted(Struct):
+    """Tokens, all of them told."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    prompt_tokens_details: PromptDetails | None = None
+    completion_tokens_details: CompletionDetails | None = None
+    prompt_cache_hit_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+class Everyday(Struct):
+    """``choices`` is the only one."""
+
+    choices: Annotated[list[Choice], Meta(min_length=1, max_length=1)]
+    usage: Counted
+    system_fingerprint: str | None = None
+    error: None = None
+
+
+_decode = msgspec.json.Decoder(Everyday).decode
+
+
+def read_everyday(
+    body: bytes, separators: Separators | None
+) -> tuple[tuple[TextDelta, Finished, Usage], str | None] | None:
+    """The events and the server's fingerprint; ``None`` where the reply is of another kind.
+
+    It is, too, where its text may begin with reasoning, by ``separators``.
+    """
+    try:
+        reply = _decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    choice, told = reply.choices[0], reply.usage
+    text = choice.message.content
+    if separators is not None and separators.may_begin(text):
+        return None
+    prompt, completion = told.prompt_tokens, told.completion_tokens
+    asked, made = told.prompt_tokens_details, told.completion_tokens_details
+    cached = told.prompt_cache_hit_tokens if asked is None else asked.cached_tokens
+    reasoning = told.reasoning_tokens if made is None else made.reasoning_tokens
+    usage = Usage(prompt, completion, min(cached, prompt), min(reasoning, completion))
+    return (TextDelta(text), Finished(choice.finish_reason), usage), reply.system_fingerprint

@@ -1,0 +1,128 @@
+"""A reply that comes as a stream of events: pieces of the body to batches, as they arrive."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from causerie.errors import ServiceError, UpstreamFailed
+from causerie.protocol.events import Batch, Event
+from causerie.protocol.sse import Decoder, LineTooLong
+from causerie.transport.errors import TransportFailed
+from causerie.upstreams.endpoint import failed, too_late
+from causerie.upstreams.incoming import Incoming
+from causerie.upstreams.patience import Patience
+
+_MAX_EVENT_BYTES = 16 * 1024 * 1024
+_TAIL_SECONDS = 2.0  # for usage, once every choice has ended
+_CLOSING_SECONDS = 0.1  # for the end of the body after the end of the stream
+
+
+class Held:
+    """A body that is there already, read as one that arrives."""
+
+    __slots__ = ("_body", "passed")
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self.passed = False  # what is there cannot be late
+
+    async def piece(self) -> bytes:
+        """The body, then ``b""``."""
+        body, self._body = self._body, b""
+        return body
+
+    def until(self, seconds: float) -> None:
+        """Nothing is waited for."""
+
+    def stop(self) -> None:
+        """Nothing is waited for."""
+
+
+class Stream:
+    """Iterate once; ``between`` is how many seconds content may take after content."""
+
+    __slots__ = ("_between", "_decoder", "_failure", "_incoming", "_over", "_patience")
+
+    def __init__(self, incoming: Incoming, patience: Patience | Held, between: float) -> None:
+        self._incoming = incoming
+        self._patience = patience
+        self._between = between
+        self._decoder = Decoder(_MAX_EVENT_BYTES)
+        self._failure: ServiceError | None = None
+        self._over = False
+
+    def stop(self) -> None:
+        """Nothing more is waited for."""
+        self._patience.stop()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Batch:
+        """The events that arrived together; raises :class:`ServiceError` where the reply breaks.
+
+        The end and failures are kept for the next call, where events came before them.
+        """
+        patience, incoming = self._patience, self._incoming
+        while not self._over:
+            if self._failure is not None:
+                raise self._failure
+            if incoming.ended:
+                await self._drain()
+                break
+            try:
+                piece = await patience.piece()
+            except TransportFailed as failure:
+                events = self._broken(failure)
+            else:
+                events = self._take(piece) if piece else self._end()
+            if events:
+                self._go_on(tail=incoming.complete)
+                return events
+        raise StopAsyncIteration
+
+    def _go_on(self, *, tail: bool) -> None:
+        patience = self._patience
+        patience.until(_TAIL_SECONDS if tail else self._between)
+        if patience.passed and self._failure is None and not tail:
+            self._failure = too_late()
+
+    def _take(self, piece: bytes) -> list[Event]:
+        events: list[Event] = []
+        try:
+            for data in self._decoder.feed(piece):
+                events += self._incoming.feed(data)
+        except LineTooLong:
+            self._failure = UpstreamFailed("The endpoint sent an event that is too long.")
+        except ServiceError as failure:
+            self._failure = failure
+        return events
+
+    def _end(self) -> list[Event]:
+        """The body has ended."""
+        events: list[Event] = []
+        try:
+            for data in self._decoder.close():
+                events += self._incoming.feed(data)
+            events += self._incoming.finish()
+        except ServiceError as failure:
+            self._failure = failure
+        return events
+
+    def _broken(self, failure: TransportFailed) -> list[Event]:
+        """The body broke off: a failure, unless the reply is complete but for its usage."""
+        if self._incoming.complete:
+            return self._end()
+        self._failure = too_late() if self._patience.passed else failed(failure)
+        self._failure.__cause__ = failure
+        return []
+
+    async def _drain(self) -> None:
+        """Read the end of the body, so that the connection can be used again."""
+        self._over = True
+        self._patience.until(_CLOSING_SECONDS)
+        try:
+            while await self._patience.piece():
+                pass
+        except TransportFailed:
+            pass  # the reply is complete; only the connection is lost
