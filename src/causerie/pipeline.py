@@ -14,9 +14,8 @@ failed), frees the engine, gives the place back and writes the usage.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Protocol
 
 from msgspec import Struct, structs
@@ -38,7 +37,7 @@ from causerie.errors import (
     UpstreamFailed,
 )
 from causerie.fold import Frame, Identity
-from causerie.members import Members
+from causerie.members import FreeDays, Members
 from causerie.metering.contents import Contents
 from causerie.metering.meter import Meter, Record
 from causerie.protocol.candidate import Candidate
@@ -77,14 +76,24 @@ class Reply(Struct, frozen=True):
 Deliver = Callable[[Reply], Awaitable[None]]
 
 
+class _Offer(Struct, frozen=True):
+    """A model as a door has it: what is limited of the two, and whether it is a free variant."""
+
+    door: Door
+    model: Entry
+    scopes: Sequence[Scope]
+    free: bool
+
+
 class _Asked(Struct, frozen=True):
-    """One request, and where its answer goes."""
+    """One request, where its answer goes, and what is written down of it."""
 
     door: Door
     caller: Caller
     request: ChatRequest
     identity: Identity
     deliver: Deliver
+    record: Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +127,7 @@ class Pipeline:
     router: Router
     meter: Meter
     members: Members | None = None
+    _offers: dict[tuple[str, str], _Offer] = field(default_factory=dict, init=False)
 
     def authenticate(self, door: Door, credential: str | None) -> Awaitable[Caller]:
         """Who is calling; raises ``Unauthenticated``."""
@@ -140,14 +150,10 @@ class Pipeline:
 
         When it returns the answer has been delivered and its use written down.
         """
-        asked = _Asked(door, caller, request, identity, deliver)
-        record = self.meter.begin(identity.request_id, door.name, caller)
-        record.labels = labels
+        record = self.meter.begin(identity.request_id, door.name, caller, labels)
+        asked = _Asked(door, caller, request, identity, deliver, record)
         try:
-            if request.fallbacks:
-                await self._first_of(asked, record)
-            else:
-                await self._one(asked, request.model, record)
+            await (self._first_of(asked) if request.fallbacks else self._one(asked, request.model))
         except BaseException as failure:
             record.ended(failure)
             raise
@@ -156,56 +162,47 @@ class Pipeline:
             if entered is not None:
                 await entered
 
-    async def _one(self, asked: _Asked, name: str, record: Record) -> None:
+    def _one(self, asked: _Asked, name: str) -> Awaitable[None]:
         """The answer of one model."""
-        model = self.allowed(asked.door, asked.caller, name)
-        record.model, record.stream = model.id, asked.request.stream
-        if self.members is None or not asked.caller.project or not is_free(model.id):
-            await self._answered(asked, model, record)
-            return
-        hold = await self.members.free_days.take(asked.caller.project)
+        offer = self._offer(asked.door, asked.caller, name)
+        record = asked.record
+        record.model, record.stream = offer.model.id, asked.request.stream
+        if offer.free and self.members is not None and asked.caller.project:
+            return self._of_the_day(asked, offer, self.members.free_days)
+        return self._answered(asked, offer)
+
+    async def _of_the_day(self, asked: _Asked, offer: _Offer, days: FreeDays) -> None:
+        """The answer of a free model, which counts as one of the day."""
+        hold = await days.take(asked.caller.project)
         with hold:
-            await self._answered(asked, model, record, hold.standing.headers)
+            await self._answered(asked, offer, hold.standing.headers)
 
     async def _answered(
-        self,
-        asked: _Asked,
-        model: Entry,
-        record: Record,
-        more: Mapping[str, str] = MappingProxyType({}),
+        self, asked: _Asked, offer: _Offer, more: Mapping[str, str] | None = None
     ) -> None:
         """The answer of this model; its headers say ``more`` of limits."""
-        caller, id = asked.caller, model.id
-        told, request = model.changes(asked.request), model.adapted(asked.request)
-        candidates = self.able(model, request)
+        caller, record, model, members = asked.caller, asked.record, offer.model, self.members
+        request = model.adapted(asked.request)
+        candidates = self.able(model, request) if offer.free else model.candidates(request)
         need = partial(estimate, request)
-        with await self.limits.admit(self._scopes(caller, id), need) as lease:
-            if self.members is not None:
-                record.reservation = await self.members.allowances.reserve(caller, id, need)
-            see = _recorded(asked, record) if caller.recorded else None
+        with await self.limits.admit(self._scopes(caller, offer), need) as lease:
+            if members is not None:
+                record.reservation = await members.allowances.reserve(caller, model.id, need)
+            see = _recorded(asked) if caller.recorded else None
             journey = self.router.generate(candidates, request, model.hedge_seconds, see)
             record.way = journey
             try:
                 async with journey:
-                    record.first_token(journey.queued_seconds + journey.upstream_seconds)
-                    frame = Frame(
-                        asked.identity,
-                        request.model,
-                        journey.answer.fingerprint,
-                        reasoning_visible=request.thinking.visible,
-                        router_names=asked.door.reasoning_object,
-                        cost=_costs(model, journey) if isinstance(model, Listing) else None,
+                    headers = _headers(asked, model, request, journey) | lease.headers
+                    if more is not None:
+                        headers |= more
+                    await asked.deliver(
+                        Reply(headers, _frame(asked, model, request, journey), journey)
                     )
-                    if record.contents is not None:
-                        record.contents.frame = frame
-                    headers = _headers(record, journey, request.model, told)
-                    headers |= lease.headers
-                    headers |= more
-                    await asked.deliver(Reply(headers, frame, journey))
             finally:
                 lease.settle(journey.usage())
 
-    async def _first_of(self, asked: _Asked, record: Record) -> None:
+    async def _first_of(self, asked: _Asked) -> None:
         """The answer of the first model that has one, of those the request falls back on."""
         names = (asked.request.model, *asked.request.fallbacks)
         for name in names:
@@ -217,9 +214,10 @@ class Pipeline:
             begun = True
             await asked.deliver(reply)
 
+        record = asked.record
         for name in names:
             try:
-                await self._one(structs.replace(asked, deliver=begin), name, record)
+                await self._one(structs.replace(asked, deliver=begin), name)
                 return
             except ServiceError as failure:
                 if begun or name == names[-1] or not another_may(failure):
@@ -233,10 +231,22 @@ class Pipeline:
 
         Raises :class:`NotFound` and :class:`Forbidden`.
         """
+        return self._offer(door, caller, name).model
+
+    def _offer(self, door: Door, caller: Caller, name: str) -> _Offer:
+        offer = self._offers.get((door.name, name))
+        if offer is None or offer.door is not door:  # a reload may come while a request is read
+            offer = self._offers[door.name, name] = self._offered(door, name)
+        if caller.models is not None and caller.models.isdisjoint(offer.model.names):
+            raise _not_for(caller, offer.model)
+        return offer
+
+    def _offered(self, door: Door, name: str) -> _Offer:
+        """Free variants have limits of their own, to stand in the way of no paid request."""
         model = self.catalog.resolve(door.models, name)
-        if caller.models is not None and caller.models.isdisjoint(model.names):
-            raise _not_for(caller, model)
-        return model
+        free = is_free(model.id)
+        limited = free_name(door.name) if free and self.scopes.free is not None else door.name
+        return _Offer(door, model, self.scopes.of(limited, model.id), free)
 
     def able(self, model: Entry, request: ChatRequest) -> Sequence[Candidate]:
         """Who can take an adapted request and has room for it; raises ``ServiceError``."""
@@ -245,19 +255,13 @@ class Pipeline:
             candidates = self.scopes.free.spare(model.id, candidates)
         return candidates
 
-    def _scopes(self, caller: Caller, model: str) -> Sequence[Scope]:
-        if self.scopes.free is not None and is_free(model):
-            return self._free_scopes(caller, model, self.scopes.free)
-        found = self.scopes.of(caller.door, model)
-        if self.members is None:
-            return found
-        return [*self.members.allowances.scopes(caller, model), *found]
-
-    def _free_scopes(self, caller: Caller, model: str, free: FreeScopes) -> Sequence[Scope]:
-        """Of their own, so that free requests never stand in the way of paid ones."""
-        found = [free.of(caller), *self.scopes.of(free_name(caller.door), model)]
+    def _scopes(self, caller: Caller, offer: _Offer) -> Sequence[Scope]:
+        """Whose limits hold for a request."""
+        found = offer.scopes
+        if offer.free and self.scopes.free is not None:
+            found = [self.scopes.free.of(caller), *found]
         if self.members is not None:
-            found += self.members.allowances.scopes(caller, model)
+            found = [*self.members.allowances.scopes(caller, offer.model.id), *found]
         return found
 
     def listed(self, door: Door, caller: Caller | None) -> Sequence[Listing]:
@@ -291,11 +295,11 @@ class Pipeline:
         ]
 
 
-def _recorded(asked: _Asked, record: Record) -> Callable[[Batch], None]:
+def _recorded(asked: _Asked) -> Callable[[Batch], None]:
     """What is told of everything that is passed on, where the contents are kept."""
     frame = Frame(asked.identity, asked.request.model, "")
-    record.contents = Contents(asked.request, frame)
-    return record.contents.see
+    contents = asked.record.contents = Contents(asked.request, frame)
+    return contents.see
 
 
 def another_may(failure: ServiceError) -> bool:
@@ -319,19 +323,36 @@ def _costs(model: Listing, journey: Journey) -> Callable[[Usage], float]:
     return lambda usage: float(model.cost(journey.served_by, usage))
 
 
-def _headers(record: Record, journey: Journey, asked: str, told: Sequence[str]) -> dict[str, str]:
-    queue, upstream = journey.queued_seconds * 1000, journey.upstream_seconds * 1000
-    overhead = record.overhead_seconds * 1000
+def _frame(asked: _Asked, model: Entry, request: ChatRequest, journey: Journey) -> Frame:
+    frame = Frame(
+        asked.identity,
+        request.model,
+        journey.answer.fingerprint,
+        reasoning_visible=request.thinking.visible,
+        router_names=asked.door.reasoning_object,
+        cost=_costs(model, journey) if isinstance(model, Listing) else None,
+    )
+    if asked.record.contents is not None:
+        asked.record.contents.frame = frame
+    return frame
+
+
+def _headers(asked: _Asked, model: Entry, request: ChatRequest, journey: Journey) -> dict[str, str]:
+    queue, upstream = journey.queued_seconds, journey.upstream_seconds
+    overhead = asked.record.first_token(queue + upstream)
     headers = {
         "x-served-by": journey.served_by,
         "x-attempts": str(len(journey.tried)),
         "server-timing": (
-            f"queue;dur={queue:.1f}, upstream;dur={upstream:.1f}, overhead;dur={overhead:.1f}"
+            f"queue;dur={queue * 1000:.1f}, upstream;dur={upstream * 1000:.1f}, "
+            f"overhead;dur={overhead * 1000:.1f}"
         ),
     }
-    if record.model != asked:
-        headers["x-served-model"] = record.model
+    if model.id != request.model:
+        headers["x-served-model"] = model.id
     changes = journey.answer.changes
-    if changes or told:
-        headers["x-request-changes"] = ", ".join([*told, *changes])
+    if request is not asked.request:
+        changes = [*model.changes(asked.request), *changes]
+    if changes:
+        headers["x-request-changes"] = ", ".join(changes)
     return headers

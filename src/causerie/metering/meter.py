@@ -77,11 +77,14 @@ class Record(Struct):
     reservation: object = None  # what is held for it, for whoever settles
     contents: Contents | None = None
 
-    def first_token(self, elsewhere: float) -> None:
-        """The first content-bearing event is there, after ``elsewhere`` in queue and engine."""
+    def first_token(self, elsewhere: float) -> float:
+        """The first content-bearing event is there, after ``elsewhere`` in queue and engine.
+
+        Returns the overhead, in seconds.
+        """
         self.first_token_seconds = seconds = time.monotonic() - self.started
-        if seconds > elsewhere:
-            self.overhead_seconds = seconds - elsewhere
+        self.overhead_seconds = overhead = seconds - elsewhere if seconds > elsewhere else 0.0
+        return overhead
 
     def settle(self) -> None:
         """Fill in what is only known at the end."""
@@ -146,9 +149,18 @@ class Meter:
         self.sinks = tuple(sinks)
         self.books = books
 
-    def begin(self, request_id: str, door: str, caller: Charged) -> Record:
+    def begin(
+        self, request_id: str, door: str, caller: Charged, labels: Labels = UNLABELLED
+    ) -> Record:
         """The record of a request that begins now; give it to :meth:`write` however it ends."""
-        return Record(request_id, door, caller.key, project=caller.project, user=caller.user)
+        return Record(
+            request_id,
+            door,
+            caller.key,
+            project=caller.project,
+            user=caller.user,
+            labels=labels,
+        )
 
     def write(self, record: Record) -> Awaitable[None] | None:
         """The request has ended. Where there are books, the record is safe when the

@@ -42,46 +42,47 @@ class _Quarter:
 
 
 class History:
-    """Of one target. ``wall`` gives Unix nanoseconds."""
+    """Of one target. ``wall`` gives Unix nanoseconds; ``now`` is seconds of a steady clock."""
 
     __slots__ = ("_current", "_ends", "_past", "_wall")
 
     def __init__(self, wall: Callable[[], int] = time.time_ns) -> None:
         self._wall = wall
         self._past: deque[Stretch] = deque(maxlen=_MOST - 1)
-        self._current = _Quarter(0)
-        self._ends = 0  # when the current one does; 0 before the first
+        self._current = _Quarter(0)  # which nothing happened in
+        self._ends = float("-inf")  # when the current one does, by the steady clock
 
-    def answered(self, seconds: float) -> None:
+    def answered(self, seconds: float, now: float) -> None:
         """It began to answer after so long."""
-        quarter = self._now()
+        quarter = self._current if now < self._ends else self._next(now)
         quarter.answered += 1
         quarter.first_tokens.append(seconds)
 
-    def failed(self) -> None:
+    def failed(self, now: float) -> None:
         """It should have answered and did not."""
-        self._now().failed += 1
+        quarter = self._current if now < self._ends else self._next(now)
+        quarter.failed += 1
 
-    def wrote(self, speed: float) -> None:
+    def wrote(self, speed: float, now: float) -> None:
         """A reply came at so many tokens a second."""
-        self._now().speeds.append(speed)
+        quarter = self._current if now < self._ends else self._next(now)
+        quarter.speeds.append(speed)
 
     def day(self) -> Sequence[Stretch]:
         """Those quarters of the last day in which it was asked, the oldest first."""
         since = (self._wall() // _QUARTER_NS - _MOST + 1) * QUARTER_SECONDS
         found = [one for one in self._past if one.start >= since]
-        if self._ends and self._current.number * QUARTER_SECONDS >= since:
+        if self._current.number * QUARTER_SECONDS >= since:
             found.append(self._current.stretch())
         return found
 
-    def _now(self) -> _Quarter:
-        """The current one; a clock that was put back goes on in the one that is there."""
-        return self._current if self._wall() < self._ends else self._next()
-
-    def _next(self) -> _Quarter:
-        if self._ends:
-            self._past.append(self._current.stretch())
-        number = self._wall() // _QUARTER_NS
-        self._ends = (number + 1) * _QUARTER_NS
-        self._current = _Quarter(number)
+    def _next(self, now: float) -> _Quarter:
+        """That of now; where the wall's clock was put back it is the one that is there."""
+        wall = self._wall()
+        number = wall // _QUARTER_NS
+        self._ends = now + (_QUARTER_NS - wall % _QUARTER_NS) / 1_000_000_000
+        if number > self._current.number:
+            if self._current.number:
+                self._past.append(self._current.stretch())
+            self._current = _Quarter(number)
         return self._current

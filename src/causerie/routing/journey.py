@@ -21,11 +21,10 @@ from causerie.routing.continuation import MANY, Passed, added
 from causerie.routing.order import order
 from causerie.routing.search import Search
 from causerie.routing.seat import Seat
-from causerie.routing.target import Answering
+from causerie.routing.target import NOTHING, SILENCE
 from causerie.routing.visit import Visit
 
 _FIRST_PAUSE_SECONDS = 0.25
-_NOTHING = Usage(0, 0)
 
 
 class Journey(Search, kw_only=True, eq=False):
@@ -43,31 +42,22 @@ class Journey(Search, kw_only=True, eq=False):
     whole: bool = False
     continued: int = 0
     _passed: Passed = field(default_factory=Passed)
-    _before: Usage = _NOTHING  # of those who broke off
+    _before: Usage = NOTHING  # of those who broke off
     _told: Usage | None = None
 
     def __aenter__(self) -> Awaitable[Self]:
         return self.find(self._order())
 
-    async def __aexit__(
+    def __aexit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:
-        visit = self.visit
-        if visit is not None:
-            if self._told is None:
-                self._told = self.usage()  # who answers is gone afterwards
-            self.visit = None
-            await visit.leave()
-
-    @property
-    def answer(self) -> Answering:
-        """Of who answers now; only while somebody does."""
+    ) -> Awaitable[None]:
+        if self._told is None:
+            self._told = self.usage()  # who answers is gone afterwards
         assert self.visit is not None
-        assert self.visit.answer is not None
-        return self.visit.answer
+        return self.visit.leave()
 
     @property
     def finish(self) -> FinishReason | None:
@@ -78,18 +68,17 @@ class Journey(Search, kw_only=True, eq=False):
         """The tokens so far, of all targets."""
         if self._told is not None:
             return self._told
-        visit = self.visit
-        if visit is None or visit.answer is None:
-            return self._before
-        now = visit.answer.usage()
-        return added(self._before, now) if self.continued else now
+        now = self.answer.usage()
+        return now if self._before is NOTHING else added(self._before, now)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Batch:
         """The reply, unbroken where it can be; raises the failure that could not be mended."""
-        while (visit := self.visit) is not None:
+        while True:
+            visit = self.visit
+            assert visit is not None
             try:
                 if visit.first:
                     batch: Batch = visit.first
@@ -101,7 +90,7 @@ class Journey(Search, kw_only=True, eq=False):
                     await self._continue(visit, failure)
                     continue
                 if self.whole:
-                    break
+                    raise StopAsyncIteration from failure
                 self._told, self.whole = self.usage(), True  # only the counts were missing
                 batch = [self._told]
             else:
@@ -115,13 +104,12 @@ class Journey(Search, kw_only=True, eq=False):
             if self.see is not None:
                 self.see(batch)
             return batch
-        raise StopAsyncIteration
 
     def _ended(self, visit: Visit, batch: Batch, told: Usage) -> Batch:
         """The batch that ends a whole reply; its usage is that of all targets."""
         visit.ended(told.completion)
         self.whole = True
-        if not self.continued:
+        if self._before is NOTHING:
             self._told = told
             return batch
         self._told = added(self._before, told)
@@ -129,11 +117,10 @@ class Journey(Search, kw_only=True, eq=False):
 
     async def _continue(self, broken: Visit, failure: ServiceError) -> None:
         """Go on after what went out, or raise ``failure``."""
-        assert broken.answer is not None
         usage, trail = self.usage(), broken.answer.trail()
         broken.seat.failed(failure)
         self.broke(broken, failure)
-        self.visit, self._before = None, usage
+        self.answer, self._before = SILENCE, usage
         await broken.leave()
         if self.request.n > 1:
             raise failure

@@ -69,7 +69,7 @@ class Samples:
 
 
 class _Minute(Struct):
-    number: int
+    number: float
     answered: int = 0
     failed: int = 0
 
@@ -81,7 +81,8 @@ class Pace:
     """
 
     __slots__ = (
-        "_answered_from", "_clock", "_minutes", "first_token", "history", "speed", "waiting",
+        "_answered_from", "_clock", "_minute", "_minute_ends", "_minutes", "first_token",
+        "history", "speed", "waiting",
     )  # fmt: skip
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -91,7 +92,9 @@ class Pace:
         self.history = History()
         self.waiting: dict[object, float] = {}
         self._answered_from = float("-inf")  # when the newest of the answered ones began
-        self._minutes = deque([_Minute(0)], maxlen=_DAY_MINUTES)
+        self._minutes: deque[_Minute] = deque(maxlen=_DAY_MINUTES)
+        self._minute = _Minute(0)
+        self._minute_ends = float("-inf")
 
     def expected(self) -> float | None:
         """Seconds to the first token, for one who asks now; ``None`` where nobody knows.
@@ -114,19 +117,22 @@ class Pace:
         if asked > self._answered_from:
             self._answered_from = asked
         self.first_token.add(seconds, now)
-        self.history.answered(seconds)
-        self._minute(now).answered += 1
+        self.history.answered(seconds, now)
+        minute = self._minute if now < self._minute_ends else self._next_minute(now)
+        minute.answered += 1
 
     def failed(self) -> None:
         """It should have answered and did not."""
-        self.history.failed()
-        self._minute(self._clock()).failed += 1
+        now = self._clock()
+        self.history.failed(now)
+        minute = self._minute if now < self._minute_ends else self._next_minute(now)
+        minute.failed += 1
 
     def wrote(self, tokens: int, seconds: float, now: float) -> None:
         """So many tokens came, from the first on in so long."""
         if tokens > 1 and seconds >= _LEAST_SECONDS:
             self.speed.add(tokens / seconds, now)
-            self.history.wrote(tokens / seconds)
+            self.history.wrote(tokens / seconds, now)
 
     def uptime(self, minutes: int) -> float | None:
         """The share of requests that it answered in the last so many minutes; ``None``: of none."""
@@ -136,9 +142,9 @@ class Pace:
         failed = sum(one.failed for one in lately)
         return answered / (answered + failed) if answered + failed else None
 
-    def _minute(self, now: float) -> _Minute:
-        minute = self._minutes[-1]
-        if minute.number != now // 60:
-            minute = _Minute(int(now // 60))
-            self._minutes.append(minute)
-        return minute
+    def _next_minute(self, now: float) -> _Minute:
+        number = now // 60
+        self._minute = _Minute(number)
+        self._minute_ends = (number + 1) * 60
+        self._minutes.append(self._minute)
+        return self._minute

@@ -15,6 +15,7 @@ from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
 from causerie.routing.hedge import race
 from causerie.routing.seat import Seat
+from causerie.routing.target import SILENCE, Answering
 from causerie.routing.terms import Terms
 from causerie.routing.visit import Visit
 
@@ -43,6 +44,7 @@ class Search(Struct, eq=False):
     request: ChatRequest
     hedge_seconds: float | None
     visit: Visit | None = None
+    answer: Answering = SILENCE  # its
     served_by: str = ""  # who answers, or answered last; if nobody did, who was asked last
     tried: list[Attempt] = []
     hedged: bool = False
@@ -106,7 +108,7 @@ class Search(Struct, eq=False):
         raise self._exhausted(seats, list(failures.values()), hopeless=hopeless)
 
     def _answers(self, visit: Visit) -> Self:
-        self.visit = visit
+        self.visit, self.answer = visit, visit.answer
         self.served_by = name = visit.seat.name
         self.tried.append(Attempt(name))
         self.queued_seconds += visit.queued_seconds

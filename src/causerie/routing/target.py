@@ -10,6 +10,8 @@ from causerie.protocol.events import Batch, Usage
 from causerie.protocol.partial import Partial, Trail
 from causerie.protocol.request import ChatRequest
 
+NOTHING = Usage(0, 0)
+
 
 class Answering(Protocol):
     """An answer under way.
@@ -28,6 +30,34 @@ class Answering(Protocol):
     def trail(self) -> Callable[[], Trail | None]: ...
     @property
     def changes(self) -> Sequence[str]: ...
+
+
+class Silence:
+    """What has been answered by those who have not answered."""
+
+    fingerprint = ""
+    changes: Sequence[str] = ()
+
+    @property
+    def events(self) -> AsyncIterator[Batch]:
+        """Nothing, at once."""
+        return self
+
+    def usage(self) -> Usage:
+        """No tokens."""
+        return NOTHING
+
+    def trail(self) -> None:
+        """None, either."""
+
+    def __aiter__(self) -> AsyncIterator[Batch]:
+        return self
+
+    async def __anext__(self) -> Batch:
+        raise StopAsyncIteration
+
+
+SILENCE = Silence()
 
 
 class Target(Protocol):

@@ -19,14 +19,10 @@ from causerie.protocol.events import (
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
 from causerie.routing.seat import Seat
-from causerie.routing.target import Answering, Lease
+from causerie.routing.target import SILENCE, Answering, Lease
 
 _WORDS = (TextDelta, ReasoningDelta)
 _BEGUN = (ToolCallStarted, Finished)
-
-
-async def _nothing() -> Batch:
-    raise StopAsyncIteration
 
 
 class Visit(Struct, eq=False):
@@ -39,9 +35,9 @@ class Visit(Struct, eq=False):
     request: ChatRequest
     partial: Partial | None
     clock: Callable[[], float]
-    answer: Answering | None = None
+    answer: Answering = SILENCE
     first: list[Event] = []
-    next: Callable[[], Awaitable[Batch]] = _nothing
+    next: Callable[[], Awaitable[Batch]] = SILENCE.__anext__
     started: float = 0.0
     began: float = 0.0  # when the first content was there
     queued_seconds: float = 0.0
@@ -116,7 +112,7 @@ class Visit(Struct, eq=False):
             if self._entry is not None:
                 await self._entry.__aexit__(None, None, None)
             self.seat.in_flight -= 1
-            if self._trial and self.answer is None:
+            if self._trial and self.answer is SILENCE:
                 self.seat.breaker.left()
 
 
