@@ -113,32 +113,46 @@ def test_a_request_is_one_line_of_numbers_and_names() -> None:
     assert (failed["level"], failed["code"]) == ("warning", "bad_gateway")
 
 
-class Number(msgspec.Struct):
+class Bare(msgspec.Struct, frozen=True):
+    time: datetime
+    level: Literal["info", "warning"]
+    event: str
+
+
+class Number(Bare, frozen=True):
     number: int
 
 
-class Nothing(msgspec.Struct):
-    pass
+def news(number: int, when: datetime) -> Number:
+    return Number(when, "info", "news", number)
+
+
+def alarm(number: int, when: datetime) -> Number:
+    return Number(when, "warning", "alarm", number)
+
+
+def bare(level: Literal["info", "warning"], when: datetime) -> Bare:
+    return Bare(when, level, "no facts")
 
 
 async def test_lines_that_come_by_the_thousand_are_written_together() -> None:
     stream = io.StringIO()
     configure("warning", "json", stream)
     journal = Journal()
-    journal.write("info", "not wanted", Number(0))
-    journal.write("warning", "wanted", Number(1))
+    journal.tell(news, 0)
+    journal.tell(alarm, 1)
     assert stream.getvalue() == ""
     journal.flush()
     [line] = lines(stream)
     assert list(line) == ["time", "level", "event", "number"]
     datetime.fromisoformat(str(line["time"]))
-    journal.write("warning", "no facts", Nothing())
+    journal.tell(bare, "warning")
     journal.flush()
     assert list(lines(stream)[1]) == ["time", "level", "event"]
     configure("info", "console", stream)
-    journal.write("info", "for people", Number(2))
+    journal.tell(news, 2)
     journal.flush()
-    assert "for people" in stream.getvalue()
+    assert "news" in stream.getvalue()
     assert "number=2" in stream.getvalue()
 
 
@@ -160,6 +174,6 @@ async def test_lines_do_not_wait_for_others() -> None:
     written = asyncio.Event()
     stream = Written()
     configure("info", "json", stream)
-    Journal().write("info", "alone", Number(1))
+    Journal().tell(news, 1)
     await asyncio.wait_for(written.wait(), 5)
-    assert [line["event"] for line in lines(stream)] == ["alone"]
+    assert [line["event"] for line in lines(stream)] == ["news"]

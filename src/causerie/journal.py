@@ -10,8 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import lru_cache
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, cast
 
 import msgspec
 import structlog
@@ -23,33 +22,33 @@ _SECONDS = 0.25
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 _Subject = TypeVar("_Subject")
-Facts = msgspec.Struct
-Line = tuple[int, Literal["info", "warning"], str, Facts]
-_Kept = tuple[int, Literal["info", "warning"], str, Any, Callable[[Any], Facts] | None]
+Level = Literal["info", "warning"]
+
+
+class Line(Protocol):
+    """A struct of which these are the first fields; the rest are facts."""
+
+    @property
+    def time(self) -> datetime: ...
+    @property
+    def level(self) -> Level: ...
+    @property
+    def event(self) -> str: ...
 
 
 class Journal:
     """Writes to where all log lines go, in their form."""
 
     def __init__(self) -> None:
-        self._waiting: list[_Kept] = []
+        self._waiting: list[tuple[Callable[[Any, datetime], Line], Any, int]] = []
         self._timer: asyncio.TimerHandle | None = None
 
-    def write(self, level: Literal["info", "warning"], event: str, facts: Facts) -> None:
-        """Keep a line, unless lines of its level are not wanted. The facts must not change."""
-        self.tell(level, event, facts, None)
+    def tell(self, line: Callable[[_Subject, datetime], Line], subject: _Subject) -> None:
+        """Keep what there is a line of; the line is made when it is written.
 
-    def tell(
-        self,
-        level: Literal["info", "warning"],
-        event: str,
-        subject: _Subject,
-        facts: Callable[[_Subject], Facts] | None,
-    ) -> None:
-        """As :meth:`write`; the facts of ``subject`` are asked for when the line is written."""
-        if not wanted(level):
-            return
-        self._waiting.append((time.time_ns(), level, event, subject, facts))
+        It is not written where lines of its level are not wanted.
+        """
+        self._waiting.append((line, subject, time.time_ns()))
         if self._timer is None:
             try:
                 loop = asyncio.get_running_loop()
@@ -64,40 +63,18 @@ class Journal:
             self._timer.cancel()
             self._timer = None
         kept, self._waiting = self._waiting, []
-        if not kept:
+        at = datetime.fromtimestamp
+        lines = [line(subject, at(when / 1e9, UTC)) for line, subject, when in kept]
+        if not wanted("info"):
+            lines = [line for line in lines if wanted(line.level)]
+        if not lines:
             return
-        lines: list[Line] = [
-            (when, level, event, subject if facts is None else facts(subject))
-            for when, level, event, subject, facts in kept
-        ]
         out = json_stream()
-        if out is None:
-            for when, level, event, facts in lines:
-                getattr(structlog.get_logger(), level)(event, time=_iso(when), **asdict(facts))
+        if out is not None:
+            out.write(_encoder.encode_lines(lines).decode())
+            out.flush()
             return
-        out.write("".join([_json(line) for line in lines]))
-        out.flush()
-
-
-def _json(line: Line) -> str:
-    """One line, ended; its head is put in front of the facts, which are encoded as they are."""
-    when, level, event, facts = line
-    head = f'{{"time":"{_iso(when)}","level":"{level}","event":{_named(event)}'
-    rest = _encoder.encode(facts).decode()[1:]
-    return f"{head}{',' if len(rest) > 1 else ''}{rest}\n"
-
-
-@lru_cache(maxsize=16)
-def _named(event: str) -> str:
-    return _encoder.encode(event).decode()
-
-
-def _iso(when: int) -> str:
-    """``when`` is in nanoseconds since 1970."""
-    seconds, nanoseconds = divmod(when, 1_000_000_000)
-    return f"{_second(seconds)}.{nanoseconds // 1000:06d}Z"
-
-
-@lru_cache(maxsize=4)
-def _second(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        for line in lines:
+            facts = asdict(cast(msgspec.Struct, line))
+            when, level, event = facts.pop("time"), facts.pop("level"), facts.pop("event")
+            getattr(structlog.get_logger(), level)(event, time=f"{when:%FT%T.%fZ}", **facts)

@@ -91,13 +91,15 @@ class Bookkeeping:
             reasoning=used.reasoning,
         )
         usage = _usage(record, cost)
-        if record.contents is not None and record.attempts and self._recorder is not None:
-            self._recorder.put(usage, record.contents)
+        contents, reservation = record.contents, record.reservation
+        record.contents = record.reservation = None  # the record is kept until it is counted
+        if contents is not None and record.attempts and self._recorder is not None:
+            self._recorder.put(usage, contents)
         try:
-            if isinstance(record.reservation, Reservation):
+            if isinstance(reservation, Reservation):
                 charged = is_charged(record.status, used.prompt, used.completion)
                 tokens = used.prompt + used.completion if charged else 0
-                await record.reservation.settle(cost, tokens)
+                await reservation.settle(cost, tokens)
         finally:  # whoever waits may be cancelled, and the record has to be kept
             await self._ledger.commit(usage)
 

@@ -8,8 +8,11 @@ codes; never a key or anything that a caller wrote.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from functools import partial
+from itertools import accumulate, groupby
+from operator import attrgetter
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry
@@ -38,7 +41,9 @@ _TIMES = {
     "overhead": "Spent by the service itself.",
 }
 _PLACE = ("door", "model")
-_TOGETHER = 128  # requests whose times are counted together
+_TOGETHER = 128  # requests that are counted together
+_where = attrgetter(*_PLACE)
+_end = attrgetter("status", "code", "finish", "stream")
 _ENDED = ("door", "model", "status", "code", "finish", "stream")
 
 _End = tuple[int, str | None, str | None, bool]  # status, code, finish, stream
@@ -91,7 +96,8 @@ class Standing(Protocol):
 class Counters:
     """All metrics of one service; a sink for records.
 
-    A record is added to plain numbers; they become metrics when somebody looks.
+    Records are kept until there are many, or somebody looks; counted together they
+    cost little.
     """
 
     content_type = CONTENT_TYPE_LATEST
@@ -104,7 +110,8 @@ class Counters:
         shared: Callable[[], bool | None] = lambda: None,
     ) -> None:
         """``shared`` says whether the server answers in which replicas count, if there is one."""
-        self._places: dict[tuple[str, str], _Place] = {}
+        self._ended: list[Counted] = []
+        self._places: defaultdict[tuple[str, str], _Place] = defaultdict(_Place)
         self._refused: dict[tuple[str, str, str], int] = {}
         self._registry = CollectorRegistry()
         self._registry.register(_Present(engines, queue, targets, shared))
@@ -112,11 +119,9 @@ class Counters:
 
     def write(self, record: Counted) -> None:
         """Count one request that ended."""
-        key = (record.door, record.model)
-        place = self._places.get(key)
-        if place is None:
-            place = self._places[key] = _Place()
-        place.add(record)
+        self._ended.append(record)
+        if len(self._ended) >= _TOGETHER:
+            self._count()
 
     def refused(self, door: str, code: str, status: int) -> None:
         """Count one request that was refused at the edge."""
@@ -125,85 +130,76 @@ class Counters:
 
     def exposition(self) -> bytes:
         """Everything, in Prometheus' text format."""
+        self._count()
         return generate_latest(self._registry)
+
+    def _count(self) -> None:
+        ended, self._ended = self._ended, []
+        ended.sort(key=_where)
+        for place, records in groupby(ended, _where):
+            self._places[place].add(list(records))
 
 
 class _Times:
-    """How often a time fell into each bucket; bounds and sum are in seconds.
+    """How often a time fell into each bucket; bounds and sum are in seconds."""
 
-    ``add`` only keeps a time; ``count`` puts those that are kept into their buckets,
-    which costs less for many together.
-    """
-
-    __slots__ = ("_kept", "add", "bounds", "counts", "sum")
+    __slots__ = ("_bucket", "bounds", "counts", "sum")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
+        self.counts: Counter[int] = Counter()
         self.sum = 0.0
-        self._kept: list[float] = []
-        self.add = self._kept.append
+        self._bucket = partial(bisect_left, bounds)
 
-    def count(self) -> None:
-        counts, bounds = self.counts, self.bounds
-        for seconds in self._kept:
-            counts[bisect_left(bounds, seconds)] += 1
-        self.sum += sum(self._kept)
-        self._kept.clear()
+    def add(self, times: Sequence[float]) -> None:
+        """Count all of these."""
+        self.counts.update(map(self._bucket, times))
+        self.sum += sum(times)
 
     def buckets(self) -> list[tuple[str, float]]:
         """Cumulated, by upper bound, as Prometheus has them."""
         names = [*map(str, map(float, self.bounds)), "+Inf"]
-        return list(zip(names, map(float, accumulate(self.counts)), strict=True))
+        counts = [self.counts[bucket] for bucket in range(len(names))]
+        return list(zip(names, map(float, accumulate(counts)), strict=True))
 
 
 class _Place:
-    """The numbers of one model behind one door."""
+    """The numbers of one model behind one door; times by the names of their metrics."""
 
-    __slots__ = (
-        "cached",
-        "completion",
-        "first_token",
-        "overhead",
-        "prompt",
-        "queue",
-        "reasoning",
-        "request",
-        "requests",
-        "token",
-        "uncounted",
-    )
+    __slots__ = ("cached", "completion", "prompt", "reasoning", "requests", "times")
 
     def __init__(self) -> None:
-        self.requests: dict[_End, int] = {}
-        self.uncounted = 0  # requests whose times wait to be counted
+        self.requests: Counter[_End] = Counter()
         self.prompt = self.completion = self.cached = self.reasoning = 0
-        self.first_token = _Times(_FIRST_TOKEN)
-        self.token = _Times(_PER_TOKEN)
-        self.request = _Times(_WHOLE)
-        self.queue = _Times(_FIRST_TOKEN)
-        self.overhead = _Times(_OVERHEAD)
+        self.times = {
+            "first_token": _Times(_FIRST_TOKEN),
+            "token": _Times(_PER_TOKEN),
+            "request": _Times(_WHOLE),
+            "queue": _Times(_FIRST_TOKEN),
+            "overhead": _Times(_OVERHEAD),
+        }
 
-    def add(self, record: Counted) -> None:
-        self.uncounted += 1
-        if self.uncounted >= _TOGETHER:
-            self.times()
-        end = (record.status, record.code, record.finish, record.stream)
-        self.requests[end] = self.requests.get(end, 0) + 1
-        used, completion, duration = record.used, record.used.completion, record.duration_seconds
-        self.prompt += used.prompt
-        self.completion += completion
-        self.cached += used.cached
-        self.reasoning += used.reasoning
-        self.request.add(duration)
-        self.queue.add(record.queue_seconds)
-        self.overhead.add(record.overhead_seconds)
-        first = record.first_token_seconds
-        if first is None:
-            return
-        self.first_token.add(first)
-        if completion > 1:
-            self.token.add((duration - first) / (completion - 1) if duration > first else 0.0)
+    def add(self, records: Sequence[Counted]) -> None:
+        """Count all of these."""
+        self.requests.update(map(_end, records))
+        used = [record.used for record in records]
+        self.prompt += sum(map(attrgetter("prompt"), used))
+        self.completion += sum(map(attrgetter("completion"), used))
+        self.cached += sum(map(attrgetter("cached"), used))
+        self.reasoning += sum(map(attrgetter("reasoning"), used))
+        times = self.times
+        times["request"].add([record.duration_seconds for record in records])
+        times["queue"].add([record.queue_seconds for record in records])
+        times["overhead"].add([record.overhead_seconds for record in records])
+        begun = [
+            (record.duration_seconds, first, record.used.completion)
+            for record in records
+            if (first := record.first_token_seconds) is not None
+        ]
+        times["first_token"].add([first for _, first, _ in begun])
+        times["token"].add(
+            [max(whole - first, 0.0) / (count - 1) for whole, first, count in begun if count > 1]
+        )
 
     def tokens(self) -> dict[str, int]:
         """The tokens, by kind."""
@@ -212,19 +208,6 @@ class _Place:
             "completion": self.completion,
             "cached": self.cached,
             "reasoning": self.reasoning,
-        }
-
-    def times(self) -> dict[str, _Times]:
-        """The times, by the names of their metrics; all are counted."""
-        self.uncounted = 0
-        for times in (self.first_token, self.token, self.request, self.queue, self.overhead):
-            times.count()
-        return {
-            "first_token": self.first_token,
-            "token": self.token,
-            "request": self.request,
-            "queue": self.queue,
-            "overhead": self.overhead,
         }
 
 
@@ -258,8 +241,8 @@ class _Past(Collector):
         for name, words in _TIMES.items():
             family = HistogramMetricFamily(f"causerie_{name}_seconds", words, labels=_PLACE)
             for place, numbers in self._places.items():
-                times = numbers.times()[name]
-                if any(times.counts):
+                times = numbers.times[name]
+                if times.counts:
                     family.add_metric(place, times.buckets(), times.sum)
             yield family
 

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
 from typing import Literal, Protocol
 
 from msgspec import Struct
 
 from causerie.metering.meter import Record
 
-Level = Literal["info", "warning"]
-
-
-class Journal(Protocol):
-    """Where lines go; telling one costs the request next to nothing.
-
-    The facts are asked for when the line is written: many together, and soon.
-    """
-
-    def tell(
-        self, level: Level, event: str, subject: Record, facts: Callable[[Record], Struct]
-    ) -> None: ...
-
 
 class RequestLine(Struct, frozen=True):
-    """The facts of the line, in their order."""
+    """The line, in its order."""
 
+    time: datetime
+    level: Literal["info", "warning"]
+    event: str
     request_id: str
     door: str
     key: str
@@ -48,21 +40,28 @@ class RequestLine(Struct, frozen=True):
     duration_ms: float
 
 
+class Journal(Protocol):
+    """Where lines go; telling one costs the request next to nothing.
+
+    The line is made when it is written: many together, and soon.
+    """
+
+    def tell(self, line: Callable[[Record, datetime], RequestLine], subject: Record) -> None: ...
+
+
 class RequestLog:
-    """Writes a line for each record."""
+    """Writes a line for each record; a failure of ours is a warning, everything else is news."""
 
     def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-
-    def write(self, record: Record) -> None:
-        """Log the record; a failure of ours is a warning, everything else is news."""
-        level: Level = "warning" if record.status >= 500 else "info"
-        self._journal.tell(level, "request", record, _line)
+        self.write = partial(journal.tell, _line)
 
 
-def _line(record: Record) -> RequestLine:
+def _line(record: Record, when: datetime) -> RequestLine:
     used, first = record.used, record.first_token_seconds
     return RequestLine(
+        when,
+        "warning" if record.status >= 500 else "info",
+        "request",
         record.request_id,
         record.door,
         record.key,
