@@ -123,6 +123,17 @@ async def test_a_safe_request_id_is_taken_over() -> None:
         assert answer.headers["x-request-id"] == answer.json()["id"]
 
 
+async def test_a_way_that_is_known_is_one_of_its_method_and_its_host() -> None:
+    edge = make_edge()
+    ask = {"host": "127.0.0.1:8000"}
+    assert (await call(edge, CHAT, ASK, headers=ask)).status == 200
+    assert (await call(edge, CHAT, ASK, headers=ask)).status == 200
+    assert (await call(edge, CHAT, ASK, method="PUT", headers=ask)).status == 405
+    assert (await call(edge, CHAT, ASK, headers={"host": "attacker.example"})).status == 404
+    twice = [("host", "127.0.0.1:8000"), ("host", "127.0.0.1:8000")]
+    assert (await call(edge, CHAT, ASK, headers=twice)).error["message"].startswith("There is more")
+
+
 @pytest.mark.parametrize(
     ("path", "method", "status", "code"),
     [

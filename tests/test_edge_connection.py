@@ -13,6 +13,7 @@ import pytest
 from edgekit import (
     ASK,
     HELLO,
+    MemoryTransport,
     ScriptedPipeline,
     make_edge,
     parse_response,
@@ -25,6 +26,7 @@ from hypothesis import strategies as st
 
 from causerie.edge.connection import Bounds, Connections
 from causerie.edge.exchange import Exchange
+from causerie.edge.headers import Headers
 from causerie.edge.server import Listen
 from causerie.errors import InvalidRequest
 
@@ -206,6 +208,63 @@ async def test_a_bug_in_the_middle_of_a_stream_ends_it_like_any_failure() -> Non
     assert broken["error"]["code"] == "internal_error"
     assert broken["choices"][0]["finish_reason"] == "error"
     assert b"a bug" not in body
+
+
+@pytest.mark.parametrize(
+    "value", ["a\r\nx-evil: 1", "\nx-evil: 1", "a\r", "\n\nb", "a\r\n\r\nb", "a\x85b"]
+)
+async def test_no_value_of_a_header_makes_a_line_of_its_own(value: str) -> None:
+    async def answer(exchange: Exchange) -> None:
+        exchange.respond(200, b"body", headers={"x-given": value, "x-next": "n"})
+
+    connections = Connections(answer, Listen().bounds)
+    connection, transport = connections(), MemoryTransport()
+    connection.connection_made(transport)
+    connection.data_received(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    await connections.ended()
+    answered = parse_response(bytes(transport.written))
+    assert set(answered.headers) == {
+        "x-given", "x-next", "content-type", "x-request-id", "content-length"
+    }  # fmt: skip
+    assert (answered.headers["x-next"], answered.body) == ("n", b"body")
+
+
+async def test_a_header_that_comes_again_is_not_lost_and_the_first_counts() -> None:
+    seen: list[Headers] = []
+
+    async def answer(exchange: Exchange) -> None:
+        seen.append(exchange.headers)
+        exchange.respond(200, b"")
+
+    connections = Connections(answer, Listen().bounds)
+    connection = connections()
+    connection.connection_made(MemoryTransport())
+    connection.data_received(b"GET / HTTP/1.1\r\nA: 1\r\nB:\r\na: 2\r\nb: \xe9\r\nA: 3\r\n\r\n")
+    connection.data_received(b"GET / HTTP/1.1\r\nA: 4\r\n\r\n")
+    await connections.ended()
+    await connections.ended()
+    first, second = seen
+    assert first == {"a": "1", "b": ""}
+    assert (first.every("a"), first.every("b"), first.every("c")) == (
+        ["1", "2", "3"],
+        ["", "é"],
+        [],
+    )
+    assert (second, second.every("a")) == ({"a": "4"}, ["4"])
+
+
+async def test_an_unfinished_response_is_seen_to_be_cut() -> None:
+    edge = make_edge()
+
+    async def stop_in_the_middle(exchange: Exchange) -> None:
+        exchange.start(200, "text/plain", {})
+        exchange.write(b"half")
+
+    edge.mount("/half", stop_in_the_middle)
+    async with serving(edge) as port, opened(port) as (reader, writer):
+        writer.write(b"GET /half HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        async with asyncio.timeout(10):
+            assert not (await reader.read()).endswith(b"0\r\n\r\n")
 
 
 @given(st.lists(st.integers(1, 400), max_size=12))

@@ -15,7 +15,7 @@ import msgspec
 
 from causerie.edge.exchange import Exchange
 from causerie.edge.ports import Reply
-from causerie.fold import Fold, Frame
+from causerie.fold import Fold
 from causerie.protocol import sse
 from causerie.protocol.events import Event
 from causerie.protocol.request import ChatRequest
@@ -28,10 +28,9 @@ _encode = msgspec.json.Encoder().encode
 class Plain:
     """A whole answer; the last that is delivered is the one that is sent."""
 
-    __slots__ = ("_events", "_frame", "_headers", "_request")
+    __slots__ = ("_events", "_reply", "_request")
 
-    _headers: Mapping[str, str]
-    _frame: Frame
+    _reply: Reply
     _events: list[Event]
 
     def __init__(self, request: ChatRequest) -> None:
@@ -39,15 +38,16 @@ class Plain:
 
     async def deliver(self, reply: Reply) -> None:
         """Take the answer in."""
-        self._headers, self._frame = reply.headers, reply.frame
+        self._reply = reply
         events = self._events = []
         async for batch in reply.events:
             events += batch
 
     def finish(self, exchange: Exchange) -> None:
         """Send it; raises :class:`~causerie.errors.InternalError` where it has no end."""
-        headers = _headers(self._headers, self._request)
-        whole = self._frame.completion(self._events)
+        whole, headers = self._reply.frame.completion(self._events), self._reply.headers
+        if self._request.unknown:
+            headers = {**headers, **_ignored(self._request)}
         exchange.respond(200, _encode(whole), headers=headers)
 
 
@@ -68,8 +68,8 @@ class Stream:
         """Send the answer, no faster than the client reads."""
         exchange = self._exchange
         fold = self._fold = Fold(reply.frame, usage=self._request.include_usage)
-        headers = _headers(reply.headers, self._request)
-        exchange.start(200, "text/event-stream; charset=utf-8", {**_STREAM, **headers})
+        headers = {**_STREAM, **reply.headers, **_ignored(self._request)}
+        exchange.start(200, "text/event-stream; charset=utf-8", headers)
         self._wait()
         try:
             async for batch in reply.events:
@@ -101,11 +101,11 @@ class Stream:
         self._wait()
 
 
-def _headers(headers: Mapping[str, str], request: ChatRequest) -> Mapping[str, str]:
-    """With the one that names the fields nobody knew, in characters that a header may have."""
+def _ignored(request: ChatRequest) -> Mapping[str, str]:
+    """The header that names the fields nobody knew, in characters that a header may have."""
     if not request.unknown:
-        return headers
+        return {}
     names = [quote(name[:64], safe="[]$@:") for name in request.unknown[:_MAX_NAMED]]
     if len(request.unknown) > _MAX_NAMED:
         names.append("...")
-    return {**headers, "x-ignored-params": ", ".join(names)}
+    return {"x-ignored-params": ", ".join(names)}

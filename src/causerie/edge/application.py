@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import structlog
+from msgspec import Struct
 
 from causerie.access.keys import Caller
-from causerie.edge.doors import DoorTable
+from causerie.edge.doors import Door, DoorTable
 from causerie.edge.drain import Drain
 from causerie.edge.errors import internal, method_not_allowed
 from causerie.edge.exchange import ClientGone, Exchange
@@ -17,13 +18,32 @@ from causerie.edge.openai import Limits, OpenAI
 from causerie.edge.openapi import Documents
 from causerie.edge.ports import Engines, Metrics, Pipeline
 from causerie.edge.router import Market, RouterPages, Teller
-from causerie.edge.routes import Handler, door_routes, pick, router_routes, service_routes
+from causerie.edge.routes import (
+    DoorHandler,
+    Handler,
+    door_routes,
+    pick,
+    router_routes,
+    service_routes,
+)
 from causerie.errors import InvalidRequest, ServiceError
 from causerie.logging import request_id
 
 log = structlog.get_logger(__name__)
 
 Refusal = Callable[[Exchange, ServiceError], None]
+
+_NO_DOOR = Door("", "")  # that of what is the service's own
+_MAX_WAYS = 4096
+_MAX_PATH = 256  # of a way that is kept, in characters
+
+
+class Way(Struct, frozen=True):
+    """What answers a request, behind which door, and what its path names."""
+
+    handler: DoorHandler
+    door: Door
+    parameter: str
 
 
 class Edge:
@@ -43,6 +63,7 @@ class Edge:
         self._engines = engines
         self._metrics = metrics
         self._mounts: dict[str, Handler] = {}
+        self._ways: dict[tuple[str, str | None, str], Way] = {}  # by method, host and path
         self._refusals: dict[str, Refusal] = {}
         self.replace(doors, pipeline, limits=limits, docs=docs)
 
@@ -62,6 +83,7 @@ class Edge:
         of their keys and money.
         """
         limits = limits or Limits()
+        self._ways = {}
         self._doors = doors
         openai = OpenAI(pipeline, self.drain, limits)
         self._openai = openai
@@ -81,6 +103,7 @@ class Edge:
         It answers on every host name that is not a door's own. ``refuse`` says
         what it raised, in the way of who comes there.
         """
+        self._ways = {}
         self._mounts[first] = handler
         self._refusals[first] = refuse
 
@@ -89,14 +112,18 @@ class Edge:
 
         It is one of the door that ``caller`` names; raises :class:`ServiceError`.
         """
-        await self._openai.answer(exchange, self._doors.named(caller.door), caller)
+        await self._openai.complete(exchange, self._doors.named(caller.door), caller=caller)
 
     async def answer(self, exchange: Exchange) -> None:
         """Answer one request, whatever becomes of it."""
         request_id.set(exchange.request_id)
+        way: Way | None = None
         failure: ServiceError | None = None
         try:
-            await self._answering(exchange)
+            way = self._ways.get((exchange.method, exchange.headers.get("host"), exchange.path))
+            if way is None or exchange.headers.again:
+                way = self._way(exchange)
+            await way.handler(exchange, way.door, way.parameter)
         except ClientGone:
             log.info("client gone", path=exchange.path, status=exchange.status)
         except ServiceError as refused:
@@ -104,13 +131,13 @@ class Edge:
         except Exception:  # the true top: whatever it is, the client gets an answer
             log.exception("request failed", path=exchange.path)
             failure = internal(exchange.request_id)
-        if failure is None:
-            return
-        if exchange.status is not None:
-            return  # too late for a status; the response ends unfinished
-        self._metrics.refused(exchange.door, failure.code, failure.status)
-        log.info("refused", path=exchange.path, status=failure.status, code=failure.code)
-        self._refusal(exchange)(exchange, failure)
+        if failure is not None and exchange.status is None:
+            door = "" if way is None else way.door.name
+            self._metrics.refused(door, failure.code, failure.status)
+            log.info("refused", path=exchange.path, status=failure.status, code=failure.code)
+            self._refusal(exchange)(exchange, failure)
+        if not exchange.ended:
+            exchange.abandon()
 
     def _refusal(self, exchange: Exchange) -> Refusal:
         """How those are told who come there."""
@@ -119,26 +146,38 @@ class Edge:
             return Exchange.refuse
         return found
 
-    def _answering(self, exchange: Exchange) -> Awaitable[None]:
-        """What answers it; raises :class:`ServiceError` where nothing does."""
+    def _way(self, exchange: Exchange) -> Way:
+        """The way of a request; raises :class:`ServiceError` where there is none."""
+        path, host = exchange.path, exchange.headers.get("host")
+        handler = self._own_handler(exchange, host)
+        if handler is not None:
+            way = Way(_behind_no_door(handler), _NO_DOOR, "")
+        else:
+            door, rest = self._doors.find(host, path)
+            routes = self._router_routes if door.kind == "router" else self._door_routes
+            door_handler, parameter = pick(routes, exchange.method, rest)
+            way = Way(door_handler, door, parameter)
+        if len(path) <= _MAX_PATH:
+            if len(self._ways) >= _MAX_WAYS:
+                self._ways.clear()
+            self._ways[exchange.method, host, path] = way
+        return way
+
+    def _own_handler(self, exchange: Exchange, host: str | None) -> Handler | None:
+        """What answers where the path is not one behind a door."""
         handler = self._service_routes.get(exchange.path)
         if handler is not None:
             if exchange.method not in ("GET", "HEAD"):
                 raise method_not_allowed(exchange.method, ["GET"])
-            return handler(exchange)
-        hosts = exchange.headers.every("host")
-        if len(hosts) > 1:
+            return handler
+        if len(exchange.headers.every("host")) > 1:
             raise InvalidRequest("There is more than one `Host` header; send one.")
-        host = hosts[0] if hosts else None
-        if self._mounts:
-            mounted = self._mounts.get(_first(exchange.path))
-            if mounted is not None and not self._doors.has_host(host):
-                return mounted(exchange)
-        door, rest = self._doors.find(host, exchange.path)
-        exchange.door = door.name
-        routes = self._router_routes if door.kind == "router" else self._door_routes
-        door_handler, parameter = pick(routes, exchange.method, rest)
-        return door_handler(exchange, door, parameter)
+        mounted = self._mounts.get(_first(exchange.path))
+        return None if mounted is None or self._doors.has_host(host) else mounted
+
+
+def _behind_no_door(handler: Handler) -> DoorHandler:
+    return lambda exchange, _door, _parameter: handler(exchange)
 
 
 def _first(path: str) -> str:

@@ -24,8 +24,6 @@ class BodyLimits:
 def check_type(headers: Headers) -> None:
     """Refuse a body that is not declared as JSON in UTF-8, as it stands."""
     sent = headers.get("content-type", "")
-    if sent == "application/json" and "content-encoding" not in headers:
-        return
     media, *parameters = [part.strip().lower() for part in sent.split(";")]
     if media != "application/json" and not (
         media.startswith("application/") and media.endswith("+json")
@@ -54,9 +52,21 @@ async def read_body(exchange: Exchange, limits: BodyLimits) -> bytes:
     return await _arriving(exchange, limits)
 
 
-def body_at_hand(exchange: Exchange, limits: BodyLimits) -> bytes:
-    """The whole body where it is there already and not too large, else ``b""``."""
-    if exchange.complete and exchange.unread <= limits.max_bytes:
+async def read_json(exchange: Exchange, limits: BodyLimits) -> bytes:
+    """The whole body, of the right type; raises as :func:`check_type` and :func:`read_body`."""
+    check_type(exchange.headers)
+    return await read_body(exchange, limits)
+
+
+def json_at_hand(exchange: Exchange, limits: BodyLimits) -> bytes:
+    """The whole body where it is there already, plainly JSON and not too large, else ``b""``."""
+    headers = exchange.headers
+    if (
+        exchange.complete
+        and exchange.unread <= limits.max_bytes
+        and headers.get("content-type") == "application/json"
+        and "content-encoding" not in headers
+    ):
         return exchange.at_hand()
     return b""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import cast
 from urllib.parse import unquote
 
@@ -22,7 +22,8 @@ from causerie.edge.exchange import Exchange
 from causerie.edge.headers import Headers, headers_of
 from causerie.errors import InvalidRequest, Overloaded, ServiceError
 
-Handler = Callable[[Exchange], Awaitable[None]]
+Handler = Callable[[Exchange], Coroutine[None, None, None]]
+"""Answers an exchange; ends its response, or abandons it."""
 
 _MAX_UNREAD = 256 * 1024  # bytes of a body that wait for a handler
 _LINGER_SECONDS = 5.0  # for the next piece of a body that nobody wants
@@ -50,7 +51,7 @@ class Connections:
         self.handler = handler
         self.bounds = bounds
         self.open: set[Connection] = set()
-        self.tasks: dict[Exchange, asyncio.Task[None]] = {}
+        self.tasks: set[asyncio.Task[None]] = set()
         self.closing = False
         self.loop = asyncio.get_running_loop()
 
@@ -71,7 +72,7 @@ class Connections:
 
     async def ended(self) -> None:
         """Return when every request has been answered."""
-        while running := [task for task in self.tasks.values() if not task.done()]:
+        while running := [task for task in self.tasks if not task.done()]:
             await asyncio.wait(running)
 
     def abort(self) -> None:
@@ -257,16 +258,9 @@ class Connection(asyncio.Protocol):
     def _begin(self, exchange: Exchange) -> None:
         self._current = exchange
         server = self._server
-        task = exchange.task = server.loop.create_task(self._answer(exchange))
-        server.tasks[exchange] = task
-
-    async def _answer(self, exchange: Exchange) -> None:
-        try:
-            await self._server.handler(exchange)
-        finally:
-            del self._server.tasks[exchange]
-        if not exchange.ended:
-            self.abort()  # a response that cannot be finished is seen to be cut
+        task = exchange.task = server.loop.create_task(server.handler(exchange))
+        server.tasks.add(task)
+        task.add_done_callback(server.tasks.discard)
 
     def _next(self) -> None:
         """Go on after an exchange whose request was read and whose response was sent."""

@@ -18,7 +18,6 @@ from causerie.errors import InvalidRequest, NotFound
 
 Kind = Literal["endpoint", "gateway", "router", "hosted"]
 _BASE = "/v1"
-_MAX_FOUND = 4096  # answers that are kept; the others are found anew
 _HOST = re.compile(
     r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?\.?)(?::[0-9]{1,5})?",
     re.ASCII,
@@ -64,7 +63,6 @@ class DoorTable:
         self.doors = tuple(doors)
         by_name = {door.name: door for door in self.doors}
         self._default = by_name[default]
-        self._found: dict[tuple[str | None, str], tuple[Door, str]] = {}
         self._domains = ("localhost", *(domain.lower() for domain in domains))
         self._by_host = {host.lower(): door for door in self.doors for host in door.hosts}
         self._by_prefix = sorted(
@@ -79,29 +77,7 @@ class DoorTable:
         Raises :class:`NotFound` where no door is, and :class:`InvalidRequest`
         for a host header that names no host.
         """
-        known = self._found.get((host, path))
-        if known is not None:
-            return known
-        found = self._find(host_name(host), path)
-        if len(self._found) < _MAX_FOUND:
-            self._found[host, path] = found
-        return found
-
-    def named(self, name: str) -> Door:
-        """The door of this name; raises :class:`NotFound`."""
-        for door in self.doors:
-            if door.name == name:
-                return door
-        raise NotFound(f"There is no door {name}.")
-
-    def has_host(self, host: str | None) -> bool:
-        """Whether the name in a host header belongs to a door.
-
-        Raises :class:`InvalidRequest` for a host header that names no host.
-        """
-        return host_name(host) in self._by_host
-
-    def _find(self, name: str, path: str) -> tuple[Door, str]:
+        name = host_name(host)
         named = self._by_host.get(name)
         if named is not None:
             rest = _below(_BASE, path)
@@ -120,6 +96,20 @@ class DoorTable:
                     )
                 return door, rest
         raise _nothing(path)
+
+    def named(self, name: str) -> Door:
+        """The door of this name; raises :class:`NotFound`."""
+        for door in self.doors:
+            if door.name == name:
+                return door
+        raise NotFound(f"There is no door {name}.")
+
+    def has_host(self, host: str | None) -> bool:
+        """Whether the name in a host header belongs to a door.
+
+        Raises :class:`InvalidRequest` for a host header that names no host.
+        """
+        return host_name(host) in self._by_host
 
     def _trusted(self, name: str) -> bool:
         """Whether a page from elsewhere cannot have made a browser send this host name.

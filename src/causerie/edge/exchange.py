@@ -42,6 +42,10 @@ class Wire(Protocol):
         """Send the last bytes of a response."""
         ...
 
+    def abort(self) -> None:
+        """Close at once; what is buffered is lost."""
+        ...
+
     def read_on(self) -> None:
         """There is room for more of the request's body."""
         ...
@@ -76,7 +80,6 @@ class Exchange(msgspec.Struct, eq=False):
     query: str = ""
     token: str = ""
     request_id: str = ""
-    door: str = ""
     status: int | None = None
     complete: bool = False
     ended: bool = False
@@ -189,23 +192,27 @@ class Exchange(msgspec.Struct, eq=False):
             piece = b""
         self.wire.finish(self, piece)
 
+    def abandon(self) -> None:
+        """Close the connection: a response that cannot be finished is seen to be cut."""
+        self.wire.abort()
+
     def _head(
         self, status: int, content_type: str, headers: Mapping[str, str], length: int | None
     ) -> bytes:
         self.status = status
-        lines = [
-            _STATUS_LINES.get(status) or f"HTTP/1.1 {status} ",
-            "content-type: " + content_type,
-            "x-request-id: " + self.request_id,
-            *map(_header_line, headers.items()),
-        ]
         if length is not None:
-            lines.append(f"content-length: {length}")
+            framing = f"content-length: {length}\r\n"
         elif self.version == "1.1":
-            lines.append("transfer-encoding: chunked")
+            framing = "transfer-encoding: chunked\r\n"
             self._chunked = self.method != "HEAD"
         else:
-            self.keep_alive = False
+            framing, self.keep_alive = "", False
+        lines = [
+            _STATUS_LINES.get(status) or f"HTTP/1.1 {status} ",
+            *map(_header_line, headers.items()),
+            "content-type: " + content_type,
+            "x-request-id: " + self.request_id,
+        ]
         if self.wire.closing:
             self.keep_alive = False
         if "connection" in headers:
@@ -214,11 +221,10 @@ class Exchange(msgspec.Struct, eq=False):
             lines.append("connection: close")
         elif self.version == "1.0":
             lines.append("connection: keep-alive")
-        lines.append("\r\n")
         head = "\r\n".join(lines)
         if len(head.splitlines()) != len(lines):  # one has a line break of its own
-            head = "\r\n".join([" ".join(line.split()) for line in lines]) + "\r\n"
-        return head.encode("latin-1", "replace")
+            head = "\r\n".join([" ".join(line.split()) for line in lines])
+        return f"{head}\r\n{framing}\r\n".encode("latin-1", "replace")
 
     @property
     def blocked(self) -> bool:

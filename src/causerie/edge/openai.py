@@ -12,7 +12,7 @@ from msgspec import structs
 from causerie.access.keys import Caller
 from causerie.edge.answers import Plain, Stream
 from causerie.edge.asides import Asides, asides_of
-from causerie.edge.body import BodyLimits, body_at_hand, check_type, read_body
+from causerie.edge.body import BodyLimits, json_at_hand, read_json
 from causerie.edge.credential import credential
 from causerie.edge.doors import Door
 from causerie.edge.drain import Drain, Watch
@@ -72,25 +72,20 @@ class OpenAI:
             param="model",
         )
 
-    async def complete(self, exchange: Exchange, door: Door, _: str) -> None:
-        """``POST /chat/completions``."""
+    async def complete(
+        self, exchange: Exchange, door: Door, _: str = "", *, caller: Caller | None = None
+    ) -> None:
+        """``POST /chat/completions``; a ``caller`` has come in another way than by key."""
         completion = exchange.name_completion()
         request_id.set(exchange.request_id)
-        caller = await self.pipeline.authenticate(door, credential(exchange))
-        await self._answer(exchange, door, caller, completion)
-
-    async def answer(self, exchange: Exchange, door: Door, caller: Caller) -> None:
-        """Read and answer a request for a chat completion of somebody who is known."""
-        await self._answer(exchange, door, caller, exchange.name_completion())
-
-    async def _answer(
-        self, exchange: Exchange, door: Door, caller: Caller, completion: str
-    ) -> None:
+        if caller is None:
+            caller = await self.pipeline.authenticate(door, credential(exchange))
         answer: Plain | Stream | None = None
         try:
             with Watch(exchange, self.drain):
-                asides = asides_of(exchange.headers)
-                request = await self._request(exchange, door, asides)
+                limits, asides = self.limits.body, asides_of(exchange.headers)
+                body = json_at_hand(exchange, limits) or await read_json(exchange, limits)
+                request = self._read(body, door, asides)
                 identity = Identity(completion, self.clock(), exchange.request_id)
                 if request.stream:
                     answer = Stream(request, exchange, self.limits.ping_seconds)
@@ -107,11 +102,8 @@ class OpenAI:
             answer.break_off(error_for(_told(failure, exchange), exchange.headers))
         answer.finish(exchange)
 
-    async def _request(self, exchange: Exchange, door: Door, asides: Asides) -> ChatRequest:
+    def _read(self, body: bytes, door: Door, asides: Asides) -> ChatRequest:
         """The request; its session is that of a header where its body names none."""
-        check_type(exchange.headers)
-        limits = self.limits.body
-        body = body_at_hand(exchange, limits) or await read_body(exchange, limits)
         rules = self._known.get(door.name) or self._rules(door)
         if asides.strict:
             rules = structs.replace(rules, reject_unknown=True)
