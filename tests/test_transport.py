@@ -98,6 +98,21 @@ async def test_a_connection_is_kept_and_used_again() -> None:
         assert there.connections == 1
 
 
+async def test_a_connection_that_is_idle_for_long_is_closed() -> None:
+    left = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(OK)
+        assert await peer.reader.read() == b""
+        left.set()
+
+    async with server(script) as there, client(there.url, Reach(idle_seconds=0.01)) as http:
+        assert await (await http.send("GET", "/")).read(10) == b"ok"
+        await asyncio.wait_for(left.wait(), 10)
+        assert there.connections == 1
+
+
 async def test_what_is_sent() -> None:
     seen: list[bytes] = []
 

@@ -58,7 +58,6 @@ class HttpClient:
         self._idle: deque[Connection] = deque()
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._watching: asyncio.TimerHandle | None = None
         self._closed = False
         self._keeps = reach.idle_seconds > 0
         self._fixed = self._fixed_lines()
@@ -89,8 +88,6 @@ class HttpClient:
             request = head + b"\r\n"
         else:
             request = b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body)
-        if self._watching is None and due != _NEVER:
-            self._watching = asyncio.get_running_loop().call_later(_WATCH_SECONDS, self._watch)
         idle = self._idle
         connection = idle.pop() if idle else await self._connection(due)
         while True:
@@ -110,9 +107,8 @@ class HttpClient:
         """Close every connection; responses under way break."""
         self._closed = True
         self._keeps = False
-        for timer in (self._timer, self._watching):
-            if timer is not None:
-                timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         for connection in tuple(self._open):
             connection.drop()
         self._idle.clear()
@@ -130,13 +126,15 @@ class HttpClient:
         return len(self._open)
 
     def _watch(self) -> None:
-        """One timer for all that is due: one a request would cost more than the request."""
-        self._watching = None
+        """One timer for all that is due or idle: one a request would cost more than the request."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         due = [connection.expire(now) for connection in tuple(self._open)]
-        if any(due):
-            self._watching = loop.call_later(_WATCH_SECONDS, self._watch)
+        oldest = now - self._reach.idle_seconds
+        while self._idle and self._idle[0].idle_since <= oldest:
+            self._idle.popleft().close()
+        watched = any(due) or (self._keeps and self._open)
+        self._timer = loop.call_later(_WATCH_SECONDS, self._watch) if watched else None
 
     # What connections call.
 
@@ -148,8 +146,6 @@ class HttpClient:
         self._idle.append(connection)
         if self._waiting:
             self._call_next()
-        if self._timer is None:
-            self._timer = connection.loop.call_later(self._reach.idle_seconds, self._sweep)
 
     def gone(self, connection: Connection) -> None:
         self._open.discard(connection)
@@ -203,6 +199,8 @@ class HttpClient:
         finally:
             self._dialing -= 1
         self._open.add(connection)
+        if self._timer is None:
+            self._timer = connection.loop.call_later(_WATCH_SECONDS, self._watch)
         return connection
 
     async def _dial(self, connection: Connection) -> None:
@@ -226,15 +224,6 @@ class HttpClient:
             if not turn.done():
                 turn.set_result(None)
                 return
-
-    def _sweep(self) -> None:
-        self._timer = None
-        oldest = asyncio.get_running_loop().time() - self._reach.idle_seconds
-        while self._idle and self._idle[0].idle_since <= oldest:
-            self._idle.popleft().close()
-        if self._idle:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._reach.idle_seconds, self._sweep)
 
     def _fixed_lines(self) -> str:
         lines = f"host: {self.address.authority}\r\naccept-encoding: identity\r\n"

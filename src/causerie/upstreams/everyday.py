@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 from causerie.protocol.events import Finished, TextDelta, Usage
 from causerie.upstreams.separator import Separators
 
+Read = tuple[tuple[TextDelta, Finished, Usage], str | None]
 _Nothing = Literal[""] | None
 _None = Annotated[list[Any], Meta(max_length=0)] | None
 
@@ -45,14 +46,14 @@ class CompletionDetails(Struct):
 
 
 class Counted(Struct):
-    """Tokens, all of them told."""
+    """Tokens, told by their usual names."""
 
     prompt_tokens: int
     completion_tokens: int
     prompt_tokens_details: PromptDetails | None = None
     completion_tokens_details: CompletionDetails | None = None
-    prompt_cache_hit_tokens: int = 0
-    reasoning_tokens: int = 0
+    prompt_cache_hit_tokens: None = None
+    reasoning_tokens: None = None
 
 
 class Everyday(Struct):
@@ -67,9 +68,7 @@ class Everyday(Struct):
 _decode = msgspec.json.Decoder(Everyday).decode
 
 
-def read_everyday(
-    body: bytes, separators: Separators | None
-) -> tuple[tuple[TextDelta, Finished, Usage], str | None] | None:
+def read_everyday(body: bytes, separators: Separators | None) -> Read | None:
     """The events and the server's fingerprint; ``None`` where the reply is of another kind.
 
     It is, too, where its text may begin with reasoning, by ``separators``.
@@ -82,9 +81,11 @@ def read_everyday(
     text = choice.message.content
     if separators is not None and separators.may_begin(text):
         return None
-    prompt, completion = told.prompt_tokens, told.completion_tokens
     asked, made = told.prompt_tokens_details, told.completion_tokens_details
-    cached = told.prompt_cache_hit_tokens if asked is None else asked.cached_tokens
-    reasoning = told.reasoning_tokens if made is None else made.reasoning_tokens
-    usage = Usage(prompt, completion, min(cached, prompt), min(reasoning, completion))
+    usage = Usage(
+        told.prompt_tokens,
+        told.completion_tokens,
+        0 if asked is None else min(asked.cached_tokens, told.prompt_tokens),
+        0 if made is None else min(made.reasoning_tokens, told.completion_tokens),
+    )
     return (TextDelta(text), Finished(choice.finish_reason), usage), reply.system_fingerprint

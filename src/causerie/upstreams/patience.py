@@ -17,8 +17,8 @@ from causerie.transport.response import HttpResponse
 class Patience:
     """``passed`` is set when the wait was too long; reading then raises ``TransportFailed``.
 
-    The first piece is waited for until ``due``, and nothing later than ``end``
-    (both on the loop's clock).
+    The first piece is waited for until ``due``, and nothing later than ``end``, which
+    is no earlier (both on the loop's clock).
     """
 
     __slots__ = ("_due", "_end", "_loop", "_response", "_seconds", "_timer", "passed")
@@ -27,8 +27,8 @@ class Patience:
         self._loop = asyncio.get_running_loop()
         self._response = response
         self._end = end
-        self._due = min(due, end)
-        self._seconds = self._due - self._loop.time()
+        self._due = due
+        self._seconds = due - self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self.passed = False
 
@@ -49,10 +49,11 @@ class Patience:
         self._due = min(now + seconds, self._end)
         self.passed = now >= self._end
 
-    def stop(self) -> None:
-        """Nothing is waited for any more."""
+    def close(self) -> None:
+        """Give up what has not come."""
         if self._timer is not None:
             self._timer.cancel()
+        self._response.close()
 
     def _set(self) -> None:
         if self._timer is not None:

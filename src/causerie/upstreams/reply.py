@@ -17,7 +17,7 @@ from causerie.protocol.request import ChatRequest
 from causerie.transport.errors import TransportFailed
 from causerie.transport.response import HttpResponse
 from causerie.upstreams.endpoint import Endpoint, failed
-from causerie.upstreams.everyday import read_everyday
+from causerie.upstreams.everyday import Read, read_everyday
 from causerie.upstreams.incoming import Incoming
 from causerie.upstreams.outgoing import outgoing
 from causerie.upstreams.patience import Patience
@@ -45,21 +45,18 @@ class Reply:
     """
 
     __slots__ = (
-        "_asked", "_batch", "_incoming", "_named", "_partial", "_request", "_response", "_stream",
-        "_told", "changes",
+        "_asked", "_batch", "_everyday", "_incoming", "_partial", "_request", "_stream", "changes",
     )  # fmt: skip
 
     changes: Sequence[str]
-    _incoming: Incoming  # unless everything was ``_told``
-    _named: str | None
+    _batch: Batch | None  # all of it, where it is no stream
+    _incoming: Incoming  # unless it is ``_everyday``
 
     def __init__(self, asked: Asked, request: ChatRequest, partial: Partial | None) -> None:
         self._asked = asked
         self._request = request
         self._partial = partial
-        self._batch: Batch | None = None  # all of it, where it is no stream
-        self._told: Usage | None = None
-        self._response: HttpResponse | None = None
+        self._everyday: Read | None = None
         self._stream: Stream | None = None
 
     @property
@@ -69,21 +66,23 @@ class Reply:
     @property
     def fingerprint(self) -> str:
         """What the server calls its engine and weights, else the dialect's name."""
-        named = self._named if self._told is not None else self._incoming.fingerprint
+        read = self._everyday
+        named = self._incoming.fingerprint if read is None else read[1]
         return named or self._asked.endpoint.fingerprint
 
     def usage(self) -> Usage:
         """The tokens so far."""
-        return self._told or self._incoming.usage
+        read = self._everyday
+        return self._incoming.usage if read is None else read[0][2]
 
     def trail(self) -> Trail | None:
         """Other servers' tokens are not known."""
         return None
 
     async def __aenter__(self) -> Self:
-        asked, request = self._asked, self._request
+        asked = self._asked
         endpoint = asked.endpoint
-        sent = outgoing(request, endpoint.dialect, asked.model, self._partial)
+        sent = outgoing(self._request, endpoint.dialect, asked.model, self._partial)
         self.changes = sent.changes
         began = asyncio.get_running_loop().time()
         due = end = began + endpoint.deadlines.total
@@ -91,22 +90,17 @@ class Reply:
             due = min(began + endpoint.deadlines.first_token, end)
         endpoint.enter()
         try:
-            response = self._response = await endpoint.post(sent.body, due)
-            if not 200 <= response.status < 300:
-                raise await endpoint.refused(response)
+            response = await endpoint.post(sent.body, due)
             body = response.at_hand()
-            if body.startswith(b"{"):
+            if response.status == 200 and body.startswith(b"{"):
                 self._whole(body)
-            elif _is_stream(response, streamed=sent.streamed):
-                response.take_over()
-                self._streamed(Patience(response, due, end))
             else:
-                self._whole(body or await response.read(_MAX_REPLY_BYTES))
+                await self._arriving(response, due, end, streamed=sent.streamed)
         except TransportFailed as failure:
-            self._leave()
+            endpoint.leave()
             raise failed(failure) from failure
         except BaseException:
-            self._leave()
+            endpoint.leave()
             raise
         return self
 
@@ -116,7 +110,9 @@ class Reply:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._leave()
+        if self._stream is not None:
+            self._stream.close()
+        self._asked.endpoint.leave()
 
     def __aiter__(self) -> Self:
         return self
@@ -128,14 +124,29 @@ class Reply:
             raise StopAsyncIteration
         return batch
 
+    async def _arriving(
+        self, response: HttpResponse, due: float, end: float, *, streamed: bool
+    ) -> None:
+        """A stream, or what is not there yet, or is no good."""
+        try:
+            if not 200 <= response.status < 300:
+                raise await self._asked.endpoint.refused(response)
+            if _is_stream(response, streamed=streamed):
+                response.take_over()
+                self._streamed(Patience(response, due, end))
+            else:
+                self._whole(await response.read(_MAX_REPLY_BYTES))
+        except BaseException:
+            response.close()
+            raise
+
     def _whole(self, body: bytes) -> None:
         """A plain reply, or a stream that came as something else."""
         asked, request = self._asked, self._request
         if self._partial is None and request.top_logprobs is None:
-            read = read_everyday(body, asked.separators)
+            read = self._everyday = read_everyday(body, asked.separators)
             if read is not None:
-                self._batch, self._named = read
-                self._told = read[0][2]
+                self._batch = read[0]
                 return
         if body.lstrip().startswith(b"data:"):
             self._streamed(Held(body))
@@ -155,13 +166,6 @@ class Reply:
             separators=asked.separators,
             partial=self._partial,
         )
-
-    def _leave(self) -> None:
-        if self._stream is not None:
-            self._stream.stop()
-        if self._response is not None:
-            self._response.close()
-        self._asked.endpoint.leave()
 
 
 def _is_stream(response: HttpResponse, *, streamed: bool) -> bool:

@@ -34,8 +34,8 @@ class Held:
     def until(self, seconds: float) -> None:
         """Nothing is waited for."""
 
-    def stop(self) -> None:
-        """Nothing is waited for."""
+    def close(self) -> None:
+        """Nothing is to come."""
 
 
 class Stream:
@@ -51,9 +51,9 @@ class Stream:
         self._failure: ServiceError | None = None
         self._over = False
 
-    def stop(self) -> None:
-        """Nothing more is waited for."""
-        self._patience.stop()
+    def close(self) -> None:
+        """Give up what has not come."""
+        self._patience.close()
 
     def __aiter__(self) -> Self:
         return self
