@@ -185,7 +185,9 @@ class Pipeline:
         request = model.adapted(asked.request)
         candidates = self.able(model, request) if offer.free else model.candidates(request)
         need = partial(estimate, request)
-        with await self.limits.admit(self._scopes(caller, offer), need) as lease:
+        plain = members is None and not offer.free
+        scopes = offer.scopes if plain else self._scopes(caller, offer)
+        with await self.limits.admit(scopes, need) as lease:
             if members is not None:
                 record.reservation = await members.allowances.reserve(caller, model.id, need)
             see = _recorded(asked) if caller.recorded else None

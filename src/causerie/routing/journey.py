@@ -22,7 +22,6 @@ from causerie.routing.order import order
 from causerie.routing.search import Search
 from causerie.routing.seat import Seat
 from causerie.routing.target import NOTHING, SILENCE
-from causerie.routing.visit import Visit
 
 _FIRST_PAUSE_SECONDS = 0.25
 
@@ -46,7 +45,8 @@ class Journey(Search, kw_only=True, eq=False):
     _told: Usage | None = None
 
     def __aenter__(self) -> Awaitable[Self]:
-        return self.find(self._order())
+        terms = self.terms
+        return self.find(order(self.candidates, terms.seats, self.request, terms.chance))
 
     def __aexit__(
         self,
@@ -77,17 +77,14 @@ class Journey(Search, kw_only=True, eq=False):
     async def __anext__(self) -> Batch:
         """The reply, unbroken where it can be; raises the failure that could not be mended."""
         while True:
-            visit = self.visit
-            assert visit is not None
             try:
-                if visit.first:
-                    batch: Batch = visit.first
-                    visit.first = []
+                if self.first:
+                    batch, self.first = self.first, ()
                 else:
-                    batch = await visit.next()
+                    batch = await self.next()
             except (UpstreamFailed, Overloaded) as failure:
                 if self._passed.finished < self.request.n:
-                    await self._continue(visit, failure)
+                    await self._continue(failure)
                     continue
                 if self.whole:
                     raise StopAsyncIteration from failure
@@ -100,14 +97,15 @@ class Journey(Search, kw_only=True, eq=False):
                     self._passed.put_together()
                 last = batch[-1]
                 if isinstance(last, Usage):
-                    batch = self._ended(visit, batch, last)
+                    batch = self._ended(batch, last)
             if self.see is not None:
                 self.see(batch)
             return batch
 
-    def _ended(self, visit: Visit, batch: Batch, told: Usage) -> Batch:
+    def _ended(self, batch: Batch, told: Usage) -> Batch:
         """The batch that ends a whole reply; its usage is that of all targets."""
-        visit.ended(told.completion)
+        assert self.visit is not None
+        self.visit.ended(told.completion)
         self.whole = True
         if self._before is NOTHING:
             self._told = told
@@ -115,9 +113,11 @@ class Journey(Search, kw_only=True, eq=False):
         self._told = added(self._before, told)
         return [*batch[:-1], self._told]
 
-    async def _continue(self, broken: Visit, failure: ServiceError) -> None:
+    async def _continue(self, failure: ServiceError) -> None:
         """Go on after what went out, or raise ``failure``."""
-        usage, trail = self.usage(), broken.answer.trail()
+        broken = self.visit
+        assert broken is not None
+        usage, trail = self.usage(), self.answer.trail()
         broken.seat.failed(failure)
         self.broke(broken, failure)
         self.answer, self._before = SILENCE, usage
@@ -141,12 +141,10 @@ class Journey(Search, kw_only=True, eq=False):
             self.waited(seconds)
         raise failure
 
-    def _order(self) -> list[Seat]:
-        terms = self.terms
-        return order(self.candidates, terms.seats, self.request, terms.chance)
-
     def _able(self, partial: Partial) -> list[Seat]:
         """Who can go on, those first that have not failed in this request."""
+        terms, request = self.terms, self.request
         failed = {attempt.target for attempt in self.tried}
-        able = [seat for seat in self._order() if seat.target.continues(self.request, partial)]
+        seats = order(self.candidates, terms.seats, request, terms.chance)
+        able = [seat for seat in seats if seat.target.continues(request, partial)]
         return sorted(able, key=lambda seat: seat.name in failed)

@@ -5,12 +5,13 @@ Knows nothing of what becomes of the reply once it has begun.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Self
 
 from msgspec import Struct
 
 from causerie.errors import Overloaded, RateLimited, ServiceError, UpstreamFailed
+from causerie.protocol.events import Batch, Event
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
 from causerie.routing.hedge import race
@@ -34,8 +35,9 @@ class Attempt(Struct, frozen=True):
 
 
 class Search(Struct, eq=False):
-    """``tried`` lists who was asked, ``visit`` is who answers now.
+    """``tried`` lists who was asked, ``visit`` is who answers now, with its ``answer``.
 
+    ``first`` is what has come of that already, ``next`` gives what comes after it.
     ``hedged``: a second one was asked because the first was slow. The seconds are those
     of all that answered: spent waiting for a place there, and until the first content.
     """
@@ -44,7 +46,9 @@ class Search(Struct, eq=False):
     request: ChatRequest
     hedge_seconds: float | None
     visit: Visit | None = None
-    answer: Answering = SILENCE  # its
+    answer: Answering = SILENCE
+    first: Sequence[Event] = ()
+    next: Callable[[], Awaitable[Batch]] = SILENCE.__anext__
     served_by: str = ""  # who answers, or answered last; if nobody did, who was asked last
     tried: list[Attempt] = []
     hedged: bool = False
@@ -108,7 +112,10 @@ class Search(Struct, eq=False):
         raise self._exhausted(seats, list(failures.values()), hopeless=hopeless)
 
     def _answers(self, visit: Visit) -> Self:
-        self.visit, self.answer = visit, visit.answer
+        self.visit = visit
+        self.answer = visit.answer
+        self.first = visit.first
+        self.next = visit.next
         self.served_by = name = visit.seat.name
         self.tried.append(Attempt(name))
         self.queued_seconds += visit.queued_seconds
