@@ -190,17 +190,25 @@ class Pipeline:
         with await self.limits.admit(scopes, need) as lease:
             if members is not None:
                 record.reservation = await members.allowances.reserve(caller, model.id, need)
-            see = _recorded(asked) if caller.recorded else None
-            journey = self.router.generate(candidates, request, model.hedge_seconds, see)
+            contents = _kept(asked) if caller.recorded else None
+            journey = self.router.generate(candidates, request, model.hedge_seconds, contents)
             record.way = journey
             try:
                 async with journey:
                     headers = _headers(asked, model, request, journey) | lease.headers
                     if more is not None:
                         headers |= more
-                    await asked.deliver(
-                        Reply(headers, _frame(asked, model, request, journey), journey)
+                    frame = Frame(
+                        asked.identity,
+                        request.model,
+                        journey.answer.fingerprint,
+                        reasoning_visible=request.thinking.visible,
+                        router_names=asked.door.reasoning_object,
+                        cost=_costs(model, journey) if isinstance(model, Listing) else None,
                     )
+                    if contents is not None:
+                        contents.frame = frame
+                    await asked.deliver(Reply(headers, frame, journey))
             finally:
                 lease.settle(journey.usage())
 
@@ -297,11 +305,11 @@ class Pipeline:
         ]
 
 
-def _recorded(asked: _Asked) -> Callable[[Batch], None]:
-    """What is told of everything that is passed on, where the contents are kept."""
+def _kept(asked: _Asked) -> Contents:
+    """What the record keeps of the contents, of a project that wants it."""
     frame = Frame(asked.identity, asked.request.model, "")
     contents = asked.record.contents = Contents(asked.request, frame)
-    return contents.see
+    return contents
 
 
 def another_may(failure: ServiceError) -> bool:
@@ -323,20 +331,6 @@ def _not_for(caller: Caller, model: Entry) -> Forbidden:
 def _costs(model: Listing, journey: Journey) -> Callable[[Usage], float]:
     """What a reply costs, told once it is there, by who has given it."""
     return lambda usage: float(model.cost(journey.served_by, usage))
-
-
-def _frame(asked: _Asked, model: Entry, request: ChatRequest, journey: Journey) -> Frame:
-    frame = Frame(
-        asked.identity,
-        request.model,
-        journey.answer.fingerprint,
-        reasoning_visible=request.thinking.visible,
-        router_names=asked.door.reasoning_object,
-        cost=_costs(model, journey) if isinstance(model, Listing) else None,
-    )
-    if asked.record.contents is not None:
-        asked.record.contents.frame = frame
-    return frame
 
 
 def _headers(asked: _Asked, model: Entry, request: ChatRequest, journey: Journey) -> dict[str, str]:

@@ -7,9 +7,9 @@ before or after that event.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from msgspec import field
 
@@ -26,18 +26,26 @@ from causerie.routing.target import NOTHING, SILENCE
 _FIRST_PAUSE_SECONDS = 0.25
 
 
+class Watch(Protocol):
+    """Who is shown a reply."""
+
+    def see(self, batch: Batch) -> None:
+        """This is passed on."""
+        ...
+
+
 class Journey(Search, kw_only=True, eq=False):
     """Use as an async context manager; entered, the first content-bearing event is there.
 
     Iterating gives the reply in batches of events.
 
-    ``candidates`` are asked as they stand at the moment; ``see`` is shown whatever is
+    ``candidates`` are asked as they stand at the moment; ``watch`` is shown whatever is
     passed on. ``continued`` counts how often another target went on with the reply,
     ``whole`` says that it has been passed on to its end.
     """
 
     candidates: Sequence[Candidate]
-    see: Callable[[Batch], None] | None = None
+    watch: Watch | None = None
     whole: bool = False
     continued: int = 0
     _passed: Passed = field(default_factory=Passed)
@@ -98,14 +106,18 @@ class Journey(Search, kw_only=True, eq=False):
                 last = batch[-1]
                 if isinstance(last, Usage):
                     batch = self._ended(batch, last)
-            if self.see is not None:
-                self.see(batch)
+            if self.watch is not None:
+                self.watch.see(batch)
             return batch
 
     def _ended(self, batch: Batch, told: Usage) -> Batch:
         """The batch that ends a whole reply; its usage is that of all targets."""
-        assert self.visit is not None
-        self.visit.ended(told.completion)
+        visit, now = self.visit, self.terms.clock()
+        assert visit is not None
+        seat = visit.seat
+        if not seat.breaker.well:
+            seat.breaker.succeeded()
+        seat.pace.wrote(told.completion, now - visit.began, now)
         self.whole = True
         if self._before is NOTHING:
             self._told = told

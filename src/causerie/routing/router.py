@@ -10,13 +10,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from msgspec import structs
 
 from causerie.protocol.candidate import Candidate
-from causerie.protocol.events import Batch
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.standing import Standing, Stretch
 from causerie.routing.breaker import Breaker
 from causerie.routing.foresight import Prospect, foreseen
 from causerie.routing.hedge import Hedges
-from causerie.routing.journey import Journey
+from causerie.routing.journey import Journey, Watch
 from causerie.routing.seat import Seat, SeatStatus
 from causerie.routing.target import Gate, Target
 from causerie.routing.terms import RetryBudget, Terms
@@ -67,19 +66,19 @@ class Router:
         candidates: Sequence[Candidate],
         request: ChatRequest,
         hedge_seconds: float | None = None,
-        see: Callable[[Batch], None] | None = None,
+        watch: Watch | None = None,
     ) -> Journey:
         """The way of one request over the candidates.
 
         Entering it raises what tells the client most where all have failed, or
         at once a failure that no other could do better at. After ``hedge_seconds`` without an
-        answer a second target is asked too, for a small share of all requests. ``see`` is
+        answer a second target is asked too, for a small share of all requests. ``watch`` is
         shown whatever is passed on.
         """
         terms = self._terms
         if hedge_seconds is not None:
             terms.hedges.earn()
-        return Journey(terms, request, hedge_seconds, candidates=candidates, see=see)
+        return Journey(terms, request, hedge_seconds, candidates=candidates, watch=watch)
 
     def foresee(self, candidates: Sequence[Candidate], request: ChatRequest) -> Sequence[Prospect]:
         """Who would be asked now, the first in front, and why; nobody is asked."""

@@ -24,16 +24,6 @@ SLOWER = "slower"
 _OF_THE_TARGET = frozenset({"unsupported_parameter", "context_length_exceeded"})
 
 
-class Attempt(Struct, frozen=True):
-    """One target that was asked, and why it did not do; empty where it did."""
-
-    target: str
-    failure: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.target}: {self.failure or 'answered'}"
-
-
 class Search(Struct, eq=False):
     """``tried`` lists who was asked, ``visit`` is who answers now, with its ``answer``.
 
@@ -50,7 +40,7 @@ class Search(Struct, eq=False):
     first: Sequence[Event] = ()
     next: Callable[[], Awaitable[Batch]] = SILENCE.__anext__
     served_by: str = ""  # who answers, or answered last; if nobody did, who was asked last
-    tried: list[Attempt] = []
+    tried: list[Visit] = []
     hedged: bool = False
     queued_seconds: float = 0.0
     upstream_seconds: float = 0.0
@@ -78,7 +68,7 @@ class Search(Struct, eq=False):
     def broke(self, visit: Visit, failure: ServiceError) -> None:
         """Who answered has broken off."""
         self._seconds += visit.began - visit.started
-        self.tried[-1] = Attempt(visit.seat.name, failure.code)
+        visit.failure = failure.code
 
     async def find(self, seats: Sequence[Seat], partial: Partial | None = None) -> Self:
         """Go on until ``visit`` answers, its first content-bearing event at hand.
@@ -116,8 +106,8 @@ class Search(Struct, eq=False):
         self.answer = visit.answer
         self.first = visit.first
         self.next = visit.next
-        self.served_by = name = visit.seat.name
-        self.tried.append(Attempt(name))
+        self.served_by = visit.seat.name
+        self.tried.append(visit)
         self.queued_seconds += visit.queued_seconds
         self.upstream_seconds += visit.upstream_seconds
         return self
@@ -148,12 +138,12 @@ class Search(Struct, eq=False):
 
     def _note(self, visit: Visit, failure: ServiceError | None) -> None:
         """One that did not answer; what was sent away before it was sent costs nothing."""
-        name = visit.seat.name
-        self.tried.append(Attempt(name, SLOWER if failure is None else failure.code))
+        visit.failure = SLOWER if failure is None else failure.code
+        self.tried.append(visit)
         at_once = isinstance(failure, Overloaded) and "upstream_status" not in failure.metadata
         self._unsent += at_once
         if visit.partial is None:
-            self.served_by = name  # nobody has answered yet
+            self.served_by = visit.target  # nobody has answered yet
 
     def _exhausted(
         self, seats: Sequence[Seat], failures: Sequence[ServiceError], *, hopeless: bool

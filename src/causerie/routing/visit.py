@@ -36,6 +36,7 @@ class Visit(Struct, eq=False):
     partial: Partial | None
     clock: Callable[[], float]
     answer: Answering = SILENCE
+    failure: str = ""  # why it did not do; empty where it did
     first: list[Event] = []
     next: Callable[[], Awaitable[Batch]] = SILENCE.__anext__
     started: float = 0.0
@@ -47,6 +48,14 @@ class Visit(Struct, eq=False):
     _there: bool = False  # whether it counts as under way
     resting: bool = False  # whether the target was to be left alone
     _trial: bool = False  # whether this one finds out if the target is there again
+
+    @property
+    def target(self) -> str:
+        """The name of the target."""
+        return self.seat.name
+
+    def __str__(self) -> str:
+        return f"{self.seat.name}: {self.failure or 'answered'}"
 
     async def begin(self) -> None:
         """Wait for the first content-bearing event; raises ``ServiceError`` where none comes.
@@ -91,14 +100,6 @@ class Visit(Struct, eq=False):
         seat.answered += 1
         del pace.waiting[self]
         pace.answered(seconds, began)
-
-    def ended(self, tokens: int) -> None:
-        """The whole reply is there, of so many tokens."""
-        seat = self.seat
-        if not seat.breaker.well:
-            seat.breaker.succeeded()
-        now = self.clock()
-        seat.pace.wrote(tokens, now - self.began, now)
 
     async def leave(self) -> None:
         """Free the target; only the first time does something."""
