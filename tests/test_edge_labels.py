@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 from edgekit import ASK, ScriptedPipeline, call, make_edge
 
-from causerie.edge.headers import headers_of
+from causerie.edge.headers import Headers
 from causerie.edge.labels import labels_of
 from causerie.protocol.labels import UNLABELLED, Labels
 
 
 def labels(**named: str) -> Labels:
     """Those of these headers, as their bytes come over the wire."""
-    sent = [text.encode() for name in named for text in (name.replace("_", "-"), named[name])]
-    return labels_of(headers_of(sent))
+    headers = Headers()
+    for name, value in named.items():
+        headers[name.replace("_", "-").lower()] = value.encode().decode("latin-1")
+    return labels_of(headers)
 
 
 @pytest.mark.parametrize(
@@ -35,8 +37,7 @@ def test_titles_are_made_readable(title: str, app: str) -> None:
 
 
 def test_what_is_no_utf_8_is_latin_1() -> None:
-    headers = headers_of([b"X-Title", "Gespräch".encode("latin-1")])
-    assert labels_of(headers) == Labels("Gespräch")
+    assert labels_of(Headers({"x-title": "Gespräch"})) == Labels("Gespräch")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import httptools
 import msgspec
 
 from causerie.edge.exchange import Exchange
-from causerie.edge.headers import Headers, headers_of
+from causerie.edge.headers import NAMES, Headers
 from causerie.errors import InvalidRequest, Overloaded, ServiceError
 
 Handler = Callable[[Exchange], Coroutine[None, None, None]]
@@ -90,7 +90,7 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._parser = httptools.HttpRequestParser(self)
         self._url = b""
-        self._head: list[bytes] = []  # names and values in turn, of the head that arrives
+        self._headers = Headers()  # of the head that arrives
         self._head_bytes = 0  # of what came before its end
         self._expects = False
         self._incoming: Exchange | None = None  # whose body is arriving
@@ -165,7 +165,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
-        head = self._head
+        headers = self._headers
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -178,7 +178,7 @@ class Connection(asyncio.Protocol):
             self._refuse(_invalid("This is not a valid HTTP/1.1 request."))
         if self._incoming is not None:
             self._bound_body(self._incoming)
-        elif self._head is head:
+        elif self._headers is headers:
             self._bound_head(len(data))
 
     def pause_writing(self) -> None:
@@ -197,12 +197,16 @@ class Connection(asyncio.Protocol):
         self._url = self._url + url if self._url else url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._head += name, value
+        headers, key, text = self._headers, NAMES[name], value.decode("latin-1")
+        if key in headers:
+            headers.add_again(key, text)
+        else:
+            headers[key] = text
 
     def on_headers_complete(self) -> None:
         self._head_bytes = 0
         self._deadline = _NEVER
-        parser, headers = self._parser, headers_of(self._head)
+        parser, headers = self._parser, self._headers
         self._expects = "expect" in headers and headers["expect"].lower() == "100-continue"
         path, query = _paths.get(self._url) or _place(self._url)
         method, version = parser.get_method().decode("ascii"), parser.get_http_version()
@@ -221,7 +225,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         exchange, self._incoming = self._incoming, None
-        self._url, self._head = b"", []  # the next one's
+        self._url, self._headers = b"", Headers()  # the next one's
         if exchange is None:
             return
         exchange.feed_end()

@@ -221,8 +221,8 @@ class Exchange(msgspec.Struct, eq=False):
             lines.append("connection: close")
         elif self.version == "1.0":
             lines.append("connection: keep-alive")
-        head = "\r\n".join(lines)
-        if len(head.splitlines()) != len(lines):  # one has a line break of its own
+        head, given = "\r\n".join(lines), "".join(headers.values())
+        if "\n" in given or "\r" in given:
             head = "\r\n".join([" ".join(line.split()) for line in lines])
         return f"{head}\r\n{framing}\r\n".encode("latin-1", "replace")
 

@@ -14,7 +14,7 @@ _draw = random.Random(secrets.randbits(256)).getrandbits
 
 def token() -> str:
     """128 random bits, as letters and digits of hexadecimal; unique, and no secret."""
-    return f"{_draw(128):032x}"
+    return _draw(128).to_bytes(16).hex()
 
 
 def taken_over(header: str) -> str | None:
