@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from upstreamkit import F, chunk, in_order, joined, read, reader
+from upstreamkit import F, chunk, fed, in_order, joined, read, reader
 
 from causerie.chat.separation import Separation
 from causerie.errors import InvalidRequest, Overloaded, ServiceError, UpstreamFailed
@@ -108,7 +108,7 @@ def test_usage_that_is_not_told_is_counted() -> None:
     one = reader(messages=[{"role": "user", "content": "x" * 40}])
     assert one.usage == Usage(prompt=0, completion=0)
     for text in ("a", "b", "c"):
-        one.feed(json.dumps(chunk(content=text)).encode())
+        fed(one, json.dumps(chunk(content=text)).encode())
     assert one.usage == Usage(prompt=10, completion=3, estimated=True)
     share = read(reader(), chunk(reasoning="x" * 30), chunk(content="y" * 10), chunk("stop"), LAST)
     assert share[-1] == Usage(prompt=5, completion=7, reasoning=5)
@@ -379,14 +379,14 @@ def test_what_is_no_reply(data: str | bytes) -> None:
 def test_errors_in_a_reply(error: dict[str, Any], kind: type[ServiceError], code: str) -> None:
     data = json.dumps(error).encode()
     with pytest.raises(kind) as before:
-        reader().feed(data)
+        fed(reader(), data)
     assert before.value.code == code
     with pytest.raises(kind):
         reader().whole(data)
     begun = reader()
-    begun.feed(json.dumps(chunk(content="Hi")).encode())
+    fed(begun, json.dumps(chunk(content="Hi")).encode())
     with pytest.raises(UpstreamFailed, match="broke its reply off"):
-        begun.feed(data)
+        fed(begun, data)
 
 
 @pytest.mark.parametrize("reason", ["error", "abort", "insufficient_system_resource"])
@@ -397,22 +397,34 @@ def test_an_end_that_is_none(reason: str) -> None:
 
 def test_a_stream_without_its_end() -> None:
     cut = reader()
-    cut.feed(json.dumps(chunk(content="Hi")).encode())
+    fed(cut, json.dumps(chunk(content="Hi")).encode())
     with pytest.raises(UpstreamFailed, match="before it was complete"):
-        cut.finish()
+        cut.finish([])
     ended = reader()
-    ended.feed(json.dumps(chunk("stop", content="Hi")).encode())
-    assert ended.finish()[0] == Finished("stop")
-    assert ended.finish() == []
+    fed(ended, json.dumps(chunk("stop", content="Hi")).encode())
+    last: list[Event] = []
+    ended.finish(last)
+    assert last[0] == Finished("stop")
+    count = len(last)
+    ended.finish(last)
+    assert len(last) == count
     with pytest.raises(UpstreamFailed, match="before it began"):
-        reader().feed(b"[DONE]")
+        fed(reader(), b"[DONE]")
 
 
 def test_nothing_follows_the_end() -> None:
     one = reader()
     read(one, chunk("stop", content="Hi"))
-    assert one.feed(b"[DONE]") == []
-    assert one.feed(json.dumps(chunk(content="more")).encode()) == []
+    assert fed(one, b"[DONE]") == []
+    assert fed(one, json.dumps(chunk(content="more")).encode()) == []
+
+
+def test_what_came_before_a_failure_is_not_lost() -> None:
+    one, events = reader(), list[Event]()
+    good = json.dumps(chunk(content="Hi")).encode()
+    with pytest.raises(UpstreamFailed, match="cannot be read"):
+        one.feed([good, b"{", good], events)
+    assert events == [TextDelta("Hi")]
 
 
 def test_the_fingerprint_is_the_server_s() -> None:
@@ -505,8 +517,7 @@ def test_the_cuts_of_the_network_do_not_matter(
     stream = (b": ping" + 2 * newline if comments else b"").join([b"", *lines, b"data: [DONE]\n\n"])
     one, decoder, events = reader(), Decoder(), list[Event]()
     for piece in pieces(stream, cuts):
-        for event in decoder.feed(piece):
-            events += one.feed(event)
+        one.feed(decoder.feed(piece), events)
     assert events == read(reader(), *chunks)
 
 
@@ -516,7 +527,7 @@ def test_garbage_is_a_failure_of_the_upstream(pieces: list[bytes]) -> None:
     one = reader()
     for piece in pieces:
         with suppress(ServiceError):
-            one.feed(piece)
+            fed(one, piece)
 
 
 def details(name: str) -> st.SearchStrategy[dict[str, Any] | None]:

@@ -105,10 +105,17 @@ def chunk(finish: str | None = None, *, index: int = 0, **delta: Any) -> dict[st
     return {"choices": [{"index": index, "delta": delta, "finish_reason": finish}]}
 
 
+def fed(reader: Incoming, *data: bytes) -> list[Event]:
+    """The events of chunks that came together."""
+    events: list[Event] = []
+    reader.feed(data, events)
+    return events
+
+
 def read(reader: Incoming, *chunks: dict[str, Any] | str | bytes) -> list[Event]:
     """All events of a stream, ended by ``[DONE]``."""
     events: list[Event] = []
     for piece in (*chunks, b"[DONE]"):
         data = json.dumps(piece).encode() if isinstance(piece, dict) else piece
-        events += reader.feed(data.encode() if isinstance(data, str) else data)
+        events += fed(reader, data.encode() if isinstance(data, str) else data)
     return events

@@ -7,7 +7,7 @@ is no reply at all is a failure of the upstream.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from causerie.errors import UpstreamFailed
 from causerie.protocol.events import Event, Usage
@@ -19,7 +19,7 @@ from causerie.upstreams.counts import Counts
 from causerie.upstreams.dialect import Dialect
 from causerie.upstreams.refusal import failure_in_reply
 from causerie.upstreams.separator import Separators
-from causerie.upstreams.wire import Choice, Chunk, read_chunk
+from causerie.upstreams.wire import Choice, read_chunk
 
 _DONE = b"[DONE]"
 
@@ -32,7 +32,7 @@ class Incoming:
     """
 
     __slots__ = (
-        "_answers", "_begun", "_call_id", "_counts", "_dialect", "_ids", "_partial", "_request",
+        "_answers", "_call_id", "_counts", "_dialect", "_ids", "_partial", "_request",
         "_separators", "ended", "fingerprint",
     )  # fmt: skip
 
@@ -53,7 +53,6 @@ class Incoming:
         self._ids: CallIds | None = None
         self._answers: dict[int, Answer] = {}
         self._counts = Counts(request)
-        self._begun = False
         self.ended = False
         self.fingerprint: str | None = None
 
@@ -70,68 +69,60 @@ class Incoming:
         """The tokens so far: as told, else counted by what has arrived."""
         return self._counts.usage(self._answers.values())
 
-    def feed(self, data: bytes) -> list[Event]:
-        """The events of one event of the stream; raises :class:`ServiceError`.
+    def feed(self, stream: Iterable[bytes], events: list[Event], *, whole: bool = False) -> None:
+        """Add the events of what came together, the chunks of a stream or a ``whole`` reply.
 
-        Before the first content it may be the refusal of the request, after it
-        it is :class:`UpstreamFailed`.
+        Raises :class:`ServiceError`, with what came before it added. Before the first
+        content it may be the refusal of the request, after it it is :class:`UpstreamFailed`.
         """
         if self.ended:
-            return []
-        if data == _DONE or data.strip() == _DONE:
-            return self._end()
-        events: list[Event] = []
-        self._read(self._chunk(data), events, whole=False)
-        return events
+            return
+        answers, counts = self._answers, self._counts
+        for data in stream:
+            try:
+                chunk = read_chunk(data)
+            except ValueError as error:
+                if data.strip() != _DONE:
+                    raise self._unreadable(str(error)) from error
+                self._end(events)
+                return
+            if chunk.error is not None:
+                raise failure_in_reply(chunk.error, begun=counts.pieces > 0)
+            before = len(events)
+            for choice in chunk.choices or ():
+                answer = answers.get(choice.index) or self._answer(choice)
+                answer.read(choice, events, whole=whole)
+            if len(events) > before:
+                counts.pieces += 1
+            if chunk.usage is not None:
+                counts.told = chunk.usage
+            if chunk.system_fingerprint:
+                self.fingerprint = chunk.system_fingerprint
 
     def whole(self, body: bytes) -> list[Event]:
         """The events of a plain reply; raises :class:`ServiceError`."""
-        chunk = self._chunk(body)
-        if not chunk.choices:
-            raise self._unreadable("no chat completion")
         events: list[Event] = []
-        self._read(chunk, events, whole=True)
+        self.feed((body,), events, whole=True)
+        if not self._answers:
+            raise self._unreadable("no chat completion")
         for answer in self._answers.values():
             answer.finish = answer.finish or "stop"
-        return events + self._end()
+        self._end(events)
+        return events
 
-    def finish(self) -> list[Event]:
-        """The end of the stream, where the server did not declare it.
+    def finish(self, events: list[Event]) -> None:
+        """Add the end of the stream, where the server did not declare it.
 
         Raises :class:`UpstreamFailed` where a choice has no end: the reply was cut off.
         """
         if self.ended:
-            return []
+            return
         if not self.complete:
             raise UpstreamFailed("The endpoint ended its reply before it was complete.")
-        return self._end()
-
-    def _chunk(self, data: bytes) -> Chunk:
-        try:
-            chunk = read_chunk(data)
-        except ValueError as error:
-            raise self._unreadable(str(error)) from error
-        if chunk.error is not None:
-            raise failure_in_reply(chunk.error, begun=self._begun)
-        return chunk
+        self._end(events)
 
     def _unreadable(self, what: str) -> UpstreamFailed:
         return UpstreamFailed(f"The endpoint sent a reply that cannot be read ({what}).")
-
-    def _read(self, chunk: Chunk, events: list[Event], *, whole: bool) -> None:
-        if chunk.choices:
-            for choice in chunk.choices:
-                answer = self._answers.get(choice.index)
-                if answer is None:
-                    answer = self._answer(choice)
-                answer.read(choice, events, whole=whole)
-            if events:
-                self._begun = True
-                self._counts.pieces += 1
-        if chunk.usage is not None:
-            self._counts.told = chunk.usage
-        if chunk.system_fingerprint:
-            self.fingerprint = chunk.system_fingerprint
 
     def _answer(self, choice: Choice) -> Answer:
         if self._ids is None:
@@ -157,13 +148,11 @@ class Incoming:
         repeats = self._partial is not None and self._dialect.continuing.repeats
         return self._partial.text if self._partial is not None and repeats else ""
 
-    def _end(self) -> list[Event]:
-        """Every choice's end, then the usage. A choice without a reason ended as it should."""
+    def _end(self, events: list[Event]) -> None:
+        """Add every choice's end, then the usage. A choice without a reason ended as it should."""
         self.ended = True
         if not self._answers:
             raise UpstreamFailed("The endpoint ended its reply before it began.")
-        events: list[Event] = []
         for _, answer in sorted(self._answers.items()):
             answer.end(events)
         events.append(self.usage)
-        return events

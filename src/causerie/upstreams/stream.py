@@ -31,7 +31,7 @@ class Held:
         body, self._body = self._body, b""
         return body
 
-    def until(self, seconds: float) -> None:
+    def within(self, seconds: float) -> None:
         """Nothing is waited for."""
 
     def close(self) -> None:
@@ -77,21 +77,14 @@ class Stream:
             else:
                 events = self._take(piece) if piece else self._end()
             if events:
-                self._go_on(tail=incoming.complete)
+                patience.within(_TAIL_SECONDS if incoming.complete else self._between)
                 return events
         raise StopAsyncIteration
-
-    def _go_on(self, *, tail: bool) -> None:
-        patience = self._patience
-        patience.until(_TAIL_SECONDS if tail else self._between)
-        if patience.passed and self._failure is None and not tail:
-            self._failure = too_late()
 
     def _take(self, piece: bytes) -> list[Event]:
         events: list[Event] = []
         try:
-            for data in self._decoder.feed(piece):
-                events += self._incoming.feed(data)
+            self._incoming.feed(self._decoder.feed(piece), events)
         except LineTooLong:
             self._failure = UpstreamFailed("The endpoint sent an event that is too long.")
         except ServiceError as failure:
@@ -102,9 +95,8 @@ class Stream:
         """The body has ended."""
         events: list[Event] = []
         try:
-            for data in self._decoder.close():
-                events += self._incoming.feed(data)
-            events += self._incoming.finish()
+            self._incoming.feed(self._decoder.close(), events)
+            self._incoming.finish(events)
         except ServiceError as failure:
             self._failure = failure
         return events
@@ -120,7 +112,7 @@ class Stream:
     async def _drain(self) -> None:
         """Read the end of the body, so that the connection can be used again."""
         self._over = True
-        self._patience.until(_CLOSING_SECONDS)
+        self._patience.within(_CLOSING_SECONDS)
         try:
             while await self._patience.piece():
                 pass
