@@ -159,7 +159,7 @@ class Connection(asyncio.Protocol):
         if status >= 200:
             response.status, response.lines = status, self._lines
             if not response.head.done():
-                response.head.set_result(None)
+                response.head.set_result(b"")
         self._lines = []
 
     def on_message_complete(self) -> None:

@@ -47,12 +47,12 @@ class HttpResponse:
     def __init__(self, source: Source, due: float) -> None:
         self.status = 0
         self.due = due
-        self.head: asyncio.Future[None] = source.loop.create_future()
+        self.head: asyncio.Future[bytes] = source.loop.create_future()
         self._source = source
         self._pieces: list[bytes] = []  # that nobody waited for
         self._size = 0
         self._end: TransportFailed | bool = False  # nothing more comes: it is complete, or broken
-        self._waiting: asyncio.Future[bytes] | None = None
+        self._waiting = self.head  # then for a piece; done, where nobody waits
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -71,7 +71,7 @@ class HttpResponse:
     @property
     def awaited(self) -> bool:
         """Whether somebody waits for the next piece now."""
-        return self._waiting is not None and not self._waiting.done()
+        return not self._waiting.done()
 
     def piece(self) -> asyncio.Future[bytes]:
         """Whatever has arrived together; ``b""`` at the end. To be awaited at once.
@@ -123,11 +123,9 @@ class HttpResponse:
     def feed(self, piece: bytes) -> None:
         """A piece has arrived."""
         waiting = self._waiting
-        if waiting is not None:
-            self._waiting = None
-            if not waiting.done():
-                waiting.set_result(piece)
-                return
+        if not waiting.done():
+            waiting.set_result(piece)
+            return
         self._pieces.append(piece)
         self._size += len(piece)
         if self._size > _MAX_UNREAD:
@@ -137,7 +135,7 @@ class HttpResponse:
         """The body is complete with this last piece, which may be empty."""
         self._end = True
         waiting = self._waiting
-        if waiting is not None and not waiting.done():
+        if not waiting.done():
             waiting.set_result(piece)
         else:
             self._pieces.append(piece)
@@ -149,7 +147,6 @@ class HttpResponse:
         if self._end:
             return
         self._end = failure
-        for waiting in (self.head, self._waiting):
-            if waiting is not None and not waiting.done():
-                waiting.set_exception(failure)
-                waiting.exception()  # no complaint where who waits is cancelled just now
+        if not self._waiting.done():
+            self._waiting.set_exception(failure)
+            self._waiting.exception()  # no complaint where who waits is cancelled just now
