@@ -14,8 +14,6 @@ the request and is settled by the truth, so it may be rough:
 
 from __future__ import annotations
 
-from operator import attrgetter
-
 import msgspec
 
 from causerie.access.quota import Tokens
@@ -24,25 +22,17 @@ from causerie.protocol.request import ChatRequest, ImagePart, JsonSchema, Messag
 UNNAMED_OUTPUT = 1024
 _IMAGE = 1024
 _MESSAGE = 4
-_content = attrgetter("content")
-_beside = attrgetter("reasoning_content", "tool_calls")
-_ONLY_TEXT = {str}
-_NOTHING_BESIDE = {(None, ())}
 
 
 def estimate(request: ChatRequest, unnamed_output: int = UNNAMED_OUTPUT) -> Tokens:
     """The prompt's tokens by its size, and the output limit (or what to expect without one)."""
-    messages = request.messages
-    input = _MESSAGE * len(messages)
-    texts: list[str] = list(map(_content, messages))
-    if (
-        {*map(type, texts)} == _ONLY_TEXT
-        and all(map(str.isascii, texts))
-        and {*map(_beside, messages)} == _NOTHING_BESIDE
-    ):
-        input -= -sum(map(len, texts)) // 4  # as it mostly is
-    else:
-        input += sum(map(_message, messages))
+    input = 0
+    for message in request.messages:
+        content = message.content
+        if type(content) is str and content.isascii() and message.role != "assistant":
+            input += _MESSAGE - (-len(content) // 4)  # as most are
+        else:
+            input += _MESSAGE + _message(message)
     for tool in request.tools:
         input += _text(tool.name) + _text(tool.description) + _json(tool.parameters)
     for document in request.documents:

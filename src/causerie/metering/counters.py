@@ -7,11 +7,10 @@ codes; never a key or anything that a caller wrote.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import accumulate, groupby
+from itertools import groupby
 from operator import attrgetter
 from typing import Protocol
 
@@ -141,26 +140,28 @@ class Counters:
 
 
 class _Times:
-    """How often a time fell into each bucket; bounds and sum are in seconds."""
+    """How many times were within each bound, and all; bounds and sum are in seconds."""
 
-    __slots__ = ("_bucket", "bounds", "counts", "sum")
+    __slots__ = ("all", "bounds", "sum", "within")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
-        self.counts: Counter[int] = Counter()
+        self.within = [0] * len(bounds)
+        self.all = 0
         self.sum = 0.0
-        self._bucket = partial(bisect_left, bounds)
 
     def add(self, times: Sequence[float]) -> None:
         """Count all of these."""
-        self.counts.update(map(self._bucket, times))
-        self.sum += sum(times)
+        ordered = sorted(times)
+        bounds = zip(self.bounds, self.within, strict=True)
+        self.within = [within + bisect_right(ordered, bound) for bound, within in bounds]
+        self.all += len(ordered)
+        self.sum += sum(ordered)
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Cumulated, by upper bound, as Prometheus has them."""
+        """By upper bound, as Prometheus has them."""
         names = [*map(str, map(float, self.bounds)), "+Inf"]
-        counts = [self.counts[bucket] for bucket in range(len(names))]
-        return list(zip(names, map(float, accumulate(counts)), strict=True))
+        return list(zip(names, map(float, [*self.within, self.all]), strict=True))
 
 
 class _Place:
@@ -182,23 +183,24 @@ class _Place:
     def add(self, records: Sequence[Counted]) -> None:
         """Count all of these."""
         self.requests.update(map(_end, records))
-        used = [record.used for record in records]
-        self.prompt += sum(map(attrgetter("prompt"), used))
-        self.completion += sum(map(attrgetter("completion"), used))
-        self.cached += sum(map(attrgetter("cached"), used))
-        self.reasoning += sum(map(attrgetter("reasoning"), used))
+        for record in records:
+            used = record.used
+            self.prompt += used.prompt
+            self.completion += used.completion
+            self.cached += used.cached
+            self.reasoning += used.reasoning
         times = self.times
         times["request"].add([record.duration_seconds for record in records])
         times["queue"].add([record.queue_seconds for record in records])
         times["overhead"].add([record.overhead_seconds for record in records])
         begun = [
-            (record.duration_seconds, first, record.used.completion)
+            (first, record.duration_seconds - first, record.used.completion)
             for record in records
             if (first := record.first_token_seconds) is not None
         ]
-        times["first_token"].add([first for _, first, _ in begun])
+        times["first_token"].add([first for first, _, _ in begun])
         times["token"].add(
-            [max(whole - first, 0.0) / (count - 1) for whole, first, count in begun if count > 1]
+            [rest / (count - 1) if rest > 0 else 0.0 for _, rest, count in begun if count > 1]
         )
 
     def tokens(self) -> dict[str, int]:
@@ -242,7 +244,7 @@ class _Past(Collector):
             family = HistogramMetricFamily(f"causerie_{name}_seconds", words, labels=_PLACE)
             for place, numbers in self._places.items():
                 times = numbers.times[name]
-                if times.counts:
+                if times.all:
                     family.add_metric(place, times.buckets(), times.sum)
             yield family
 

@@ -79,7 +79,12 @@ def _line(record: Record, when: datetime) -> RequestLine:
         used.cached,
         used.reasoning,
         used.estimated,
-        round(record.queue_seconds * 1000, 1),
-        round(first * 1000, 1) if first is not None else None,
-        round(record.duration_seconds * 1000, 1),
+        _ms(record.queue_seconds),
+        _ms(first) if first is not None else None,
+        _ms(record.duration_seconds),
     )
+
+
+def _ms(seconds: float) -> float:
+    """Milliseconds, to a tenth."""
+    return int(seconds * 10_000 + 0.5) / 10

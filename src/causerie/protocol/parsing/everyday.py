@@ -8,13 +8,10 @@ gives the same request and says what is wrong.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import compress
-from operator import attrgetter, is_not
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct
-from msgspec.structs import astuple
 
 from causerie.protocol.parsing.rules import Rules
 from causerie.protocol.request import ChatRequest, Draw, Message
@@ -71,10 +68,9 @@ class Everyday(Mapping[str, object]):
 
 
 _decode = msgspec.json.Decoder(Fields).decode
-_role, _content = attrgetter("role"), attrgetter("content")
-_NAMES = Fields.__struct_fields__
-_NOTHING = (None,) * len(_NAMES)
-_params: dict[tuple[bool, ...], frozenset[str]] = {}
+_Given = tuple[bool, bool, bool, bool, bool, bool]
+_OPTIONAL = Fields.__struct_fields__[2:]
+_params: dict[_Given, frozenset[str]] = {}
 
 
 def read_everyday(body: bytes, rules: Rules) -> ChatRequest | None:
@@ -92,9 +88,12 @@ def read_everyday(body: bytes, rules: Rules) -> ChatRequest | None:
             return None
         limit = fields.max_completion_tokens
     options = fields.stream_options
+    said: list[Message] = []
+    for one in messages:
+        said.append(Message(one.role, one.content))
     return ChatRequest(
         fields.model,
-        tuple(map(Message, map(_role, messages), map(_content, messages))),
+        tuple(said),
         fields.stream or False,
         options is not None and bool(options.include_usage),
         limit,
@@ -106,8 +105,16 @@ def read_everyday(body: bytes, rules: Rules) -> ChatRequest | None:
 
 def _given(fields: Fields) -> frozenset[str]:
     """The names of the fields that were sent; there are few such sets."""
-    given = tuple(map(is_not, astuple(fields), _NOTHING))
+    given = (
+        fields.stream is not None,
+        fields.stream_options is not None,
+        fields.max_tokens is not None,
+        fields.max_completion_tokens is not None,
+        fields.temperature is not None,
+        fields.top_p is not None,
+    )
     names = _params.get(given)
     if names is None:
-        names = _params[given] = frozenset(compress(_NAMES, given))
+        sent = [name for name, there in zip(_OPTIONAL, given, strict=True) if there]
+        names = _params[given] = frozenset(["model", "messages", *sent])
     return names
