@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from valkeyserver import ValkeyServer
 
-from causerie.access.limits import Counters, Lease, Limits
+from causerie.access.lease import Lease
+from causerie.access.limits import Counters, Limits
 from causerie.access.quota import Rates, Scope, Tokens
 from causerie.access.windows import MemoryCounters
 from causerie.shared.counters import SharedCounters
@@ -58,6 +59,13 @@ class House:
         """A request that uses exactly what was foreseen and ends at once."""
         with await self.admit(*scopes, input=input, output=output) as lease:
             lease.settle(Used(input, output))
+
+
+def told(lease: Lease) -> dict[str, str]:
+    """The headers about its limits."""
+    headers: dict[str, str] = {}
+    lease.tell(headers)
+    return headers
 
 
 def key(name: str = "ck_a", **rates: int) -> Scope:

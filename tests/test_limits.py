@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
-from limitkit import House, Used, key, memory_house, model, open_house
+from limitkit import House, Used, key, memory_house, model, open_house, told
 from valkeyserver import ValkeyServer
 
+from causerie.access.lease import Lease
 from causerie.access.limits import Limits
-from causerie.access.quota import Rates, Refused, Scope, Tokens
-from causerie.access.windows import MemoryCounters, MemoryHold
+from causerie.access.quota import Rates, Scope, Tokens
+from causerie.access.windows import MemoryCounters
 from causerie.errors import InvalidRequest, RateLimited, UpstreamFailed
 
 
@@ -54,14 +55,14 @@ async def test_nothing_is_taken_anywhere_where_one_scope_is_full(house: House) -
 async def test_tokens_are_reserved_then_settled_by_the_truth(house: House) -> None:
     scope = key(tokens_per_minute=1000)
     with await house.admit(scope, input=300, output=600) as first:
-        assert first.headers["x-ratelimit-remaining-tokens"] == "100"
+        assert told(first)["x-ratelimit-remaining-tokens"] == "100"
         with pytest.raises(RateLimited) as refused:
             await house.pass_through(scope, input=101)
         assert refused.value.code == "tokens"
         assert "900 are used or reserved, and this request may need 101" in refused.value.message
         first.settle(Used(250, 50))
     with await house.admit(scope, input=700) as second:
-        assert second.headers["x-ratelimit-remaining-tokens"] == "0"
+        assert told(second)["x-ratelimit-remaining-tokens"] == "0"
         second.settle(Used(700, 0))
 
 
@@ -90,7 +91,7 @@ async def test_input_and_output_have_limits_of_their_own(house: House) -> None:
 async def test_output_is_reserved_up_to_the_whole_limit(house: House) -> None:
     scope = key(tokens_per_minute=1000)
     with await house.admit(scope, input=200, output=1_000_000) as lease:
-        assert lease.headers["x-ratelimit-remaining-tokens"] == "0"
+        assert told(lease)["x-ratelimit-remaining-tokens"] == "0"
         lease.settle(Used(200, 5))
     await house.pass_through(scope, input=795)
 
@@ -165,7 +166,7 @@ async def test_headers_tell_of_the_strictest_scope(house: House) -> None:
     )
     with await house.admit(*scopes, input=20, output=10) as lease:
         house.clock.pass_seconds(20)
-        assert lease.headers == {
+        assert told(lease) == {
             "x-ratelimit-limit-requests": "4",
             "x-ratelimit-remaining-requests": "3",
             "x-ratelimit-reset-requests": "40.1s",
@@ -181,9 +182,9 @@ async def test_limits_that_are_not_set_are_not_told_nor_estimated() -> None:
 
     limits = Limits(MemoryCounters())
     with await limits.admit((), never) as lease:
-        assert lease.headers == {}
+        assert told(lease) == {}
     with await limits.admit((key(requests_per_minute=1),), never) as lease:
-        assert all(name.endswith("requests") for name in lease.headers)
+        assert all(name.endswith("requests") for name in told(lease))
 
 
 async def test_changed_limits_go_on_with_the_same_counts(house: House) -> None:
@@ -220,7 +221,7 @@ async def test_a_store_that_is_asked_elsewhere_fits_the_same_seam() -> None:
     class Distant:
         """Counters that answer only after a while, as a shared store does."""
 
-        async def take(self, scopes: Sequence[Scope], need: Tokens) -> MemoryHold | Refused:
+        async def take(self, scopes: Sequence[Scope], need: Tokens) -> Lease:
             await asyncio.sleep(0)
             return await memory.take(scopes, need)
 

@@ -195,7 +195,8 @@ class Pipeline:
             record.way = journey
             try:
                 async with journey:
-                    headers = _headers(asked, model, request, journey) | lease.headers
+                    headers = _headers(asked, model, request, journey)
+                    lease.tell(headers)
                     if more is not None:
                         headers |= more
                     frame = Frame(

@@ -40,6 +40,7 @@ class Scope:
         "input",
         "kind",
         "most_input",
+        "most_output",
         "name",
         "output",
         "requests",
@@ -56,6 +57,7 @@ class Scope:
         self.output = _limit(rates.output_tokens_per_minute)
         self.concurrent = _limit(rates.concurrent)
         self.most_input = min(self.input, self.tokens)  # of one request
+        self.most_output = min(self.output, self.tokens)
         self.splits = min(self.input, self.output) < UNLIMITED  # each has a limit of its own
         self.counts_tokens = self.splits or self.tokens < UNLIMITED
 
@@ -68,11 +70,14 @@ class Tokens(Struct, frozen=True, gc=False):
 
 
 class Standing(Struct, frozen=True, gc=False):
-    """How one limit stands now. ``reset`` is the seconds until more is left."""
+    """How one limit stands now. ``reset`` is the tenths of a second until more is left.
+
+    They are at most 601.
+    """
 
     limit: int
     remaining: int
-    reset: float
+    reset: int
 
 
 class Standings(Struct, frozen=True):

@@ -24,8 +24,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 
-from msgspec import Struct
-
+from causerie.access.lease import Lease
 from causerie.access.quota import (
     UNLIMITED,
     Measure,
@@ -36,35 +35,36 @@ from causerie.access.quota import (
     Standings,
     Tokens,
 )
+from causerie.access.refusal import limited
 
 _TICK = 100_000_000  # nanoseconds
 _MINUTE = 600  # ticks
+_LEAVES = _MINUTE + 1  # ticks until all of one is a minute ago
 _SOON = 1.0  # seconds until a place is tried again: nobody knows when a request ends
 _FIRST_SWEEP = 1024
 _FAR = UNLIMITED // 2  # so much is never left of a limit that is set
 
 
 class _Tick:
-    """What was taken within one tenth of a second; ``leaves`` is when all is a minute ago."""
+    """What was taken within one tenth of a second; ``tokens`` are of input and output."""
 
-    __slots__ = ("at", "gone", "input", "leaves", "output", "requests")
+    __slots__ = ("at", "gone", "input", "requests", "tokens")
 
     def __init__(self, at: int) -> None:
         self.at = at
-        self.leaves = (at + _MINUTE + 1) * _TICK
-        self.requests = self.input = self.output = 0
+        self.requests = self.input = self.tokens = 0
         self.gone = False
 
 
 class _Window:
     """The last minute of one scope: its ticks, their sums, and what runs now."""
 
-    __slots__ = ("input", "newest", "output", "requests", "running", "ticks")
+    __slots__ = ("input", "newest", "requests", "running", "ticks", "tokens")
 
     def __init__(self) -> None:
         self.ticks: deque[_Tick] = deque()
         self.newest = _Tick(-1)  # long ago
-        self.requests = self.input = self.output = self.running = 0
+        self.requests = self.input = self.tokens = self.running = 0
 
     def forget(self, now: int) -> None:
         """Leave out the ticks all of which are a minute ago."""
@@ -74,7 +74,7 @@ class _Window:
             tick.gone = True
             self.requests -= tick.requests
             self.input -= tick.input
-            self.output -= tick.output
+            self.tokens -= tick.tokens
 
     def turn(self, now: int) -> _Tick:
         """Begin the tick ``now``, which is later than the newest; what it makes old is left out."""
@@ -86,10 +86,11 @@ class _Window:
     def add(self, tick: _Tick, input: int, output: int) -> None:
         """Count tokens in a tick, or give back with negative numbers."""
         if not tick.gone:
+            tokens = input + output
             tick.input += input
-            tick.output += output
+            tick.tokens += tokens
             self.input += input
-            self.output += output
+            self.tokens += tokens
 
 
 class _Windows(dict[str, _Window]):
@@ -117,7 +118,7 @@ class _Windows(dict[str, _Window]):
 _Part = tuple[Scope, _Window, _Tick, int]  # what was taken of one scope, and how much output
 
 
-class MemoryHold(Struct, frozen=True):
+class MemoryLease(Lease):
     """What one request has taken from its windows: the same input from each of them."""
 
     clock: Callable[[], int]
@@ -145,27 +146,30 @@ class MemoryHold(Struct, frozen=True):
 
     def standings(self) -> Standings:
         """How the strictest limits stand now."""
-        now = self.clock()
-        at = now // _TICK
+        now = self.clock() // _TICK
         requests: Standing | None = None
         tokens: Standing | None = None
-        read: _Read
         fewest = least = _FAR
         for scope, window, _, _ in self.parts:
-            if window.newest.at != at:
-                window.turn(at)
+            if window.newest.at != now:
+                window.turn(now)
+            oldest = window.ticks[0]
+            reset = oldest.at + _LEAVES - now
             left = scope.requests - window.requests
             if left < fewest:
-                fewest, requests = left, _standing(window, _requests, left, scope.requests, now)
+                fewest = left
+                wait = reset if oldest.requests else _reset(window, _requests, now)
+                requests = Standing(scope.requests, left if left > 0 else 0, wait)
             if scope.counts_tokens:
-                input, output = window.input, window.output
-                left, limit, read = scope.tokens - input - output, scope.tokens, _tokens
-                if scope.splits and scope.input - input < left:
-                    left, limit, read = scope.input - input, scope.input, _input
-                if scope.splits and scope.output - output < left:
-                    left, limit, read = scope.output - output, scope.output, _output
+                left, limit, read = scope.tokens - window.tokens, scope.tokens, _tokens
+                if scope.splits and scope.input - window.input < left:
+                    left, limit, read = scope.input - window.input, scope.input, _input
+                if scope.splits and scope.output - _output(window) < left:
+                    left, limit, read = scope.output - _output(window), scope.output, _output
                 if left < least:
-                    least, tokens = left, _standing(window, read, left, limit, now)
+                    least = left
+                    wait = reset if read(oldest) else _reset(window, read, now)
+                    tokens = Standing(limit, left if left > 0 else 0, wait)
         return Standings(requests, tokens)
 
     def _exceed(self, window: _Window, tick: _Tick, input: int, output: int) -> None:
@@ -187,16 +191,16 @@ class MemoryCounters:
         """Scopes that are remembered."""
         return len(self._windows)
 
-    async def take(self, scopes: Sequence[Scope], need: Tokens) -> MemoryHold | Refused:
+    async def take(self, scopes: Sequence[Scope], need: Tokens) -> MemoryLease:
         """Take from all scopes, which differ, or from none; never waits.
 
         The input must fit into an empty window; output that would not is cut
-        down to what does.
+        down to what does. Raises :class:`RateLimited`.
         """
         now = self._clock() // _TICK
         windows, input, output = self._windows, need.input, need.output
         parts: list[_Part] = []
-        hold = MemoryHold(self._clock, input, parts)
+        lease = MemoryLease(self._clock, input, parts)
         for scope in scopes:
             window = windows[scope.id]
             tick = window.newest
@@ -205,25 +209,27 @@ class MemoryCounters:
             requests, running = window.requests + 1, window.running + 1
             if requests > scope.requests or running > scope.concurrent:
                 break
+            reserved = 0
             if scope.counts_tokens:
-                reserved = min(output, scope.output, scope.tokens - input)
-                inputs, outputs = window.input + input, window.output + reserved
-                if inputs + outputs > scope.tokens:
+                reserved = output
+                if output > scope.most_output - input:
+                    reserved = min(output, scope.output, scope.tokens - input)
+                more = input + reserved
+                inputs, tokens = window.input + input, window.tokens + more
+                if tokens > scope.tokens:
                     break
-                if scope.splits and (inputs > scope.input or outputs > scope.output):
+                if scope.splits and (inputs > scope.input or tokens - inputs > scope.output):
                     break
-                window.input, window.output = inputs, outputs
+                window.input, window.tokens = inputs, tokens
                 tick.input += input
-                tick.output += reserved
-            else:
-                reserved = 0
+                tick.tokens += more
             window.requests, window.running = requests, running
             tick.requests += 1
             parts.append((scope, window, tick, reserved))
         else:
-            return hold
-        hold.undo()
-        return self._refused(scopes, need)
+            return lease
+        lease.undo()
+        raise limited(self._refused(scopes, need))
 
     def _refused(self, scopes: Sequence[Scope], need: Tokens) -> Refused:
         now, parts = self._clock(), []
@@ -233,17 +239,17 @@ class MemoryCounters:
             output = min(need.output, scope.output, scope.tokens - need.input)
             parts.append((scope, window, window.newest, output))
             refusals.extend(_refusals(scope, window, Tokens(need.input, output), now))
-        return Refused(tuple(refusals), MemoryHold(self._clock, need.input, parts).standings())
+        return Refused(tuple(refusals), MemoryLease(self._clock, need.input, parts).standings())
 
 
 _Read = Callable[[_Tick | _Window], int]
 _requests: _Read = attrgetter("requests")
+_tokens: _Read = attrgetter("tokens")
 _input: _Read = attrgetter("input")
-_output: _Read = attrgetter("output")
 
 
-def _tokens(counts: _Tick | _Window) -> int:
-    return counts.input + counts.output
+def _output(counts: _Tick | _Window) -> int:
+    return counts.tokens - counts.input
 
 
 _READS: tuple[tuple[Measure, _Read], ...] = (
@@ -266,26 +272,19 @@ def _refusals(scope: Scope, window: _Window, need: Tokens, now: int) -> Iterator
         yield Refusal(scope, "concurrent", scope.concurrent, window.running, 1, _SOON)
 
 
-def _standing(window: _Window, read: _Read, left: int, limit: int, now: int) -> Standing:
-    """More is left once the oldest tick in which any was taken is a minute ago."""
-    oldest = window.ticks[0]
-    leaves = oldest.leaves if read(oldest) else _first(window, read, now)
-    return Standing(limit, left if left > 0 else 0, (leaves - now) / 1e9)
-
-
-def _first(window: _Window, read: _Read, now: int) -> int:
-    """When the first tick leaves in which any was taken; ``now`` where there is none."""
-    return next((tick.leaves for tick in window.ticks if read(tick)), now)
+def _reset(window: _Window, read: _Read, now: int) -> int:
+    """Ticks until more is free, where the oldest tick has none of it."""
+    return next((tick.at + _LEAVES - now for tick in window.ticks if read(tick)), 0)
 
 
 def _until(window: _Window, read: _Read, amount: int, now: int) -> float:
     """Seconds until so much is free that is taken; 0 where nothing is."""
-    freed = leaves = 0
+    freed = last = 0
     for tick in window.ticks:
         part = read(tick)
         if part:
             freed += part
-            leaves = tick.leaves
+            last = tick.at
             if freed >= amount:
                 break
-    return (leaves - now) / 1e9 if freed else 0.0
+    return ((last + _LEAVES) * _TICK - now) / 1e9 if freed else 0.0

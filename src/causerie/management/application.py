@@ -80,7 +80,8 @@ class Management:
             query = query_of(exchange.query, route.query)
             body = await body_of(exchange, route.body) if route.takes_body else route.body()
             answer = await route.handler(Call(actor, ids, query, body))
-            headers = _HEADERS | lease.headers
+            headers = dict(_HEADERS)
+            lease.tell(headers)
             if isinstance(answer, Export):
                 await _send(exchange, answer, headers)
             else:

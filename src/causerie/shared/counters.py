@@ -13,10 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from causerie.access.quota import Refused, Scope, Tokens
+from causerie.access.refusal import limited
 from causerie.access.windows import MemoryCounters
 from causerie.shared.asking import Asked
 from causerie.shared.counted import Counted, read, refused
-from causerie.shared.holds import LocalHold, SharedHold
+from causerie.shared.leases import LocalLease, SharedLease
 from causerie.shared.line import Argument, LineLost, Reply
 from causerie.shared.replica import Replica
 from causerie.shared.scripts import RELEASE, TAKE
@@ -35,27 +36,30 @@ class SharedCounters:
         self._running: Counter[str] = Counter()
         replica.holder(self._held)
 
-    async def take(self, scopes: Sequence[Scope], need: Tokens) -> SharedHold | LocalHold | Refused:
+    async def take(self, scopes: Sequence[Scope], need: Tokens) -> SharedLease | LocalLease:
         """Take from all scopes, which differ, or from none.
 
-        Raises :class:`StoreUnavailable` where the server is away and that shall refuse.
+        Raises :class:`RateLimited`, and :class:`StoreUnavailable` where the server is away
+        and that shall refuse.
         """
         if self.replica.here:
             try:
-                return await self._take(scopes, need)
+                taken = await self._take(scopes, need)
             except LineLost:
                 pass
+            else:
+                if isinstance(taken, Refused):
+                    raise limited(taken)
+                return taken
         self.replica.alone("limits")
-        taken = await self._memory.take(scopes, need)
-        if isinstance(taken, Refused):
-            return taken
+        lease = await self._memory.take(scopes, need)
         self.count(scopes, 1)
-        return LocalHold(self, scopes, taken)
+        return LocalLease(self, scopes, lease)
 
-    async def _take(self, scopes: Sequence[Scope], need: Tokens) -> SharedHold | Refused:
+    async def _take(self, scopes: Sequence[Scope], need: Tokens) -> SharedLease | Refused:
         outputs = [min(need.output, each.output, each.tokens - need.input) for each in scopes]
 
-        def told(reply: Reply) -> SharedHold | Refused:
+        def told(reply: Reply) -> SharedLease | Refused:
             return self._told(scopes, need.input, outputs, reply)
 
         asked = Asked(told, _undo)
@@ -76,7 +80,7 @@ class SharedCounters:
 
     def _told(
         self, scopes: Sequence[Scope], input: int, outputs: Sequence[int], reply: Reply
-    ) -> SharedHold | Refused:
+    ) -> SharedLease | Refused:
         """What the server says; raises :class:`LineLost` where it does not know us."""
         if isinstance(reply, int) or reply[0] < 0:
             raise LineLost
@@ -84,9 +88,9 @@ class SharedCounters:
         if not reply[0]:
             return refused(found, input, outputs, reply[1])
         self.count(scopes, 1)
-        return SharedHold(self, found, input, outputs, reply[1])
+        return SharedLease(self, found, input, outputs, reply[1], self.elapsed())
 
-    # What holds call.
+    # What leases call.
 
     def count(self, scopes: Sequence[Scope], more: int) -> None:
         """So many more run here."""
@@ -131,6 +135,6 @@ class SharedCounters:
         return {self.replica.key(f"running:{id}"): count for id, count in self._running.items()}
 
 
-def _undo(taken: SharedHold | Refused) -> None:
-    if isinstance(taken, SharedHold):
+def _undo(taken: SharedLease | Refused) -> None:
+    if isinstance(taken, SharedLease):
         taken.undo()

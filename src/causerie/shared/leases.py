@@ -1,17 +1,18 @@
-"""What one request has taken: from the shared windows, or from those of this replica alone."""
+"""What one request may have: of the shared windows, or of those of this replica alone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
+from causerie.access.lease import Lease
 from causerie.access.quota import Scope, Standings
-from causerie.access.windows import MemoryHold
+from causerie.access.windows import MemoryLease
 from causerie.shared.counted import Counted, standings
 
 
 class Keeper(Protocol):
-    """Who is told of the end of a hold, and keeps the time."""
+    """Who is told of the end of a lease, and keeps the time."""
 
     def release(
         self, found: Sequence[Counted], changes: Sequence[tuple[int, int]], requests: int
@@ -28,25 +29,15 @@ class Keeper(Protocol):
         ...
 
 
-class SharedHold:
-    """What one request has taken from its windows in the server, at ``now`` microseconds there."""
+class SharedLease(Lease):
+    """Taken from windows in the server, at ``now`` microseconds there and ``at`` here."""
 
-    __slots__ = ("_at", "_found", "_input", "_keeper", "_now", "_outputs")
-
-    def __init__(
-        self,
-        keeper: Keeper,
-        found: Sequence[Counted],
-        input: int,
-        outputs: Sequence[int],
-        now: int,
-    ) -> None:
-        self._keeper = keeper
-        self._found = found
-        self._input = input
-        self._outputs = outputs
-        self._now = now
-        self._at = keeper.elapsed()
+    keeper: Keeper
+    found: Sequence[Counted]
+    input: int
+    outputs: Sequence[int]
+    now: int
+    at: int
 
     def release(self, input: int, output: int) -> None:
         """The request has ended and has used this."""
@@ -58,35 +49,32 @@ class SharedHold:
 
     def standings(self) -> Standings:
         """How the strictest limits stood when it was taken, with what is known since."""
-        return standings(self._found, self._now + self._keeper.elapsed() - self._at)
+        return standings(self.found, self.now + self.keeper.elapsed() - self.at)
 
     def _end(self, input: int, output: int, requests: int) -> None:
         changes = []
-        for each, reserved in zip(self._found, self._outputs, strict=True):
+        for each, reserved in zip(self.found, self.outputs, strict=True):
             more = (0, 0)
             if each.scope.counts_tokens:
-                more = input - self._input, output - reserved
+                more = input - self.input, output - reserved
                 each.input += more[0]
                 each.output += more[1]
             changes.append(more)
-        self._keeper.release(self._found, changes, requests)
+        self.keeper.release(self.found, changes, requests)
 
 
-class LocalHold:
-    """What one request has taken while the server was away."""
+class LocalLease(Lease):
+    """Taken while the server was away."""
 
-    __slots__ = ("_hold", "_keeper", "_scopes")
-
-    def __init__(self, keeper: Keeper, scopes: Sequence[Scope], hold: MemoryHold) -> None:
-        self._keeper = keeper
-        self._scopes = scopes
-        self._hold = hold
+    keeper: Keeper
+    scopes: Sequence[Scope]
+    lease: MemoryLease
 
     def release(self, input: int, output: int) -> None:
         """The request has ended and has used this."""
-        self._hold.release(input, output)
-        self._keeper.left(self._scopes)
+        self.lease.release(input, output)
+        self.keeper.left(self.scopes)
 
     def standings(self) -> Standings:
         """How the strictest limits of this replica stand now."""
-        return self._hold.standings()
+        return self.lease.standings()

@@ -1,0 +1,86 @@
+"""What one request may have: a place and tokens, until its block ends.
+
+A lease as it stands here has no limits. Whoever counts what scopes have used
+makes leases that say what was taken, how it is given back, and how limits stand.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Protocol, Self
+
+from msgspec import Struct
+
+from causerie.access.quota import Standings
+from causerie.errors import ServiceError
+from causerie.protocol.events import Usage
+
+_NOTHING = Usage(0, 0)
+_NO_LIMITS = Standings()
+_TENTHS = [f"{tenths // 10}.{tenths % 10}s" for tenths in range(602)]  # of a minute, and one more
+
+
+class Used(Protocol):
+    """The tokens that a request has used; ``completion`` includes reasoning."""
+
+    @property
+    def prompt(self) -> int: ...
+    @property
+    def completion(self) -> int: ...
+
+
+class Lease(Struct, kw_only=True):
+    """Failures that leave its block say how limits stand, too."""
+
+    used: Used = _NOTHING
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release(self.used.prompt, self.used.completion)
+        if error is not None and isinstance(error, ServiceError):
+            headers: dict[str, str] = {}
+            self.tell(headers)
+            error.headers = headers | error.headers
+
+    def settle(self, used: Used) -> None:
+        """This is what was used until now; nothing where it is never said."""
+        self.used = used
+
+    def tell(self, headers: dict[str, str]) -> None:
+        """Add ``x-ratelimit-…``: the strictest limit of requests and of tokens, as they stand."""
+        tell(self.standings(), headers)
+
+    def release(self, input: int, output: int) -> None:
+        """Give the places back and count these tokens instead of the foreseen ones.
+
+        Called once, also while the request is being cancelled, so it neither
+        waits nor fails; a shared store is told in the background. There a lease
+        ends by itself when its process is gone.
+        """
+
+    def standings(self) -> Standings:
+        """How the strictest limits of its scopes stand, as far as is known here.
+
+        After :meth:`release` too.
+        """
+        return _NO_LIMITS
+
+
+def tell(standings: Standings, headers: dict[str, str]) -> None:
+    """Add ``x-ratelimit-…`` for these."""
+    requests, tokens = standings.requests, standings.tokens
+    if requests is not None:
+        headers["x-ratelimit-limit-requests"] = str(requests.limit)
+        headers["x-ratelimit-remaining-requests"] = str(requests.remaining)
+        headers["x-ratelimit-reset-requests"] = _TENTHS[requests.reset]
+    if tokens is not None:
+        headers["x-ratelimit-limit-tokens"] = str(tokens.limit)
+        headers["x-ratelimit-remaining-tokens"] = str(tokens.remaining)
+        headers["x-ratelimit-reset-tokens"] = _TENTHS[tokens.reset]

@@ -1,0 +1,67 @@
+"""What is said to those who are not let in: which limit, whose, and when to come again."""
+
+from __future__ import annotations
+
+import math
+
+from causerie.access.lease import tell
+from causerie.access.quota import Refusal, Refused, Scope
+from causerie.errors import InvalidRequest, RateLimited
+
+_CODES = {"requests": "requests", "concurrent": "concurrency"}  # all others: tokens
+_WORDS = {
+    "requests": "{limit} requests a minute",
+    "tokens": "{limit} tokens a minute",
+    "input_tokens": "{limit} input tokens a minute",
+    "output_tokens": "{limit} output tokens a minute",
+    "concurrent": "{limit} requests at the same time",
+}
+
+
+def limited(refused: Refused) -> RateLimited:
+    """The refusal that lasts longest, in words; after its time no other stands in the way."""
+    refusal = max(refused.refusals, key=lambda each: each.wait)
+    wait = max(math.ceil(refusal.wait), 1)
+    headers = {"Retry-After": str(wait)}
+    tell(refused.standings, headers)
+    return RateLimited(
+        f"{_may(refusal.scope)} {_WORDS[refusal.measure].format(limit=refusal.limit)}; "
+        f"{_standing(refusal)}. Try again in {wait} s.",
+        code=_CODES.get(refusal.measure, "tokens"),
+        metadata={
+            "limit": refusal.measure,
+            "scope": {"kind": refusal.scope.kind, "name": refusal.scope.name},
+            "allowed": refusal.limit,
+            "used": refusal.used,
+            "needed": refusal.needed,
+        },
+        headers=headers,
+    )
+
+
+def _may(scope: Scope) -> str:
+    return f"The {scope.kind} {scope.name} may have"
+
+
+def _standing(refusal: Refusal) -> str:
+    if refusal.measure == "concurrent":
+        return f"{refusal.used} are under way"
+    if refusal.measure == "requests":
+        return "all were made"
+    return f"{refusal.used} are used or reserved, and this request may need {refusal.needed}"
+
+
+def too_large(scope: Scope, needed: int) -> InvalidRequest:
+    """The refusal of a prompt that alone is more than a scope may have in a minute."""
+    most = scope.most_input
+    return InvalidRequest(
+        f"{_may(scope)} {most} tokens of input a minute; the messages are estimated at {needed}, "
+        "so this request can never be let in. Shorten it, or have the limit raised.",
+        param="messages",
+        metadata={
+            "limit": "input_tokens" if scope.input == most else "tokens",
+            "scope": {"kind": scope.kind, "name": scope.name},
+            "allowed": most,
+            "needed": needed,
+        },
+    )
