@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import cast
 from urllib.parse import unquote
 
@@ -51,7 +51,7 @@ class Connections:
         self.handler = handler
         self.bounds = bounds
         self.open: set[Connection] = set()
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.left: set[asyncio.Task[None]] = set()  # that outlive what they answer
         self.closing = False
         self.loop = asyncio.get_running_loop()
 
@@ -72,8 +72,19 @@ class Connections:
 
     async def ended(self) -> None:
         """Return when every request has been answered."""
-        while running := [task for task in self.tasks if not task.done()]:
+        while running := [task for task in self._tasks() if not task.done()]:
             await asyncio.wait(running)
+
+    def keep(self, task: asyncio.Task[None]) -> None:
+        """See to a task whose connection is lost, or goes on without it."""
+        self.left.add(task)
+        task.add_done_callback(self.left.discard)
+
+    def _tasks(self) -> Iterator[asyncio.Task[None]]:
+        yield from self.left
+        for connection in self.open:
+            if connection.task is not None:
+                yield connection.task
 
     def abort(self) -> None:
         """Close every connection at once."""
@@ -82,7 +93,10 @@ class Connections:
 
 
 class Connection(asyncio.Protocol):
-    """The protocol of one connection. ``full`` and ``closing`` are what exchanges ask."""
+    """The protocol of one connection.
+
+    ``full`` and ``closing`` are what exchanges ask; ``task`` is what began last.
+    """
 
     _transport: asyncio.Transport
 
@@ -103,6 +117,7 @@ class Connection(asyncio.Protocol):
         self._linger_end = _NEVER
         self.closing = server.closing
         self.full: asyncio.Future[None] | None = None
+        self.task: asyncio.Task[None] | None = None
 
     # What exchanges ask.
 
@@ -152,6 +167,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
         self._server.open.discard(self)
+        if self.task is not None and not self.task.done():
+            self._server.keep(self.task)
         self._end()
         self.resume_writing()
         for exchange in (self._current, self._incoming, *self._waiting):
@@ -262,9 +279,9 @@ class Connection(asyncio.Protocol):
     def _begin(self, exchange: Exchange) -> None:
         self._current = exchange
         server = self._server
-        task = exchange.task = server.loop.create_task(server.handler(exchange))
-        server.tasks.add(task)
-        task.add_done_callback(server.tasks.discard)
+        if self.task is not None and not self.task.done():
+            server.keep(self.task)
+        self.task = exchange.task = server.loop.create_task(server.handler(exchange))
 
     def _next(self) -> None:
         """Go on after an exchange whose request was read and whose response was sent."""
