@@ -6,38 +6,52 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causerie.protocol.standing import QUARTER_SECONDS
-from causerie.routing.history import History
+from causerie.routing.pace import Pace
 
 SECOND = 1_000_000_000
 
 
-class Wall:
-    """A clock on the wall, which the test sets."""
+class Clocks:
+    """One on the wall, which tests put back, and one that nobody sets."""
 
     def __init__(self) -> None:
         self.now = 1_800_000_000
-        self.put = 0
+        self.put_back = 0
 
-    def __call__(self) -> int:
+    def wall(self) -> int:
         return self.now * SECOND
 
-    @property
     def steady(self) -> float:
-        """What a clock says that nobody sets."""
-        return self.now - self.put
+        return self.now + self.put_back
+
+
+class Told:
+    """A target that tells of its requests."""
+
+    def __init__(self, clocks: Clocks) -> None:
+        self._clock = clocks.steady
+        self._pace = Pace(clocks.steady, clocks.wall)
+        self.failed = self._pace.failed
+        self.day = self._pace.history.day
+
+    def answered(self, seconds: float) -> None:
+        self._pace.answered(seconds, self._clock())
+
+    def wrote(self, speed: float) -> None:
+        self._pace.wrote(round(speed * 10), 10.0, self._clock())
 
 
 def test_what_happened_is_in_its_quarter() -> None:
-    wall = Wall()
-    history = History(wall)
+    clocks = Clocks()
+    history = Told(clocks)
     assert history.day() == []
-    history.answered(0.2, wall.steady)
-    history.answered(0.4, wall.steady)
-    history.answered(0.9, wall.steady)
-    history.failed(wall.steady)
-    history.wrote(50.0, wall.steady)
-    wall.now += QUARTER_SECONDS
-    history.failed(wall.steady)
+    history.answered(0.2)
+    history.answered(0.4)
+    history.answered(0.9)
+    history.failed()
+    history.wrote(50.0)
+    clocks.now += QUARTER_SECONDS
+    history.failed()
     first, second = history.day()
     assert (first.answered, first.failed, first.first_token, first.speed) == (3, 1, 0.4, 50.0)
     assert (second.answered, second.failed, second.first_token, second.speed) == (0, 1, None, None)
@@ -46,38 +60,38 @@ def test_what_happened_is_in_its_quarter() -> None:
 
 
 def test_what_is_older_than_a_day_is_gone() -> None:
-    wall = Wall()
-    history = History(wall)
-    history.answered(0.2, wall.steady)
-    wall.now += 24 * 3600 - QUARTER_SECONDS
+    clocks = Clocks()
+    history = Told(clocks)
+    history.answered(0.2)
+    clocks.now += 24 * 3600 - QUARTER_SECONDS
     assert len(history.day()) == 1
-    wall.now += QUARTER_SECONDS
+    clocks.now += QUARTER_SECONDS
     assert history.day() == []
-    history.answered(0.3, wall.steady)
+    history.answered(0.3)
     assert [one.first_token for one in history.day()] == [0.3]
 
 
 def test_a_clock_that_is_put_back_loses_nothing() -> None:
-    wall = Wall()
-    history = History(wall)
-    history.answered(0.2, wall.steady)
-    wall.now -= 3600
-    wall.put -= 3600
-    history.answered(0.4, wall.steady)
-    wall.now += 3600
+    clocks = Clocks()
+    history = Told(clocks)
+    history.answered(0.2)
+    clocks.now -= 3600
+    clocks.put_back += 3600
+    history.answered(0.4)
+    clocks.now += 3600
     (only,) = history.day()
     assert only.answered == 2
 
 
 @given(st.lists(st.tuples(st.integers(0, 4000), st.booleans()), max_size=200))
 def test_everything_of_a_day_is_counted_once(steps: list[tuple[int, bool]]) -> None:
-    wall = Wall()
-    history, made = History(wall), []
+    clocks = Clocks()
+    history, made = Told(clocks), []
     for wait, good in steps:
-        wall.now += wait
-        made.append((wall.now // QUARTER_SECONDS, good))
-        history.answered(0.1, wall.steady) if good else history.failed(wall.steady)
-    last = wall.now // QUARTER_SECONDS
+        clocks.now += wait
+        made.append((clocks.now // QUARTER_SECONDS, good))
+        history.answered(0.1) if good else history.failed()
+    last = clocks.now // QUARTER_SECONDS
     recent = [good for quarter, good in made if quarter > last - 96]
     day = history.day()
     assert sum(one.answered for one in day) == sum(recent)

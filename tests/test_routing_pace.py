@@ -14,7 +14,8 @@ from routingkit import ASK, BROKEN, FULL, REPLY, Clock, Scripted, in_turn, middl
 from causerie.errors import InvalidRequest, UpstreamFailed
 from causerie.protocol.events import Batch
 from causerie.routing.breaker import Breaker
-from causerie.routing.pace import FIVE_MINUTES, HALF_HOUR, Pace, Samples
+from causerie.routing.pace import Pace
+from causerie.routing.samples import FIVE_MINUTES, HALF_HOUR, Samples
 from causerie.routing.seat import Seat
 from causerie.routing.visit import Visit
 

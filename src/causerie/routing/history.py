@@ -6,83 +6,66 @@ the process, like all else that is measured of a target.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from statistics import median
+
+from msgspec import Struct
 
 from causerie.protocol.standing import QUARTER_SECONDS, Stretch
+from causerie.routing.samples import Samples
 
-_QUARTER_NS = QUARTER_SECONDS * 1_000_000_000
-_MOST = 96  # of a day
-_SAMPLES = 500  # of a quarter, the newest; medians are of these
+_SECOND_NS = 1_000_000_000
+_QUARTER_NS = QUARTER_SECONDS * _SECOND_NS
+MOST = 96  # quarters of a day
 
 
-class _Quarter:
-    """One that is going on."""
+class Minute(Struct):
+    """How many requests were answered in a minute, by its number, and how many were not."""
 
-    __slots__ = ("answered", "failed", "first_tokens", "number", "speeds")
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.answered = 0
-        self.failed = 0
-        self.first_tokens: deque[float] = deque(maxlen=_SAMPLES)
-        self.speeds: deque[float] = deque(maxlen=_SAMPLES)
-
-    def stretch(self) -> Stretch:
-        """What it was so far."""
-        return Stretch(
-            start=self.number * QUARTER_SECONDS,
-            answered=self.answered,
-            failed=self.failed,
-            first_token=median(self.first_tokens) if self.first_tokens else None,
-            speed=median(self.speeds) if self.speeds else None,
-        )
+    number: float
+    answered: int = 0
+    failed: int = 0
 
 
 class History:
-    """Of one target. ``wall`` gives Unix nanoseconds; ``now`` is seconds of a steady clock."""
+    """Of one target. ``wall`` gives Unix nanoseconds; what is measured has a steady clock."""
 
-    __slots__ = ("_current", "_ends", "_past", "_wall")
+    __slots__ = ("_began", "_first_tokens", "_minutes", "_number", "_past", "_speeds", "_wall")
 
-    def __init__(self, wall: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, first_tokens: Samples, speeds: Samples, wall: Callable[[], int]) -> None:
+        self._first_tokens = first_tokens
+        self._speeds = speeds
         self._wall = wall
-        self._past: deque[Stretch] = deque(maxlen=_MOST - 1)
-        self._current = _Quarter(0)  # which nothing happened in
-        self._ends = float("-inf")  # when the current one does, by the steady clock
+        self._past: deque[Stretch] = deque(maxlen=MOST - 1)
+        self._number = 0  # of the quarter that is going on
+        self._began = 0.0
+        self._minutes: list[Minute] = []
 
-    def answered(self, seconds: float, now: float) -> None:
-        """It began to answer after so long."""
-        quarter = self._current if now < self._ends else self._next(now)
-        quarter.answered += 1
-        quarter.first_tokens.append(seconds)
+    def begin(self, minute: Minute, now: float) -> float:
+        """A minute begins now, by the steady clock; the seconds until its quarter ends.
 
-    def failed(self, now: float) -> None:
-        """It should have answered and did not."""
-        quarter = self._current if now < self._ends else self._next(now)
-        quarter.failed += 1
-
-    def wrote(self, speed: float, now: float) -> None:
-        """A reply came at so many tokens a second."""
-        quarter = self._current if now < self._ends else self._next(now)
-        quarter.speeds.append(speed)
+        Where the wall's clock was put back, the quarter goes on that is there.
+        """
+        number, since = divmod(self._wall(), _QUARTER_NS)
+        if number > self._number:
+            if self._minutes:
+                self._past.append(self._stretch())
+            self._number, self._began, self._minutes = number, now, []
+        self._minutes.append(minute)
+        return (_QUARTER_NS - since) / _SECOND_NS
 
     def day(self) -> Sequence[Stretch]:
         """Those quarters of the last day in which it was asked, the oldest first."""
-        since = (self._wall() // _QUARTER_NS - _MOST + 1) * QUARTER_SECONDS
-        found = [one for one in self._past if one.start >= since]
-        if self._current.number * QUARTER_SECONDS >= since:
-            found.append(self._current.stretch())
-        return found
+        since = (self._wall() // _QUARTER_NS - MOST + 1) * QUARTER_SECONDS
+        going_on = [self._stretch()] if self._minutes else []
+        return [one for one in (*self._past, *going_on) if one.start >= since]
 
-    def _next(self, now: float) -> _Quarter:
-        """That of now; where the wall's clock was put back it is the one that is there."""
-        wall = self._wall()
-        number = wall // _QUARTER_NS
-        self._ends = now + (_QUARTER_NS - wall % _QUARTER_NS) / 1_000_000_000
-        if number > self._current.number:
-            if self._current.number:
-                self._past.append(self._current.stretch())
-            self._current = _Quarter(number)
-        return self._current
+    def _stretch(self) -> Stretch:
+        """What the quarter that is going on was so far."""
+        return Stretch(
+            start=self._number * QUARTER_SECONDS,
+            answered=sum(minute.answered for minute in self._minutes),
+            failed=sum(minute.failed for minute in self._minutes),
+            first_token=self._first_tokens.median_since(self._began),
+            speed=self._speeds.median_since(self._began),
+        )

@@ -85,13 +85,22 @@ class Search(Struct, eq=False):
             try:
                 if self.hedge_seconds is None or failures or len(seats) == 1:
                     await visit.begin()
-                    return self._answers(visit)
-                winner = await self._raced(visit, self.hedge_seconds, seats[1:], failures)
-                if winner is not None:
-                    return self._answers(winner)
+                else:
+                    visit = await self._raced(visit, self.hedge_seconds, seats[1:], failures)
             except ServiceError as refused:
-                self._note(visit, refused)
-                failures[seat] = refused
+                if seat not in failures:
+                    self._note(visit, refused)
+                    failures[seat] = refused
+            else:
+                self.visit = visit
+                self.answer = visit.answer
+                self.first = visit.first
+                self.next = visit.next
+                self.served_by = visit.seat.name
+                self.tried.append(visit)
+                self.queued_seconds += visit.queued_seconds
+                self.upstream_seconds += visit.upstream_seconds
+                return self
             self._seconds += self.terms.clock() - visit.started
             for failure in failures.values():
                 if partial is None and not _elsewhere(failure):
@@ -101,32 +110,22 @@ class Search(Struct, eq=False):
                 break
         raise self._exhausted(seats, list(failures.values()), hopeless=hopeless)
 
-    def _answers(self, visit: Visit) -> Self:
-        self.visit = visit
-        self.answer = visit.answer
-        self.first = visit.first
-        self.next = visit.next
-        self.served_by = visit.seat.name
-        self.tried.append(visit)
-        self.queued_seconds += visit.queued_seconds
-        self.upstream_seconds += visit.upstream_seconds
-        return self
-
     async def _raced(
         self,
         visit: Visit,
         seconds: float,
         others: Sequence[Seat],
         failures: dict[Seat, ServiceError],
-    ) -> Visit | None:
-        """The visit that answers, this one or a second; else why none does is in ``failures``."""
+    ) -> Visit:
+        """The visit that answers, this one or a second; raises a failure, and notes all."""
         found = await race(visit, lambda: self._second(visit, others), seconds)
         for loser, failure in found.losers:
             self._note(loser, failure)
             if failure is not None:
                 failures[loser.seat] = failure
-        if found.winner is not None:
-            self._seconds += found.winner.started - visit.started
+        if found.winner is None:
+            raise failures[visit.seat]
+        self._seconds += found.winner.started - visit.started
         return found.winner
 
     def _second(self, first: Visit, others: Sequence[Seat]) -> Visit | None:

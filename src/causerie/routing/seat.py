@@ -7,7 +7,8 @@ from msgspec import Struct
 from causerie.errors import Overloaded, RateLimited, ServiceError, UpstreamFailed
 from causerie.protocol.standing import Standing
 from causerie.routing.breaker import Breaker, State
-from causerie.routing.pace import HALF_HOUR, Pace
+from causerie.routing.pace import Pace
+from causerie.routing.samples import HALF_HOUR
 from causerie.routing.target import Gate, Target
 
 _FULL_SECONDS = 1.0  # where a full target does not say for how long
