@@ -30,7 +30,6 @@ _LINGER_SECONDS = 5.0  # for the next piece of a body that nobody wants
 _LINGER_SECONDS_IN_ALL = 30.0
 _MAX_PATHS = 1024
 _NEVER = float("inf")
-_paths: dict[bytes, tuple[str, str]] = {}
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -136,7 +135,7 @@ class Connection(asyncio.Protocol):
             return
         self._transport.write(data)
         if exchange.complete:
-            self._next()
+            self._next(exchange)
         else:  # Closing now would throw away the answer: the rest of the request is read first.
             self._linger_end = self._server.loop.time() + _LINGER_SECONDS_IN_ALL
             self._linger()
@@ -214,18 +213,18 @@ class Connection(asyncio.Protocol):
         self._url = self._url + url if self._url else url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        headers, key, text = self._headers, NAMES[name], value.decode("latin-1")
-        if key in headers:
-            headers.add_again(key, text)
+        key = NAMES[name]
+        if key in self._headers:
+            self._headers.add_again(key, value.decode("latin-1"))
         else:
-            headers[key] = text
+            self._headers[key] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         self._head_bytes = 0
         self._deadline = _NEVER
         parser, headers = self._parser, self._headers
         self._expects = "expect" in headers and headers["expect"].lower() == "100-continue"
-        path, query = _paths.get(self._url) or _place(self._url)
+        path, query = _places[self._url]
         method, version = parser.get_method().decode("ascii"), parser.get_http_version()
         keep_alive = parser.should_keep_alive()
         exchange = Exchange(self, method, path, version, headers, keep_alive, query)
@@ -248,7 +247,7 @@ class Connection(asyncio.Protocol):
         exchange.feed_end()
         if exchange.ended:
             self._deadline = _NEVER  # it lingers no more
-            self._next()
+            self._next(exchange)
 
     # Time.
 
@@ -283,10 +282,10 @@ class Connection(asyncio.Protocol):
             server.keep(self.task)
         self.task = exchange.task = server.loop.create_task(server.handler(exchange))
 
-    def _next(self) -> None:
+    def _next(self, exchange: Exchange) -> None:
         """Go on after an exchange whose request was read and whose response was sent."""
-        exchange, self._current = self._current, None
-        if self.closing or (exchange is not None and not exchange.keep_alive):
+        self._current = None
+        if self.closing or not exchange.keep_alive:
             self._close()
         elif self._waiting:
             self._begin(self._waiting.popleft())
@@ -345,13 +344,18 @@ class Connection(asyncio.Protocol):
         exchange.refuse(failure)
 
 
-def _place(url: bytes) -> tuple[str, str]:
-    """Path and query of a request target; most targets are asked for again and again."""
-    query = url.partition(b"?")[2].partition(b"#")[0].decode("ascii", "replace")
-    place = _path(url), query
-    if len(url) <= 128 and len(_paths) < _MAX_PATHS and not query:
-        _paths[url] = place
-    return place
+class _Places(dict[bytes, tuple[str, str]]):
+    """Path and query of request targets; most are asked for again and again."""
+
+    def __missing__(self, url: bytes) -> tuple[str, str]:
+        query = url.partition(b"?")[2].partition(b"#")[0].decode("ascii", "replace")
+        place = _path(url), query
+        if len(url) <= 128 and len(self) < _MAX_PATHS and not query:
+            self[url] = place
+        return place
+
+
+_places = _Places()
 
 
 def _path(url: bytes) -> str:

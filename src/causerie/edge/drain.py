@@ -73,14 +73,14 @@ class Watch(msgspec.Struct, eq=False):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        drain, task = self.drain, self.exchange.task
-        self.exchange.on_gone = None
+        drain = self.drain
         drain.running.remove(self)
         if drain.stopping and not drain.running:
             drain.idle.set()
-        if self.reason is None or task is None:
+        self.exchange.on_gone = None
+        if self.reason is None or self.exchange.task is None:
             return
-        others = task.uncancel() > 0
+        others = self.exchange.task.uncancel() > 0
         if not others and (kind is None or issubclass(kind, asyncio.CancelledError)):
             raise self.reason from None
 
