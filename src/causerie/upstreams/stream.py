@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Self
 
 from causerie.errors import ServiceError, UpstreamFailed
@@ -63,51 +64,39 @@ class Stream:
 
         The end and failures are kept for the next call, where events came before them.
         """
-        patience, incoming = self._patience, self._incoming
+        patience, incoming, decoder = self._patience, self._incoming, self._decoder
         while not self._over:
             if self._failure is not None:
                 raise self._failure
             if incoming.ended:
                 await self._drain()
                 break
+            events: list[Event] = []
             try:
                 piece = await patience.piece()
+                incoming.feed(decoder.feed(piece) if piece else decoder.close(), events)
+                if not piece:
+                    incoming.finish(events)
             except TransportFailed as failure:
-                events = self._broken(failure)
-            else:
-                events = self._take(piece) if piece else self._end()
+                self._broken(failure, events)
+            except LineTooLong:
+                self._failure = UpstreamFailed("The endpoint sent an event that is too long.")
+            except ServiceError as failure:
+                self._failure = failure
             if events:
                 patience.within(_TAIL_SECONDS if incoming.complete else self._between)
                 return events
         raise StopAsyncIteration
 
-    def _take(self, piece: bytes) -> list[Event]:
-        events: list[Event] = []
-        try:
-            self._incoming.feed(self._decoder.feed(piece), events)
-        except LineTooLong:
-            self._failure = UpstreamFailed("The endpoint sent an event that is too long.")
-        except ServiceError as failure:
-            self._failure = failure
-        return events
-
-    def _end(self) -> list[Event]:
-        """The body has ended."""
-        events: list[Event] = []
-        try:
-            self._incoming.feed(self._decoder.close(), events)
-            self._incoming.finish(events)
-        except ServiceError as failure:
-            self._failure = failure
-        return events
-
-    def _broken(self, failure: TransportFailed) -> list[Event]:
+    def _broken(self, failure: TransportFailed, events: list[Event]) -> None:
         """The body broke off: a failure, unless the reply is complete but for its usage."""
         if self._incoming.complete:
-            return self._end()
+            with suppress(ServiceError):  # of half an event
+                self._incoming.feed(self._decoder.close(), events)
+            self._incoming.finish(events)
+            return
         self._failure = too_late() if self._patience.passed else failed(failure)
         self._failure.__cause__ = failure
-        return []
 
     async def _drain(self) -> None:
         """Read the end of the body, so that the connection can be used again."""
