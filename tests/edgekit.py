@@ -20,7 +20,7 @@ from causerie.edge.server import Listen, serve
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import NotFound
 from causerie.metering.counters import Counters
-from causerie.protocol.events import Batch, Event, Finished, TextDelta, Usage
+from causerie.protocol.events import Batch, Event, Finished, Take, TextDelta, Usage
 from causerie.protocol.labels import Labels
 from causerie.protocol.request import ChatRequest
 from causerie.routing.seat import SeatStatus
@@ -52,7 +52,7 @@ class Answer:
 
     headers: Mapping[str, str]
     frame: fold.Frame
-    events: AsyncIterator[Batch]
+    pour: Callable[[Take], Awaitable[None]]
 
 
 @dataclass
@@ -97,9 +97,15 @@ class ScriptedPipeline:
             for step in self.prefill:
                 await _pass(step)
             frame = fold.Frame(identity, request.model, "script")
-            await deliver(Answer({"x-served-by": "script"}, frame, self._events()))
+            await deliver(Answer({"x-served-by": "script"}, frame, self._pour))
         finally:
             self.released.set()
+
+    async def _pour(self, take: Take) -> None:
+        async for batch in self._events():
+            waiting = take(batch)
+            if waiting is not None:
+                await waiting
 
     async def _events(self) -> AsyncIterator[Batch]:
         together: list[Event] = []  # as endpoints bring what has arrived at once

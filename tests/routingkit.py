@@ -21,6 +21,7 @@ from causerie.protocol.events import (
 )
 from causerie.protocol.partial import Partial, Trail
 from causerie.protocol.request import ChatRequest, Message
+from causerie.routing.journey import Journey
 from causerie.routing.router import Router
 
 ASK = ChatRequest(model="m", messages=(Message("user", "Hi"),))
@@ -122,6 +123,12 @@ def in_turn(count: int) -> list[Candidate]:
     return [Candidate(f"t{number}", priority=number) for number in range(count)]
 
 
+async def poured(journey: Journey) -> list[Event]:
+    said: list[Event] = []
+    await journey.pour(said.extend)
+    return said
+
+
 async def told(way: Router, count: int, request: ChatRequest = ASK) -> list[Event]:
     async with way.generate(in_turn(count), request) as journey:
-        return [event async for batch in journey for event in batch]
+        return await poured(journey)

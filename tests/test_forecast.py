@@ -96,8 +96,7 @@ class Market:
         """A real request; raises what its client would get."""
 
         async def deliver(reply: Reply) -> None:
-            async for _ in reply.events:
-                pass
+            await reply.pour(lambda _: None)
 
         await self.pipeline.answer(DOOR, CALLER, request, Identity("c", 1, "r"), deliver)
         return self.records[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from contextlib import AbstractAsyncContextManager
 
 import pytest
@@ -18,6 +19,7 @@ from routingkit import (
     Clock,
     Scripted,
     in_turn,
+    poured,
     router,
     told,
 )
@@ -31,6 +33,8 @@ from causerie.errors import (
     UpstreamFailed,
 )
 from causerie.protocol.events import (
+    Batch,
+    Event,
     TextDelta,
     Usage,
 )
@@ -44,7 +48,7 @@ async def test_the_first_that_can_answers() -> None:
     first, second, third = Scripted([BROKEN]), Scripted(REPLY), Scripted(REPLY)
     way = router(first, second, third)
     async with way.generate(in_turn(3), ASK) as journey:
-        said = [event async for batch in journey for event in batch]
+        said = await poured(journey)
     assert said == [*REPLY, Usage(PROMPT, 7)]
     assert (journey.served_by, journey.attempts, journey.continued) == ("t1", 2, 0)
     assert [attempt.failure for attempt in journey.tried] == ["bad_gateway", ""]
@@ -94,10 +98,15 @@ async def test_one_budget_for_all_attempts() -> None:
 async def test_leaving_early_frees_the_target() -> None:
     target = Scripted(REPLY)
     way = router(target)
-    async with way.generate(in_turn(1), ASK) as journey:
-        await anext(journey)
+
+    def leave(_: Batch) -> None:
         [status] = way.status()
         assert (target.open, status.in_flight) == (1, 1)
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        async with way.generate(in_turn(1), ASK) as journey:
+            await journey.pour(leave)
     [status] = way.status()
     assert (target.open, status.in_flight) == (0, 0)
 
@@ -176,3 +185,22 @@ async def test_targets_that_stay_keep_what_was_learnt_of_them() -> None:
         ]
         way.replace({"t0": Scripted(REPLY)}, {})
         assert [(one.name, one.state) for one in way.status()] == [("t0", "up")]
+
+
+async def test_who_takes_slowly_is_waited_for() -> None:
+    taken: list[Event] = []
+    room = asyncio.Event()
+
+    def take(batch: Batch) -> Awaitable[object] | None:
+        taken.extend(batch)
+        return None if len(taken) > 1 else room.wait()
+
+    way = router(Scripted(REPLY))
+    async with way.generate(in_turn(1), ASK) as journey, asyncio.TaskGroup() as group:
+        pouring = group.create_task(journey.pour(take))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert (taken, pouring.done()) == ([REPLY[0]], False)
+        room.set()
+        await pouring
+    assert taken == [*REPLY, Usage(PROMPT, 7)]

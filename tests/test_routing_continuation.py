@@ -16,6 +16,7 @@ from routingkit import (
     Clock,
     Scripted,
     in_turn,
+    poured,
     router,
     told,
 )
@@ -51,7 +52,7 @@ async def test_a_reply_that_breaks_goes_on_elsewhere(after: int) -> None:
     first, second = Scripted(breaks(after)), Scripted(REPLY)
     way = router(first, second)
     async with way.generate(in_turn(2), ASK) as journey:
-        said = [event async for batch in journey for event in batch]
+        said = await poured(journey)
         assert (first.open, second.open) == (0, 1)
     assert said == [*REPLY, Usage(PROMPT, 7)]
     assert (journey.served_by, journey.continued, journey.attempts) == ("t1", 1, 2)
@@ -90,8 +91,7 @@ async def test_where_nobody_can_go_on_the_failure_is_told() -> None:
     said: list[Event] = []
     with pytest.raises(UpstreamFailed, match="It broke"):
         async with way.generate(in_turn(2), ASK) as journey:
-            async for batch in journey:
-                said += batch
+            await journey.pour(said.extend)
     assert said == list(REPLY[:3])
     assert journey.usage() == Usage(PROMPT, 3)
 
@@ -144,7 +144,7 @@ async def test_who_is_back_soon_is_waited_for() -> None:
 
     way = router(Restarting(breaks(3)), clock=clock, pause=pause)
     async with way.generate(in_turn(1), ASK) as journey:
-        said = [event async for batch in journey for event in batch]
+        said = await poured(journey)
     assert said == [*REPLY, Usage(PROMPT, 7)]
     assert pauses == [5, 5]
     assert [attempt.failure for attempt in journey.tried] == [
@@ -180,7 +180,7 @@ async def test_who_is_down_by_then_is_asked_last() -> None:
         assert seat is not None
         for _ in range(THRESHOLD):
             seat.breaker.failed("x")
-        said = [event async for batch in journey for event in batch]
+        said = await poured(journey)
     assert said == [*REPLY, Usage(PROMPT, 7)]
     assert (journey.served_by, second.asked) == ("t2", [])
 

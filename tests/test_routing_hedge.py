@@ -13,6 +13,7 @@ from routingkit import (
     REPLY,
     Scripted,
     in_turn,
+    poured,
     router,
 )
 
@@ -41,7 +42,7 @@ class Slow(Scripted):
 
 async def hedged(way: Router, count: int) -> tuple[list[Event], str]:
     async with way.generate(in_turn(count), ASK, 0.0) as journey:
-        return [event async for batch in journey for event in batch], journey.served_by
+        return await poured(journey), journey.served_by
 
 
 async def test_where_the_first_is_slow_a_second_is_asked_and_the_first_is_left() -> None:

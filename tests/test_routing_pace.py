@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from routingkit import ASK, BROKEN, FULL, REPLY, Clock, Scripted, in_turn, middle, router
+from routingkit import ASK, BROKEN, FULL, REPLY, Clock, Scripted, in_turn, middle, poured, router
 
 from causerie.errors import InvalidRequest, UpstreamFailed
 from causerie.protocol.events import Batch
@@ -97,8 +97,7 @@ async def test_a_request_on_its_way_is_measured() -> None:
     assert way.standing("gone") is None
     async with way.generate(in_turn(1), ASK) as journey:
         during = way.standing("t0")
-        async for _ in journey:
-            pass
+        await poured(journey)
     after = way.standing("t0")
     assert during is not None
     assert after is not None

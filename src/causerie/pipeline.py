@@ -13,7 +13,7 @@ failed), frees the engine, gives the place back and writes the usage.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -41,7 +41,7 @@ from causerie.members import FreeDays, Members
 from causerie.metering.contents import Contents
 from causerie.metering.meter import Meter, Record
 from causerie.protocol.candidate import Candidate
-from causerie.protocol.events import Batch, Usage
+from causerie.protocol.events import Take, Usage
 from causerie.protocol.labels import UNLABELLED, Labels
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.variants import free_name, is_free
@@ -65,12 +65,12 @@ class Door(Locked, Protocol):
 class Reply(Struct, frozen=True):
     """An answer that has begun: headers for the response, its frame, and what it says.
 
-    A failure after the beginning is raised by ``events``.
+    ``pour`` hands on all of that, in batches, and raises a failure after the beginning.
     """
 
     headers: Mapping[str, str]
     frame: Frame
-    events: AsyncIterator[Batch]
+    pour: Callable[[Take], Awaitable[None]]
 
 
 Deliver = Callable[[Reply], Awaitable[None]]
@@ -209,7 +209,7 @@ class Pipeline:
                     )
                     if contents is not None:
                         contents.frame = frame
-                    await asked.deliver(Reply(headers, frame, journey))
+                    await asked.deliver(Reply(headers, frame, journey.pour))
             finally:
                 lease.settle(journey.usage())
 

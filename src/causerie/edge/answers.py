@@ -7,7 +7,7 @@ client gives up. Writing waits only where the client reads too slowly.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -17,7 +17,7 @@ from causerie.edge.exchange import Exchange
 from causerie.edge.ports import Reply
 from causerie.fold import Fold
 from causerie.protocol import sse
-from causerie.protocol.events import Event
+from causerie.protocol.events import Batch, Event
 from causerie.protocol.request import ChatRequest
 
 _STREAM = {"cache-control": "no-cache", "x-accel-buffering": "no"}
@@ -36,12 +36,11 @@ class Plain:
     def __init__(self, request: ChatRequest) -> None:
         self._request = request
 
-    async def deliver(self, reply: Reply) -> None:
+    def deliver(self, reply: Reply) -> Awaitable[None]:
         """Take the answer in."""
         self._reply = reply
-        events = self._events = []
-        async for batch in reply.events:
-            events += batch
+        self._events = []
+        return reply.pour(self._events.extend)
 
     def finish(self, exchange: Exchange) -> None:
         """Send it; raises :class:`~causerie.errors.InternalError` where it has no end."""
@@ -66,20 +65,22 @@ class Stream:
 
     async def deliver(self, reply: Reply) -> None:
         """Send the answer, no faster than the client reads."""
-        exchange = self._exchange
-        fold = self._fold = Fold(reply.frame, usage=self._request.include_usage)
+        self._fold = Fold(reply.frame, usage=self._request.include_usage)
         headers = {**_STREAM, **reply.headers, **_ignored(self._request)}
-        exchange.start(200, "text/event-stream; charset=utf-8", headers)
+        self._exchange.start(200, "text/event-stream; charset=utf-8", headers)
         self._wait()
         try:
-            async for batch in reply.events:
-                told = fold.feed(batch)
-                if told:
-                    self._silent = False
-                    if not exchange.write(told):
-                        await exchange.drained()
+            await reply.pour(self._send)
         finally:
             self._timer.cancel()
+
+    def _send(self, batch: Batch) -> Awaitable[None] | None:
+        told = self._fold.feed(batch)
+        if told:
+            self._silent = False
+            if not self._exchange.write(told):
+                return self._exchange.drained()
+        return None
 
     def break_off(self, error: dict[str, Any]) -> None:
         """Tell what went wrong after the answer had begun."""

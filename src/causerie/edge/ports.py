@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from causerie.access.keys import Caller
 from causerie.edge.doors import Door
 from causerie.engines.base import EngineStatus
 from causerie.fold import Frame, Identity
-from causerie.protocol.events import Batch
+from causerie.protocol.events import Take
 from causerie.protocol.labels import Labels
 from causerie.protocol.request import ChatRequest
 
@@ -17,7 +17,8 @@ from causerie.protocol.request import ChatRequest
 class Reply(Protocol):
     """An answer that has begun: headers for the response, its frame, and what it says.
 
-    A batch of its ``events`` are those that came together; they go out together.
+    ``pour`` hands it on, once: a batch are those events that came together, and they go
+    out together.
     """
 
     @property
@@ -25,7 +26,7 @@ class Reply(Protocol):
     @property
     def frame(self) -> Frame: ...
     @property
-    def events(self) -> AsyncIterator[Batch]: ...
+    def pour(self) -> Callable[[Take], Awaitable[None]]: ...
 
 
 class Pipeline(Protocol):

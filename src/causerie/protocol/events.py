@@ -9,7 +9,7 @@ what arrived together is handed on together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -92,3 +92,5 @@ class Usage(Struct, frozen=True):
 ContentEvent = ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta
 Event = ContentEvent | Finished | Usage
 Batch = Sequence[Event]
+Take = Callable[[Batch], Awaitable[object] | None]
+"""Who takes batches as they come; what it returns is awaited before the next one."""

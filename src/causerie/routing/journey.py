@@ -15,7 +15,7 @@ from msgspec import field
 
 from causerie.errors import Overloaded, ServiceError, UpstreamFailed
 from causerie.protocol.candidate import Candidate
-from causerie.protocol.events import Batch, FinishReason, Usage
+from causerie.protocol.events import Batch, FinishReason, Take, Usage
 from causerie.protocol.partial import Partial
 from causerie.routing.continuation import MANY, Passed, added
 from causerie.routing.order import order
@@ -36,8 +36,6 @@ class Watch(Protocol):
 
 class Journey(Search, kw_only=True, eq=False):
     """Use as an async context manager; entered, the first content-bearing event is there.
-
-    Iterating gives the reply in batches of events.
 
     ``candidates`` are asked as they stand at the moment; ``watch`` is shown whatever is
     passed on. ``continued`` counts how often another target went on with the reply,
@@ -79,36 +77,42 @@ class Journey(Search, kw_only=True, eq=False):
         now = self.answer.usage()
         return now if self._before is NOTHING else added(self._before, now)
 
-    def __aiter__(self) -> Self:
-        return self
+    async def pour(self, take: Take) -> None:
+        """Hand on the reply, unbroken where it can be; raises the failure that could not be mended.
 
-    async def __anext__(self) -> Batch:
-        """The reply, unbroken where it can be; raises the failure that could not be mended."""
-        while True:
-            try:
-                if self.first:
-                    batch, self.first = self.first, ()
-                else:
-                    batch = await self.next()
-            except (UpstreamFailed, Overloaded) as failure:
-                if self._passed.finished < self.request.n:
-                    await self._continue(failure)
-                    continue
-                if self.whole:
-                    raise StopAsyncIteration from failure
-                self._told, self.whole = self.usage(), True  # only the counts were missing
-                batch = [self._told]
-            else:
-                passed = self._passed.batches
-                passed.append(batch)
-                if len(passed) >= MANY:
-                    self._passed.put_together()
+        To be called once.
+        """
+        passed, watch = self._passed, self.watch
+        batch: Batch | None = self.first
+        while batch is not None:
+            if batch:
+                passed.batches.append(batch)
+                if len(passed.batches) >= MANY:
+                    passed.put_together()
                 last = batch[-1]
-                if isinstance(last, Usage):
+                if isinstance(last, Usage) and not self.whole:
                     batch = self._ended(batch, last)
-            if self.watch is not None:
-                self.watch.see(batch)
-            return batch
+                if watch is not None:
+                    watch.see(batch)
+                waiting = take(batch)
+                if waiting is not None:
+                    await waiting
+            try:
+                batch = await self.next()
+            except StopAsyncIteration:
+                return
+            except (UpstreamFailed, Overloaded) as failure:
+                batch = await self._mended(failure)
+
+    async def _mended(self, failure: ServiceError) -> Batch | None:
+        """What comes next where the reply has broken off; ``None`` where that was its end."""
+        if self._passed.finished < self.request.n:
+            await self._continue(failure)
+            return self.first
+        if self.whole:
+            return None
+        self._told, self.whole = self.usage(), True  # only the counts were missing
+        return [self._told]
 
     def _ended(self, batch: Batch, told: Usage) -> Batch:
         """The batch that ends a whole reply; its usage is that of all targets."""
