@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
+from msgspec import structs
 
 from causerie.access.estimate import UNNAMED_OUTPUT, estimate
 from causerie.access.quota import Tokens
+from causerie.protocol.parsing import Rules, parse
 from causerie.protocol.request import (
     ChatRequest,
     ImagePart,
@@ -55,3 +58,12 @@ def test_output_by_its_limit_for_each_choice() -> None:
     assert estimate(request(message, max_tokens=50, n=3)) == Tokens(5, 150)
     assert estimate(request(message)) == Tokens(5, UNNAMED_OUTPUT)
     assert estimate(request(message), unnamed_output=7) == Tokens(5, 7)
+
+
+@pytest.mark.parametrize("second", ["abcde", "你好", "", [{"type": "text", "text": "abc"}]])
+def test_a_length_that_reading_left_behind_says_the_same(second: object) -> None:
+    said = [{"role": "system", "content": "abcd" * 9}, {"role": "user", "content": second}]
+    body = msgspec.json.encode({"model": "m", "messages": said})
+    read = parse(body, Rules())
+    assert (read.characters is None) == (second not in ("abcde", ""))
+    assert estimate(read) == estimate(structs.replace(read, characters=None))

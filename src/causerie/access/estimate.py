@@ -26,21 +26,25 @@ _MESSAGE = 4
 
 def estimate(request: ChatRequest, unnamed_output: int = UNNAMED_OUTPUT) -> Tokens:
     """The prompt's tokens by its size, and the output limit (or what to expect without one)."""
-    input = 0
-    for message in request.messages:
-        content = message.content
-        if type(content) is str and content.isascii() and message.role != "assistant":
-            input += _MESSAGE - (-len(content) // 4)  # as most are
-        else:
-            input += _MESSAGE + _message(message)
-    for tool in request.tools:
-        input += _text(tool.name) + _text(tool.description) + _json(tool.parameters)
-    for document in request.documents:
-        input += _json(document)
-    if isinstance(request.output, JsonSchema):
-        input += _json(request.output.schema)
+    input = _MESSAGE * len(request.messages)
+    if request.characters is not None:
+        input -= -request.characters // 4
+    else:
+        input += sum(map(_message, request.messages))
+    if request.tools or request.documents or request.output is not None:
+        input += _beside(request)
     output = request.max_tokens if request.max_tokens is not None else unnamed_output
     return Tokens(input, output * request.n)
+
+
+def _beside(request: ChatRequest) -> int:
+    """What the prompt holds besides messages."""
+    tokens = sum(map(_json, request.documents))
+    for tool in request.tools:
+        tokens += _text(tool.name) + _text(tool.description) + _json(tool.parameters)
+    if isinstance(request.output, JsonSchema):
+        tokens += _json(request.output.schema)
+    return tokens
 
 
 def _message(message: Message) -> int:

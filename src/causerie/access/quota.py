@@ -80,7 +80,7 @@ class Standing(Struct, frozen=True, gc=False):
     reset: int
 
 
-class Standings(Struct, frozen=True):
+class Standings(Struct, frozen=True, gc=False):
     """The limits of which least is left, of all scopes of a request; ``None`` where none is set."""
 
     requests: Standing | None = None

@@ -132,10 +132,10 @@ class MemoryLease(Lease):
             window.running -= 1
             if scope.counts_tokens:
                 more_output = output - reserved
-                if more_input <= 0 and more_output <= 0:
-                    window.add(tick, more_input, more_output)
-                else:
+                if more_input > 0 or more_output > 0:
                     self._exceed(window, tick, more_input, more_output)
+                else:
+                    window.add(tick, more_input, more_output)
 
     def undo(self) -> None:
         """Nothing was taken after all."""

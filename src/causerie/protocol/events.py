@@ -76,7 +76,7 @@ class Finished(Struct, frozen=True):
     choice: int = 0
 
 
-class Usage(Struct, frozen=True):
+class Usage(Struct, frozen=True, gc=False):
     """Token counts of the whole request; ``completion`` includes ``reasoning``.
 
     ``estimated`` where nobody counted prompt or completion for certain.

@@ -140,6 +140,7 @@ class ChatRequest(Struct, frozen=True):
 
     model: str
     messages: tuple[Message, ...]
+    characters: int | None = None  # of the messages, where these are nothing but ASCII text
     stream: bool = False
     include_usage: bool = False
     max_tokens: int | None = None

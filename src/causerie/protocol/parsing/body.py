@@ -15,7 +15,7 @@ from causerie.protocol.parsing.draw import (
 )
 from causerie.protocol.parsing.everyday import read_everyday
 from causerie.protocol.parsing.fields import Fields, shown, unsupported
-from causerie.protocol.parsing.messages import read_messages
+from causerie.protocol.parsing.messages import plain_length, read_messages
 from causerie.protocol.parsing.output import read_output
 from causerie.protocol.parsing.preferences import (
     ROUTER_FIELDS,
@@ -63,6 +63,7 @@ def read_fields(fields: Fields, rules: Rules) -> ChatRequest:
     return ChatRequest(
         model=model,
         messages=messages,
+        characters=plain_length(messages),
         stream=fields.boolean("stream") or False,
         include_usage=_include_usage(fields) or (rules.router and wants_usage(fields)),
         max_tokens=length.most,

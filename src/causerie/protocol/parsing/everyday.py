@@ -89,11 +89,16 @@ def read_everyday(body: bytes, rules: Rules) -> ChatRequest | None:
         limit = fields.max_completion_tokens
     options = fields.stream_options
     said: list[Message] = []
+    characters, ascii = 0, True
     for one in messages:
-        said.append(Message(one.role, one.content))
+        content = one.content
+        said.append(Message(one.role, content))
+        characters += len(content)
+        ascii = ascii and content.isascii()
     return ChatRequest(
         fields.model,
         tuple(said),
+        characters if ascii else None,
         fields.stream or False,
         options is not None and bool(options.include_usage),
         limit,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.parsing.fields import (
@@ -54,6 +54,19 @@ def read_messages(body: Fields, rules: Rules) -> tuple[Message, ...]:
             known_calls.update(call.id for call in message.tool_calls)
         messages.append(message)
     return tuple(messages)
+
+
+def plain_length(messages: Sequence[Message]) -> int | None:
+    """How many characters the messages have, where these are nothing but ASCII text."""
+    characters = 0
+    for message in messages:
+        content = message.content
+        if not isinstance(content, str) or not content.isascii():
+            return None
+        if message.tool_calls or message.reasoning_content:
+            return None
+        characters += len(content)
+    return characters
 
 
 def _message(fields: Fields, known_calls: set[str]) -> Message:
