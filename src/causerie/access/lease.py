@@ -16,7 +16,7 @@ from causerie.errors import ServiceError
 from causerie.protocol.events import Usage
 
 _NOTHING = Usage(0, 0)
-_NO_LIMITS = Standings()
+_NO_LIMITS: Standings = (None, None)
 _TENTHS = [f"{tenths // 10}.{tenths % 10}s" for tenths in range(602)]  # of a minute, and one more
 
 
@@ -75,7 +75,7 @@ class Lease(Struct, kw_only=True):
 
 def tell(standings: Standings, headers: dict[str, str]) -> None:
     """Add ``x-ratelimit-…`` for these."""
-    requests, tokens = standings.requests, standings.tokens
+    requests, tokens = standings
     if requests is not None:
         headers["x-ratelimit-limit-requests"] = str(requests.limit)
         headers["x-ratelimit-remaining-requests"] = str(requests.remaining)

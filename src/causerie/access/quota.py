@@ -80,11 +80,9 @@ class Standing(Struct, frozen=True, gc=False):
     reset: int
 
 
-class Standings(Struct, frozen=True, gc=False):
-    """The limits of which least is left, of all scopes of a request; ``None`` where none is set."""
-
-    requests: Standing | None = None
-    tokens: Standing | None = None
+Standings = tuple[Standing | None, Standing | None]
+"""Of requests and of tokens the limit of which least is left, of all scopes of a request;
+``None`` where none is set."""
 
 
 class Refusal(Struct, frozen=True):

@@ -170,7 +170,7 @@ class MemoryLease(Lease):
                     least = left
                     wait = reset if read(oldest) else _reset(window, read, now)
                     tokens = Standing(limit, left if left > 0 else 0, wait)
-        return Standings(requests, tokens)
+        return requests, tokens
 
     def _exceed(self, window: _Window, tick: _Tick, input: int, output: int) -> None:
         """More was used than foreseen, at least of one."""

@@ -75,7 +75,7 @@ def standings(found: Sequence[Counted], now: int) -> Standings:
             for measure in (1, 2, 3):
                 left = limits[measure] - each.used[measure]
                 tokens = _less(tokens, (left, limits[measure], each.first[measure]))
-    return Standings(
+    return (
         None if requests is None else _standing(*requests, now),
         None if tokens is None else _standing(*tokens, now),
     )
