@@ -64,7 +64,7 @@ class Passed(Struct):
         if self._together is None:
             self._together = _Together()
         self._together.add(self.batches)
-        self.batches = []
+        self.batches.clear()
         return self._together
 
 

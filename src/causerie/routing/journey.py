@@ -15,7 +15,7 @@ from msgspec import field
 
 from causerie.errors import Overloaded, ServiceError, UpstreamFailed
 from causerie.protocol.candidate import Candidate
-from causerie.protocol.events import Batch, FinishReason, Take, Usage
+from causerie.protocol.events import Batch, Finished, FinishReason, Take, Usage
 from causerie.protocol.partial import Partial
 from causerie.routing.continuation import MANY, Passed, added
 from causerie.routing.order import order
@@ -39,12 +39,14 @@ class Journey(Search, kw_only=True, eq=False):
 
     ``candidates`` are asked as they stand at the moment; ``watch`` is shown whatever is
     passed on. ``continued`` counts how often another target went on with the reply,
-    ``whole`` says that it has been passed on to its end.
+    ``whole`` says that it has been passed on to its end; how the choice ended that ended
+    last, ``finish`` says once it is over.
     """
 
     candidates: Sequence[Candidate]
     watch: Watch | None = None
     whole: bool = False
+    finish: FinishReason | None = None
     continued: int = 0
     _passed: Passed = field(default_factory=Passed)
     _before: Usage = NOTHING  # of those who broke off
@@ -62,13 +64,9 @@ class Journey(Search, kw_only=True, eq=False):
     ) -> Awaitable[None]:
         if self._told is None:
             self._told = self.usage()  # who answers is gone afterwards
+            self.finish = self._passed.finish
         assert self.visit is not None
         return self.visit.leave()
-
-    @property
-    def finish(self) -> FinishReason | None:
-        """How the choice ended that ended last."""
-        return self._passed.finish
 
     def usage(self) -> Usage:
         """The tokens so far, of all targets."""
@@ -82,37 +80,40 @@ class Journey(Search, kw_only=True, eq=False):
 
         To be called once.
         """
-        passed, watch = self._passed, self.watch
-        batch: Batch | None = self.first
-        while batch is not None:
+        batches, watch = self._passed.batches, self.watch
+        batch, upcoming = self.first, self.next
+        while True:
             if batch:
-                passed.batches.append(batch)
-                if len(passed.batches) >= MANY:
-                    passed.put_together()
-                last = batch[-1]
-                if isinstance(last, Usage) and not self.whole:
-                    batch = self._ended(batch, last)
+                batches.append(batch)
+                if len(batches) >= MANY:
+                    self._passed.put_together()
+                if isinstance(batch[-1], Usage) and not self.whole:
+                    batch = self._ended(batch, batch[-1])
                 if watch is not None:
                     watch.see(batch)
                 waiting = take(batch)
                 if waiting is not None:
                     await waiting
             try:
-                batch = await self.next()
+                batch = await upcoming()
             except StopAsyncIteration:
                 return
             except (UpstreamFailed, Overloaded) as failure:
-                batch = await self._mended(failure)
+                if not await self._mended(failure):
+                    return
+                batch, upcoming = self.first, self.next
 
-    async def _mended(self, failure: ServiceError) -> Batch | None:
-        """What comes next where the reply has broken off; ``None`` where that was its end."""
+    async def _mended(self, failure: ServiceError) -> bool:
+        """Whether the reply, which has broken off, goes on: with what is ``first`` now."""
         if self._passed.finished < self.request.n:
             await self._continue(failure)
-            return self.first
+            return True
         if self.whole:
-            return None
-        self._told, self.whole = self.usage(), True  # only the counts were missing
-        return [self._told]
+            return False
+        self._told = told = self.usage()
+        self.finish, self.whole = self._passed.finish, True
+        self.first = [told]  # only the counts were missing
+        return True
 
     def _ended(self, batch: Batch, told: Usage) -> Batch:
         """The batch that ends a whole reply; its usage is that of all targets."""
@@ -123,11 +124,13 @@ class Journey(Search, kw_only=True, eq=False):
             seat.breaker.succeeded()
         seat.pace.wrote(told.completion, now - visit.began, now)
         self.whole = True
-        if self._before is NOTHING:
-            self._told = told
-            return batch
-        self._told = added(self._before, told)
-        return [*batch[:-1], self._told]
+        if self._before is not NOTHING:
+            told = added(self._before, told)
+            batch = [*batch[:-1], told]
+        self._told = told
+        ending = batch[-2] if len(batch) > 1 else None
+        self.finish = ending.reason if isinstance(ending, Finished) else self._passed.finish
+        return batch
 
     async def _continue(self, failure: ServiceError) -> None:
         """Go on after what went out, or raise ``failure``."""
