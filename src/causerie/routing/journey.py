@@ -22,6 +22,7 @@ from causerie.routing.order import order
 from causerie.routing.search import Search
 from causerie.routing.seat import Seat
 from causerie.routing.target import NOTHING, SILENCE
+from causerie.routing.visit import Visit
 
 _FIRST_PAUSE_SECONDS = 0.25
 
@@ -80,15 +81,17 @@ class Journey(Search, kw_only=True, eq=False):
 
         To be called once.
         """
-        batches, watch = self._passed.batches, self.watch
-        batch, upcoming = self.first, self.next
+        batches, watch, visit = self._passed.batches, self.watch, self.visit
+        assert visit is not None
+        batch: Batch = visit.first
+        upcoming = visit.next
         while True:
             if batch:
                 batches.append(batch)
                 if len(batches) >= MANY:
                     self._passed.put_together()
                 if isinstance(batch[-1], Usage) and not self.whole:
-                    batch = self._ended(batch, batch[-1])
+                    batch = self._ended(visit, batch, batch[-1])
                 if watch is not None:
                     watch.see(batch)
                 waiting = take(batch)
@@ -99,30 +102,28 @@ class Journey(Search, kw_only=True, eq=False):
             except StopAsyncIteration:
                 return
             except (UpstreamFailed, Overloaded) as failure:
-                if not await self._mended(failure):
+                if self.whole:
                     return
-                batch, upcoming = self.first, self.next
+                visit = await self._mended(visit, failure)
+                batch, upcoming = visit.first, visit.next
 
-    async def _mended(self, failure: ServiceError) -> bool:
-        """Whether the reply, which has broken off, goes on: with what is ``first`` now."""
+    async def _mended(self, broken: Visit, failure: ServiceError) -> Visit:
+        """Who goes on after what went out; the same one where only its counts were missing."""
         if self._passed.finished < self.request.n:
-            await self._continue(failure)
-            return True
-        if self.whole:
-            return False
+            return await self._continued(broken, failure)
         self._told = told = self.usage()
         self.finish, self.whole = self._passed.finish, True
-        self.first = [told]  # only the counts were missing
-        return True
+        broken.first = [told]
+        return broken
 
-    def _ended(self, batch: Batch, told: Usage) -> Batch:
+    def _ended(self, visit: Visit, batch: Batch, told: Usage) -> Batch:
         """The batch that ends a whole reply; its usage is that of all targets."""
-        visit, now = self.visit, self.terms.clock()
-        assert visit is not None
         seat = visit.seat
         if not seat.breaker.well:
             seat.breaker.succeeded()
-        seat.pace.wrote(told.completion, now - visit.began, now)
+        if batch is not visit.first:  # what comes at once tells nothing of speed
+            now = self.terms.clock()
+            seat.pace.wrote(told.completion, now - visit.began, now)
         self.whole = True
         if self._before is not NOTHING:
             told = added(self._before, told)
@@ -132,10 +133,8 @@ class Journey(Search, kw_only=True, eq=False):
         self.finish = ending.reason if isinstance(ending, Finished) else self._passed.finish
         return batch
 
-    async def _continue(self, failure: ServiceError) -> None:
-        """Go on after what went out, or raise ``failure``."""
-        broken = self.visit
-        assert broken is not None
+    async def _continued(self, broken: Visit, failure: ServiceError) -> Visit:
+        """Who goes on after what went out; raises ``failure`` where nobody does."""
         usage, trail = self.usage(), self.answer.trail()
         broken.seat.failed(failure)
         self.broke(broken, failure)
@@ -147,7 +146,7 @@ class Journey(Search, kw_only=True, eq=False):
         waited, pause = 0.0, _FIRST_PAUSE_SECONDS
         while not self.spent() and (able := self._able(partial)):
             try:
-                await self.find(able, partial)
+                visit = (await self.find(able, partial)).visit
             except ServiceError as refused:
                 seconds = max(min(seat.breaker.wait() for seat in able), pause)
                 waited, pause = waited + seconds, pause * 2
@@ -155,7 +154,8 @@ class Journey(Search, kw_only=True, eq=False):
                     raise failure from refused
             else:
                 self.continued += 1
-                return
+                assert visit is not None
+                return visit
             await self.terms.pause(seconds)
             self.waited(seconds)
         raise failure

@@ -5,13 +5,12 @@ Knows nothing of what becomes of the reply once it has begun.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Self
 
 from msgspec import Struct
 
 from causerie.errors import Overloaded, RateLimited, ServiceError, UpstreamFailed
-from causerie.protocol.events import Batch, Event
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
 from causerie.routing.hedge import race
@@ -27,7 +26,6 @@ _OF_THE_TARGET = frozenset({"unsupported_parameter", "context_length_exceeded"})
 class Search(Struct, eq=False):
     """``tried`` lists who was asked, ``visit`` is who answers now, with its ``answer``.
 
-    ``first`` is what has come of that already, ``next`` gives what comes after it.
     ``hedged``: a second one was asked because the first was slow. The seconds are those
     of all that answered: spent waiting for a place there, and until the first content.
     """
@@ -37,8 +35,6 @@ class Search(Struct, eq=False):
     hedge_seconds: float | None
     visit: Visit | None = None
     answer: Answering = SILENCE
-    first: Sequence[Event] = ()
-    next: Callable[[], Awaitable[Batch]] = SILENCE.__anext__
     served_by: str = ""  # who answers, or answered last; if nobody did, who was asked last
     tried: list[Visit] = []
     hedged: bool = False
@@ -94,8 +90,6 @@ class Search(Struct, eq=False):
             else:
                 self.visit = visit
                 self.answer = visit.answer
-                self.first = visit.first
-                self.next = visit.next
                 self.served_by = visit.seat.name
                 self.tried.append(visit)
                 self.queued_seconds += visit.queued_seconds
