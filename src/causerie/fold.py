@@ -160,13 +160,15 @@ class Fold:
 
     def feed(self, batch: Batch) -> bytes:
         """The server-sent events of some events; ``b""`` where nothing of them is told."""
-        texts, thoughts = self._texts, self._thoughts
+        texts = self._texts
         made: list[bytes] = []
         for event in batch:
             if isinstance(event, TextDelta) and event.choice in texts and not event.logprobs:
                 before, behind = texts[event.choice]
-            elif isinstance(event, ReasoningDelta) and event.choice in thoughts and event.text:
-                before, behind = thoughts[event.choice]
+            elif (
+                isinstance(event, ReasoningDelta) and event.choice in self._thoughts and event.text
+            ):
+                before, behind = self._thoughts[event.choice]
             else:
                 made += map(_on_the_wire, self._chunks(event))
                 continue

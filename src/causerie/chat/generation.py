@@ -33,6 +33,7 @@ from causerie.protocol.events import (
 )
 from causerie.protocol.request import ChatRequest
 
+_ANSWER, _REASONING = Mode.ANSWER, Mode.REASONING  # asked at every token
 _ALPHANUMERIC = string.ascii_letters + string.digits
 
 
@@ -207,11 +208,11 @@ class Generation:
             self._run_over = True
             return []
         parser = self._parser
-        if self._plain and parser.mode is Mode.ANSWER:
+        if self._plain and parser.mode is _ANSWER:
             events = parser.feed(token.text)
         else:
             events = self._read(token)
-        if parser.mode is Mode.REASONING and self._out_of_thought():
+        if parser.mode is _REASONING and self._out_of_thought():
             self._run_over = True
         return events
 
@@ -250,7 +251,7 @@ class Generation:
 
     def _end_of_text(self) -> None:
         """The model has ended its text; where it forgot the answer, that still comes."""
-        if self._parser.mode is not Mode.REASONING or self.request.ignore_eos:
+        if self._parser.mode is not _REASONING or self.request.ignore_eos:
             self._ended = "stop"
             return
         if self._generated and self._generated[-1] in self.plan.end_tokens:
@@ -261,12 +262,12 @@ class Generation:
     def _read(self, token: Token) -> list[ContentEvent]:
         """The events of a token where there is more to it than text of the answer."""
         before = self._parser.mode
-        if before is Mode.REASONING:
+        if before is _REASONING:
             self.reasoning += 1
         events = self._parser.feed(token.text)
         if self._plain:
             return events
-        answering = before is Mode.ANSWER and self._parser.mode is Mode.ANSWER
+        answering = before is self._parser.mode is _ANSWER
         if token.logprob is not None and answering and (events or self._parser.holding):
             self._logprobs.append(_logprob(token))
         placed = self._placed(events)
@@ -295,7 +296,7 @@ class Generation:
     def _out_of_thought(self) -> bool:
         return (
             self._ended is None
-            and self._parser.mode is Mode.REASONING
+            and self._parser.mode is _REASONING
             and (self._forgot or self._thought >= self.plan.budget)
         )
 
