@@ -29,7 +29,7 @@ OPEN = {
     "/catalog/compare",
     "/catalog/{author}/{slug}",
 }
-HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{ 7 * 191 }}"
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{ 71 * 1907321 }}"
 
 
 def ids(page: Page) -> list[str]:
@@ -290,7 +290,7 @@ async def test_markup_in_words_stays_text(lite: World) -> None:
             page = await place.visitor().get(path)
             assert "<script>alert" not in page.text, path
             assert "<img" not in page.text, path
-            assert "1337" not in page.text, path
+            assert "135419791" not in page.text, path
 
 
 async def test_without_a_routers_door_there_is_no_catalog(fair: Place) -> None:
