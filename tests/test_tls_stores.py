@@ -17,7 +17,7 @@ from waiting import eventually
 from causerie.errors import StoreUnavailable
 from causerie.settings import SettingsError, load
 from causerie.shared.counters import SharedCounters
-from causerie.shared.holds import LocalHold, SharedHold
+from causerie.shared.leases import LocalLease, SharedLease
 from causerie.shared.line import LineOptions
 from causerie.shared.replica import Replica, SharedOptions
 from causerie.store.database import Database
@@ -35,7 +35,7 @@ async def test_limits_over_tls(tls_valkey: ValkeyServer, certificates: Certifica
         made = counters(url, certificates.ca)
         async with made.replica.running():
             await made.replica.wait()
-            assert isinstance(await taken(made, key(concurrent=1)), SharedHold)
+            assert isinstance(await taken(made, key(concurrent=1)), SharedLease)
 
 
 async def _why(url: str, trusted: Path | None) -> str:
@@ -48,7 +48,7 @@ async def _why(url: str, trusted: Path | None) -> str:
         async with made.replica.running():
             await eventually(said)
             assert not made.replica.here
-            assert isinstance(await taken(made, key(concurrent=1)), LocalHold)
+            assert isinstance(await taken(made, key(concurrent=1)), LocalLease)
     assert "pass of the tests" not in str(lines)
     assert lines[0]["event"] == "limits.store_away"
     return str(lines[0].get("reason"))
