@@ -104,6 +104,31 @@ def test_details_of_usage(usage: dict[str, Any], cached: int, reasoning: int) ->
     assert events[-1] == Usage(prompt=5, completion=7, cached=cached, reasoning=reasoning)
 
 
+@pytest.mark.parametrize("count", [-1, -(2**40), 2**31, 2**62])
+@pytest.mark.parametrize("name", ["prompt_tokens", "completion_tokens"])
+def test_a_count_that_no_reply_has_is_not_believed(name: str, count: int) -> None:
+    told = {**USAGE, name: count}
+    streamed = read(reader(), chunk(content="Hi"), chunk("stop"), {"choices": [], "usage": told})
+    choice = {"message": {"content": "Hi"}, "finish_reason": "stop"}
+    body = json.dumps({"choices": [choice], "usage": told}).encode()
+    assert read_everyday(body, None) is None
+    for usage in (streamed[-1], reader().whole(body)[-1]):
+        assert isinstance(usage, Usage)
+        assert usage.estimated
+        assert {usage.prompt, usage.completion} <= {1, 5, 7}
+
+
+@pytest.mark.parametrize("count", [-3, 2**40])
+def test_shares_that_no_reply_has_are_not_believed(count: int) -> None:
+    told = {
+        **USAGE,
+        "prompt_tokens_details": {"cached_tokens": count},
+        "completion_tokens_details": {"reasoning_tokens": count},
+    }
+    events = read(reader(), chunk("stop", content="Hi"), {"choices": [], "usage": told})
+    assert events[-1] == TOLD
+
+
 def test_usage_that_is_not_told_is_counted() -> None:
     one = reader(messages=[{"role": "user", "content": "x" * 40}])
     assert one.usage == Usage(prompt=0, completion=0)

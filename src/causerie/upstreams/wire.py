@@ -7,6 +7,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+MOST_TOKENS = 2**31 - 1
+"""More than any reply has: who is told of more is told nonsense, which must not be charged."""
+
 
 class Function(Struct):
     name: str | None = None
@@ -56,15 +59,25 @@ class Choice(Struct):
     logprobs: Logprobs | None = None
 
 
-class PromptDetails(Struct):
+class _Counted(Struct):
+    """Numbers of tokens; one that no reply can have is as if it had not been told."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            told = getattr(self, name)
+            if isinstance(told, int) and not 0 <= told <= MOST_TOKENS:
+                setattr(self, name, None)
+
+
+class PromptDetails(_Counted):
     cached_tokens: int | None = None
 
 
-class CompletionDetails(Struct):
+class CompletionDetails(_Counted):
     reasoning_tokens: int | None = None
 
 
-class UsageBody(Struct):
+class UsageBody(_Counted):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: PromptDetails | None = None
