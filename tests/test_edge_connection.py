@@ -267,6 +267,25 @@ async def test_an_unfinished_response_is_seen_to_be_cut() -> None:
             assert not (await reader.read()).endswith(b"0\r\n\r\n")
 
 
+async def test_the_head_goes_out_with_the_first_piece() -> None:
+    async def begin(exchange: Exchange) -> None:
+        exchange.start(200, "text/plain", {})
+        exchange.write(b"first")
+        exchange.write(b"second")
+        exchange.end()
+
+    connections = Connections(begin, Listen().bounds)
+    connection = connections()
+    transport = _Wire()
+    connection.connection_made(transport)
+    connection.data_received(b"GET /x HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    await connections.ended()
+    first, second, end = transport.pieces
+    assert first.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert first.endswith(b"\r\n\r\n5\r\nfirst\r\n")
+    assert (second, end) == (b"6\r\nsecond\r\n", b"0\r\n\r\n")
+
+
 @given(st.lists(st.integers(1, 400), max_size=12))
 def test_a_request_may_arrive_in_any_pieces(cuts: list[int]) -> None:
     request = wire(ASK) + wire(ASK, path="/v1/nothing")
@@ -297,10 +316,14 @@ class _Wire(asyncio.Transport):
 
     def __init__(self) -> None:
         super().__init__()
-        self.written = bytearray()
+        self.pieces: list[bytes] = []
+
+    @property
+    def written(self) -> bytes:
+        return b"".join(self.pieces)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.written += data
+        self.pieces.append(bytes(data))
 
     def is_closing(self) -> bool:
         return False

@@ -91,6 +91,7 @@ class Exchange(msgspec.Struct, eq=False):
     _body: list[bytes] = []
     _arrived: asyncio.Future[None] | None = None
     _chunked: bool = False
+    _opening: bytes = b""  # the head, until something goes out with it
 
     def __post_init__(self) -> None:
         self.token = token = ids.token()
@@ -168,12 +169,12 @@ class Exchange(msgspec.Struct, eq=False):
         headers: Mapping[str, str],
         length: int | None = None,
     ) -> None:
-        """Begin the response.
+        """Begin the response; the head goes out with the first piece of the body.
 
         ``headers`` are by lower-case name. Without the ``length`` of the body in bytes its
         pieces are framed.
         """
-        self.wire.write(self._head(status, content_type, headers, length))
+        self._opening = self._head(status, content_type, headers, length)
 
     def write(self, piece: bytes) -> bool:
         """Send a piece of the response's body; False where the client reads too slowly."""
@@ -181,6 +182,8 @@ class Exchange(msgspec.Struct, eq=False):
             piece = b"%x\r\n%b\r\n" % (len(piece), piece)
         elif self.method == "HEAD":
             piece = b""
+        if self._opening:
+            piece, self._opening = self._opening + piece, b""
         return self.wire.write(piece)
 
     def end(self, piece: bytes = b"") -> None:
@@ -190,7 +193,7 @@ class Exchange(msgspec.Struct, eq=False):
             piece = b"%x\r\n%b\r\n0\r\n\r\n" % (len(piece), piece) if piece else b"0\r\n\r\n"
         elif self.method == "HEAD":
             piece = b""
-        self.wire.finish(self, piece)
+        self.wire.finish(self, self._opening + piece)
 
     def abandon(self) -> None:
         """Close the connection: a response that cannot be finished is seen to be cut."""
