@@ -40,22 +40,19 @@ async def sharing(shared: Shared) -> AsyncIterator[Sharing]:
     if shared.url is None:
         yield Sharing(MemoryCounters())
         return
-    from causerie.shared.budgets import SharedBudgets  # noqa: PLC0415 - memory, for who shares
-    from causerie.shared.counters import SharedCounters  # noqa: PLC0415 - the same
-    from causerie.shared.line import LineOptions  # noqa: PLC0415 - the same
-    from causerie.shared.replica import Replica, SharedOptions  # noqa: PLC0415 - the same
+    # Imported here: the client of the server is memory that only those need who share.
+    from causerie.shared import budgets, counters, line, replica  # noqa: PLC0415
 
-    line = LineOptions(ca_file=shared.ca_file)
-    options = SharedOptions(away=shared.away, prefix=shared.prefix, line=line)
+    reach = line.LineOptions(ca_file=shared.ca_file)
+    options = replica.SharedOptions(away=shared.away, prefix=shared.prefix, line=reach)
     try:
-        replica = Replica(shared.url, options)
+        here = replica.Replica(shared.url, options)
     except ValueError as error:
         raise CannotStart("shared.url: the address cannot be read") from error
-    async with replica.running():
+    async with here.running():
         try:
             async with asyncio.timeout(_FIRST_SECONDS):
-                await replica.wait()
+                await here.wait()
         except TimeoutError:
             pass  # said in the log; requests are counted as `away` says
-        counters, budgets = SharedCounters(replica), SharedBudgets(replica)
-        yield Sharing(counters, budgets, lambda: replica.here)
+        yield Sharing(counters.SharedCounters(here), budgets.SharedBudgets(here), lambda: here.here)

@@ -96,7 +96,7 @@ class OpenAI:
                 )
         except ClientGone:
             raise
-        except Exception as failure:
+        except Exception as failure:  # whatever it is, a stream that has begun says so
             if exchange.status is None or not isinstance(answer, Stream):
                 raise
             answer.break_off(error_for(_told(failure, exchange), exchange.headers))
