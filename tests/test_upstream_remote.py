@@ -258,6 +258,23 @@ async def test_comments_are_no_content() -> None:
         await endpoint.close()
 
 
+async def test_an_end_without_a_beginning_is_no_reply() -> None:
+    async def end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: [DONE]\n\n")
+        writer.close()
+
+    server = await asyncio.start_server(end, "127.0.0.1", 0)
+    async with server:
+        host, port = server.sockets[0].getsockname()[:2]
+        endpoint = Endpoint(
+            "them", HttpClient(f"http://{host}:{port}/v1"), DIALECTS["generic"], deadlines=SHORT
+        )
+        with pytest.raises(UpstreamFailed, match="before it began"):
+            await events_of(RemoteChat(endpoint, "m"), STREAMED)
+        await endpoint.close()
+
+
 async def test_a_slow_reader_is_not_a_slow_server() -> None:
     reply = Reply(pause=0.05)
     async with upstream(reply) as up, remote(up) as chat:

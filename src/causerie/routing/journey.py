@@ -97,13 +97,13 @@ class Journey(Search, kw_only=True, eq=False):
                 waiting = take(batch)
                 if waiting is not None:
                     await waiting
+                if self.whole:
+                    return
             try:
                 batch = await upcoming()
             except StopAsyncIteration:
                 return
             except (UpstreamFailed, Overloaded) as failure:
-                if self.whole:
-                    return
                 visit = await self._mended(visit, failure)
                 batch, upcoming = visit.first, visit.next
 

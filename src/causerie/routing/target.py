@@ -16,8 +16,9 @@ NOTHING = Usage(0, 0)
 class Answering(Protocol):
     """An answer under way.
 
-    ``usage`` and ``trail`` tell the tokens so far, also when the answer is cut
-    off; ``changes`` names what was dropped or rewritten for this target.
+    Of its ``events`` the usage comes last, and nobody asks for more then. ``usage`` and
+    ``trail`` tell the tokens so far, also when the answer is cut off; ``changes`` names
+    what was dropped or rewritten for this target.
     """
 
     @property

@@ -110,9 +110,11 @@ class Reply:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._stream is not None:
-            self._stream.close()
-        self._asked.endpoint.leave()
+        try:
+            if self._stream is not None:
+                await self._stream.leave()
+        finally:
+            self._asked.endpoint.leave()
 
     def __aiter__(self) -> Self:
         return self

@@ -42,7 +42,7 @@ class Held:
 class Stream:
     """Iterate once; ``between`` is how many seconds content may take after content."""
 
-    __slots__ = ("_between", "_decoder", "_failure", "_incoming", "_over", "_patience")
+    __slots__ = ("_between", "_decoder", "_failure", "_incoming", "_patience")
 
     def __init__(self, incoming: Incoming, patience: Patience | Held, between: float) -> None:
         self._incoming = incoming
@@ -50,11 +50,19 @@ class Stream:
         self._between = between
         self._decoder = Decoder(_MAX_EVENT_BYTES)
         self._failure: ServiceError | None = None
-        self._over = False
 
-    def close(self) -> None:
-        """Give up what has not come."""
-        self._patience.close()
+    async def leave(self) -> None:
+        """Free the connection, for others where the reply has ended; else what is to come is given up."""
+        patience = self._patience
+        try:
+            if self._incoming.ended:
+                patience.within(_CLOSING_SECONDS)
+                while await patience.piece():
+                    pass
+        except TransportFailed:
+            pass  # the reply is complete; only the connection is lost
+        finally:
+            patience.close()
 
     def __aiter__(self) -> Self:
         return self
@@ -62,15 +70,14 @@ class Stream:
     async def __anext__(self) -> Batch:
         """The events that arrived together; raises :class:`ServiceError` where the reply breaks.
 
-        The end and failures are kept for the next call, where events came before them.
+        Failures are kept for the next call, where events came before them.
         """
         patience, incoming, decoder = self._patience, self._incoming, self._decoder
-        while not self._over:
+        while True:
             if self._failure is not None:
                 raise self._failure
             if incoming.ended:
-                await self._drain()
-                break
+                raise StopAsyncIteration
             events: list[Event] = []
             try:
                 piece = await patience.piece()
@@ -86,7 +93,6 @@ class Stream:
             if events:
                 patience.within(_TAIL_SECONDS if incoming.complete else self._between)
                 return events
-        raise StopAsyncIteration
 
     def _broken(self, failure: TransportFailed, events: list[Event]) -> None:
         """The body broke off: a failure, unless the reply is complete but for its usage."""
@@ -97,13 +103,3 @@ class Stream:
             return
         self._failure = too_late() if self._patience.passed else failed(failure)
         self._failure.__cause__ = failure
-
-    async def _drain(self) -> None:
-        """Read the end of the body, so that the connection can be used again."""
-        self._over = True
-        self._patience.within(_CLOSING_SECONDS)
-        try:
-            while await self._patience.piece():
-                pass
-        except TransportFailed:
-            pass  # the reply is complete; only the connection is lost
