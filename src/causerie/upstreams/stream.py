@@ -52,7 +52,7 @@ class Stream:
         self._failure: ServiceError | None = None
 
     async def leave(self) -> None:
-        """Free the connection, for others where the reply has ended; else what is to come is given up."""
+        """Free the connection: for others where the reply has ended, else at once."""
         patience = self._patience
         try:
             if self._incoming.ended:
