@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from causerie.errors import UpstreamFailed
@@ -16,7 +16,7 @@ from causerie.protocol.events import (
     TokenLogprob,
 )
 from causerie.protocol.reasoning import are_plain, blocks_of, text_of
-from causerie.upstreams.calls import CallIds, Calls
+from causerie.upstreams.calls import Calls
 from causerie.upstreams.separator import Separator, Separators
 from causerie.upstreams.wire import Alternative, Choice, Delta, Logprob
 
@@ -36,27 +36,28 @@ class Answer:
     """``in_text``: the answer's text had begun before, so what comes is not reasoning.
 
     ``repeated`` is text that the server may say once more before it goes on;
-    ``top_logprobs`` as in the request. ``reasoned`` and ``size`` count
-    characters, ``finish`` is the reason the server gave.
+    ``top_logprobs`` as in the request; ``calls`` makes what reads the calls of a choice.
+    ``reasoned`` and ``size`` count characters, ``finish`` is the reason the server gave.
     """
 
     __slots__ = (
-        "_ahead", "_calls", "_held", "_in_text", "_index", "_logprobs", "_plain", "_separator",
-        "_separators", "_top", "finish", "reasoned", "texts",
+        "_ahead", "_calls", "_held", "_in_text", "_index", "_logprobs", "_plain", "_read_calls",
+        "_separator", "_separators", "_top", "finish", "reasoned", "texts",
     )  # fmt: skip
 
     def __init__(
         self,
         index: int,
-        ids: CallIds,
+        calls: Callable[[int], Calls],
+        separators: Separators | None = None,
+        top_logprobs: int | None = None,
         *,
-        separators: Separators | None,
-        top_logprobs: int | None,
-        in_text: bool,
-        repeated: str,
+        in_text: bool = False,
+        repeated: str = "",
     ) -> None:
         self._index = index
-        self._calls = Calls(index, ids)
+        self._read_calls = calls
+        self._calls: Calls | None = None  # until there is one
         self._separators = separators
         self._separator: Separator | None = None
         self._top = top_logprobs
@@ -72,7 +73,8 @@ class Answer:
     @property
     def size(self) -> int:
         """Characters of everything."""
-        return self.reasoned + self.texts + self._calls.size
+        size = self.reasoned + self.texts
+        return size if self._calls is None else size + self._calls.size
 
     def read(self, choice: Choice, events: list[Event], *, whole: bool) -> None:
         """The events of a piece; raises :class:`UpstreamFailed` where it tells of a breakdown."""
@@ -103,14 +105,18 @@ class Answer:
         """What was held back, and why the choice ended."""
         if self._held:
             self._text(self._held, events)
-        self._separated(events)
+        if self._separator is not None:
+            self._separated(events)
         if self._logprobs:
             events.append(TextDelta("", tuple(self._logprobs), self._index))
         reason = FINISHES.get(self.finish or "stop", "stop")
-        self._calls.finish(events, cut=reason in ("length", "content_filter"))
-        if self._calls.started and reason == "stop":
+        started = 0
+        if self._calls is not None:
+            self._calls.finish(events, cut=reason in ("length", "content_filter"))
+            started = self._calls.started
+        if started and reason == "stop":
             reason = "tool_calls"
-        elif not self._calls.started and reason == "tool_calls":
+        elif not started and reason == "tool_calls":
             reason = "stop"
         events.append(Finished(reason, self._index))
 
@@ -195,6 +201,8 @@ class Answer:
             self._heard(delta.refusal, events)
         if delta.tool_calls:
             self._separated(events)
+            if self._calls is None:
+                self._calls = self._read_calls(self._index)
             self._calls.feed(delta.tool_calls, events, whole=whole)
 
     def _tokens(self, tokens: Iterable[Logprob]) -> list[TokenLogprob]:

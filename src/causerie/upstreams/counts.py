@@ -28,44 +28,42 @@ class Sized(Protocol):
     def size(self) -> int: ...
 
 
-class Counts:
-    """``told`` is the last that the server said; ``pieces`` counts what brought content."""
+def counted(
+    told: UsageBody | None, pieces: int, answers: Iterable[Sized], request: ChatRequest
+) -> Usage:
+    """The tokens so far; ``told`` is the last that the server said of them.
 
-    __slots__ = ("_request", "pieces", "told")
+    ``pieces`` is how many have brought content.
+    """
+    if told is None:
+        told = _NOTHING
+    reasoned = size = 0
+    for answer in answers:
+        reasoned += answer.reasoned
+        size += answer.size
+    prompt, completion, reasoning = told.prompt_tokens, told.completion_tokens, _reasoning(told)
+    unsure = completion is None or prompt is None
+    if completion is None:
+        completion = pieces if pieces > 1 else -(-size // _CHARACTERS)
+    if prompt is None:
+        prompt = _prompt(request) if pieces else 0
+    if reasoning is None:
+        reasoning = round(completion * reasoned / size) if reasoned else 0
+    return Usage(
+        prompt,
+        completion,
+        min(_cached(told), prompt),
+        min(reasoning, completion),
+        unsure and completion > 0,
+    )
 
-    def __init__(self, request: ChatRequest) -> None:
-        self._request = request
-        self.told: UsageBody | None = None
-        self.pieces = 0
 
-    def usage(self, answers: Iterable[Sized]) -> Usage:
-        """The tokens so far."""
-        told = self.told or _NOTHING
-        sizes = [(answer.reasoned, answer.size) for answer in answers]
-        reasoned, size = sum(one for one, _ in sizes), sum(one for _, one in sizes)
-        completion = told.completion_tokens
-        if completion is None:
-            completion = self.pieces if self.pieces > 1 else -(-size // _CHARACTERS)
-        prompt = told.prompt_tokens
-        if prompt is None:
-            prompt = self._prompt() if self.pieces else 0
-        reasoning = _reasoning(told)
-        if reasoning is None:
-            reasoning = round(completion * reasoned / size) if size else 0
-        return Usage(
-            prompt=prompt,
-            completion=completion,
-            cached=min(_cached(told), prompt),
-            reasoning=min(reasoning, completion),
-            estimated=bool(completion) and None in (told.completion_tokens, told.prompt_tokens),
-        )
-
-    def _prompt(self) -> int:
-        size = 0
-        for message in self._request.messages:
-            size += len(message.text) + len(message.reasoning_content or "")
-            size += sum(len(call.arguments) for call in message.tool_calls)
-        return -(-size // _CHARACTERS)
+def _prompt(request: ChatRequest) -> int:
+    size = 0
+    for message in request.messages:
+        size += len(message.text) + len(message.reasoning_content or "")
+        size += sum(len(call.arguments) for call in message.tool_calls)
+    return -(-size // _CHARACTERS)
 
 
 def _reasoning(told: UsageBody) -> int | None:

@@ -13,12 +13,11 @@ from msgspec import Meta, Struct
 
 from causerie.protocol.events import Finished, TextDelta, Usage
 from causerie.upstreams.separator import Separators
-from causerie.upstreams.wire import MOST_TOKENS
+from causerie.upstreams.wire import Tokens
 
 Read = tuple[tuple[TextDelta, Finished, Usage], str | None]
 _Nothing = Literal[""] | None
 _None = Annotated[list[Any], Meta(max_length=0)] | None
-_Tokens = Annotated[int, Meta(ge=0, le=MOST_TOKENS)]
 
 
 class Said(Struct):
@@ -40,18 +39,18 @@ class Choice(Struct):
 
 
 class PromptDetails(Struct):
-    cached_tokens: _Tokens
+    cached_tokens: Tokens
 
 
 class CompletionDetails(Struct):
-    reasoning_tokens: _Tokens
+    reasoning_tokens: Tokens
 
 
 class Counted(Struct):
     """Tokens, told by their usual names."""
 
-    prompt_tokens: _Tokens
-    completion_tokens: _Tokens
+    prompt_tokens: Tokens
+    completion_tokens: Tokens
     prompt_tokens_details: PromptDetails | None = None
     completion_tokens_details: CompletionDetails | None = None
     prompt_cache_hit_tokens: None = None

@@ -14,12 +14,12 @@ from causerie.protocol.events import Event, Usage
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
 from causerie.upstreams.answer import Answer
-from causerie.upstreams.calls import CallIds, new_call_id
-from causerie.upstreams.counts import Counts
+from causerie.upstreams.calls import CallIds, Calls, new_call_id
+from causerie.upstreams.counts import counted
 from causerie.upstreams.dialect import Dialect
 from causerie.upstreams.refusal import failure_in_reply
 from causerie.upstreams.separator import Separators
-from causerie.upstreams.wire import Choice, read_chunk
+from causerie.upstreams.wire import UsageBody, read_chunk
 
 _DONE = b"[DONE]"
 
@@ -32,8 +32,8 @@ class Incoming:
     """
 
     __slots__ = (
-        "_answers", "_call_id", "_counts", "_dialect", "_ids", "_partial", "_request",
-        "_separators", "ended", "fingerprint",
+        "_answers", "_call_id", "_dialect", "_ids", "_partial", "_pieces", "_request",
+        "_separators", "_told", "ended", "fingerprint",
     )  # fmt: skip
 
     def __init__(
@@ -52,7 +52,8 @@ class Incoming:
         self._call_id = call_id
         self._ids: CallIds | None = None
         self._answers: dict[int, Answer] = {}
-        self._counts = Counts(request)
+        self._pieces = 0  # that brought content
+        self._told: UsageBody | None = None  # the last that the server said
         self.ended = False
         self.fingerprint: str | None = None
 
@@ -67,7 +68,7 @@ class Incoming:
     @property
     def usage(self) -> Usage:
         """The tokens so far: as told, else counted by what has arrived."""
-        return self._counts.usage(self._answers.values())
+        return counted(self._told, self._pieces, self._answers.values(), self._request)
 
     def feed(self, stream: Iterable[bytes], events: list[Event], *, whole: bool = False) -> None:
         """Add the events of what came together, the chunks of a stream or a ``whole`` reply.
@@ -77,25 +78,25 @@ class Incoming:
         """
         if self.ended:
             return
-        answers, counts = self._answers, self._counts
+        answers = self._answers
         for data in stream:
+            if data.strip() == _DONE:
+                self._end(events)
+                return
             try:
                 chunk = read_chunk(data)
             except ValueError as error:
-                if data.strip() != _DONE:
-                    raise self._unreadable(str(error)) from error
-                self._end(events)
-                return
+                raise self._unreadable(str(error)) from error
             if chunk.error is not None:
-                raise failure_in_reply(chunk.error, begun=counts.pieces > 0)
+                raise failure_in_reply(chunk.error, begun=self._pieces > 0)
             before = len(events)
             for choice in chunk.choices or ():
-                answer = answers.get(choice.index) or self._answer(choice)
+                answer = answers.get(choice.index) or self._answer(choice.index)
                 answer.read(choice, events, whole=whole)
             if len(events) > before:
-                counts.pieces += 1
+                self._pieces += 1
             if chunk.usage is not None:
-                counts.told = chunk.usage
+                self._told = chunk.usage
             if chunk.system_fingerprint:
                 self.fingerprint = chunk.system_fingerprint
 
@@ -124,35 +125,28 @@ class Incoming:
     def _unreadable(self, what: str) -> UpstreamFailed:
         return UpstreamFailed(f"The endpoint sent a reply that cannot be read ({what}).")
 
-    def _answer(self, choice: Choice) -> Answer:
-        if self._ids is None:
-            self._ids = CallIds(self._request.messages, self._call_id)
-        answer = Answer(
-            choice.index,
-            self._ids,
-            separators=None if self._in_text else self._separators,
-            top_logprobs=self._request.top_logprobs,
-            in_text=self._in_text,
-            repeated=self._repeated,
-        )
-        self._answers[choice.index] = answer
+    def _answer(self, index: int) -> Answer:
+        top = self._request.top_logprobs
+        said = self._partial.text if self._partial is not None else ""
+        if said:  # the answer's text had begun before: nothing that comes is reasoning
+            repeated = said if self._dialect.continuing.repeats else ""
+            answer = Answer(index, self._calls, None, top, in_text=True, repeated=repeated)
+        else:
+            answer = Answer(index, self._calls, self._separators, top)
+        self._answers[index] = answer
         return answer
 
-    @property
-    def _in_text(self) -> bool:
-        """Whether the answer's text had begun before: nothing that comes is reasoning."""
-        return self._partial is not None and bool(self._partial.text)
-
-    @property
-    def _repeated(self) -> str:
-        repeats = self._partial is not None and self._dialect.continuing.repeats
-        return self._partial.text if self._partial is not None and repeats else ""
+    def _calls(self, index: int) -> Calls:
+        """What reads the calls of a choice."""
+        if self._ids is None:
+            self._ids = CallIds(self._request.messages, self._call_id)
+        return Calls(index, self._ids)
 
     def _end(self, events: list[Event]) -> None:
         """Add every choice's end, then the usage. A choice without a reason ended as it should."""
         self.ended = True
         if not self._answers:
             raise UpstreamFailed("The endpoint ended its reply before it began.")
-        for _, answer in sorted(self._answers.items()):
-            answer.end(events)
+        for index in sorted(self._answers):
+            self._answers[index].end(events)
         events.append(self.usage)

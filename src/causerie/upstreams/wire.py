@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 MOST_TOKENS = 2**31 - 1
 """More than any reply has: who is told of more is told nonsense, which must not be charged."""
+Tokens = Annotated[int, Meta(ge=0, le=MOST_TOKENS)]
 
 
 class Function(Struct):
@@ -59,31 +60,21 @@ class Choice(Struct):
     logprobs: Logprobs | None = None
 
 
-class _Counted(Struct):
-    """Numbers of tokens; one that no reply can have is as if it had not been told."""
-
-    def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            told = getattr(self, name)
-            if isinstance(told, int) and not 0 <= told <= MOST_TOKENS:
-                setattr(self, name, None)
+class PromptDetails(Struct):
+    cached_tokens: Tokens | None = None
 
 
-class PromptDetails(_Counted):
-    cached_tokens: int | None = None
+class CompletionDetails(Struct):
+    reasoning_tokens: Tokens | None = None
 
 
-class CompletionDetails(_Counted):
-    reasoning_tokens: int | None = None
-
-
-class UsageBody(_Counted):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+class UsageBody(Struct):
+    prompt_tokens: Tokens | None = None
+    completion_tokens: Tokens | None = None
     prompt_tokens_details: PromptDetails | None = None
     completion_tokens_details: CompletionDetails | None = None
-    prompt_cache_hit_tokens: int | None = None
-    reasoning_tokens: int | None = None
+    prompt_cache_hit_tokens: Tokens | None = None
+    reasoning_tokens: Tokens | None = None
 
 
 class Chunk(Struct):
@@ -101,8 +92,9 @@ _strictly = msgspec.json.Decoder(Chunk).decode
 def read_chunk(data: bytes) -> Chunk:
     """The chunk in ``data``; raises :class:`ValueError` where there is none.
 
-    Numbers that were sent as strings are read as well. JSON that is no chunk
-    but tells of an error comes back as one with that error.
+    Numbers that were sent as strings are read as well; one of tokens that no reply can
+    have is as if it had not been told. JSON that is no chunk but tells of an error comes
+    back as one with that error.
     """
     try:
         chunk = _strictly(data)
@@ -118,12 +110,31 @@ def read_chunk(data: bytes) -> Chunk:
 def _leniently(data: bytes) -> Chunk:
     """What has other types than it should, converted."""
     found = msgspec.json.decode(data)
-    if isinstance(found, dict) and found.get("error") is not None:
-        return Chunk(error=found["error"])
+    if isinstance(found, dict):
+        if found.get("error") is not None:
+            return Chunk(error=found["error"])
+        if "usage" in found:
+            found["usage"] = _believed(found["usage"])
     try:
         return msgspec.convert(found, Chunk, strict=False)
     except msgspec.ValidationError as error:
         raise ValueError("no chunk of a chat completion") from error
+
+
+def _believed(told: object) -> object:
+    """Numbers of tokens, without those that no reply can have."""
+    if not isinstance(told, dict):
+        return told
+    return {name: _believed(value) for name, value in told.items() if not _nonsense(value)}
+
+
+def _nonsense(told: object) -> bool:
+    try:
+        return isinstance(told, int | float | str) and not 0 <= float(told) <= MOST_TOKENS
+    except OverflowError:
+        return True
+    except ValueError:  # no number at all, which is told where it is read
+        return False
 
 
 def _error(data: bytes) -> object:
