@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from valkeyserver import ValkeyServer
 
-from causerie.access.lease import Lease
+from causerie.access.lease import Lease, tell
 from causerie.access.limits import Counters, Limits
 from causerie.access.quota import Rates, Scope, Tokens
 from causerie.access.windows import MemoryCounters
@@ -64,7 +64,7 @@ class House:
 def told(lease: Lease) -> dict[str, str]:
     """The headers about its limits."""
     headers: dict[str, str] = {}
-    lease.tell(headers)
+    tell(lease.standings(), headers)
     return headers
 
 

@@ -221,6 +221,8 @@ async def test_a_store_that_is_asked_elsewhere_fits_the_same_seam() -> None:
     class Distant:
         """Counters that answer only after a while, as a shared store does."""
 
+        take_now = None
+
         async def take(self, scopes: Sequence[Scope], need: Tokens) -> Lease:
             await asyncio.sleep(0)
             return await memory.take(scopes, need)

@@ -23,6 +23,7 @@ from msgspec import Struct, structs
 from causerie.access.estimate import estimate
 from causerie.access.free import FreeScopes
 from causerie.access.keys import Caller, Locked, StaticKeys
+from causerie.access.lease import tell
 from causerie.access.limits import Limits
 from causerie.access.quota import Scope
 from causerie.catalog.catalog import Catalog, Entry
@@ -187,7 +188,8 @@ class Pipeline:
         need = partial(estimate, request)
         plain = members is None and not offer.free
         scopes = offer.scopes if plain else self._scopes(caller, offer)
-        with await self.limits.admit(scopes, need) as lease:
+        limits = self.limits
+        with limits.admit_now(scopes, need) or await limits.admit(scopes, need) as lease:
             if members is not None:
                 record.reservation = await members.allowances.reserve(caller, model.id, need)
             contents = _kept(asked) if caller.recorded else None
@@ -196,7 +198,7 @@ class Pipeline:
             try:
                 async with journey:
                     headers = _headers(asked, model, request, journey)
-                    lease.tell(headers)
+                    tell(lease.standings(), headers)
                     if more is not None:
                         headers |= more
                     frame = Frame(

@@ -46,16 +46,12 @@ class Lease(Struct, kw_only=True):
         self.release(self.used.prompt, self.used.completion)
         if error is not None and isinstance(error, ServiceError):
             headers: dict[str, str] = {}
-            self.tell(headers)
+            tell(self.standings(), headers)
             error.headers = headers | error.headers
 
     def settle(self, used: Used) -> None:
         """This is what was used until now; nothing where it is never said."""
         self.used = used
-
-    def tell(self, headers: dict[str, str]) -> None:
-        """Add ``x-ratelimit-…``: the strictest limit of requests and of tokens, as they stand."""
-        tell(self.standings(), headers)
 
     def release(self, input: int, output: int) -> None:
         """Give the places back and count these tokens instead of the foreseen ones.
@@ -77,10 +73,10 @@ def tell(standings: Standings, headers: dict[str, str]) -> None:
     """Add ``x-ratelimit-…`` for these."""
     requests, tokens = standings
     if requests is not None:
-        headers["x-ratelimit-limit-requests"] = str(requests.limit)
-        headers["x-ratelimit-remaining-requests"] = str(requests.remaining)
-        headers["x-ratelimit-reset-requests"] = _TENTHS[requests.reset]
+        headers["x-ratelimit-limit-requests"], left, reset = requests
+        headers["x-ratelimit-remaining-requests"] = str(left)
+        headers["x-ratelimit-reset-requests"] = _TENTHS[reset]
     if tokens is not None:
-        headers["x-ratelimit-limit-tokens"] = str(tokens.limit)
-        headers["x-ratelimit-remaining-tokens"] = str(tokens.remaining)
-        headers["x-ratelimit-reset-tokens"] = _TENTHS[tokens.reset]
+        headers["x-ratelimit-limit-tokens"], left, reset = tokens
+        headers["x-ratelimit-remaining-tokens"] = str(left)
+        headers["x-ratelimit-reset-tokens"] = _TENTHS[reset]

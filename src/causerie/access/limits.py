@@ -25,6 +25,11 @@ _NO_TOKENS = Tokens()
 class Counters(Protocol):
     """Where is counted what scopes have used."""
 
+    @property
+    def take_now(self) -> Callable[[Sequence[Scope], Tokens], Lease] | None:
+        """As :meth:`take`, where the counts are at hand; ``None`` where they never are."""
+        ...
+
     def take(self, scopes: Sequence[Scope], need: Tokens) -> Awaitable[Lease]:
         """Take from all scopes, which differ, at once, or from none; raises :class:`RateLimited`.
 
@@ -40,24 +45,31 @@ class Limits:
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
 
-    def admit(self, scopes: Sequence[Scope], estimate: Callable[[], Tokens]) -> Awaitable[Lease]:
+    def admit_now(self, scopes: Sequence[Scope], estimate: Callable[[], Tokens]) -> Lease | None:
+        """As :meth:`admit`, or ``None`` where that would have to wait."""
+        if not scopes:
+            return Lease()
+        take_now = self._counters.take_now
+        return take_now(scopes, _need(scopes, estimate)) if take_now is not None else None
+
+    async def admit(self, scopes: Sequence[Scope], estimate: Callable[[], Tokens]) -> Lease:
         """A lease on all scopes, which ends with its block.
 
         ``estimate`` is asked only where tokens are limited. Raises
         :class:`RateLimited`, and :class:`InvalidRequest` where the prompt alone
         is more than a scope may have in a minute.
         """
-        if not scopes:
-            return _unlimited()
-        need = _NO_TOKENS
-        for scope in scopes:
-            if scope.counts_tokens:
-                if need is _NO_TOKENS:
-                    need = estimate()
-                if need.input > scope.most_input:
-                    raise too_large(scope, need.input)
-        return self._counters.take(scopes, need)
+        lease = self.admit_now(scopes, estimate)
+        return lease or await self._counters.take(scopes, _need(scopes, estimate))
 
 
-async def _unlimited() -> Lease:
-    return Lease()
+def _need(scopes: Sequence[Scope], estimate: Callable[[], Tokens]) -> Tokens:
+    """What a request needs of these; raises :class:`InvalidRequest` where none may have that."""
+    need = _NO_TOKENS
+    for scope in scopes:
+        if scope.counts_tokens:
+            if need is _NO_TOKENS:
+                need = estimate()
+            if need.input > scope.most_input:
+                raise too_large(scope, need.input)
+    return need

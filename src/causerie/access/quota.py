@@ -26,6 +26,15 @@ class Rates(Struct, frozen=True, kw_only=True):
     concurrent: int | None = None
 
 
+class Limits(Struct, frozen=True):
+    """The limits of a minute, as they are told."""
+
+    requests: str
+    tokens: str
+    input: str
+    output: str
+
+
 class Scope:
     """Somebody or something with limits; made once, not for every request.
 
@@ -39,6 +48,7 @@ class Scope:
         "id",
         "input",
         "kind",
+        "limits",
         "most_input",
         "most_output",
         "name",
@@ -56,6 +66,7 @@ class Scope:
         self.input = _limit(rates.input_tokens_per_minute)
         self.output = _limit(rates.output_tokens_per_minute)
         self.concurrent = _limit(rates.concurrent)
+        self.limits = Limits(*map(str, (self.requests, self.tokens, self.input, self.output)))
         self.most_input = min(self.input, self.tokens)  # of one request
         self.most_output = min(self.output, self.tokens)
         self.splits = min(self.input, self.output) < UNLIMITED  # each has a limit of its own
@@ -69,16 +80,9 @@ class Tokens(Struct, frozen=True, gc=False):
     output: int = 0
 
 
-class Standing(Struct, frozen=True, gc=False):
-    """How one limit stands now. ``reset`` is the tenths of a second until more is left.
-
-    They are at most 601.
-    """
-
-    limit: int
-    remaining: int
-    reset: int
-
+Standing = tuple[str, int, int]
+"""How one limit stands now: the limit, what is left of it, and the tenths of a second
+until that is more, at most 601."""
 
 Standings = tuple[Standing | None, Standing | None]
 """Of requests and of tokens the limit of which least is left, of all scopes of a request;

@@ -159,17 +159,17 @@ class MemoryLease(Lease):
             if left < fewest:
                 fewest = left
                 wait = reset if oldest.requests else _reset(window, _requests, now)
-                requests = Standing(scope.requests, left if left > 0 else 0, wait)
+                requests = scope.limits.requests, left if left > 0 else 0, wait
             if scope.counts_tokens:
-                left, limit, read = scope.tokens - window.tokens, scope.tokens, _tokens
+                left, limit, read = scope.tokens - window.tokens, scope.limits.tokens, _tokens
                 if scope.splits and scope.input - window.input < left:
-                    left, limit, read = scope.input - window.input, scope.input, _input
+                    left, limit, read = scope.input - window.input, scope.limits.input, _input
                 if scope.splits and scope.output - _output(window) < left:
-                    left, limit, read = scope.output - _output(window), scope.output, _output
+                    left, limit, read = scope.output - _output(window), scope.limits.output, _output
                 if left < least:
                     least = left
                     wait = reset if read(oldest) else _reset(window, read, now)
-                    tokens = Standing(limit, left if left > 0 else 0, wait)
+                    tokens = limit, left if left > 0 else 0, wait
         return requests, tokens
 
     def _exceed(self, window: _Window, tick: _Tick, input: int, output: int) -> None:
@@ -192,7 +192,11 @@ class MemoryCounters:
         return len(self._windows)
 
     async def take(self, scopes: Sequence[Scope], need: Tokens) -> MemoryLease:
-        """Take from all scopes, which differ, or from none; never waits.
+        """As :meth:`take_now`."""
+        return self.take_now(scopes, need)
+
+    def take_now(self, scopes: Sequence[Scope], need: Tokens) -> MemoryLease:
+        """Take from all scopes, which differ, or from none.
 
         The input must fit into an empty window; output that would not is cut
         down to what does. Raises :class:`RateLimited`.

@@ -7,6 +7,7 @@ from contextlib import aclosing
 
 import msgspec
 
+from causerie.access.lease import tell
 from causerie.access.limits import Limits
 from causerie.access.quota import Rates, Scope, Tokens
 from causerie.access.windows import MemoryCounters
@@ -81,7 +82,7 @@ class Management:
             body = await body_of(exchange, route.body) if route.takes_body else route.body()
             answer = await route.handler(Call(actor, ids, query, body))
             headers = dict(_HEADERS)
-            lease.tell(headers)
+            tell(lease.standings(), headers)
             if isinstance(answer, Export):
                 await _send(exchange, answer, headers)
             else:

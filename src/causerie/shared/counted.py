@@ -105,7 +105,7 @@ def _limits(scope: Scope) -> tuple[int, int, int, int]:
 
 def _standing(left: int, limit: int, tick: int, now: int) -> Standing:
     reset = min(max(tick + _LEAVES - now // TICK, 0), _LEAVES) if tick else 0
-    return Standing(limit, max(left, 0), reset)
+    return str(limit), max(left, 0), reset
 
 
 def _until(tick: int, now: int) -> float:
