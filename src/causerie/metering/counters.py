@@ -10,8 +10,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry
@@ -41,8 +39,6 @@ _TIMES = {
 }
 _PLACE = ("door", "model")
 _TOGETHER = 128  # requests that are counted together
-_where = attrgetter(*_PLACE)
-_end = attrgetter("status", "code", "finish", "stream")
 _ENDED = ("door", "model", "status", "code", "finish", "stream")
 
 _End = tuple[int, str | None, str | None, bool]  # status, code, finish, stream
@@ -134,9 +130,11 @@ class Counters:
 
     def _count(self) -> None:
         ended, self._ended = self._ended, []
-        ended.sort(key=_where)
-        for place, records in groupby(ended, _where):
-            self._places[place].add(list(records))
+        places: defaultdict[tuple[str, str], list[Counted]] = defaultdict(list)
+        for record in ended:
+            places[record.door, record.model].append(record)
+        for place, records in places.items():
+            self._places[place].add(records)
 
 
 class _Times:
@@ -182,13 +180,12 @@ class _Place:
 
     def add(self, records: Sequence[Counted]) -> None:
         """Count all of these."""
-        self.requests.update(map(_end, records))
-        for record in records:
-            used = record.used
-            self.prompt += used.prompt
-            self.completion += used.completion
-            self.cached += used.cached
-            self.reasoning += used.reasoning
+        self.requests.update([(one.status, one.code, one.finish, one.stream) for one in records])
+        used = [record.used for record in records]
+        self.prompt += sum([one.prompt for one in used])
+        self.completion += sum([one.completion for one in used])
+        self.cached += sum([one.cached for one in used])
+        self.reasoning += sum([one.reasoning for one in used])
         times = self.times
         times["request"].add([record.duration_seconds for record in records])
         times["queue"].add([record.queue_seconds for record in records])

@@ -13,7 +13,7 @@ from causerie.metering.meter import Record
 
 
 class RequestLine(Struct, frozen=True):
-    """The line, in its order."""
+    """The line, in its order; times are to a tenth of a millisecond."""
 
     time: datetime
     level: Literal["info", "warning"]
@@ -79,12 +79,7 @@ def _line(record: Record, when: datetime) -> RequestLine:
         used.cached,
         used.reasoning,
         used.estimated,
-        _ms(record.queue_seconds),
-        _ms(first) if first is not None else None,
-        _ms(record.duration_seconds),
+        int(record.queue_seconds * 10_000 + 0.5) / 10,
+        int(first * 10_000 + 0.5) / 10 if first is not None else None,
+        int(record.duration_seconds * 10_000 + 0.5) / 10,
     )
-
-
-def _ms(seconds: float) -> float:
-    """Milliseconds, to a tenth."""
-    return int(seconds * 10_000 + 0.5) / 10
