@@ -40,7 +40,7 @@ class Journal:
     """Writes to where all log lines go, in their form."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[Callable[[Any, datetime], Line], Any, float]] = []
+        self._waiting: list[tuple[Callable[[Any, datetime], Line], Any, int]] = []
         self._timer: asyncio.TimerHandle | None = None
 
     def tell(self, line: Callable[[_Subject, datetime], Line], subject: _Subject) -> None:
@@ -48,7 +48,7 @@ class Journal:
 
         It is not written where lines of its level are not wanted.
         """
-        self._waiting.append((line, subject, time.time()))
+        self._waiting.append((line, subject, time.time_ns()))
         if self._timer is None:
             try:
                 loop = asyncio.get_running_loop()
@@ -64,7 +64,7 @@ class Journal:
             self._timer = None
         kept, self._waiting = self._waiting, []
         at = datetime.fromtimestamp
-        lines = [line(subject, at(when, UTC)) for line, subject, when in kept]
+        lines = [line(subject, at(when / 1e9, UTC)) for line, subject, when in kept]
         if not wanted("info"):
             lines = [line for line in lines if wanted(line.level)]
         if not lines:
