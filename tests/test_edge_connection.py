@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import cast
 from unittest.mock import Mock
@@ -150,9 +150,6 @@ class Clock:
 
     def time(self) -> float:
         return self.now
-
-    def create_task(self, steps: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        return asyncio.get_running_loop().create_task(steps)
 
 
 async def test_an_unwanted_body_may_come_slowly_but_not_for_ever() -> None:

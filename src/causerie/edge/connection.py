@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
 from typing import cast
 from urllib.parse import unquote
 
@@ -20,10 +19,8 @@ import msgspec
 
 from causerie.edge.exchange import Exchange
 from causerie.edge.headers import NAMES, Headers
+from causerie.edge.workers import Handler, Workers
 from causerie.errors import InvalidRequest, Overloaded, ServiceError
-
-Handler = Callable[[Exchange], Coroutine[None, None, None]]
-"""Answers an exchange; ends its response, or abandons it."""
 
 _MAX_UNREAD = 256 * 1024  # bytes of a body that wait for a handler
 _LINGER_SECONDS = 5.0  # for the next piece of a body that nobody wants
@@ -47,10 +44,9 @@ class Connections:
     """All connections of one server."""
 
     def __init__(self, handler: Handler, bounds: Bounds) -> None:
-        self.handler = handler
+        self.workers = Workers(handler)
         self.bounds = bounds
         self.open: set[Connection] = set()
-        self.left: set[asyncio.Task[None]] = set()  # that outlive what they answer
         self.closing = False
         self.loop = asyncio.get_running_loop()
 
@@ -71,19 +67,7 @@ class Connections:
 
     async def ended(self) -> None:
         """Return when every request has been answered."""
-        while running := [task for task in self._tasks() if not task.done()]:
-            await asyncio.wait(running)
-
-    def keep(self, task: asyncio.Task[None]) -> None:
-        """See to a task whose connection is lost, or goes on without it."""
-        self.left.add(task)
-        task.add_done_callback(self.left.discard)
-
-    def _tasks(self) -> Iterator[asyncio.Task[None]]:
-        yield from self.left
-        for connection in self.open:
-            if connection.task is not None:
-                yield connection.task
+        await self.workers.ended()
 
     def abort(self) -> None:
         """Close every connection at once."""
@@ -92,10 +76,7 @@ class Connections:
 
 
 class Connection(asyncio.Protocol):
-    """The protocol of one connection.
-
-    ``full`` and ``closing`` are what exchanges ask; ``task`` is what began last.
-    """
+    """The protocol of one connection. ``full`` and ``closing`` are what exchanges ask."""
 
     _transport: asyncio.Transport
 
@@ -116,7 +97,6 @@ class Connection(asyncio.Protocol):
         self._linger_end = _NEVER
         self.closing = server.closing
         self.full: asyncio.Future[None] | None = None
-        self.task: asyncio.Task[None] | None = None
 
     # What exchanges ask.
 
@@ -166,8 +146,6 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
         self._server.open.discard(self)
-        if self.task is not None and not self.task.done():
-            self._server.keep(self.task)
         self._end()
         self.resume_writing()
         for exchange in (self._current, self._incoming, *self._waiting):
@@ -277,10 +255,7 @@ class Connection(asyncio.Protocol):
 
     def _begin(self, exchange: Exchange) -> None:
         self._current = exchange
-        server = self._server
-        if self.task is not None and not self.task.done():
-            server.keep(self.task)
-        self.task = exchange.task = server.loop.create_task(server.handler(exchange))
+        self._server.workers.begin(exchange)
 
     def _next(self, exchange: Exchange) -> None:
         """Go on after an exchange whose request was read and whose response was sent."""
