@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
+from typing import get_args
 
 import msgspec
 import pytest
@@ -10,60 +12,105 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causerie.errors import InternalError
-from causerie.fold import Fold, Frame, Identity
-from causerie.protocol.completion import Chunk, ChunkChoice, Delta
-from causerie.protocol.events import Finished, ReasoningDelta, TextDelta, Usage
+from causerie.fold import Fold, Frame, Identity, usage_body
+from causerie.protocol.completion import Chunk, ChunkChoice, Delta, Logprobs, TokenLogprobBody
+from causerie.protocol.events import (
+    Event,
+    Finished,
+    FinishReason,
+    ReasoningDelta,
+    TextDelta,
+    TokenLogprob,
+    Usage,
+)
 from causerie.protocol.sse import encode
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=8) | st.just('""')
 choices = st.integers(0, 2)
+counts = st.integers(0, 2**40)
 frames = st.builds(
     Frame,
     st.builds(Identity, texts, st.integers(0, 2**40), st.just("r")),
     texts,
     texts,
     st.booleans(),
+    st.just(False),
+    st.none() | st.floats(0, 1).map(lambda cost: lambda usage: cost),
 )
+weighed = st.builds(TokenLogprob, texts, st.floats(-9, 0), st.binary(max_size=2))
+logprobs = st.just(()) | st.lists(weighed, max_size=2).map(tuple)
 said = st.lists(
-    st.builds(TextDelta, texts, st.just(()), choices) | st.builds(ReasoningDelta, texts, choices),
+    st.builds(TextDelta, texts, logprobs, choices) | st.builds(ReasoningDelta, texts, choices),
     max_size=12,
 )
+ends = st.builds(Finished, st.sampled_from(get_args(FinishReason)), choices)
+used = st.builds(Usage, counts, counts, counts, counts)
+all_events = st.lists(said | st.lists(ends, max_size=1) | st.lists(used, max_size=1), max_size=4)
 
 
-def deltas(events: list[TextDelta | ReasoningDelta], *, visible: bool) -> Iterator[ChunkChoice]:
-    """What the contract makes of texts, written down anew."""
+def chunks(frame: Frame, events: list[Event]) -> Iterator[Chunk]:
+    """What the contract makes of events, written down anew."""
+
+    def chunk(*choices: ChunkChoice) -> Chunk:
+        return Chunk(
+            id=frame.identity.id,
+            created=frame.identity.created,
+            model=frame.model,
+            system_fingerprint=frame.fingerprint,
+            choices=list(choices),
+        )
+
     begun: set[int] = set()
     for event in events:
+        if isinstance(event, Usage):
+            last = chunk()
+            last.usage = usage_body(event, frame.cost)
+            yield last
+            continue
         if event.choice not in begun:
             begun.add(event.choice)
-            yield ChunkChoice(index=event.choice, delta=Delta(role="assistant", content=""))
+            role = Delta(role="assistant", content="")
+            yield chunk(ChunkChoice(index=event.choice, delta=role))
+        told = ChunkChoice(index=event.choice, delta=Delta())
         if isinstance(event, TextDelta):
-            yield ChunkChoice(index=event.choice, delta=Delta(content=event.text))
-        elif visible and event.text:
-            yield ChunkChoice(index=event.choice, delta=Delta(reasoning_content=event.text))
+            told.delta.content = event.text
+            if event.logprobs:
+                told.logprobs = Logprobs(content=[weight(token) for token in event.logprobs])
+        elif isinstance(event, Finished):
+            told.finish_reason = event.reason
+        elif isinstance(event, ReasoningDelta):
+            if not (frame.reasoning_visible and event.text):
+                continue
+            told.delta.reasoning_content = event.text
+        yield chunk(told)
 
 
-@given(frames, said, st.data())
+def weight(token: TokenLogprob) -> TokenLogprobBody:
+    return TokenLogprobBody(
+        token=token.text, logprob=token.logprob, bytes=list(token.raw), top_logprobs=[]
+    )
+
+
+@given(frames, all_events, st.data())
 def test_the_bytes_are_those_of_the_chunks(
-    frame: Frame, events: list[TextDelta | ReasoningDelta], data: st.DataObject
+    frame: Frame, parts: list[list[Event]], data: st.DataObject
 ) -> None:
+    events = list(chain.from_iterable(parts))
     cut = data.draw(st.integers(0, len(events)))
     fold = Fold(frame)
     written = fold.feed(events[:cut]) + fold.feed(events[cut:])
     assert written == b"".join(
-        encode(
-            msgspec.json.encode(
-                Chunk(
-                    id=frame.identity.id,
-                    created=frame.identity.created,
-                    model=frame.model,
-                    system_fingerprint=frame.fingerprint,
-                    choices=[choice],
-                )
-            )
-        )
-        for choice in deltas(events, visible=frame.reasoning_visible)
+        encode(msgspec.json.encode(chunk)) for chunk in chunks(frame, events)
     )
+
+
+@given(frames, texts, texts, ends, used)
+def test_a_plain_answer_is_the_same_in_one_piece_and_in_several(
+    frame: Frame, text: str, more: str, end: Finished, usage: Usage
+) -> None:
+    pieces = [TextDelta(text, (), end.choice), TextDelta(more, (), end.choice)]
+    one = TextDelta(text + more, (), end.choice)
+    assert frame.completion([one, end, usage]) == frame.completion([*pieces, end, usage])
 
 
 @given(frames, said)

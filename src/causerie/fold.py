@@ -5,7 +5,7 @@ A plain answer says what its stream would say, put together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, starmap
 from operator import attrgetter
 from typing import Any
@@ -48,6 +48,8 @@ from causerie.protocol.events import (
 from causerie.protocol.reasoning import Block, block_of, joined
 
 _encode = msgspec.json.Encoder().encode
+_END = b"\n\n"  # of an event
+_GOES_ON = b'},"finish_reason":null}]}\n\n'
 _choice_of = attrgetter("choice")
 
 
@@ -84,12 +86,6 @@ class Frame(Struct, frozen=True):
             choices=list(choices),
         )
 
-    def last(self, usage: Usage) -> Chunk:
-        """The chunk that carries the usage."""
-        chunk = self.chunk()
-        chunk.usage = usage_body(usage, self.cost)
-        return chunk
-
     def completion(self, events: Sequence[Event]) -> Completion:
         """The plain answer of these events: what a stream would say of them, put together.
 
@@ -97,15 +93,23 @@ class Frame(Struct, frozen=True):
         """
         if not events or not isinstance(usage := events[-1], Usage):
             raise InternalError("The answer ended before it was complete; please try again.")
-        by_choice = groupby(sorted(events[:-1], key=_choice_of), key=_choice_of)
         return Completion(
             id=self.identity.id,
             created=self.identity.created,
             model=self.model,
             system_fingerprint=self.fingerprint,
-            choices=list(starmap(self.answer, by_choice)),
+            choices=self._choices(events[:-1]),
             usage=usage_body(usage, self.cost),
         )
+
+    def _choices(self, events: Sequence[Event]) -> list[CompletionChoice]:
+        if len(events) == 2:  # one text and its end, as most are
+            said, end = events
+            if isinstance(said, TextDelta) and isinstance(end, Finished) and not said.logprobs:
+                told = MessageBody(content=said.text)
+                return [CompletionChoice(index=said.choice, message=told, finish_reason=end.reason)]
+        by_choice = groupby(sorted(events, key=_choice_of), key=_choice_of)
+        return list(starmap(self.answer, by_choice))
 
     def answer(self, index: int, events: Iterable[Event]) -> CompletionChoice:
         """One choice of a plain answer."""
@@ -147,32 +151,39 @@ class Fold:
     where ``usage`` says so.
     """
 
-    __slots__ = ("_begun", "_ended", "_frame", "_texts", "_thoughts", "_usage")
+    __slots__ = ("_begun", "_ended", "_frame", "_opening", "_usage")
 
     def __init__(self, frame: Frame, *, usage: bool = True) -> None:
         self._frame = frame
         self._usage = usage
-        self._begun: set[int] = set()
+        # What all events have in common: a chunk up to its first choice.
+        self._opening = b"data: " + _encode(frame.chunk()).removesuffix(b"]}")
+        # By choice that has begun: what its chunks have in common, up to what their delta holds.
+        self._begun: dict[int, bytes] = {}
         self._ended: set[int] = set()
-        # By choice, what stands around the text in a chunk with nothing but text, or reasoning.
-        self._texts: dict[int, tuple[bytes, bytes]] = {}
-        self._thoughts: dict[int, tuple[bytes, bytes]] = {}
 
     def feed(self, batch: Batch) -> bytes:
         """The server-sent events of some events; ``b""`` where nothing of them is told."""
-        texts = self._texts
         made: list[bytes] = []
         for event in batch:
-            if isinstance(event, TextDelta) and event.choice in texts and not event.logprobs:
-                before, behind = texts[event.choice]
-            elif (
-                isinstance(event, ReasoningDelta) and event.choice in self._thoughts and event.text
-            ):
-                before, behind = self._thoughts[event.choice]
-            else:
-                made += map(_on_the_wire, self._chunks(event))
+            if isinstance(event, Usage):
+                if self._usage:
+                    usage = usage_body(event, self._frame.cost)
+                    made += (self._opening, b'],"usage":', _encode(usage), b"}", _END)
                 continue
-            made += (before, _encode(event.text), behind)
+            before = self._begun.get(event.choice)
+            if before is None:
+                before = self._begin(event.choice)
+                made += (before, b'"role":"assistant","content":""', _GOES_ON)
+            if isinstance(event, TextDelta) and not event.logprobs:
+                made += (before, b'"content":', _encode(event.text), _GOES_ON)
+            elif isinstance(event, Finished):
+                self._ended.add(event.choice)
+                made += (before, b'},"finish_reason":', _encode(event.reason), b"}]}", _END)
+            elif not isinstance(event, ReasoningDelta):
+                made += (self._opening, _encode(_content(event)), b"]}", _END)
+            elif self._frame.reasoning_visible:
+                made += self._reasoning(event, before)
         return b"".join(made)
 
     def broken(self, error: dict[str, Any]) -> bytes:
@@ -182,45 +193,35 @@ class Fold:
         chunk = self._frame.chunk(
             *(
                 ChunkChoice(index=index, delta=Delta(), finish_reason="error")
-                for index in sorted(self._begun - self._ended) or [0]
+                for index in sorted(self._begun.keys() - self._ended) or [0]
             )
         )
         chunk.error = error
-        return _on_the_wire(chunk)
+        return sse.encode(_encode(chunk))
 
-    def _chunks(self, event: Event) -> Iterator[Chunk]:
-        """The chunks of any event; the next of a choice's texts can be written around."""
-        frame = self._frame
-        if isinstance(event, Usage):
-            if self._usage:
-                yield frame.last(event)
-            return
-        index = event.choice
-        if index not in self._begun:
-            self._begun.add(index)
-            yield frame.chunk(_choice(index, Delta(role="assistant", content="")))
-        if isinstance(event, Finished):
-            self._ended.add(index)
-            yield frame.chunk(ChunkChoice(index=index, delta=Delta(), finish_reason=event.reason))
-        elif not isinstance(event, ReasoningDelta):
-            if isinstance(event, TextDelta):
-                self._texts[index] = _around(frame, index, Delta(content=""))
-            yield frame.chunk(_content(event))
-        elif frame.reasoning_visible and (event.text or frame.router_names):
-            if not frame.router_names:
-                self._thoughts[index] = _around(frame, index, Delta(reasoning_content=""))
-            yield frame.chunk(_choice(index, _reasoning(event, frame)))
+    def _begin(self, index: int) -> bytes:
+        before = b"".join((self._opening, b'{"index":', _encode(index), b',"delta":{'))
+        self._begun[index] = before
+        return before
+
+    def _reasoning(self, event: ReasoningDelta, before: bytes) -> Sequence[bytes]:
+        if self._frame.router_names:
+            choice = _choice(event.choice, _reasoning(event))
+            return (self._opening, _encode(choice), b"]}", _END)
+        if event.text:
+            return (before, b'"reasoning_content":', _encode(event.text), _GOES_ON)
+        return ()
 
 
 def usage_body(usage: Usage, cost: Callable[[Usage], float] | None = None) -> UsageBody:
     """Usage in the shape of the wire."""
     return UsageBody(
-        prompt_tokens=usage.prompt,
-        completion_tokens=usage.completion,
-        total_tokens=usage.prompt + usage.completion,
-        prompt_tokens_details=PromptDetails(cached_tokens=usage.cached),
-        completion_tokens_details=CompletionDetails(reasoning_tokens=usage.reasoning),
-        cost=None if cost is None else cost(usage),
+        usage.prompt,
+        usage.completion,
+        usage.prompt + usage.completion,
+        PromptDetails(usage.cached),
+        CompletionDetails(usage.reasoning),
+        None if cost is None else cost(usage),
     )
 
 
@@ -228,14 +229,11 @@ def _choice(index: int, delta: Delta) -> ChunkChoice:
     return ChunkChoice(index=index, delta=delta)
 
 
-def _reasoning(event: ReasoningDelta, frame: Frame) -> Delta:
-    delta = Delta()
+def _reasoning(event: ReasoningDelta) -> Delta:
+    """A piece of reasoning under all its names."""
+    delta = Delta(reasoning_details=_blocks(event))
     if event.text:
-        delta.reasoning_content = event.text
-    if frame.router_names:
-        if event.text:
-            delta.reasoning = event.text
-        delta.reasoning_details = _blocks(event)
+        delta.reasoning_content = delta.reasoning = event.text
     return delta
 
 
@@ -274,16 +272,6 @@ def _logprob(token: TokenLogprob) -> TokenLogprobBody:
             for other in token.top
         ],
     )
-
-
-def _on_the_wire(chunk: Chunk) -> bytes:
-    return sse.encode(_encode(chunk))
-
-
-def _around(frame: Frame, index: int, empty: Delta) -> tuple[bytes, bytes]:
-    """What stands on the wire before and behind the text of a chunk, of one without text."""
-    before, _, behind = _on_the_wire(frame.chunk(_choice(index, empty))).rpartition(b'""')
-    return before, behind
 
 
 def _call(event: ToolCallStarted) -> ToolCallBody:

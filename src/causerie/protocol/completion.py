@@ -78,15 +78,15 @@ class ChunkChoice(msgspec.Struct, kw_only=True):
     finish_reason: FinishReason | None = None
 
 
-class PromptDetails(msgspec.Struct, frozen=True, kw_only=True):
+class PromptDetails(msgspec.Struct, frozen=True, gc=False):
     cached_tokens: int
 
 
-class CompletionDetails(msgspec.Struct, frozen=True, kw_only=True):
+class CompletionDetails(msgspec.Struct, frozen=True, gc=False):
     reasoning_tokens: int
 
 
-class UsageBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class UsageBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """``cost`` is there at the doors of routers, in money of the service."""
 
     prompt_tokens: int
