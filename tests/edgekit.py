@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +15,6 @@ from causerie.edge.application import Edge
 from causerie.edge.connection import Connections
 from causerie.edge.doors import Door, DoorTable
 from causerie.edge.openai import Limits
-from causerie.edge.ports import Reply
 from causerie.edge.server import Listen, serve
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import NotFound
@@ -47,15 +46,6 @@ ASK = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
 
 @dataclass
-class Answer:
-    """A reply that has begun."""
-
-    headers: Mapping[str, str]
-    frame: fold.Frame
-    pour: Callable[[Take], Awaitable[None]]
-
-
-@dataclass
 class ScriptedPipeline:
     """Answers with ``script``: events, gates to wait at, and failures to raise.
 
@@ -84,7 +74,7 @@ class ScriptedPipeline:
         caller: Caller,
         request: ChatRequest,
         identity: fold.Identity,
-        deliver: Callable[[Reply], Awaitable[None]],
+        deliver: fold.Deliver,
         labels: Labels,
     ) -> None:
         self.labels.append(labels)
@@ -97,7 +87,7 @@ class ScriptedPipeline:
             for step in self.prefill:
                 await _pass(step)
             frame = fold.Frame(identity, request.model, "script")
-            await deliver(Answer({"x-served-by": "script"}, frame, self._pour))
+            await deliver({"x-served-by": "script"}, frame, self._pour)
         finally:
             self.released.set()
 

@@ -123,6 +123,17 @@ def in_turn(count: int) -> list[Candidate]:
     return [Candidate(f"t{number}", priority=number) for number in range(count)]
 
 
+@asynccontextmanager
+async def begun(journey: Journey) -> AsyncIterator[Journey]:
+    """Begin it, and leave it at the end of the block."""
+    try:
+        await journey.begin()
+        yield journey
+    finally:
+        if (left := journey.leave()) is not None:
+            await left
+
+
 async def poured(journey: Journey) -> list[Event]:
     said: list[Event] = []
     await journey.pour(said.extend)
@@ -130,5 +141,5 @@ async def poured(journey: Journey) -> list[Event]:
 
 
 async def told(way: Router, count: int, request: ChatRequest = ASK) -> list[Event]:
-    async with way.generate(in_turn(count), request) as journey:
+    async with begun(way.generate(in_turn(count), request)) as journey:
         return await poured(journey)

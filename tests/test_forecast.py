@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -25,10 +25,11 @@ from causerie.catalog.supply import Supply
 from causerie.catalog.tariff import Tariff
 from causerie.edge.doors import Door
 from causerie.errors import ServiceError, UpstreamFailed
-from causerie.fold import Identity
+from causerie.fold import Frame, Identity
 from causerie.metering.meter import Meter, Record
-from causerie.pipeline import Pipeline, Reply, Scopes
+from causerie.pipeline import Pipeline, Scopes
 from causerie.protocol.candidate import Candidate
+from causerie.protocol.events import Pour
 from causerie.protocol.parsing import Rules, parse
 from causerie.protocol.request import ChatRequest
 from causerie.routing.breaker import THRESHOLD
@@ -95,8 +96,8 @@ class Market:
     async def ask(self, request: ChatRequest) -> Record:
         """A real request; raises what its client would get."""
 
-        async def deliver(reply: Reply) -> None:
-            await reply.pour(lambda _: None)
+        def deliver(headers: Mapping[str, str], frame: Frame, pour: Pour) -> Awaitable[None]:
+            return pour(lambda _: None)
 
         await self.pipeline.answer(DOOR, CALLER, request, Identity("c", 1, "r"), deliver)
         return self.records[-1]

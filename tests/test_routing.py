@@ -18,6 +18,7 @@ from routingkit import (
     Answer,
     Clock,
     Scripted,
+    begun,
     in_turn,
     poured,
     router,
@@ -47,7 +48,7 @@ from causerie.routing.terms import RetryBudget
 async def test_the_first_that_can_answers() -> None:
     first, second, third = Scripted([BROKEN]), Scripted(REPLY), Scripted(REPLY)
     way = router(first, second, third)
-    async with way.generate(in_turn(3), ASK) as journey:
+    async with begun(way.generate(in_turn(3), ASK)) as journey:
         said = await poured(journey)
     assert said == [*REPLY, Usage(PROMPT, 7)]
     assert (journey.served_by, journey.attempts, journey.continued) == ("t1", 2, 0)
@@ -105,7 +106,7 @@ async def test_leaving_early_frees_the_target() -> None:
         raise ConnectionResetError
 
     with pytest.raises(ConnectionResetError):
-        async with way.generate(in_turn(1), ASK) as journey:
+        async with begun(way.generate(in_turn(1), ASK)) as journey:
             await journey.pour(leave)
     [status] = way.status()
     assert (target.open, status.in_flight) == (0, 0)
@@ -176,7 +177,7 @@ async def test_targets_that_stay_keep_what_was_learnt_of_them() -> None:
     way = router(bad, good)
     for _ in range(THRESHOLD):
         await told(way, 2)
-    async with way.generate(in_turn(2), ASK):
+    async with begun(way.generate(in_turn(2), ASK)):
         way.replace({"t0": bad, "t1": good, "t2": Scripted(REPLY)}, {})
         assert [(one.name, one.state, one.in_flight) for one in way.status()] == [
             ("t0", "down", 0),
@@ -196,7 +197,7 @@ async def test_who_takes_slowly_is_waited_for() -> None:
         return None if len(taken) > 1 else room.wait()
 
     way = router(Scripted(REPLY))
-    async with way.generate(in_turn(1), ASK) as journey, asyncio.TaskGroup() as group:
+    async with begun(way.generate(in_turn(1), ASK)) as journey, asyncio.TaskGroup() as group:
         pouring = group.create_task(journey.pour(take))
         for _ in range(20):
             await asyncio.sleep(0)

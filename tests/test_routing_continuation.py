@@ -15,6 +15,7 @@ from routingkit import (
     REPLY,
     Clock,
     Scripted,
+    begun,
     in_turn,
     poured,
     router,
@@ -51,7 +52,7 @@ def breaks(after: int) -> list[Event | ServiceError]:
 async def test_a_reply_that_breaks_goes_on_elsewhere(after: int) -> None:
     first, second = Scripted(breaks(after)), Scripted(REPLY)
     way = router(first, second)
-    async with way.generate(in_turn(2), ASK) as journey:
+    async with begun(way.generate(in_turn(2), ASK)) as journey:
         said = await poured(journey)
         assert (first.open, second.open) == (0, 1)
     assert said == [*REPLY, Usage(PROMPT, 7)]
@@ -90,7 +91,7 @@ async def test_where_nobody_can_go_on_the_failure_is_told() -> None:
     way = router(Scripted(breaks(3)), Scripted(REPLY, able=False))
     said: list[Event] = []
     with pytest.raises(UpstreamFailed, match="It broke"):
-        async with way.generate(in_turn(2), ASK) as journey:
+        async with begun(way.generate(in_turn(2), ASK)) as journey:
             await journey.pour(said.extend)
     assert said == list(REPLY[:3])
     assert journey.usage() == Usage(PROMPT, 3)
@@ -143,7 +144,7 @@ async def test_who_is_back_soon_is_waited_for() -> None:
         clock.now += seconds
 
     way = router(Restarting(breaks(3)), clock=clock, pause=pause)
-    async with way.generate(in_turn(1), ASK) as journey:
+    async with begun(way.generate(in_turn(1), ASK)) as journey:
         said = await poured(journey)
     assert said == [*REPLY, Usage(PROMPT, 7)]
     assert pauses == [5, 5]
@@ -175,7 +176,7 @@ async def test_who_is_down_by_then_is_asked_last() -> None:
     clock = Clock()
     second, third = Scripted(REPLY), Scripted(REPLY)
     way = router(Scripted(breaks(3)), second, third, clock=clock)
-    async with way.generate(in_turn(3), ASK) as journey:
+    async with begun(way.generate(in_turn(3), ASK)) as journey:
         seat = way.seat("t1")
         assert seat is not None
         for _ in range(THRESHOLD):

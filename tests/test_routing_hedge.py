@@ -12,6 +12,7 @@ from routingkit import (
     PROMPT,
     REPLY,
     Scripted,
+    begun,
     in_turn,
     poured,
     router,
@@ -41,7 +42,7 @@ class Slow(Scripted):
 
 
 async def hedged(way: Router, count: int) -> tuple[list[Event], str]:
-    async with way.generate(in_turn(count), ASK, 0.0) as journey:
+    async with begun(way.generate(in_turn(count), ASK, 0.0)) as journey:
         return await poured(journey), journey.served_by
 
 
@@ -96,7 +97,7 @@ async def test_leaving_while_two_are_asked_frees_both() -> None:
 
 async def test_everybody_who_was_asked_is_told_of() -> None:
     slow, quick = Slow(REPLY), Scripted(REPLY)
-    async with router(slow, quick).generate(in_turn(2), ASK, 0.0) as journey:
+    async with begun(router(slow, quick).generate(in_turn(2), ASK, 0.0)) as journey:
         assert [(one.target, one.failure) for one in journey.tried] == [("t0", SLOWER), ("t1", "")]
         assert (journey.hedged, journey.attempts) == (True, 2)
 

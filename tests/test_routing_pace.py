@@ -9,7 +9,19 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from routingkit import ASK, BROKEN, FULL, REPLY, Clock, Scripted, in_turn, middle, poured, router
+from routingkit import (
+    ASK,
+    BROKEN,
+    FULL,
+    REPLY,
+    Clock,
+    Scripted,
+    begun,
+    in_turn,
+    middle,
+    poured,
+    router,
+)
 
 from causerie.errors import InvalidRequest, UpstreamFailed
 from causerie.protocol.events import Batch
@@ -95,7 +107,7 @@ def test_failures_of_a_target_count_and_those_of_clients_and_full_ones_do_not() 
 async def test_a_request_on_its_way_is_measured() -> None:
     way = router(Scripted(REPLY))
     assert way.standing("gone") is None
-    async with way.generate(in_turn(1), ASK) as journey:
+    async with begun(way.generate(in_turn(1), ASK)) as journey:
         during = way.standing("t0")
         await poured(journey)
     after = way.standing("t0")
@@ -175,14 +187,15 @@ async def test_a_request_that_waits_is_known_to_those_who_choose() -> None:
     for _ in range(3):
         seat.pace.answered(0.1, clock.now)
     clock.now += 10
-    visit = Visit(seat, ASK, None, clock)
+    visit = Visit(seat, ASK, None)
     async with asyncio.TaskGroup() as group:
         group.create_task(visit.begin())
         await target.begun.wait()
         clock.now += 2
         assert seat.standing().expected == 2
         target.gate.set()
-    await visit.leave()
+    if (left := visit.leave()) is not None:
+        await left
     assert seat.standing().first_token is not None
     assert seat.standing().expected == pytest.approx(0.1)
 
@@ -193,7 +206,7 @@ async def test_a_request_that_fails_or_leaves_waits_no_more() -> None:
     seat.pace.answered(0.1, clock.now)
     clock.now += 1
     with pytest.raises(UpstreamFailed):
-        await Visit(seat, ASK, None, clock).begin()
+        await Visit(seat, ASK, None).begin()
     clock.now += 60
     assert seat.standing().expected == 0.1
 

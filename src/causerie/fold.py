@@ -5,7 +5,7 @@ A plain answer says what its stream would say, put together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import groupby, starmap
 from operator import attrgetter
 from typing import Any
@@ -38,6 +38,7 @@ from causerie.protocol.events import (
     Event,
     Finished,
     FinishReason,
+    Pour,
     ReasoningDelta,
     TextDelta,
     TokenLogprob,
@@ -142,6 +143,10 @@ class Frame(Struct, frozen=True):
             logprobs=Logprobs(content=list(map(_logprob, logprobs))) if logprobs else None,
             finish_reason=finish,
         )
+
+
+Deliver = Callable[[Mapping[str, str], Frame, Pour], Awaitable[None]]
+"""Who takes a reply that has begun: headers for the response, its frame, and what it says."""
 
 
 class Fold:

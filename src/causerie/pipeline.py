@@ -37,12 +37,12 @@ from causerie.errors import (
     ServiceError,
     UpstreamFailed,
 )
-from causerie.fold import Frame, Identity
+from causerie.fold import Deliver, Frame, Identity
 from causerie.members import FreeDays, Members
 from causerie.metering.contents import Contents
 from causerie.metering.meter import Meter, Record
 from causerie.protocol.candidate import Candidate
-from causerie.protocol.events import Take, Usage
+from causerie.protocol.events import Pour, Usage
 from causerie.protocol.labels import UNLABELLED, Labels
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.variants import free_name, is_free
@@ -63,18 +63,7 @@ class Door(Locked, Protocol):
         ...
 
 
-class Reply(Struct, frozen=True):
-    """An answer that has begun: headers for the response, its frame, and what it says.
-
-    ``pour`` hands on all of that, in batches, and raises a failure after the beginning.
-    """
-
-    headers: Mapping[str, str]
-    frame: Frame
-    pour: Callable[[Take], Awaitable[None]]
-
-
-Deliver = Callable[[Reply], Awaitable[None]]
+_TIMING = "queue;dur=%.1f, upstream;dur=%.1f, overhead;dur=%.1f"  # in milliseconds
 
 
 class _Offer(Struct, frozen=True):
@@ -196,24 +185,27 @@ class Pipeline:
             journey = self.router.generate(candidates, request, model.hedge_seconds, contents)
             record.way = journey
             try:
-                async with journey:
-                    headers = _headers(asked, model, request, journey)
-                    tell(lease.standings(), headers)
-                    if more is not None:
-                        headers |= more
-                    frame = Frame(
-                        asked.identity,
-                        request.model,
-                        journey.answer.fingerprint,
-                        reasoning_visible=request.thinking.visible,
-                        router_names=asked.door.reasoning_object,
-                        cost=_costs(model, journey) if isinstance(model, Listing) else None,
-                    )
-                    if contents is not None:
-                        contents.frame = frame
-                    await asked.deliver(Reply(headers, frame, journey.pour))
+                await journey.begin()
+                headers = _headers(asked, model, request, journey)
+                tell(lease.standings(), headers)
+                if more is not None:
+                    headers |= more
+                frame = Frame(
+                    asked.identity,
+                    request.model,
+                    journey.answer.fingerprint,
+                    request.thinking.visible,
+                    asked.door.reasoning_object,
+                    _costs(model, journey) if isinstance(model, Listing) else None,
+                )
+                if contents is not None:
+                    contents.frame = frame
+                await asked.deliver(headers, frame, journey.pour)
             finally:
+                left = journey.leave()
                 lease.settle(journey.usage())
+                if left is not None:
+                    await left
 
     async def _first_of(self, asked: _Asked) -> None:
         """The answer of the first model that has one, of those the request falls back on."""
@@ -222,10 +214,10 @@ class Pipeline:
             self.allowed(asked.door, asked.caller, name)
         begun = False
 
-        async def begin(reply: Reply) -> None:
+        def begin(headers: Mapping[str, str], frame: Frame, pour: Pour) -> Awaitable[None]:
             nonlocal begun
             begun = True
-            await asked.deliver(reply)
+            return asked.deliver(headers, frame, pour)
 
         record = asked.record
         for name in names:
@@ -342,10 +334,7 @@ def _headers(asked: _Asked, model: Entry, request: ChatRequest, journey: Journey
     headers = {
         "x-served-by": journey.served_by,
         "x-attempts": str(len(journey.tried)),
-        "server-timing": (
-            f"queue;dur={queue * 1000:.1f}, upstream;dur={upstream * 1000:.1f}, "
-            f"overhead;dur={overhead * 1000:.1f}"
-        ),
+        "server-timing": _TIMING % (queue * 1000, upstream * 1000, overhead * 1000),
     }
     if model.id != request.model:
         headers["x-served-model"] = model.id

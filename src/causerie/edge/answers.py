@@ -14,10 +14,9 @@ from urllib.parse import quote
 import msgspec
 
 from causerie.edge.exchange import Exchange
-from causerie.edge.ports import Reply
-from causerie.fold import Fold
+from causerie.fold import Fold, Frame
 from causerie.protocol import sse
-from causerie.protocol.events import Batch, Event
+from causerie.protocol.events import Batch, Event, Pour
 from causerie.protocol.request import ChatRequest
 
 _STREAM = {"cache-control": "no-cache", "x-accel-buffering": "no"}
@@ -28,23 +27,25 @@ _encode = msgspec.json.Encoder().encode
 class Plain:
     """A whole answer; the last that is delivered is the one that is sent."""
 
-    __slots__ = ("_events", "_reply", "_request")
+    __slots__ = ("_events", "_frame", "_headers", "_request")
 
-    _reply: Reply
+    _headers: Mapping[str, str]
+    _frame: Frame
     _events: list[Event]
 
     def __init__(self, request: ChatRequest) -> None:
         self._request = request
 
-    def deliver(self, reply: Reply) -> Awaitable[None]:
+    def deliver(self, headers: Mapping[str, str], frame: Frame, pour: Pour) -> Awaitable[None]:
         """Take the answer in."""
-        self._reply = reply
+        self._headers = headers
+        self._frame = frame
         self._events = []
-        return reply.pour(self._events.extend)
+        return pour(self._events.extend)
 
     def finish(self, exchange: Exchange) -> None:
         """Send it; raises :class:`~causerie.errors.InternalError` where it has no end."""
-        whole, headers = self._reply.frame.completion(self._events), self._reply.headers
+        whole, headers = self._frame.completion(self._events), self._headers
         if self._request.unknown:
             headers = {**headers, **_ignored(self._request)}
         exchange.respond(200, _encode(whole), headers=headers)
@@ -63,14 +64,14 @@ class Stream:
         self._ping_seconds = ping_seconds
         self._silent = True
 
-    async def deliver(self, reply: Reply) -> None:
+    async def deliver(self, headers: Mapping[str, str], frame: Frame, pour: Pour) -> None:
         """Send the answer, no faster than the client reads."""
-        self._fold = Fold(reply.frame, usage=self._request.include_usage)
-        headers = {**_STREAM, **reply.headers, **_ignored(self._request)}
-        self._exchange.start(200, "text/event-stream; charset=utf-8", headers)
+        self._fold = Fold(frame, usage=self._request.include_usage)
+        told = {**_STREAM, **headers, **_ignored(self._request)}
+        self._exchange.start(200, "text/event-stream; charset=utf-8", told)
         self._wait()
         try:
-            await reply.pour(self._send)
+            await pour(self._send)
         finally:
             self._timer.cancel()
 

@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol
 
 from causerie.access.keys import Caller
 from causerie.edge.doors import Door
 from causerie.engines.base import EngineStatus
-from causerie.fold import Frame, Identity
-from causerie.protocol.events import Take
+from causerie.fold import Deliver, Identity
 from causerie.protocol.labels import Labels
 from causerie.protocol.request import ChatRequest
-
-
-class Reply(Protocol):
-    """An answer that has begun: headers for the response, its frame, and what it says.
-
-    ``pour`` hands it on, once: a batch are those events that came together, and they go
-    out together.
-    """
-
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-    @property
-    def frame(self) -> Frame: ...
-    @property
-    def pour(self) -> Callable[[Take], Awaitable[None]]: ...
 
 
 class Pipeline(Protocol):
@@ -42,7 +26,7 @@ class Pipeline(Protocol):
         caller: Caller,
         request: ChatRequest,
         identity: Identity,
-        deliver: Callable[[Reply], Awaitable[None]],
+        deliver: Deliver,
         labels: Labels,
     ) -> None:
         """Hand an answer to ``deliver``, once there is one.

@@ -94,3 +94,5 @@ Event = ContentEvent | Finished | Usage
 Batch = Sequence[Event]
 Take = Callable[[Batch], Awaitable[object] | None]
 """Who takes batches as they come; what it returns is awaited before the next one."""
+Pour = Callable[[Take], Awaitable[None]]
+"""Hands on all that a reply says, once; raises a failure after its beginning."""

@@ -94,4 +94,5 @@ async def _leave(begun: dict[asyncio.Task[None], Visit], winner: Visit | None) -
         task.cancel()  # which does nothing to one that is done
     while unwanted := [task for task, visit in begun.items() if visit is not winner]:
         await asyncio.wait(unwanted)
-        await begun.pop(unwanted[0]).leave()
+        if (left := begun.pop(unwanted[0]).leave()) is not None:
+            await left

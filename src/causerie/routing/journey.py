@@ -8,8 +8,7 @@ before or after that event.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from msgspec import field
 
@@ -36,7 +35,7 @@ class Watch(Protocol):
 
 
 class Journey(Search, kw_only=True, eq=False):
-    """Use as an async context manager; entered, the first content-bearing event is there.
+    """``begin``, then ``pour``, and in any case ``leave``.
 
     ``candidates`` are asked as they stand at the moment; ``watch`` is shown whatever is
     passed on. ``continued`` counts how often another target went on with the reply,
@@ -53,21 +52,21 @@ class Journey(Search, kw_only=True, eq=False):
     _before: Usage = NOTHING  # of those who broke off
     _told: Usage | None = None
 
-    def __aenter__(self) -> Awaitable[Self]:
+    def begin(self) -> Awaitable[object]:
+        """Wait for the first content-bearing event.
+
+        Raises what tells the client most where all have failed, or at once a failure that
+        no other could do better at.
+        """
         terms = self.terms
         return self.find(order(self.candidates, terms.seats, self.request, terms.chance))
 
-    def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> Awaitable[None]:
+    def leave(self) -> Awaitable[object] | None:
+        """Free the target, once what this gives, if anything, has been awaited."""
         if self._told is None:
             self._told = self.usage()  # who answers is gone afterwards
             self.finish = self._passed.finish
-        assert self.visit is not None
-        return self.visit.leave()
+        return None if self.visit is None else self.visit.leave()
 
     def usage(self) -> Usage:
         """The tokens so far, of all targets."""
@@ -139,14 +138,15 @@ class Journey(Search, kw_only=True, eq=False):
         broken.seat.failed(failure)
         self.broke(broken, failure)
         self.answer, self._before = SILENCE, usage
-        await broken.leave()
+        if (left := broken.leave()) is not None:
+            await left
         if self.request.n > 1:
             raise failure
         partial = self._passed.partial(usage, trail)
         waited, pause = 0.0, _FIRST_PAUSE_SECONDS
         while not self.spent() and (able := self._able(partial)):
             try:
-                visit = (await self.find(able, partial)).visit
+                visit = await self.find(able, partial)
             except ServiceError as refused:
                 seconds = max(min(seat.breaker.wait() for seat in able), pause)
                 waited, pause = waited + seconds, pause * 2
@@ -154,7 +154,6 @@ class Journey(Search, kw_only=True, eq=False):
                     raise failure from refused
             else:
                 self.continued += 1
-                assert visit is not None
                 return visit
             await self.terms.pause(seconds)
             self.waited(seconds)

@@ -70,10 +70,8 @@ class Router:
     ) -> Journey:
         """The way of one request over the candidates.
 
-        Entering it raises what tells the client most where all have failed, or
-        at once a failure that no other could do better at. After ``hedge_seconds`` without an
-        answer a second target is asked too, for a small share of all requests. ``watch`` is
-        shown whatever is passed on.
+        After ``hedge_seconds`` without an answer a second target is asked too, for a small
+        share of all requests. ``watch`` is shown whatever is passed on.
         """
         terms = self._terms
         if hedge_seconds is not None:

@@ -6,7 +6,6 @@ Knows nothing of what becomes of the reply once it has begun.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
 
 from msgspec import Struct
 
@@ -66,8 +65,8 @@ class Search(Struct, eq=False):
         self._seconds += visit.began - visit.started
         visit.failure = failure.code
 
-    async def find(self, seats: Sequence[Seat], partial: Partial | None = None) -> Self:
-        """Go on until ``visit`` answers, its first content-bearing event at hand.
+    async def find(self, seats: Sequence[Seat], partial: Partial | None = None) -> Visit:
+        """Who answers, the ``visit`` from now on, its first content-bearing event at hand.
 
         Raises a failure at once that no other could do better at, else what
         tells the client most when all have failed.
@@ -77,7 +76,7 @@ class Search(Struct, eq=False):
         for seat in seats:
             if seat in failures:
                 continue
-            visit = Visit(seat, self.request, partial, self.terms.clock)
+            visit = Visit(seat, self.request, partial)
             try:
                 if self.hedge_seconds is None or failures or len(seats) == 1:
                     await visit.begin()
@@ -94,7 +93,7 @@ class Search(Struct, eq=False):
                 self.tried.append(visit)
                 self.queued_seconds += visit.queued_seconds
                 self.upstream_seconds += visit.upstream_seconds
-                return self
+                return visit
             self._seconds += self.terms.clock() - visit.started
             for failure in failures.values():
                 if partial is None and not _elsewhere(failure):
@@ -127,7 +126,7 @@ class Search(Struct, eq=False):
         if not able or self._left < 2 or not self.terms.hedges.spend():
             return None
         self.hedged = True
-        return Visit(able[0], self.request, first.partial, self.terms.clock)
+        return Visit(able[0], self.request, first.partial)
 
     def _note(self, visit: Visit, failure: ServiceError | None) -> None:
         """One that did not answer; what was sent away before it was sent costs nothing."""

@@ -26,7 +26,7 @@ _BEGUN = (ToolCallStarted, Finished)
 
 
 class Visit(Struct, eq=False):
-    """``begin`` and, if it began, ``leave``. Times are in seconds, by ``clock``.
+    """``begin`` and, if it began, ``leave``. Times are in seconds, by the clock of the seat.
 
     ``first`` is what has come until it ``began``, ``next`` gives what comes after it.
     """
@@ -34,10 +34,9 @@ class Visit(Struct, eq=False):
     seat: Seat
     request: ChatRequest
     partial: Partial | None
-    clock: Callable[[], float]
     answer: Answering = SILENCE
     failure: str = ""  # why it did not do; empty where it did
-    first: list[Event] = []
+    first: Batch = ()
     next: Callable[[], Awaitable[Batch]] = SILENCE.__anext__
     started: float = 0.0
     began: float = 0.0  # when the first content was there
@@ -62,14 +61,16 @@ class Visit(Struct, eq=False):
 
         The target has been left then.
         """
-        seat, clock = self.seat, self.clock
+        seat = self.seat
         breaker, pace = seat.breaker, seat.pace
+        clock = breaker.clock
         seat.in_flight += 1
         self._there = True
         if not breaker.well:
             self.resting = breaker.state() != "up"
             self._trial = breaker.begin()
         self.started = asked = clock()
+        before: list[Event] = []
         try:
             if seat.gate is not None:
                 entry = seat.gate.enter(self.request.n)
@@ -82,15 +83,12 @@ class Visit(Struct, eq=False):
             self._reply = reply
             events = self.next = answer.events.__anext__
             while not _bears_content(batch := await events()):
-                self.first += batch
-            self.first += batch
+                before += batch
+            self.first = [*before, *batch] if before else batch
         except StopAsyncIteration:
-            pass  # a reply that says nothing is one, too
+            self.first = before  # a reply that says nothing is one, too
         except BaseException as failure:
-            pace.waiting.pop(self, None)
-            if isinstance(failure, ServiceError):
-                seat.failed(failure)
-            await self.leave()
+            await self._failed(failure)
             raise
         self.answer = answer
         self.began = began = clock()
@@ -101,20 +99,39 @@ class Visit(Struct, eq=False):
         del pace.waiting[self]
         pace.answered(seconds, began)
 
-    async def leave(self) -> None:
-        """Free the target; only the first time does something."""
+    async def _failed(self, failure: BaseException) -> None:
+        self.seat.pace.waiting.pop(self, None)
+        if isinstance(failure, ServiceError):
+            self.seat.failed(failure)
+        if (left := self.leave()) is not None:
+            await left
+
+    def leave(self) -> Awaitable[bool | None] | None:
+        """Free the target, once what this gives, if anything, has been awaited.
+
+        Only the first time does something.
+        """
         if not self._there:
-            return
+            return None
         self._there = False
-        try:
-            if self._reply is not None:
-                await self._reply.__aexit__(None, None, None)
-        finally:
-            if self._entry is not None:
-                await self._entry.__aexit__(None, None, None)
-            self.seat.in_flight -= 1
-            if self._trial and self.answer is SILENCE:
-                self.seat.breaker.left()
+        self.seat.in_flight -= 1
+        if self._trial and self.answer is SILENCE:
+            self.seat.breaker.left()
+        reply, entry = self._reply, self._entry
+        if entry is not None:
+            return _leave(reply, entry)
+        return None if reply is None else reply.__aexit__(None, None, None)
+
+
+async def _leave(
+    reply: AbstractAsyncContextManager[Answering] | None, entry: AbstractAsyncContextManager[Lease]
+) -> None:
+    """The reply first: its place is taken until it is over."""
+    try:
+        if reply is not None:
+            await reply.__aexit__(None, None, None)
+    finally:
+        await entry.__aexit__(None, None, None)
 
 
 def _bears_content(batch: Batch) -> bool:
