@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from time import monotonic
 
 import pytest
 from faultkit import Reply, upstream
@@ -14,6 +15,8 @@ from faultkit import Reply, upstream
 from causerie.transport.address import Address
 from causerie.transport.client import HttpClient, Reach
 from causerie.transport.errors import TransportFailed
+from causerie.transport.head import header_lines
+from causerie.transport.response import HttpResponse
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -43,6 +46,17 @@ class Peer:
     async def say(self, data: bytes) -> None:
         self.writer.write(data)
         await self.writer.drain()
+
+
+class Asked:
+    """A connection that nothing comes on but what a test says."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+
+    def pause(self) -> None: ...
+    def read_on(self) -> None: ...
+    def drop(self) -> None: ...
 
 
 @dataclass
@@ -331,6 +345,109 @@ async def test_headers_are_joined_and_by_lower_case_name() -> None:
         assert dict(response.headers) == {"x-a": "b, c", "x-d": "é"}
         assert await (await http.send("GET", "/")).read(10) == b"ok"
         assert there.connections == 1
+
+
+@pytest.mark.parametrize("cut", [0, 1, 12, 40, 70, 100])
+async def test_headers_are_of_the_response_and_not_of_those_before_it(cut: int) -> None:
+    said = (
+        b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"
+        b"HTTP/1.1 200 OK\r\nContent-Type: Text/Event-Stream; charset=utf-8\r\n"
+        b"content-length:2\r\nx-empty:\r\n\r\nok"
+    )
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(said[:cut])
+        await asyncio.sleep(0.01)  # so that it is read in two
+        await peer.say(said[cut:])
+        await answers(peer)
+
+    async with server(script) as there, client(there.url) as http:
+        response = await http.send("GET", "/")
+        assert response.media_type == b"text/event-stream"
+        assert dict(response.headers) == {
+            "content-type": "Text/Event-Stream; charset=utf-8",
+            "content-length": "2",
+            "x-empty": "",
+        }
+        assert await response.read(10) == b"ok"
+        again = await http.send("GET", "/")
+        assert dict(again.headers) == {"content-length": "2"}
+        assert again.media_type == b""
+        assert there.connections == 1
+
+
+async def test_headers_after_a_body_are_not_those_of_the_next_response() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(CHUNKED + b"2\r\nok\r\n0\r\nx-after: it\r\n\r\n")
+        await answers(peer)
+
+    async with server(script) as there, client(there.url) as http:
+        assert await (await http.send("GET", "/")).read(10) == b"ok"
+        again = await http.send("GET", "/")
+        assert dict(again.headers) == {"content-length": "2"}
+        assert there.connections == 1
+
+
+async def test_a_piece_that_does_not_come_in_time_breaks_the_response() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(CHUNKED + b"3\r\nabc\r\n")
+        await peer.request()
+
+    async with server(script) as there, client(there.url) as http:
+        response = await http.send("GET", "/")
+        assert await response.piece(0.01) == b"abc"
+        with pytest.raises(TransportFailed) as failure:
+            await response.piece(0.01)
+        assert failure.value.kind == "timeout"
+        await asyncio.wait_for(there.gone.wait(), 10)
+
+
+async def test_only_waiting_for_a_piece_takes_its_time() -> None:
+    response = HttpResponse(Asked(), float("inf"))
+    response.begin(200)
+    waiting = response.piece(5.0)
+    now = monotonic()
+    assert not response.is_late(now)
+    assert response.is_late(now + 6.0)
+    response.feed(b"abc")
+    assert await waiting == b"abc"
+    assert not response.is_late(now + 6.0)
+    response.due = now + 60.0
+    assert response.is_late(now + 61.0)
+
+
+@pytest.mark.parametrize(
+    ("rest", "kept"), [(b"2\r\nok\r\n0\r\n\r\n", 1), (b"2\r\nok\r\n", 2)], ids=["ends", "does not"]
+)
+async def test_what_nobody_wants_is_passed_over_for_a_while(rest: bytes, kept: int) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(CHUNKED + b"3\r\nabc\r\n" + rest)
+        await answers(peer)
+
+    async with server(script) as there, client(there.url) as http:
+        response = await http.send("GET", "/")
+        await response.finish(0.01 if kept > 1 else 60.0)
+        assert await (await http.send("GET", "/")).read(10) == b"ok"
+        assert there.connections == kept
+
+
+@pytest.mark.parametrize(
+    ("opening", "lines"),
+    [
+        (b"HTTP/1.1 200 OK\r\n\r\na: b\r\n\r\n", []),
+        (b"HTTP/1.1 200 OK\r\nA: b\r\n c\r\nd:e \r\n\r\n", [(b"a", b"b\r\n c"), (b"d", b"e")]),
+        (b"\r\nHTTP/1.0 200 OK\na: b\n\nc: d\n\n", [(b"a", b"b")]),
+        (b"HTTP/1.1 100 C\r\nx: y\r\n\r\nHTTP/1.1 103 E\r\n\r\nHTTP/1.1 200 OK\r\na: b:c\r\n\r\n1",
+         [(b"a", b"b:c")]),
+    ],
+    ids=["none", "folded", "line feeds", "interim"],
+)  # fmt: skip
+def test_lines_of_a_head(opening: bytes, lines: list[tuple[bytes, bytes]]) -> None:
+    assert list(header_lines(opening)) == lines
 
 
 async def test_leaving_in_the_middle_closes_the_connection() -> None:

@@ -20,14 +20,14 @@ TOLD = json.dumps({"choices": [], "usage": {"prompt_tokens": 5, "completion_toke
 class Breaking(Held):
     """A body that breaks off after what there is of it."""
 
-    async def piece(self) -> bytes:
-        if body := await super().piece():
+    async def piece(self, seconds: float = float("inf")) -> bytes:
+        if body := await super().piece(seconds):
             return body
         raise TransportFailed("reset", "the server broke the connection off", sent=True)
 
 
 def stream(body: bytes) -> Stream:
-    return Stream(reader(), Breaking(body), 60.0)
+    return Stream(reader(), Breaking(body), 60.0, float("inf"))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import ssl
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 
 from causerie.transport.address import Address
 from causerie.transport.connection import Connection
@@ -60,6 +61,7 @@ class HttpClient:
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self._keeps = reach.idle_seconds > 0
+        self._now = 0.0  # when it was last watched, on the monotonic clock
         self._fixed = self._fixed_lines()
 
     async def send(
@@ -74,10 +76,9 @@ class HttpClient:
         """Send a request; returns when the head of the response is there.
 
         ``path`` follows the path of the base address. ``due`` is when the
-        response must be complete, on the loop's clock and to a quarter of a
-        second; :meth:`HttpResponse.take_over` leaves it to the caller. Raises
-        :class:`TransportFailed`. A kept connection that the server has closed
-        meanwhile is replaced by a new one, once.
+        response must be complete, on the monotonic clock and to a quarter of a
+        second. Raises :class:`TransportFailed`. A kept connection that the server
+        has closed meanwhile is replaced by a new one, once.
         """
         head = self.head(method, path, headers)
         return await self.send_body(head, body if body or method == "POST" else None, due)
@@ -127,14 +128,15 @@ class HttpClient:
 
     def _watch(self) -> None:
         """One timer for all that is due or idle: one a request would cost more than the request."""
-        loop = asyncio.get_running_loop()
-        now = loop.time()
+        now = self._now = monotonic()
         due = [connection.expire(now) for connection in tuple(self._open)]
         oldest = now - self._reach.idle_seconds
         while self._idle and self._idle[0].idle_since <= oldest:
             self._idle.popleft().close()
         watched = any(due) or (self._keeps and self._open)
-        self._timer = loop.call_later(_WATCH_SECONDS, self._watch) if watched else None
+        self._timer = None
+        if watched:
+            self._timer = asyncio.get_running_loop().call_later(_WATCH_SECONDS, self._watch)
 
     # What connections call.
 
@@ -142,7 +144,7 @@ class HttpClient:
         if not self._keeps:
             connection.close()
             return
-        connection.idle_since = connection.loop.time()
+        connection.idle_since = self._now
         self._idle.append(connection)
         if self._waiting:
             self._call_next()
@@ -175,7 +177,7 @@ class HttpClient:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
-            async with asyncio.timeout_at(None if due == _NEVER else due):
+            async with asyncio.timeout(None if due == _NEVER else due - monotonic()):
                 await turn
         except TimeoutError:
             words = f"no connection to {self.address.place} became free in time"
@@ -200,6 +202,7 @@ class HttpClient:
             self._dialing -= 1
         self._open.add(connection)
         if self._timer is None:
+            self._now = monotonic()
             self._timer = connection.loop.call_later(_WATCH_SECONDS, self._watch)
         return connection
 

@@ -6,7 +6,6 @@ import asyncio
 import socket
 import struct
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Protocol, cast
 
@@ -16,7 +15,6 @@ from causerie.transport.errors import Kind, TransportFailed
 from causerie.transport.response import HttpResponse
 
 _MAX_HEAD_BYTES = 128 * 1024
-_NEVER = float("inf")
 _RESET = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)  # linger for no time
 
 
@@ -35,8 +33,7 @@ class Home(Protocol):
 class Connection(asyncio.Protocol):
     """The protocol of one connection.
 
-    ``idle_since`` is when it was last left idle, on the clock of ``loop``; 0 before its first
-    response.
+    ``idle_since`` is when it was last left idle, as its home says; 0 before its first response.
     """
 
     def __init__(self, home: Home, place: str) -> None:
@@ -48,8 +45,6 @@ class Connection(asyncio.Protocol):
         self.on_body = self._pieces.append  # what the parser calls
         self._parser = httptools.HttpResponseParser(self)
         self._response: HttpResponse | None = None  # until it is complete
-        self._lines: list[tuple[bytes, bytes]] = []
-        self._head_bytes = 0
         self.idle_since = 0.0
 
     @property
@@ -60,7 +55,7 @@ class Connection(asyncio.Protocol):
     def ask(self, request: bytes, due: float) -> HttpResponse:
         """Send a request; its response fails where the connection does.
 
-        ``due`` is when it must be complete, on the clock of ``loop``.
+        ``due`` is when it must be complete, on the monotonic clock.
         """
         response = HttpResponse(self, due)
         transport = self._transport
@@ -68,7 +63,6 @@ class Connection(asyncio.Protocol):
             response.fail(self._failed("closed", "closed the connection", sent=False))
         else:
             self._response = response
-            self._head_bytes = 0
             transport.write(request)
         return response
 
@@ -94,14 +88,14 @@ class Connection(asyncio.Protocol):
         transport.abort()
 
     def expire(self, now: float) -> bool:
-        """Give up a response that is overdue; says whether one will be due."""
+        """Give up a response that is overdue; says whether there is one that may be later."""
         response = self._response
         if response is None:
             return False
-        if now >= response.due:
+        if response.is_late(now):
             self._break("timeout", "did not answer in time")
             return False
-        return response.due != _NEVER
+        return True
 
     def close(self) -> None:
         """Close an idle connection."""
@@ -121,6 +115,8 @@ class Connection(asyncio.Protocol):
         if response is None:
             self.drop()  # nobody asked
             return
+        if not response.status:
+            response.opening += data
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -130,17 +126,15 @@ class Connection(asyncio.Protocol):
         if self._pieces:
             response.feed(b"".join(self._pieces))
             self._pieces.clear()
-        elif not response.status:
-            self._head_bytes += len(data)
-            if self._head_bytes > _MAX_HEAD_BYTES:
-                self._break("too_large", "sent a head without end")
+        elif not response.status and len(response.opening) > _MAX_HEAD_BYTES:
+            self._break("too_large", "sent a head without end")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         response = self._response
         if exc is not None:
             self._break("reset", "broke the connection off")
-        elif response is not None and response.status and not _framed(response.headers):
+        elif response is not None and response.status and not _framed(response):
             self._response = None
             response.end(b"")  # this body ends where the connection does
         else:
@@ -149,18 +143,13 @@ class Connection(asyncio.Protocol):
 
     # What the parser calls.
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._lines.append((name, value))
-
     def on_headers_complete(self) -> None:
-        status, response = self._parser.get_status_code(), self._response
+        response = self._response
         if response is None:
             raise ValueError("a second response, which nobody asked for")
+        status = self._parser.get_status_code()
         if status >= 200:
-            response.status, response.lines = status, self._lines
-            if not response.head.done():
-                response.head.set_result(b"")
-        self._lines = []
+            response.begin(status)
 
     def on_message_complete(self) -> None:
         response = self._response
@@ -189,6 +178,7 @@ class Connection(asyncio.Protocol):
         return TransportFailed(kind, f"{self._place} {words}", sent=sent)
 
 
-def _framed(headers: Mapping[str, str]) -> bool:
+def _framed(response: HttpResponse) -> bool:
     """Whether the end of the body does not need the end of the connection."""
+    headers = response.headers
     return "content-length" in headers or "chunked" in headers.get("transfer-encoding", "")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from time import monotonic
 from typing import Protocol
 
 from causerie.transport.errors import TransportFailed
+from causerie.transport.head import header_lines
 
 _MAX_UNREAD = 1024 * 1024
+_NEVER = float("inf")
 
 
 class Source(Protocol):
@@ -31,21 +34,20 @@ class Source(Protocol):
 
 
 class HttpResponse:
-    """``head`` is done when ``status``, 0 until then, and ``lines`` are there.
+    """``head`` is done when ``status`` is there, 0 until then, and the headers are.
 
-    Those are the headers as they came. ``due`` is when it must be complete, on
-    the loop's clock; infinite where nobody but the caller says so.
+    ``due`` is when it must be complete, on the monotonic clock and to a quarter of a
+    second; infinite where nobody says so. ``opening`` is what came until the head was whole.
     """
 
     __slots__ = (
-        "_end", "_pieces", "_size", "_source", "_waiting", "due", "head", "lines",
+        "_end", "_late", "_pieces", "_size", "_source", "_waiting", "due", "head", "opening",
         "status",
     )  # fmt: skip
 
-    lines: Sequence[tuple[bytes, bytes]]
-
     def __init__(self, source: Source, due: float) -> None:
         self.status = 0
+        self.opening = b""
         self.due = due
         self.head: asyncio.Future[bytes] = source.loop.create_future()
         self._source = source
@@ -53,33 +55,35 @@ class HttpResponse:
         self._size = 0
         self._end: TransportFailed | bool = False  # nothing more comes: it is complete, or broken
         self._waiting = self.head  # then for a piece; done, where nobody waits
+        self._late = _NEVER  # when that has taken too long
 
     @property
     def headers(self) -> Mapping[str, str]:
         """By lower-case name; of one that came twice, the values are joined."""
         headers: dict[str, str] = {}
-        for line in self.lines:
-            name, value = line[0].decode("latin-1").lower(), line[1].decode("latin-1")
+        for line in header_lines(self.opening):
+            name, value = line[0].decode("latin-1"), line[1].decode("latin-1")
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
         return headers
 
     @property
-    def waits(self) -> bool:
-        """Whether nothing is there: the next piece must be waited for."""
-        return not self._pieces and not self._end
+    def media_type(self) -> bytes:
+        """Of the body, in lower case and without its parameters; empty where it has none."""
+        for name, value in header_lines(self.opening):
+            if name == b"content-type":
+                return value.partition(b";")[0].rstrip().lower()
+        return b""
 
-    @property
-    def awaited(self) -> bool:
-        """Whether somebody waits for the next piece now."""
-        return not self._waiting.done()
-
-    def piece(self) -> asyncio.Future[bytes]:
+    def piece(self, seconds: float = _NEVER) -> asyncio.Future[bytes]:
         """Whatever has arrived together; ``b""`` at the end. To be awaited at once.
 
-        Raises :class:`TransportFailed`. Cancelled while it is waited for, it may be lost.
+        Raises :class:`TransportFailed`, also where nothing comes for so many ``seconds`` while
+        it is waited for (to a quarter of one). Cancelled while it is waited for, it may be lost.
         """
-        piece: asyncio.Future[bytes] = self._source.loop.create_future()
+        source = self._source
+        piece: asyncio.Future[bytes] = source.loop.create_future()
         if not self._end and not self._pieces:
+            self._late = monotonic() + seconds
             self._waiting = piece
             return piece
         if not self._pieces and isinstance(self._end, TransportFailed):
@@ -87,7 +91,7 @@ class HttpResponse:
         piece.set_result(b"".join(self._pieces))
         self._pieces.clear()
         if self._size > _MAX_UNREAD and not self._end:
-            self._source.read_on()
+            source.read_on()
         self._size = 0
         return piece
 
@@ -109,9 +113,20 @@ class HttpResponse:
             pieces.append(piece)
         return b"".join(pieces)
 
-    def take_over(self) -> None:
-        """From here the caller says when the body has taken too long."""
-        self.due = float("inf")
+    async def finish(self, seconds: float) -> None:
+        """Pass over the rest, so that the connection can be used again; else it is closed.
+
+        It is given so many ``seconds``.
+        """
+        try:
+            if not self._end:
+                self.due = monotonic() + seconds
+            while not self._end:
+                await self.piece()
+        except TransportFailed:
+            pass  # nobody wanted it
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Give up what has not come: a connection in the middle of a body is closed at once."""
@@ -119,6 +134,16 @@ class HttpResponse:
             self._source.drop()
 
     # What the connection calls.
+
+    def is_late(self, now: float) -> bool:
+        """Whether it, or the piece that is waited for, should have been there."""
+        return now >= self.due or (now >= self._late and not self._waiting.done())
+
+    def begin(self, status: int) -> None:
+        """The head is there."""
+        self.status = status
+        if not self.head.done():
+            self.head.set_result(b"")
 
     def feed(self, piece: bytes) -> None:
         """A piece has arrived."""

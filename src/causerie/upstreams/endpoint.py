@@ -42,7 +42,7 @@ Post = Callable[[bytes, float], Coroutine[None, None, HttpResponse]]
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """In seconds; that of connecting is the client's.
+    """In seconds, kept to a quarter of one; that of connecting is the client's.
 
     ``first_token`` runs from the request until the first content of a stream,
     ``between_chunks`` from one piece of content to the next, ``total`` until
@@ -78,7 +78,7 @@ class Endpoint:
     At most ``max_concurrent`` requests are under way; one more is refused, so
     that another endpoint gets it. ``candid`` shows the server's words whatever
     it refuses, for somebody who speaks to it for himself. ``post`` sends the body of a
-    chat request whose response must be complete by a time on the loop's clock, returns
+    chat request whose response must be complete by a time on the monotonic clock, returns
     with its head, and raises :class:`TransportFailed`. ``fingerprint`` is for replies
     that have none.
     """

@@ -6,8 +6,8 @@ free again or closed at once, which ends the work on the other side.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
+from time import monotonic
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -20,10 +20,10 @@ from causerie.upstreams.endpoint import Endpoint, failed
 from causerie.upstreams.everyday import Read, read_everyday
 from causerie.upstreams.incoming import Incoming
 from causerie.upstreams.outgoing import outgoing
-from causerie.upstreams.patience import Patience
 from causerie.upstreams.separator import Separators
 from causerie.upstreams.stream import Held, Stream
 
+_NEVER = float("inf")
 _MAX_REPLY_BYTES = 64 * 1024 * 1024
 
 
@@ -84,7 +84,7 @@ class Reply:
         endpoint = asked.endpoint
         sent = outgoing(self._request, endpoint.dialect, asked.model, self._partial)
         self.changes = sent.changes
-        began = asyncio.get_running_loop().time()
+        began = monotonic()
         due = end = began + endpoint.deadlines.total
         if sent.streamed:
             due = min(began + endpoint.deadlines.first_token, end)
@@ -95,7 +95,7 @@ class Reply:
             if response.status == 200 and body.startswith(b"{"):
                 self._whole(body)
             else:
-                await self._arriving(response, due, end, streamed=sent.streamed)
+                await self._arriving(response, end, streamed=sent.streamed)
         except TransportFailed as failure:
             endpoint.leave()
             raise failed(failure) from failure
@@ -126,16 +126,13 @@ class Reply:
             raise StopAsyncIteration
         return batch
 
-    async def _arriving(
-        self, response: HttpResponse, due: float, end: float, *, streamed: bool
-    ) -> None:
+    async def _arriving(self, response: HttpResponse, end: float, *, streamed: bool) -> None:
         """A stream, or what is not there yet, or is no good."""
         try:
             if not 200 <= response.status < 300:
                 raise await self._asked.endpoint.refused(response)
             if _is_stream(response, streamed=streamed):
-                response.take_over()
-                self._streamed(Patience(response, due, end))
+                self._streamed(response, end)
             else:
                 self._whole(await response.read(_MAX_REPLY_BYTES))
         except BaseException:
@@ -151,14 +148,14 @@ class Reply:
                 self._batch = read[0]
                 return
         if body.lstrip().startswith(b"data:"):
-            self._streamed(Held(body))
+            self._streamed(Held(body), _NEVER)
         else:
             incoming = self._incoming = self._reader()
             self._batch = incoming.whole(body)
 
-    def _streamed(self, pieces: Patience | Held) -> None:
+    def _streamed(self, body: HttpResponse | Held, end: float) -> None:
         incoming = self._incoming = self._reader()
-        self._stream = Stream(incoming, pieces, self._asked.endpoint.deadlines.between_chunks)
+        self._stream = Stream(incoming, body, self._asked.endpoint.deadlines.between_chunks, end)
 
     def _reader(self) -> Incoming:
         asked = self._asked
@@ -172,7 +169,7 @@ class Reply:
 
 def _is_stream(response: HttpResponse, *, streamed: bool) -> bool:
     """Whether the body is a stream of events, by what was asked for where the type is odd."""
-    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "text/event-stream":
+    kind = response.media_type
+    if kind == b"text/event-stream":
         return True
-    return streamed and kind not in ("application/json", "text/html")
+    return streamed and kind not in (b"application/json", b"text/html")

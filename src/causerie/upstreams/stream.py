@@ -9,10 +9,11 @@ from causerie.errors import ServiceError, UpstreamFailed
 from causerie.protocol.events import Batch, Event
 from causerie.protocol.sse import Decoder, LineTooLong
 from causerie.transport.errors import TransportFailed
-from causerie.upstreams.endpoint import failed, too_late
+from causerie.transport.response import HttpResponse
+from causerie.upstreams.endpoint import failed
 from causerie.upstreams.incoming import Incoming
-from causerie.upstreams.patience import Patience
 
+_NEVER = float("inf")
 _MAX_EVENT_BYTES = 16 * 1024 * 1024
 _TAIL_SECONDS = 2.0  # for usage, once every choice has ended
 _CLOSING_SECONDS = 0.1  # for the end of the body after the end of the stream
@@ -21,48 +22,51 @@ _CLOSING_SECONDS = 0.1  # for the end of the body after the end of the stream
 class Held:
     """A body that is there already, read as one that arrives."""
 
-    __slots__ = ("_body", "passed")
+    __slots__ = ("_body", "due")
 
     def __init__(self, body: bytes) -> None:
         self._body = body
-        self.passed = False  # what is there cannot be late
+        self.due = _NEVER  # what is there cannot be late
 
-    async def piece(self) -> bytes:
+    async def piece(self, seconds: float = _NEVER) -> bytes:
         """The body, then ``b""``."""
+        del seconds
         body, self._body = self._body, b""
         return body
 
-    def within(self, seconds: float) -> None:
-        """Nothing is waited for."""
+    async def finish(self, seconds: float) -> None:
+        """Nothing is to come."""
 
     def close(self) -> None:
-        """Nothing is to come."""
+        """The same."""
 
 
 class Stream:
-    """Iterate once; ``between`` is how many seconds content may take after content."""
+    """Iterate once. The first content must be there when ``body`` is due.
 
-    __slots__ = ("_between", "_decoder", "_failure", "_incoming", "_patience")
+    From then on content may take ``between`` seconds after content, and the whole until
+    ``end`` (on the monotonic clock).
+    """
 
-    def __init__(self, incoming: Incoming, patience: Patience | Held, between: float) -> None:
+    __slots__ = ("_between", "_body", "_decoder", "_end", "_failure", "_incoming", "_seconds")
+
+    def __init__(
+        self, incoming: Incoming, body: HttpResponse | Held, between: float, end: float
+    ) -> None:
         self._incoming = incoming
-        self._patience = patience
+        self._body = body
         self._between = between
+        self._end = end
+        self._seconds = _NEVER  # that the next piece may take
         self._decoder = Decoder(_MAX_EVENT_BYTES)
         self._failure: ServiceError | None = None
 
     async def leave(self) -> None:
         """Free the connection: for others where the reply has ended, else at once."""
-        patience = self._patience
-        try:
-            if self._incoming.ended:
-                patience.within(_CLOSING_SECONDS)
-                while await patience.piece():
-                    pass
-        except TransportFailed:
-            pass  # the reply is complete; only the connection is lost
-        finally:
-            patience.close()
+        if self._incoming.ended:
+            await self._body.finish(_CLOSING_SECONDS)
+        else:
+            self._body.close()
 
     def __aiter__(self) -> Self:
         return self
@@ -72,7 +76,7 @@ class Stream:
 
         Failures are kept for the next call, where events came before them.
         """
-        patience, incoming, decoder = self._patience, self._incoming, self._decoder
+        body, incoming, decoder = self._body, self._incoming, self._decoder
         while True:
             if self._failure is not None:
                 raise self._failure
@@ -80,7 +84,7 @@ class Stream:
                 raise StopAsyncIteration
             events: list[Event] = []
             try:
-                piece = await patience.piece()
+                piece = await body.piece(self._seconds)
                 incoming.feed(decoder.feed(piece) if piece else decoder.close(), events)
                 if not piece:
                     incoming.finish(events)
@@ -91,7 +95,8 @@ class Stream:
             except ServiceError as failure:
                 self._failure = failure
             if events:
-                patience.within(_TAIL_SECONDS if incoming.complete else self._between)
+                body.due = self._end
+                self._seconds = _TAIL_SECONDS if incoming.complete else self._between
                 return events
 
     def _broken(self, failure: TransportFailed, events: list[Event]) -> None:
@@ -101,5 +106,5 @@ class Stream:
                 self._incoming.feed(self._decoder.close(), events)
             self._incoming.finish(events)
             return
-        self._failure = too_late() if self._patience.passed else failed(failure)
+        self._failure = failed(failure)
         self._failure.__cause__ = failure
