@@ -15,7 +15,6 @@ from faultkit import Reply, upstream
 from causerie.transport.address import Address
 from causerie.transport.client import HttpClient, Reach
 from causerie.transport.errors import TransportFailed
-from causerie.transport.head import header_lines
 from causerie.transport.response import HttpResponse
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -437,18 +436,21 @@ async def test_what_nobody_wants_is_passed_over_for_a_while(rest: bytes, kept: i
 
 
 @pytest.mark.parametrize(
-    ("opening", "lines"),
+    ("opening", "headers"),
     [
-        (b"HTTP/1.1 200 OK\r\n\r\na: b\r\n\r\n", []),
-        (b"HTTP/1.1 200 OK\r\nA: b\r\n c\r\nd:e \r\n\r\n", [(b"a", b"b\r\n c"), (b"d", b"e")]),
-        (b"\r\nHTTP/1.0 200 OK\na: b\n\nc: d\n\n", [(b"a", b"b")]),
-        (b"HTTP/1.1 100 C\r\nx: y\r\n\r\nHTTP/1.1 103 E\r\n\r\nHTTP/1.1 200 OK\r\na: b:c\r\n\r\n1",
-         [(b"a", b"b:c")]),
+        (b"HTTP/1.1 200 OK\r\n\r\na: b\r\n\r\n", {}),
+        (b"\r\nHTTP/1.0 200 OK\r\nA: b:c \r\n\r\nc: d\r\n\r\n", {"a": "b:c"}),
+        (
+            b"HTTP/1.1 100 C\r\nx: y\r\n\r\nHTTP/1.1 103 E\r\n\r\nHTTP/1.1 200 OK\r\na:b\r\n\r\n1",
+            {"a": "b"},
+        ),
     ],
-    ids=["none", "folded", "line feeds", "interim"],
-)  # fmt: skip
-def test_lines_of_a_head(opening: bytes, lines: list[tuple[bytes, bytes]]) -> None:
-    assert list(header_lines(opening)) == lines
+    ids=["none", "a line before", "interim"],
+)
+async def test_headers_of_what_came(opening: bytes, headers: dict[str, str]) -> None:
+    response = HttpResponse(Asked(), float("inf"))
+    response.opening = opening
+    assert dict(response.headers) == headers
 
 
 async def test_leaving_in_the_middle_closes_the_connection() -> None:

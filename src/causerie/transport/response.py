@@ -8,7 +8,6 @@ from time import monotonic
 from typing import Protocol
 
 from causerie.transport.errors import TransportFailed
-from causerie.transport.head import header_lines
 
 _MAX_UNREAD = 1024 * 1024
 _NEVER = float("inf")
@@ -61,17 +60,18 @@ class HttpResponse:
     def headers(self) -> Mapping[str, str]:
         """By lower-case name; of one that came twice, the values are joined."""
         headers: dict[str, str] = {}
-        for line in header_lines(self.opening):
-            name, value = line[0].decode("latin-1"), line[1].decode("latin-1")
+        for line in _lines(self.opening):
+            name, _, value = line.decode("latin-1").partition(":")
+            name, value = name.lower(), value.strip(" \t")
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
         return headers
 
     @property
     def media_type(self) -> bytes:
         """Of the body, in lower case and without its parameters; empty where it has none."""
-        for name, value in header_lines(self.opening):
-            if name == b"content-type":
-                return value.partition(b";")[0].rstrip().lower()
+        for line in _lines(self.opening):
+            if line[:13].lower() == b"content-type:":
+                return line[13:].partition(b";")[0].strip().lower()
         return b""
 
     def piece(self, seconds: float = _NEVER) -> asyncio.Future[bytes]:
@@ -175,3 +175,11 @@ class HttpResponse:
         if not self._waiting.done():
             self._waiting.set_exception(failure)
             self._waiting.exception()  # no complaint where who waits is cancelled just now
+
+
+def _lines(opening: bytes) -> list[bytes]:
+    """The header lines of a response, in the form that the parser insists on."""
+    head, _, rest = opening.lstrip(b"\r\n").partition(b"\r\n\r\n")
+    while head[9:10] == b"1":  # "HTTP/1.1 1…": an interim response came before (RFC 9110, 15.2)
+        head, _, rest = rest.partition(b"\r\n\r\n")
+    return head.split(b"\r\n")[1:]

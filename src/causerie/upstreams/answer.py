@@ -182,7 +182,7 @@ class Answer:
         if self._separator is not None:
             self._give(self._separator.feed(text), events)
             return
-        self._give((TextDelta(text),), events)
+        self._say(text, events)
 
     def _give(self, found: Iterable[ContentEvent], events: list[Event]) -> None:
         for event in found:
@@ -191,9 +191,12 @@ class Answer:
                 self._logprobs.clear()  # those are of the answer
                 events.append(ReasoningDelta(event.text, self._index))
             elif isinstance(event, TextDelta):
-                self.texts += len(event.text)
-                events.append(TextDelta(event.text, tuple(self._logprobs), self._index))
-                self._logprobs.clear()
+                self._say(event.text, events)
+
+    def _say(self, text: str, events: list[Event]) -> None:
+        self.texts += len(text)
+        events.append(TextDelta(text, tuple(self._logprobs), self._index))
+        self._logprobs.clear()
 
     def _others(self, delta: Delta, events: list[Event], *, whole: bool) -> None:
         """A refusal is the answer's text; calls end the text before them."""
