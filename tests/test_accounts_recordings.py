@@ -30,7 +30,7 @@ SECRET = "the eleventh lighthouse"
 def contents(words: str = SECRET) -> Contents:
     """Of a request that said this, and was told it back."""
     asked = {"messages": [{"role": "user", "content": words}]}
-    request = ChatRequest("small", (Message("user", words),), document=asked)
+    request = ChatRequest("small", (Message("user", words),), sent=asked)
     made = Contents(request, Frame(Identity("chatcmpl-1", 1, "req-1"), "small", ""))
     made.see([TextDelta(words), Finished("stop"), Usage(1, 2)])
     return made

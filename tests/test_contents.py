@@ -25,7 +25,7 @@ USED = Usage(7, 3)
 
 def contents(*events: Event, **document: object) -> Contents:
     """Of a request that was answered with these events, one at a time."""
-    request = ChatRequest("small", (Message("user", "Hi."),), document=document)
+    request = ChatRequest("small", (Message("user", "Hi."),), sent=document)
     made = Contents(request, Frame(Identity("chatcmpl-1", 1, "req-1"), "small", ""))
     for event in events:
         made.see([event])

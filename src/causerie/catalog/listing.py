@@ -120,7 +120,7 @@ class Listing:
             request,
             thinking=on,
             params=request.params | {"reasoning"},
-            document=dict(request.document),  # one that is passed on as it came no more
+            sent=request.document,  # one that is passed on as it came no more
         )
 
     def changes(self, request: ChatRequest) -> Sequence[str]:

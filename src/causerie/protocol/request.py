@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from causerie.protocol.preferences import INDIFFERENT, Preferences
@@ -135,6 +136,16 @@ class Draw(Struct, frozen=True):
     logit_bias: Mapping[int, float] = {}
 
 
+class Unread(Struct, frozen=True):
+    """A body that is a mapping only to who asks for it."""
+
+    body: bytes
+
+    def document(self) -> Mapping[str, object]:
+        """All of it."""
+        return msgspec.json.decode(self.body, type=dict[str, object])
+
+
 class ChatRequest(Struct, frozen=True):
     """``top_logprobs`` is ``None`` when no log-probabilities were asked for."""
 
@@ -167,4 +178,9 @@ class ChatRequest(Struct, frozen=True):
     unknown: tuple[str, ...] = ()  # top-level fields nobody here knows
     params: frozenset[str] = frozenset()  # names of the parameters that were given, as sent
     # The body as it came, for upstreams, which get it passed on; nobody else looks at it.
-    document: Mapping[str, object] = {}
+    sent: Mapping[str, object] | Unread = {}
+
+    @property
+    def document(self) -> Mapping[str, object]:
+        """What was sent; keep it, to ask again may be to read it again."""
+        return self.sent.document() if isinstance(self.sent, Unread) else self.sent

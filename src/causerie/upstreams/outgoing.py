@@ -91,15 +91,15 @@ def outgoing(
     cannot do.
     """
     streamed = request.stream or dialect.streams
-    document, params = request.document, request.params
+    sent, params = request.sent, request.params
     if (
-        document.__class__ is Everyday
+        sent.__class__ is Everyday
         and params <= dialect.plain
         and not params >= _EITHER_LIMIT
         and partial is None
     ):
         asks = _USAGE if streamed and dialect.tells_usage else None
-        given = replace(document.fields, model=model, stream=streamed or None, stream_options=asks)
+        given = replace(sent.fields, model=model, stream=streamed or None, stream_options=asks)
         return Outgoing(_encode(given), (), streamed)
     draft = Draft(request, dialect)
     draft.fields["model"] = model

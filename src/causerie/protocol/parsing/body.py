@@ -89,7 +89,7 @@ def read_fields(fields: Fields, rules: Rules) -> ChatRequest:
         preferences=read_preferences(fields) if rules.router else INDIFFERENT,
         unknown=unknown,
         params=frozenset(name for name in fields.values if name in HONOURED and fields.has(name)),
-        document=_passed_on(fields, rules),
+        sent=_passed_on(fields, rules),
     )
 
 

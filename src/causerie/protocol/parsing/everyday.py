@@ -7,21 +7,26 @@ gives the same request and says what is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
 from causerie.protocol.parsing.rules import Rules
-from causerie.protocol.request import ChatRequest, Draw, Message
+from causerie.protocol.request import ChatRequest, Draw, Message, Unread
 
 _MAX_TOKENS = 2**31 - 1
 
 
-class Said(Struct, forbid_unknown_fields=True):
+class Said(Message, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A message of text; what else one may have is not there, or ``null``."""
+
     role: Literal["system", "user", "assistant"]
     content: str
+    reasoning_content: None = None
+    tool_calls: tuple[()] = ()
+    tool_call_id: None = None
+    name: None = None
 
 
 class StreamOptions(Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -32,7 +37,7 @@ class Fields(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The fields, which may be encoded again."""
 
     model: Annotated[str, Meta(min_length=1, max_length=256)]
-    messages: Annotated[list[Said], Meta(min_length=1)]
+    messages: Annotated[tuple[Said, ...], Meta(min_length=1)]
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     max_tokens: Annotated[int, Meta(ge=1, le=_MAX_TOKENS)] | None = None
@@ -41,33 +46,14 @@ class Fields(Struct, forbid_unknown_fields=True, omit_defaults=True):
     top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
 
 
-class Everyday(Mapping[str, object]):
-    """The body of such a request: ``fields`` as they were read, and a mapping if somebody looks."""
+class Everyday(Unread, frozen=True):
+    """The body of such a request, and its fields."""
 
-    __slots__ = ("_body", "_values", "fields")
-
-    def __init__(self, body: bytes, fields: Fields) -> None:
-        self.fields = fields
-        self._body = body
-        self._values: dict[str, object] | None = None
-
-    @property
-    def _document(self) -> dict[str, object]:
-        if self._values is None:
-            self._values = msgspec.json.decode(self._body, type=dict[str, object])
-        return self._values
-
-    def __getitem__(self, name: str) -> object:
-        return self._document[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._document)
-
-    def __len__(self) -> int:
-        return len(self._document)
+    fields: Fields
 
 
 _decode = msgspec.json.Decoder(Fields).decode
+_AS_USUAL = Draw()
 _Given = tuple[bool, bool, bool, bool, bool, bool]
 _OPTIONAL = Fields.__struct_fields__[2:]
 _params: dict[_Given, frozenset[str]] = {}
@@ -82,44 +68,39 @@ def read_everyday(body: bytes, rules: Rules) -> ChatRequest | None:
     messages = fields.messages
     if len(messages) > rules.max_messages:
         return None
-    limit = fields.max_tokens
-    if fields.max_completion_tokens is not None:
-        if limit is not None and limit != fields.max_completion_tokens:
-            return None
-        limit = fields.max_completion_tokens
-    options = fields.stream_options
-    said: list[Message] = []
+    limit, most = fields.max_tokens, fields.max_completion_tokens
+    if limit is not None and most is not None and limit != most:
+        return None
+    stream, options = fields.stream, fields.stream_options
+    temperature, top_p = fields.temperature, fields.top_p
+    given = (
+        stream is not None,
+        options is not None,
+        limit is not None,
+        most is not None,
+        temperature is not None,
+        top_p is not None,
+    )
     characters, ascii = 0, True
     for one in messages:
         content = one.content
-        said.append(Message(one.role, content))
         characters += len(content)
         ascii = ascii and content.isascii()
     return ChatRequest(
         fields.model,
-        tuple(said),
+        messages,
         characters if ascii else None,
-        fields.stream or False,
+        stream or False,
         options is not None and bool(options.include_usage),
-        limit,
-        draw=Draw(fields.temperature, fields.top_p),
-        params=_given(fields),
-        document=Everyday(body, fields),
+        limit if most is None else most,
+        draw=_AS_USUAL if temperature is None and top_p is None else Draw(temperature, top_p),
+        params=_params.get(given) or _named(given),
+        sent=Everyday(body, fields),
     )
 
 
-def _given(fields: Fields) -> frozenset[str]:
+def _named(given: _Given) -> frozenset[str]:
     """The names of the fields that were sent; there are few such sets."""
-    given = (
-        fields.stream is not None,
-        fields.stream_options is not None,
-        fields.max_tokens is not None,
-        fields.max_completion_tokens is not None,
-        fields.temperature is not None,
-        fields.top_p is not None,
-    )
-    names = _params.get(given)
-    if names is None:
-        sent = [name for name, there in zip(_OPTIONAL, given, strict=True) if there]
-        names = _params[given] = frozenset(["model", "messages", *sent])
+    sent = [name for name, there in zip(_OPTIONAL, given, strict=True) if there]
+    names = _params[given] = frozenset(["model", "messages", *sent])
     return names
