@@ -19,7 +19,7 @@ from causerie.upstreams.dialect import Dialect
 from causerie.upstreams.dialects import DIALECTS
 from causerie.upstreams.outgoing import outgoing
 
-SAID = st.fixed_dictionaries(
+SAID: st.SearchStrategy[dict[str, object]] = st.fixed_dictionaries(
     {"role": st.sampled_from(["system", "developer", "user", "assistant"]), "content": st.text()},
     optional={"name": st.none(), "tool_calls": st.none() | st.just([]), "tool_call_id": st.none()},
 )
