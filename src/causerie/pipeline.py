@@ -185,15 +185,15 @@ class Pipeline:
             journey = self.router.generate(candidates, request, model.hedge_seconds, contents)
             record.way = journey
             try:
-                await journey.begin()
-                headers = _headers(asked, model, request, journey)
+                answer = (await journey.begin()).answer
+                headers = _headers(asked, model, request, journey, answer.changes)
                 tell(lease.standings(), headers)
                 if more is not None:
                     headers |= more
                 frame = Frame(
                     asked.identity,
                     request.model,
-                    journey.answer.fingerprint,
+                    answer.fingerprint,
                     request.thinking.visible,
                     asked.door.reasoning_object,
                     _costs(model, journey) if isinstance(model, Listing) else None,
@@ -328,7 +328,9 @@ def _costs(model: Listing, journey: Journey) -> Callable[[Usage], float]:
     return lambda usage: float(model.cost(journey.served_by, usage))
 
 
-def _headers(asked: _Asked, model: Entry, request: ChatRequest, journey: Journey) -> dict[str, str]:
+def _headers(
+    asked: _Asked, model: Entry, request: ChatRequest, journey: Journey, changes: Sequence[str]
+) -> dict[str, str]:
     queue, upstream = journey.queued_seconds, journey.upstream_seconds
     overhead = asked.record.first_token(queue + upstream)
     headers = {
@@ -338,7 +340,6 @@ def _headers(asked: _Asked, model: Entry, request: ChatRequest, journey: Journey
     }
     if model.id != request.model:
         headers["x-served-model"] = model.id
-    changes = journey.answer.changes
     if request is not asked.request:
         changes = [*model.changes(asked.request), *changes]
     if changes:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from msgspec import Struct
-
 from causerie.protocol.standing import QUARTER_SECONDS, Stretch
 from causerie.routing.samples import Samples
 
@@ -19,12 +17,14 @@ _QUARTER_NS = QUARTER_SECONDS * _SECOND_NS
 MOST = 96  # quarters of a day
 
 
-class Minute(Struct):
+class Minute:
     """How many requests were answered in a minute, by its number, and how many were not."""
 
-    number: float
-    answered: int = 0
-    failed: int = 0
+    __slots__ = ("answered", "failed", "number")
+
+    def __init__(self, number: float) -> None:
+        self.number = number
+        self.answered = self.failed = 0
 
 
 class History:

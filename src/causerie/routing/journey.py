@@ -7,20 +7,18 @@ before or after that event.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from typing import Protocol
 
 from msgspec import field
 
 from causerie.errors import Overloaded, ServiceError, UpstreamFailed
-from causerie.protocol.candidate import Candidate
 from causerie.protocol.events import Batch, Finished, FinishReason, Take, Usage
 from causerie.protocol.partial import Partial
 from causerie.routing.continuation import MANY, Passed, added
-from causerie.routing.order import order
 from causerie.routing.search import Search
 from causerie.routing.seat import Seat
-from causerie.routing.target import NOTHING, SILENCE
+from causerie.routing.target import NOTHING
 from causerie.routing.visit import Visit
 
 _FIRST_PAUSE_SECONDS = 0.25
@@ -34,16 +32,14 @@ class Watch(Protocol):
         ...
 
 
-class Journey(Search, kw_only=True, eq=False):
+class Journey(Search, eq=False):
     """``begin``, then ``pour``, and in any case ``leave``.
 
-    ``candidates`` are asked as they stand at the moment; ``watch`` is shown whatever is
-    passed on. ``continued`` counts how often another target went on with the reply,
-    ``whole`` says that it has been passed on to its end; how the choice ended that ended
-    last, ``finish`` says once it is over.
+    ``watch`` is shown whatever is passed on. ``continued`` counts how often another target
+    went on with the reply, ``whole`` says that it has been passed on to its end; how the
+    choice ended that ended last, ``finish`` says once it is over.
     """
 
-    candidates: Sequence[Candidate]
     watch: Watch | None = None
     whole: bool = False
     finish: FinishReason | None = None
@@ -52,14 +48,13 @@ class Journey(Search, kw_only=True, eq=False):
     _before: Usage = NOTHING  # of those who broke off
     _told: Usage | None = None
 
-    def begin(self) -> Awaitable[object]:
-        """Wait for the first content-bearing event.
+    def begin(self) -> Awaitable[Visit]:
+        """Who answers, its first content-bearing event at hand.
 
         Raises what tells the client most where all have failed, or at once a failure that
         no other could do better at.
         """
-        terms = self.terms
-        return self.find(order(self.candidates, terms.seats, self.request, terms.chance))
+        return self.find(self.seats())
 
     def leave(self) -> Awaitable[object] | None:
         """Free the target, once what this gives, if anything, has been awaited."""
@@ -72,7 +67,9 @@ class Journey(Search, kw_only=True, eq=False):
         """The tokens so far, of all targets."""
         if self._told is not None:
             return self._told
-        now = self.answer.usage()
+        if self.visit is None:
+            return self._before
+        now = self.visit.answer.usage()
         return now if self._before is NOTHING else added(self._before, now)
 
     async def pour(self, take: Take) -> None:
@@ -134,10 +131,10 @@ class Journey(Search, kw_only=True, eq=False):
 
     async def _continued(self, broken: Visit, failure: ServiceError) -> Visit:
         """Who goes on after what went out; raises ``failure`` where nobody does."""
-        usage, trail = self.usage(), self.answer.trail()
+        usage, trail = self.usage(), broken.answer.trail()
         broken.seat.failed(failure)
         self.broke(broken, failure)
-        self.answer, self._before = SILENCE, usage
+        self.visit, self._before = None, usage
         if (left := broken.leave()) is not None:
             await left
         if self.request.n > 1:
@@ -161,8 +158,7 @@ class Journey(Search, kw_only=True, eq=False):
 
     def _able(self, partial: Partial) -> list[Seat]:
         """Who can go on, those first that have not failed in this request."""
-        terms, request = self.terms, self.request
+        request = self.request
         failed = {attempt.target for attempt in self.tried}
-        seats = order(self.candidates, terms.seats, request, terms.chance)
-        able = [seat for seat in seats if seat.target.continues(request, partial)]
+        able = [seat for seat in self.seats() if seat.target.continues(request, partial)]
         return sorted(able, key=lambda seat: seat.name in failed)

@@ -76,7 +76,10 @@ class Router:
         terms = self._terms
         if hedge_seconds is not None:
             terms.hedges.earn()
-        return Journey(terms, request, hedge_seconds, candidates=candidates, watch=watch)
+        journey = Journey(terms, request, hedge_seconds, candidates)
+        if watch is not None:
+            journey.watch = watch
+        return journey
 
     def foresee(self, candidates: Sequence[Candidate], request: ChatRequest) -> Sequence[Prospect]:
         """Who would be asked now, the first in front, and why; nobody is asked."""

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from causerie.errors import Overloaded, RateLimited, ServiceError, UpstreamFailed
+from causerie.protocol.candidate import Candidate
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
 from causerie.routing.hedge import race
+from causerie.routing.order import order
 from causerie.routing.seat import Seat
-from causerie.routing.target import SILENCE, Answering
 from causerie.routing.terms import Terms
 from causerie.routing.visit import Visit
 
@@ -23,20 +24,20 @@ _OF_THE_TARGET = frozenset({"unsupported_parameter", "context_length_exceeded"})
 
 
 class Search(Struct, eq=False):
-    """``tried`` lists who was asked, ``visit`` is who answers now, with its ``answer``.
+    """Over ``candidates``, as they stand at the moment.
 
-    ``hedged``: a second one was asked because the first was slow. The seconds are those
-    of all that answered: spent waiting for a place there, and until the first content.
+    ``tried`` lists who was asked, ``visit`` is who answers now, if anybody does.
+    The seconds are those of all that answered: spent waiting for a place there, and until
+    the first content.
     """
 
     terms: Terms
     request: ChatRequest
     hedge_seconds: float | None
+    candidates: Sequence[Candidate]
     visit: Visit | None = None
-    answer: Answering = SILENCE
     served_by: str = ""  # who answers, or answered last; if nobody did, who was asked last
     tried: list[Visit] = []
-    hedged: bool = False
     queued_seconds: float = 0.0
     upstream_seconds: float = 0.0
     _seconds: float = 0.0  # in which nobody answered
@@ -65,6 +66,11 @@ class Search(Struct, eq=False):
         self._seconds += visit.began - visit.started
         visit.failure = failure.code
 
+    def seats(self) -> Sequence[Seat]:
+        """Who may be asked now, in this order."""
+        terms = self.terms
+        return order(self.candidates, terms.seats, self.request, terms.chance)
+
     async def find(self, seats: Sequence[Seat], partial: Partial | None = None) -> Visit:
         """Who answers, the ``visit`` from now on, its first content-bearing event at hand.
 
@@ -88,7 +94,6 @@ class Search(Struct, eq=False):
                     failures[seat] = refused
             else:
                 self.visit = visit
-                self.answer = visit.answer
                 self.served_by = visit.seat.name
                 self.tried.append(visit)
                 self.queued_seconds += visit.queued_seconds
@@ -125,7 +130,6 @@ class Search(Struct, eq=False):
         able = [seat for seat in others if seat.breaker.state() == "up"]
         if not able or self._left < 2 or not self.terms.hedges.spend():
             return None
-        self.hedged = True
         return Visit(able[0], self.request, first.partial)
 
     def _note(self, visit: Visit, failure: ServiceError | None) -> None:
