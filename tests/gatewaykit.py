@@ -13,7 +13,6 @@ import aiohttp
 from edgekit import Statuses, serving
 
 from causerie.access.keys import StaticKeys
-from causerie.access.limits import Limits
 from causerie.access.windows import MemoryCounters
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.model import Card, Model, Offer
@@ -166,7 +165,7 @@ def _edge(router: Router, targets: Sequence[str], records: Records, reasoning_ob
     pipeline = Pipeline(
         keys=StaticKeys(),
         catalog=Catalog([model]),
-        limits=Limits(MemoryCounters()),
+        limits=MemoryCounters(),
         scopes=Scopes({}, {}),
         router=router,
         meter=Meter([counters, records]),

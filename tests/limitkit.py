@@ -11,7 +11,7 @@ from typing import Any, Literal
 from valkeyserver import ValkeyServer
 
 from causerie.access.lease import Lease, tell
-from causerie.access.limits import Counters, Limits
+from causerie.access.limits import Limits
 from causerie.access.quota import Rates, Scope, Tokens
 from causerie.access.windows import MemoryCounters
 from causerie.shared.counters import SharedCounters
@@ -47,13 +47,15 @@ class Used:
 class House:
     """Limits of one process, and the clock on its wall."""
 
-    def __init__(self, clock: Clock, counters: Counters) -> None:
+    def __init__(self, clock: Clock, limits: Limits) -> None:
         self.clock = clock
-        self.counters = counters
-        self.limits = Limits(counters)
+        self.limits = limits
 
     async def admit(self, *scopes: Scope, input: int = 0, output: int = 0) -> Lease:
-        return await self.limits.admit(scopes, lambda: Tokens(input, output))
+        def need() -> Tokens:
+            return Tokens(input, output)
+
+        return self.limits.take_now(scopes, need) or await self.limits.take(scopes, need)
 
     async def pass_through(self, *scopes: Scope, input: int = 0, output: int = 0) -> None:
         """A request that uses exactly what was foreseen and ends at once."""

@@ -15,7 +15,6 @@ from routingkit import REPLY, Clock, Scripted, middle
 
 from causerie.access.free import FreeScopes
 from causerie.access.keys import Caller, StaticKeys
-from causerie.access.limits import Limits
 from causerie.access.quota import Rates
 from causerie.access.windows import MemoryCounters
 from causerie.catalog.catalog import Catalog
@@ -131,7 +130,7 @@ def market(stands: Sequence[Stand], *, alias: Sequence[Candidate] = ()) -> Marke
     pipeline = Pipeline(
         keys=StaticKeys(),
         catalog=Catalog(entries),
-        limits=Limits(MemoryCounters()),
+        limits=MemoryCounters(),
         scopes=Scopes({}, {}, FreeScopes(Rates(), busy.__contains__)),
         router=router,
         meter=Meter([records]),

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
-from limitkit import House, Used, key, memory_house, model, open_house, told
+from limitkit import Clock, House, Used, key, memory_house, model, open_house, told
 from valkeyserver import ValkeyServer
 
 from causerie.access.lease import Lease
-from causerie.access.limits import Limits
 from causerie.access.quota import Rates, Scope, Tokens
 from causerie.access.windows import MemoryCounters
 from causerie.errors import InvalidRequest, RateLimited, UpstreamFailed
@@ -180,10 +179,10 @@ async def test_limits_that_are_not_set_are_not_told_nor_estimated() -> None:
     def never() -> Tokens:
         raise AssertionError
 
-    limits = Limits(MemoryCounters())
-    with await limits.admit((), never) as lease:
+    limits = MemoryCounters()
+    with await limits.take((), never) as lease:
         assert told(lease) == {}
-    with await limits.admit((key(requests_per_minute=1),), never) as lease:
+    with await limits.take((key(requests_per_minute=1),), never) as lease:
         assert all(name.endswith("requests") for name in told(lease))
 
 
@@ -197,14 +196,14 @@ async def test_changed_limits_go_on_with_the_same_counts(house: House) -> None:
 
 async def test_who_does_nothing_is_forgotten() -> None:
     house = memory_house()
-    assert isinstance(house.counters, MemoryCounters)
+    assert isinstance(house.limits, MemoryCounters)
     busy = key("busy", concurrent=1)
     with await house.admit(busy):
         for round in range(5):
             for number in range(1000):
                 await house.pass_through(key(f"{round}-{number}", requests_per_minute=1))
             house.clock.pass_seconds(61)
-        assert len(house.counters) <= 2048
+        assert len(house.limits) <= 2048
         with pytest.raises(RateLimited):
             await house.pass_through(busy)
 
@@ -221,12 +220,13 @@ async def test_a_store_that_is_asked_elsewhere_fits_the_same_seam() -> None:
     class Distant:
         """Counters that answer only after a while, as a shared store does."""
 
-        take_now = None
+        def take_now(self, scopes: Sequence[Scope], estimate: Callable[[], Tokens]) -> None:
+            return None
 
-        async def take(self, scopes: Sequence[Scope], need: Tokens) -> Lease:
+        async def take(self, scopes: Sequence[Scope], estimate: Callable[[], Tokens]) -> Lease:
             await asyncio.sleep(0)
-            return await memory.take(scopes, need)
+            return memory.take_now(scopes, estimate)
 
-    limits = Limits(Distant())
-    with await limits.admit((key(concurrent=1),), Tokens), pytest.raises(RateLimited):
-        await limits.admit((key(concurrent=1),), Tokens)
+    house = House(Clock(), Distant())
+    with await house.admit(key(concurrent=1)), pytest.raises(RateLimited):
+        await house.admit(key(concurrent=1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 
@@ -16,7 +17,6 @@ from valkey.asyncio import Valkey
 from valkeyserver import ValkeyServer
 from waiting import eventually
 
-from causerie.access.limits import Limits
 from causerie.access.quota import Scope, Tokens
 from causerie.errors import RateLimited, StoreUnavailable
 from causerie.shared.counters import SharedCounters
@@ -39,7 +39,7 @@ async def main():
     )
     async with counters.replica.running():
         await counters.replica.wait()
-        hold = await counters.take([Scope("key", "ck_a", Rates(concurrent=1))], Tokens())
+        hold = await counters.take([Scope("key", "ck_a", Rates(concurrent=1))], Tokens)
         print(type(hold).__name__, file=sys.stderr, flush=True)
         await asyncio.Event().wait()
 
@@ -62,12 +62,12 @@ async def admitted(counters: SharedCounters) -> None:
 
 
 async def taken(counters: SharedCounters, *scopes: Scope) -> SharedLease | LocalLease:
-    return await counters.take(scopes, Tokens())
+    return await counters.take(scopes, Tokens)
 
 
 async def refused(counters: SharedCounters, *scopes: Scope) -> bool:
     try:
-        found = await counters.take(scopes, Tokens())
+        found = await counters.take(scopes, Tokens)
     except RateLimited:
         return True
     found.release(0, 0)
@@ -82,8 +82,9 @@ async def test_replicas_have_one_limit_together(valkey: ValkeyServer) -> None:
         shared_counters(valkey, prefix=prefix) as three,
     ):
         scopes = (key(requests_per_minute=40, tokens_per_minute=10_000), model(concurrent=30))
+        need = partial(Tokens, 100, 100)
         done = await asyncio.gather(
-            *(each.take(scopes, Tokens(100, 100)) for each in (one, two, three) for _ in range(30)),
+            *(each.take(scopes, need) for each in (one, two, three) for _ in range(30)),
             return_exceptions=True,
         )
         holds = [each for each in done if not isinstance(each, BaseException)]
@@ -98,7 +99,7 @@ async def test_replicas_have_one_limit_together(valkey: ValkeyServer) -> None:
 
 async def _standing_of(counters: SharedCounters, scopes: tuple[Scope, ...]) -> tuple[int, int]:
     with pytest.raises(RateLimited) as refusal:
-        await counters.take(scopes, Tokens())
+        await counters.take(scopes, Tokens)
     left = refusal.value.headers
     return int(left["x-ratelimit-remaining-requests"]), int(left["x-ratelimit-remaining-tokens"])
 
@@ -139,19 +140,18 @@ async def test_without_the_server_each_counts_for_itself_and_says_so(
     own_valkey: ValkeyServer,
 ) -> None:
     async with shared_counters(own_valkey, line=QUICK) as counters:
-        limits = Limits(counters)
         with capture_logs() as lines:
-            with await limits.admit((key(concurrent=2),), Tokens):
+            with await counters.take((key(concurrent=2),), Tokens):
                 own_valkey.kill()
                 await lost(counters)
-                with await limits.admit((key(concurrent=2),), Tokens) as lease:
+                with await counters.take((key(concurrent=2),), Tokens) as lease:
                     assert told(lease) == {}
                     own_valkey.start()
                     await counters.replica.wait()
                     with pytest.raises(RateLimited):  # both are known to the new server
-                        await limits.admit((key(concurrent=2),), Tokens)
+                        await counters.take((key(concurrent=2),), Tokens)
             for _ in range(3):  # and both have ended there
-                with await limits.admit((ONE,), Tokens):
+                with await counters.take((ONE,), Tokens):
                     pass
         events = [line["event"] for line in lines]
         assert events == ["limits.store_away", "limits.shared"]
@@ -165,9 +165,9 @@ async def test_without_the_server_nobody_is_let_in_where_that_is_wanted(
         own_valkey.kill()
         await lost(counters)
         with pytest.raises(StoreUnavailable) as failure:
-            await counters.take([ONE], Tokens())
+            await counters.take([ONE], Tokens)
         assert (failure.value.status, failure.value.code) == (503, "store_unavailable")
-        with await Limits(counters).admit((), Tokens):
+        with counters.take_now((), Tokens) or await counters.take((), Tokens):
             pass  # who has no limits does not need the server
 
 
@@ -191,7 +191,7 @@ async def test_cancelled_while_it_waits_nothing_is_held(own_valkey: ValkeyServer
     scope = key(concurrent=1, requests_per_minute=1, tokens_per_minute=10)
     async with shared_counters(own_valkey, line=patient) as counters:
         own_valkey.pause()
-        asking = asyncio.ensure_future(counters.take([scope], Tokens(5, 5)))
+        asking = asyncio.ensure_future(counters.take([scope], lambda: Tokens(5, 5)))
         await asyncio.sleep(0)  # it has been sent off
         await asyncio.sleep(0)
         asking.cancel()
@@ -199,7 +199,7 @@ async def test_cancelled_while_it_waits_nothing_is_held(own_valkey: ValkeyServer
             await asking
         own_valkey.go_on()
         assert await refused(counters, scope)  # the server had let it in before it hears of it
-        found = await counters.take([scope], Tokens(5, 5))
+        found = await counters.take([scope], lambda: Tokens(5, 5))
         assert isinstance(found, SharedLease)
 
 
@@ -208,7 +208,7 @@ async def test_cancelled_at_the_moment_of_the_answer_nothing_is_held(
     valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch, late: bool
 ) -> None:
     async with shared_counters(valkey) as counters:
-        asking = asyncio.ensure_future(counters.take([ONE], Tokens()))
+        asking = asyncio.ensure_future(counters.take([ONE], Tokens))
         count = counters.count
 
         def count_and_cancel(scopes: Sequence[Scope], more: int) -> None:
@@ -234,7 +234,7 @@ async def test_a_server_that_forgets_is_told_again(valkey: ValkeyServer, command
         hold = await taken(counters, ONE)
         await client.execute_command(command)
         async with asyncio.timeout(30):
-            while isinstance(second := await counters.take([key("x")], Tokens()), LocalLease):
+            while isinstance(second := await counters.take([key("x")], Tokens), LocalLease):
                 second.release(0, 0)
                 await counters.replica.wait()
         assert await refused(counters, ONE)
@@ -267,7 +267,7 @@ async def test_nothing_stays_in_the_server(valkey: ValkeyServer) -> None:
         Valkey.from_url(valkey.url) as client,
         shared_counters(valkey, prefix=prefix) as counters,
     ):
-        with await Limits(counters).admit((scope,), lambda: Tokens(5, 5)) as lease:
+        with await counters.take((scope,), lambda: Tokens(5, 5)) as lease:
             lease.settle(Used(5, 50))
             names = [name async for name in client.scan_iter(f"{{{prefix}}}*")]
             assert len(names) == 4

@@ -6,7 +6,6 @@ import pytest
 from routingkit import REPLY, Scripted, router
 
 from causerie.access.keys import Caller, StaticKeys
-from causerie.access.limits import Limits
 from causerie.access.windows import MemoryCounters
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.model import Card, Model, Offer
@@ -23,7 +22,7 @@ def pipeline() -> Pipeline:
     return Pipeline(
         keys=StaticKeys(),
         catalog=Catalog([Model(Card("m", "M"), [Offer(Candidate("t0"))])]),
-        limits=Limits(MemoryCounters()),
+        limits=MemoryCounters(),
         scopes=Scopes({}, {}),
         router=router(Scripted(REPLY)),
         meter=Meter([]),

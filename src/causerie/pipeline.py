@@ -178,7 +178,7 @@ class Pipeline:
         plain = members is None and not offer.free
         scopes = offer.scopes if plain else self._scopes(caller, offer)
         limits = self.limits
-        with limits.admit_now(scopes, need) or await limits.admit(scopes, need) as lease:
+        with limits.take_now(scopes, need) or await limits.take(scopes, need) as lease:
             if members is not None:
                 record.reservation = await members.allowances.reserve(caller, model.id, need)
             contents = _kept(asked) if caller.recorded else None

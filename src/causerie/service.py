@@ -16,7 +16,6 @@ from typing import Protocol
 import msgspec
 
 from causerie import settings as configured
-from causerie.access import limits as access
 from causerie.access.free import FreeScopes
 from causerie.access.keys import KeyDigest, StaticKeys
 from causerie.access.quota import Rates, Scope, ScopeKind
@@ -144,7 +143,6 @@ class Service:
         self._checks: Sequence[Check] = ()
         self._changed = asyncio.Event()
         self._shared = shared
-        self._limits = access.Limits(shared.counters)
         self._counters = Counters(engines.status, self._waiting, self.targets, shared.here)
         sinks: list[RecordSink] = [self._counters, RequestLog(journal)]
         self._meter = Meter(sinks, front.books if front is not None else None)
@@ -196,7 +194,7 @@ class Service:
         self.pipeline = pipeline = Pipeline(
             keys=StaticKeys(),
             catalog=self.catalog,
-            limits=self._limits,
+            limits=self._shared.counters,
             scopes=scopes(settings, self._busy),
             router=self._router,
             meter=self._meter,

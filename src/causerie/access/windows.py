@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 
 from causerie.access.lease import Lease
+from causerie.access.limits import needed
 from causerie.access.quota import (
     UNLIMITED,
     Measure,
@@ -191,20 +192,19 @@ class MemoryCounters:
         """Scopes that are remembered."""
         return len(self._windows)
 
-    async def take(self, scopes: Sequence[Scope], need: Tokens) -> MemoryLease:
+    async def take(self, scopes: Sequence[Scope], estimate: Callable[[], Tokens]) -> MemoryLease:
         """As :meth:`take_now`."""
-        return self.take_now(scopes, need)
+        return self.take_now(scopes, estimate)
 
-    def take_now(self, scopes: Sequence[Scope], need: Tokens) -> MemoryLease:
-        """Take from all scopes, which differ, or from none.
+    def take_now(self, scopes: Sequence[Scope], estimate: Callable[[], Tokens]) -> MemoryLease:
+        """A lease on all scopes; see :meth:`causerie.access.limits.Limits.take`.
 
-        The input must fit into an empty window; output that would not is cut
-        down to what does. Raises :class:`RateLimited`.
+        Output that would not fit into an empty window is cut down to what does.
         """
-        now = self._clock() // _TICK
-        windows, input, output = self._windows, need.input, need.output
+        now, windows = self._clock() // _TICK, self._windows
+        need: Tokens | None = None
+        input = output = 0
         parts: list[_Part] = []
-        lease = MemoryLease(self._clock, input, parts)
         for scope in scopes:
             window = windows[scope.id]
             tick = window.newest
@@ -215,9 +215,14 @@ class MemoryCounters:
                 break
             reserved = 0
             if scope.counts_tokens:
+                if need is None:
+                    need = estimate()
+                    input, output = need.input, need.output
                 reserved = output
                 if output > scope.most_output - input:
                     reserved = min(output, scope.output, scope.tokens - input)
+                    if reserved < 0:
+                        break  # it will never fit
                 more = input + reserved
                 inputs, tokens = window.input + input, window.tokens + more
                 if tokens > scope.tokens:
@@ -231,9 +236,9 @@ class MemoryCounters:
             tick.requests += 1
             parts.append((scope, window, tick, reserved))
         else:
-            return lease
-        lease.undo()
-        raise limited(self._refused(scopes, need))
+            return MemoryLease(self._clock, input, parts)
+        MemoryLease(self._clock, input, parts).undo()
+        raise limited(self._refused(scopes, needed(scopes, estimate)))
 
     def _refused(self, scopes: Sequence[Scope], need: Tokens) -> Refused:
         now, parts = self._clock(), []
@@ -267,11 +272,11 @@ _READS: tuple[tuple[Measure, _Read], ...] = (
 def _refusals(scope: Scope, window: _Window, need: Tokens, now: int) -> Iterator[Refusal]:
     limits = (scope.requests, scope.tokens, scope.input, scope.output)
     needs = (1, need.input + need.output, need.input, need.output)
-    for (measure, read), limit, needed in zip(_READS, limits, needs, strict=True):
+    for (measure, read), limit, more in zip(_READS, limits, needs, strict=True):
         used = read(window)
-        if limit < UNLIMITED and used + needed > limit:
-            wait = _until(window, read, used + needed - limit, now)
-            yield Refusal(scope, measure, limit, used, needed, wait)
+        if limit < UNLIMITED and used + more > limit:
+            wait = _until(window, read, used + more - limit, now)
+            yield Refusal(scope, measure, limit, used, more, wait)
     if window.running >= scope.concurrent:
         yield Refusal(scope, "concurrent", scope.concurrent, window.running, 1, _SOON)
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from causerie.access.limits import Counters
+from causerie.access.limits import Limits
 from causerie.access.windows import MemoryCounters
 from causerie.accounts.together import Together
 from causerie.settings import Shared
@@ -24,7 +24,7 @@ class Sharing:
     says whether the shared server answers; ``None``: nothing is shared.
     """
 
-    counters: Counters
+    counters: Limits
     budgets: Together | None = None
     here: Callable[[], bool | None] = lambda: None
 

@@ -8,7 +8,6 @@ from contextlib import aclosing
 import msgspec
 
 from causerie.access.lease import tell
-from causerie.access.limits import Limits
 from causerie.access.quota import Rates, Scope, Tokens
 from causerie.access.windows import MemoryCounters
 from causerie.accounts.accounts import Accounts
@@ -59,7 +58,7 @@ class Management:
     ) -> None:
         self._managers = managers
         self._rates = Rates(requests_per_minute=requests_per_minute, concurrent=_AT_ONCE)
-        self._limits = Limits(MemoryCounters())  # apart from those of inference
+        self._limits = MemoryCounters()  # apart from those of inference
         self.routes = [
             *people_routes(PeopleDesk(accounts, link_path)),
             *project_routes(ProjectDesk(accounts, link_path)),
@@ -77,7 +76,7 @@ class Management:
             return
         route, ids = pick(self.routes, exchange.method, path)
         actor = await self._managers.manager(credential(exchange))
-        with await self._limits.admit([Scope("key", actor.id, self._rates)], Tokens) as lease:
+        with self._limits.take_now([Scope("key", actor.id, self._rates)], Tokens) as lease:
             query = query_of(exchange.query, route.query)
             body = await body_of(exchange, route.body) if route.takes_body else route.body()
             answer = await route.handler(Call(actor, ids, query, body))

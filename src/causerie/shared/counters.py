@@ -12,6 +12,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from causerie.access.lease import Lease
+from causerie.access.limits import needed
 from causerie.access.quota import Refused, Scope, Tokens
 from causerie.access.refusal import limited
 from causerie.access.windows import MemoryCounters
@@ -29,8 +31,6 @@ class SharedCounters:
     ``now`` gives microseconds and is for tests; unset, the server's clock counts.
     """
 
-    take_now = None
-
     def __init__(self, replica: Replica, *, now: Callable[[], int] | None = None) -> None:
         self.replica = replica
         self._now = now
@@ -38,12 +38,18 @@ class SharedCounters:
         self._running: Counter[str] = Counter()
         replica.holder(self._held)
 
-    async def take(self, scopes: Sequence[Scope], need: Tokens) -> SharedLease | LocalLease:
-        """Take from all scopes, which differ, or from none.
+    def take_now(self, scopes: Sequence[Scope], estimate: Callable[[], Tokens]) -> Lease | None:
+        """Who has no limits does not need the server."""
+        return None if scopes else Lease()
 
-        Raises :class:`RateLimited`, and :class:`StoreUnavailable` where the server is away
-        and that shall refuse.
+    async def take(
+        self, scopes: Sequence[Scope], estimate: Callable[[], Tokens]
+    ) -> SharedLease | LocalLease:
+        """A lease on all scopes; see :meth:`causerie.access.limits.Limits.take`.
+
+        Raises :class:`StoreUnavailable`, too, where the server is away and that shall refuse.
         """
+        need = needed(scopes, estimate)
         if self.replica.here:
             try:
                 taken = await self._take(scopes, need)
@@ -54,7 +60,7 @@ class SharedCounters:
                     raise limited(taken)
                 return taken
         self.replica.alone("limits")
-        lease = self._memory.take_now(scopes, need)
+        lease = self._memory.take_now(scopes, lambda: need)
         self.count(scopes, 1)
         return LocalLease(self, scopes, lease)
 
