@@ -330,3 +330,31 @@ class _Wire(asyncio.Transport):
 
     def resume_reading(self) -> None:
         """It is never read by itself."""
+
+
+@pytest.mark.parametrize(
+    ("line", "version", "keep_alive"),
+    [
+        (b"HTTP/1.1\r\n", "1.1", True),
+        (b"HTTP/1.1\r\nConnection: keep-alive\r\n", "1.1", True),
+        (b"HTTP/1.1\r\nConnection: close\r\n", "1.1", False),
+        (b"HTTP/1.0\r\n", "1.0", False),
+        (b"HTTP/1.0\r\nConnection: keep-alive\r\n", "1.0", True),
+        (b"HTTP/1.0\r\nProxy-Connection: keep-alive\r\n", "1.0", True),
+    ],
+)
+async def test_the_version_is_known_whatever_a_client_asks_of_its_connection(
+    line: bytes, version: str, keep_alive: bool
+) -> None:
+    seen: list[tuple[str, bool]] = []
+
+    async def answer(exchange: Exchange) -> None:
+        seen.append((exchange.version, exchange.keep_alive))
+        exchange.respond(200, b"")
+
+    connections = Connections(answer, Listen().bounds)
+    connection = connections()
+    connection.connection_made(MemoryTransport())
+    connection.data_received(b"GET / " + line + b"\r\n")
+    await connections.ended()
+    assert seen == [(version, keep_alive)]

@@ -6,7 +6,6 @@ client gives up. Writing waits only where the client reads too slowly.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Mapping
 from typing import Any
 from urllib.parse import quote
@@ -14,6 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from causerie.edge.exchange import Exchange
+from causerie.edge.pings import Pings
 from causerie.fold import Fold, Frame
 from causerie.protocol import sse
 from causerie.protocol.events import Batch, Event, Pour
@@ -52,28 +52,25 @@ class Plain:
 
 
 class Stream:
-    """An answer that is sent as it comes, with a comment in every ``ping_seconds`` of silence."""
+    """An answer that is sent as it comes, with a comment where a whole period was silent."""
 
-    __slots__ = ("_exchange", "_fold", "_ping_seconds", "_request", "_silent", "_timer")
+    __slots__ = ("_exchange", "_fold", "_pings", "_request", "_silent")
 
-    _timer: asyncio.TimerHandle
-
-    def __init__(self, request: ChatRequest, exchange: Exchange, ping_seconds: float) -> None:
+    def __init__(self, request: ChatRequest, exchange: Exchange, pings: Pings) -> None:
         self._request = request
         self._exchange = exchange
-        self._ping_seconds = ping_seconds
-        self._silent = True
+        self._pings = pings
+        self._silent = False
 
-    async def deliver(self, headers: Mapping[str, str], frame: Frame, pour: Pour) -> None:
+    def deliver(self, headers: Mapping[str, str], frame: Frame, pour: Pour) -> Awaitable[None]:
         """Send the answer, no faster than the client reads."""
         self._fold = Fold(frame, usage=self._request.include_usage)
-        told = {**_STREAM, **headers, **_ignored(self._request)}
+        told = {**_STREAM, **headers}
+        if self._request.unknown:
+            told |= _ignored(self._request)
         self._exchange.start(200, "text/event-stream; charset=utf-8", told)
-        self._wait()
-        try:
-            await pour(self._send)
-        finally:
-            self._timer.cancel()
+        self._pings.enter(self)
+        return pour(self._send)
 
     def _send(self, batch: Batch) -> Awaitable[None] | None:
         told = self._fold.feed(batch)
@@ -91,22 +88,15 @@ class Stream:
         """End it with ``[DONE]``."""
         exchange.end(sse.DONE)
 
-    def _wait(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._ping_seconds, self._tick)
-
-    def _tick(self) -> None:
-        """Once a period: a comment if nothing was said in it."""
+    def period_over(self) -> None:
+        """A comment if nothing was said since the end of the last one."""
         if self._silent and not self._exchange.blocked:
             self._exchange.write(sse.PING)
         self._silent = True
-        self._wait()
 
 
 def _ignored(request: ChatRequest) -> Mapping[str, str]:
     """The header that names the fields nobody knew, in characters that a header may have."""
-    if not request.unknown:
-        return {}
     names = [quote(name[:64], safe="[]$@:") for name in request.unknown[:_MAX_NAMED]]
     if len(request.unknown) > _MAX_NAMED:
         names.append("...")

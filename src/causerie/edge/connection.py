@@ -27,6 +27,7 @@ _LINGER_SECONDS = 5.0  # for the next piece of a body that nobody wants
 _LINGER_SECONDS_IN_ALL = 30.0
 _MAX_PATHS = 1024
 _NEVER = float("inf")
+_KEEPING = frozenset({"connection", "proxy-connection"})  # headers that ask to be kept
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -203,8 +204,10 @@ class Connection(asyncio.Protocol):
         parser, headers = self._parser, self._headers
         self._expects = "expect" in headers and headers["expect"].lower() == "100-continue"
         path, query = _places[self._url]
-        method, version = parser.get_method().decode("ascii"), parser.get_http_version()
-        keep_alive = parser.should_keep_alive()
+        method, keep_alive = parser.get_method().decode("ascii"), parser.should_keep_alive()
+        # Who is kept without having asked speaks 1.1; the parser would make a text of its numbers.
+        unasked = keep_alive and _KEEPING.isdisjoint(headers)
+        version = "1.1" if unasked else parser.get_http_version()
         exchange = Exchange(self, method, path, version, headers, keep_alive, query)
         self._incoming = exchange
         if self._current is None:

@@ -19,6 +19,7 @@ from causerie.edge.drain import Drain, Watch
 from causerie.edge.errors import internal
 from causerie.edge.exchange import ClientGone, Exchange
 from causerie.edge.numbered import error_for
+from causerie.edge.pings import Pings
 from causerie.edge.ports import Pipeline
 from causerie.errors import NotFound, ServiceError
 from causerie.fold import Identity
@@ -43,15 +44,22 @@ class Limits:
     ping_seconds: float = 15.0
 
 
-@dataclass(frozen=True, slots=True)
 class OpenAI:
     """The handlers of one service; every door uses the same."""
 
-    pipeline: Pipeline
-    drain: Drain
-    limits: Limits = Limits()
-    clock: Callable[[], int] = _unix_time
-    _known: dict[str, Rules] = field(default_factory=dict, init=False)
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        drain: Drain,
+        limits: Limits | None = None,
+        clock: Callable[[], int] = _unix_time,
+    ) -> None:
+        self.pipeline = pipeline
+        self._drain = drain
+        self._limits = limits or Limits()
+        self._clock = clock
+        self._pings = Pings(self._limits.ping_seconds)
+        self._known: dict[str, Rules] = {}
 
     async def list_models(self, exchange: Exchange, door: Door, _: str) -> None:
         """``GET /models``."""
@@ -82,13 +90,13 @@ class OpenAI:
             caller = await self.pipeline.authenticate(door, credential(exchange))
         answer: Plain | Stream | None = None
         try:
-            with Watch(exchange, self.drain):
-                limits, asides = self.limits.body, asides_of(exchange.headers)
+            with Watch(exchange, self._drain):
+                limits, asides = self._limits.body, asides_of(exchange.headers)
                 body = json_at_hand(exchange, limits) or await read_json(exchange, limits)
                 request = self._read(body, door, asides)
-                identity = Identity(completion, self.clock(), exchange.request_id)
+                identity = Identity(completion, self._clock(), exchange.request_id)
                 if request.stream:
-                    answer = Stream(request, exchange, self.limits.ping_seconds)
+                    answer = Stream(request, exchange, self._pings)
                 else:
                     answer = Plain(request)
                 await self.pipeline.answer(
@@ -100,6 +108,9 @@ class OpenAI:
             if exchange.status is None or not isinstance(answer, Stream):
                 raise
             answer.break_off(error_for(_told(failure, exchange), exchange.headers))
+        finally:
+            if isinstance(answer, Stream):
+                self._pings.leave(answer)
         answer.finish(exchange)
 
     def _read(self, body: bytes, door: Door, asides: Asides) -> ChatRequest:
@@ -121,8 +132,8 @@ class OpenAI:
         rules = self._known[door.name] = Rules(
             reasoning_object=door.reasoning_object,
             router=door.kind == "router",
-            max_messages=self.limits.max_messages,
-            max_nesting=self.limits.max_nesting,
+            max_messages=self._limits.max_messages,
+            max_nesting=self._limits.max_nesting,
         )
         return rules
 
