@@ -406,7 +406,7 @@ async def test_a_piece_that_does_not_come_in_time_breaks_the_response() -> None:
 
 async def test_only_waiting_for_a_piece_takes_its_time() -> None:
     response = HttpResponse(Asked(), float("inf"))
-    response.begin(200)
+    response.head.set_result(b"")
     waiting = response.piece(5.0)
     now = monotonic()
     assert not response.is_late(now)

@@ -48,7 +48,7 @@ class Decoder:
                 return [line[6:].removesuffix(b"\r")]
             events = piece[6:-2].split(b"\n\ndata: ")
             whole = piece.endswith(b"\n\n") and piece.count(b"\n") == 2 * len(events)
-            if whole and b"\r" not in piece:
+            if whole and piece.find(b"\r") < 0:  # `in` raises before it looks: a number, perhaps?
                 self._started = True
                 return events
         events = self._lines(piece)

@@ -149,7 +149,9 @@ class Connection(asyncio.Protocol):
             raise ValueError("a second response, which nobody asked for")
         status = self._parser.get_status_code()
         if status >= 200:
-            response.begin(status)
+            response.status = status
+            if not response.head.done():
+                response.head.set_result(b"")
 
     def on_message_complete(self) -> None:
         response = self._response

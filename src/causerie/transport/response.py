@@ -139,12 +139,6 @@ class HttpResponse:
         """Whether it, or the piece that is waited for, should have been there."""
         return now >= self.due or (now >= self._late and not self._waiting.done())
 
-    def begin(self, status: int) -> None:
-        """The head is there."""
-        self.status = status
-        if not self.head.done():
-            self.head.set_result(b"")
-
     def feed(self, piece: bytes) -> None:
         """A piece has arrived."""
         waiting = self._waiting

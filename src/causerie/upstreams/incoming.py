@@ -40,9 +40,9 @@ class Incoming:
         self,
         request: ChatRequest,
         dialect: Dialect,
-        *,
         separators: Separators | None = None,
         partial: Partial | None = None,
+        *,
         call_id: Callable[[], str] = new_call_id,
     ) -> None:
         self._request = request

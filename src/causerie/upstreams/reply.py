@@ -159,12 +159,7 @@ class Reply:
 
     def _reader(self) -> Incoming:
         asked = self._asked
-        return Incoming(
-            self._request,
-            asked.endpoint.dialect,
-            separators=asked.separators,
-            partial=self._partial,
-        )
+        return Incoming(self._request, asked.endpoint.dialect, asked.separators, self._partial)
 
 
 def _is_stream(response: HttpResponse, *, streamed: bool) -> bool:
