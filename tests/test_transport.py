@@ -58,6 +58,12 @@ class Asked:
     def drop(self) -> None: ...
 
 
+def asked_for() -> HttpResponse:
+    connection = Asked()
+    head: asyncio.Future[bytes] = connection.loop.create_future()
+    return HttpResponse(connection, float("inf"), head, head)
+
+
 @dataclass
 class Server:
     """What happened."""
@@ -405,7 +411,7 @@ async def test_a_piece_that_does_not_come_in_time_breaks_the_response() -> None:
 
 
 async def test_only_waiting_for_a_piece_takes_its_time() -> None:
-    response = HttpResponse(Asked(), float("inf"))
+    response = asked_for()
     response.head.set_result(b"")
     waiting = response.piece(5.0)
     now = monotonic()
@@ -448,7 +454,7 @@ async def test_what_nobody_wants_is_passed_over_for_a_while(rest: bytes, kept: i
     ids=["none", "a line before", "interim"],
 )
 async def test_headers_of_what_came(opening: bytes, headers: dict[str, str]) -> None:
-    response = HttpResponse(Asked(), float("inf"))
+    response = asked_for()
     response.opening = opening
     assert dict(response.headers) == headers
 

@@ -57,7 +57,8 @@ class Connection(asyncio.Protocol):
 
         ``due`` is when it must be complete, on the monotonic clock.
         """
-        response = HttpResponse(self, due)
+        head: asyncio.Future[bytes] = self.loop.create_future()
+        response = HttpResponse(self, due, head, head)
         transport = self._transport
         if transport is None or transport.is_closing():
             response.fail(self._failed("closed", "closed the connection", sent=False))

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Protocol
 
+from msgspec import Struct
+
 from causerie.transport.errors import TransportFailed
 
 _MAX_UNREAD = 1024 * 1024
@@ -32,29 +34,23 @@ class Source(Protocol):
     def loop(self) -> asyncio.AbstractEventLoop: ...
 
 
-class HttpResponse:
+class HttpResponse(Struct, eq=False):
     """``head`` is done when ``status`` is there, 0 until then, and the headers are.
 
     ``due`` is when it must be complete, on the monotonic clock and to a quarter of a
     second; infinite where nobody says so. ``opening`` is what came until the head was whole.
     """
 
-    __slots__ = (
-        "_end", "_late", "_pieces", "_size", "_source", "_waiting", "due", "head", "opening",
-        "status",
-    )  # fmt: skip
-
-    def __init__(self, source: Source, due: float) -> None:
-        self.status = 0
-        self.opening = b""
-        self.due = due
-        self.head: asyncio.Future[bytes] = source.loop.create_future()
-        self._source = source
-        self._pieces: list[bytes] = []  # that nobody waited for
-        self._size = 0
-        self._end: TransportFailed | bool = False  # nothing more comes: it is complete, or broken
-        self._waiting = self.head  # then for a piece; done, where nobody waits
-        self._late = _NEVER  # when that has taken too long
+    _source: Source
+    due: float
+    head: asyncio.Future[bytes]
+    _waiting: asyncio.Future[bytes]  # the head, then a piece; done, where nobody waits
+    _late: float = _NEVER  # when that has taken too long
+    status: int = 0
+    opening: bytes = b""
+    _pieces: list[bytes] = []  # that nobody waited for
+    _size: int = 0
+    _end: TransportFailed | bool = False  # nothing more comes: it is complete, or broken
 
     @property
     def headers(self) -> Mapping[str, str]:

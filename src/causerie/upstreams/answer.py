@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from causerie.errors import UpstreamFailed
 from causerie.protocol.events import (
     ContentEvent,
@@ -32,43 +34,28 @@ FINISHES: Mapping[str, FinishReason] = {
 _BROKEN = frozenset({"error", "abort", "insufficient_system_resource"})
 
 
-class Answer:
+class Answer(Struct, eq=False):
     """``in_text``: the answer's text had begun before, so what comes is not reasoning.
 
-    ``repeated`` is text that the server may say once more before it goes on;
+    ``ahead`` is text that the server may say once more before it goes on;
     ``top_logprobs`` as in the request; ``calls`` makes what reads the calls of a choice.
     ``reasoned`` and ``size`` count characters, ``finish`` is the reason the server gave.
     """
 
-    __slots__ = (
-        "_ahead", "_calls", "_held", "_in_text", "_index", "_logprobs", "_plain", "_read_calls",
-        "_separator", "_separators", "_top", "finish", "reasoned", "texts",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        index: int,
-        calls: Callable[[int], Calls],
-        separators: Separators | None = None,
-        top_logprobs: int | None = None,
-        *,
-        in_text: bool = False,
-        repeated: str = "",
-    ) -> None:
-        self._index = index
-        self._read_calls = calls
-        self._calls: Calls | None = None  # until there is one
-        self._separators = separators
-        self._separator: Separator | None = None
-        self._top = top_logprobs
-        self._in_text = in_text
-        self._ahead = repeated
-        self._held = ""
-        self._logprobs: list[TokenLogprob] = []
-        self._plain = separators is None and top_logprobs is None and not repeated
-        self.finish: str | None = None
-        self.reasoned = 0
-        self.texts = 0
+    index: int
+    calls: Callable[[int], Calls]
+    separators: Separators | None = None
+    top_logprobs: int | None = None
+    in_text: bool = False
+    ahead: str = ""
+    finish: str | None = None
+    reasoned: int = 0
+    texts: int = 0
+    _calls: Calls | None = None  # until there is one
+    _separator: Separator | None = None
+    _held: str = ""
+    _logprobs: list[TokenLogprob] = []
+    _plain: bool = False  # whether text is nothing but text from here on
 
     @property
     def size(self) -> int:
@@ -85,13 +72,13 @@ class Answer:
                 self._blocks(reasoning or text_of(delta.reasoning_details), delta, events)
             elif reasoning:
                 self._reasoning(reasoning, events)
-            if self._top is not None and choice.logprobs is not None and not reasoning:
+            if self.top_logprobs is not None and choice.logprobs is not None and not reasoning:
                 self._logprobs += self._tokens(choice.logprobs.content or ())
             content = delta.content
             if content:
                 if self._plain and content.__class__ is str:
                     self.texts += len(content)
-                    events.append(TextDelta(content, (), self._index))
+                    events.append(TextDelta(content, (), self.index))
                 else:
                     self._content(content, events)
             if delta.tool_calls or delta.refusal:
@@ -108,7 +95,7 @@ class Answer:
         if self._separator is not None:
             self._separated(events)
         if self._logprobs:
-            events.append(TextDelta("", tuple(self._logprobs), self._index))
+            events.append(TextDelta("", tuple(self._logprobs), self.index))
         reason = FINISHES.get(self.finish or "stop", "stop")
         started = 0
         if self._calls is not None:
@@ -118,35 +105,34 @@ class Answer:
             reason = "tool_calls"
         elif not started and reason == "tool_calls":
             reason = "stop"
-        events.append(Finished(reason, self._index))
+        events.append(Finished(reason, self.index))
 
     def _reasoning(self, text: str, events: list[Event]) -> None:
         """The server tells reasoning and answer apart itself."""
         if not text:
             return
-        if self._in_text:
+        if self.in_text:
             self._content(text, events)
             return
         self._separated(events)
         self.reasoned += len(text)
-        events.append(ReasoningDelta(text, self._index))
+        events.append(ReasoningDelta(text, self.index))
 
     def _blocks(self, text: str, delta: Delta, events: list[Event]) -> None:
         """Reasoning in blocks; those that are more than their text are kept for their provider."""
         blocks = blocks_of(delta.reasoning_details)
-        if are_plain(blocks) or self._in_text:
+        if are_plain(blocks) or self.in_text:
             self._reasoning(text, events)
             return
         self._separated(events)
         self.reasoned += len(text)
-        events.append(ReasoningDelta(text, self._index, blocks))
+        events.append(ReasoningDelta(text, self.index, blocks))
 
     def _separated(self, events: list[Event]) -> None:
         """No more tags are looked for."""
-        separator, self._separator, self._separators = self._separator, None, None
+        separator, self._separator, self.separators = self._separator, None, None
         if separator is not None:
             self._give(separator.finish(), events)
-        self._plain = self._top is None and not self._ahead
 
     def _content(self, content: str | list[Any], events: list[Event]) -> None:
         if isinstance(content, str):
@@ -161,27 +147,28 @@ class Answer:
 
     def _heard(self, text: str, events: list[Event]) -> None:
         """Text, without what the server only repeats."""
-        if not self._ahead:
+        if not self.ahead:
             self._text(text, events)
             return
         heard = self._held + text
-        if self._ahead.startswith(heard) and heard != self._ahead:
+        if self.ahead.startswith(heard) and heard != self.ahead:
             self._held = heard
             return
-        ahead, self._ahead, self._held = self._ahead, "", ""
+        ahead, self.ahead, self._held = self.ahead, "", ""
         rest = heard.removeprefix(ahead)
         if rest:
             self._text(rest, events)
 
     def _text(self, text: str, events: list[Event]) -> None:
-        if self._separators is not None:  # the content begins
-            if self._separators.may_begin(text):
-                self._separator, self._separators = self._separators.separator(), None
+        if self.separators is not None:  # the content begins
+            if self.separators.may_begin(text):
+                self._separator, self.separators = self.separators.separator(), None
             else:
                 self._separated(events)
         if self._separator is not None:
             self._give(self._separator.feed(text), events)
             return
+        self._plain = self.top_logprobs is None
         self._say(text, events)
 
     def _give(self, found: Iterable[ContentEvent], events: list[Event]) -> None:
@@ -189,13 +176,13 @@ class Answer:
             if isinstance(event, ReasoningDelta):
                 self.reasoned += len(event.text)
                 self._logprobs.clear()  # those are of the answer
-                events.append(ReasoningDelta(event.text, self._index))
+                events.append(ReasoningDelta(event.text, self.index))
             elif isinstance(event, TextDelta):
                 self._say(event.text, events)
 
     def _say(self, text: str, events: list[Event]) -> None:
         self.texts += len(text)
-        events.append(TextDelta(text, tuple(self._logprobs), self._index))
+        events.append(TextDelta(text, tuple(self._logprobs), self.index))
         self._logprobs.clear()
 
     def _others(self, delta: Delta, events: list[Event], *, whole: bool) -> None:
@@ -205,7 +192,7 @@ class Answer:
         if delta.tool_calls:
             self._separated(events)
             if self._calls is None:
-                self._calls = self._read_calls(self._index)
+                self._calls = self.calls(self.index)
             self._calls.feed(delta.tool_calls, events, whole=whole)
 
     def _tokens(self, tokens: Iterable[Logprob]) -> list[TokenLogprob]:
@@ -216,7 +203,7 @@ class Answer:
                 _raw(token),
                 tuple(
                     TokenLogprob(other.token, other.logprob, _raw(other))
-                    for other in (token.top_logprobs or ())[: self._top]
+                    for other in (token.top_logprobs or ())[: self.top_logprobs]
                 ),
             )
             for token in tokens

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from msgspec import Struct
+
 from causerie.errors import UpstreamFailed
 from causerie.protocol.events import Event, Usage
 from causerie.protocol.partial import Partial
@@ -24,38 +26,24 @@ from causerie.upstreams.wire import UsageBody, read_chunk
 _DONE = b"[DONE]"
 
 
-class Incoming:
+class Incoming(Struct, eq=False):
     """One reply. ``partial`` is what was there before it; ``fingerprint`` is the server's own.
 
     ``ended`` is set at the end that the server declares; ``complete`` says that
     every choice has an end, so that only usage may be missing.
     """
 
-    __slots__ = (
-        "_answers", "_call_id", "_dialect", "_ids", "_partial", "_pieces", "_request",
-        "_separators", "_told", "ended", "fingerprint",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        request: ChatRequest,
-        dialect: Dialect,
-        separators: Separators | None = None,
-        partial: Partial | None = None,
-        *,
-        call_id: Callable[[], str] = new_call_id,
-    ) -> None:
-        self._request = request
-        self._dialect = dialect
-        self._separators = separators if dialect.tags else None
-        self._partial = partial
-        self._call_id = call_id
-        self._ids: CallIds | None = None
-        self._answers: dict[int, Answer] = {}
-        self._pieces = 0  # that brought content
-        self._told: UsageBody | None = None  # the last that the server said
-        self.ended = False
-        self.fingerprint: str | None = None
+    request: ChatRequest
+    dialect: Dialect
+    separators: Separators | None = None
+    partial: Partial | None = None
+    call_id: Callable[[], str] = new_call_id
+    ended: bool = False
+    fingerprint: str | None = None
+    _answers: dict[int, Answer] = {}
+    _ids: CallIds | None = None
+    _pieces: int = 0  # that brought content
+    _told: UsageBody | None = None  # the last that the server said
 
     @property
     def complete(self) -> bool:
@@ -63,12 +51,12 @@ class Incoming:
         for answer in self._answers.values():
             if not answer.finish:
                 return False
-        return len(self._answers) >= self._request.n
+        return len(self._answers) >= self.request.n
 
     @property
     def usage(self) -> Usage:
         """The tokens so far: as told, else counted by what has arrived."""
-        return counted(self._told, self._pieces, self._answers.values(), self._request)
+        return counted(self._told, self._pieces, self._answers.values(), self.request)
 
     def feed(self, stream: Iterable[bytes], events: list[Event], *, whole: bool = False) -> None:
         """Add the events of what came together, the chunks of a stream or a ``whole`` reply.
@@ -126,20 +114,21 @@ class Incoming:
         return UpstreamFailed(f"The endpoint sent a reply that cannot be read ({what}).")
 
     def _answer(self, index: int) -> Answer:
-        top = self._request.top_logprobs
-        said = self._partial.text if self._partial is not None else ""
+        top = self.request.top_logprobs
+        said = self.partial.text if self.partial is not None else ""
         if said:  # the answer's text had begun before: nothing that comes is reasoning
-            repeated = said if self._dialect.continuing.repeats else ""
-            answer = Answer(index, self._calls, None, top, in_text=True, repeated=repeated)
+            repeated = said if self.dialect.continuing.repeats else ""
+            answer = Answer(index, self._calls, None, top, in_text=True, ahead=repeated)
         else:
-            answer = Answer(index, self._calls, self._separators, top)
+            separators = self.separators if self.dialect.tags else None
+            answer = Answer(index, self._calls, separators, top)
         self._answers[index] = answer
         return answer
 
     def _calls(self, index: int) -> Calls:
         """What reads the calls of a choice."""
         if self._ids is None:
-            self._ids = CallIds(self._request.messages, self._call_id)
+            self._ids = CallIds(self.request.messages, self.call_id)
         return Calls(index, self._ids)
 
     def _end(self, events: list[Event]) -> None:
