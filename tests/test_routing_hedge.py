@@ -99,7 +99,6 @@ async def test_everybody_who_was_asked_is_told_of() -> None:
     slow, quick = Slow(REPLY), Scripted(REPLY)
     async with begun(router(slow, quick).generate(in_turn(2), ASK, 0.0)) as journey:
         assert [(one.target, one.failure) for one in journey.tried] == [("t0", SLOWER), ("t1", "")]
-        assert [visit.failure for visit in journey.tried] == ["slower", ""]
 
 
 async def test_a_second_one_that_failed_is_not_asked_again() -> None:
