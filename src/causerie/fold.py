@@ -54,7 +54,7 @@ _GOES_ON = b'},"finish_reason":null}]}\n\n'
 _choice_of = attrgetter("choice")
 
 
-class Identity(Struct, frozen=True):
+class Identity(Struct, frozen=True, gc=False):
     """What names one completion: its id, when it was made (Unix seconds), and the request's id."""
 
     id: str

@@ -1,7 +1,8 @@
 """What goes out on the wire: chunks of a stream, a whole completion, usage.
 
 Field order is the order on the wire. ``UNSET`` fields are left out, ``None``
-ones are written as ``null``.
+ones are written as ``null``. None of these is ever part of a circle, so nobody
+looks for one in them (``gc=False``).
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from causerie.protocol.events import FinishReason
 from causerie.protocol.reasoning import Block
 
 
-class FunctionPiece(msgspec.Struct, frozen=True, kw_only=True):
+class FunctionPiece(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     name: str | UnsetType = UNSET
     arguments: str = ""
 
 
-class ToolCallPiece(msgspec.Struct, frozen=True, kw_only=True):
+class ToolCallPiece(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A piece of a call: the first has ``id``, ``type`` and the name, the others arguments only."""
 
     index: int
@@ -31,36 +32,36 @@ class ToolCallPiece(msgspec.Struct, frozen=True, kw_only=True):
     extra_content: Mapping[str, Any] | UnsetType = UNSET
 
 
-class Function(msgspec.Struct, kw_only=True):
+class Function(msgspec.Struct, kw_only=True, gc=False):
     name: str
     arguments: str
 
 
-class ToolCallBody(msgspec.Struct, kw_only=True):
+class ToolCallBody(msgspec.Struct, kw_only=True, gc=False):
     id: str
     type: Literal["function"] = "function"
     function: Function
     extra_content: Mapping[str, Any] | UnsetType = UNSET
 
 
-class TopLogprob(msgspec.Struct, frozen=True, kw_only=True):
+class TopLogprob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     token: str
     logprob: float
     bytes: list[int]
 
 
-class TokenLogprobBody(msgspec.Struct, frozen=True, kw_only=True):
+class TokenLogprobBody(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     token: str
     logprob: float
     bytes: list[int]
     top_logprobs: list[TopLogprob]
 
 
-class Logprobs(msgspec.Struct, kw_only=True):
+class Logprobs(msgspec.Struct, kw_only=True, gc=False):
     content: list[TokenLogprobBody]
 
 
-class Delta(msgspec.Struct, kw_only=True):
+class Delta(msgspec.Struct, kw_only=True, gc=False):
     """``reasoning`` and ``reasoning_details`` say the reasoning again, as routers name it."""
 
     role: Literal["assistant"] | UnsetType = UNSET
@@ -71,7 +72,7 @@ class Delta(msgspec.Struct, kw_only=True):
     reasoning_details: Sequence[Block] | UnsetType = UNSET
 
 
-class ChunkChoice(msgspec.Struct, kw_only=True):
+class ChunkChoice(msgspec.Struct, kw_only=True, gc=False):
     index: int
     delta: Delta
     logprobs: Logprobs | UnsetType = UNSET
@@ -97,7 +98,7 @@ class UsageBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     cost: float | None = None
 
 
-class Chunk(msgspec.Struct, kw_only=True):
+class Chunk(msgspec.Struct, kw_only=True, gc=False):
     """One ``data:`` line of a stream; ``error`` only where the stream broke."""
 
     id: str
@@ -110,7 +111,7 @@ class Chunk(msgspec.Struct, kw_only=True):
     error: dict[str, Any] | UnsetType = UNSET
 
 
-class MessageBody(msgspec.Struct, kw_only=True):
+class MessageBody(msgspec.Struct, kw_only=True, gc=False):
     role: Literal["assistant"] = "assistant"
     content: str | None = None
     reasoning_content: str | UnsetType = UNSET
@@ -119,14 +120,14 @@ class MessageBody(msgspec.Struct, kw_only=True):
     reasoning_details: Sequence[Block] | UnsetType = UNSET
 
 
-class CompletionChoice(msgspec.Struct, kw_only=True):
+class CompletionChoice(msgspec.Struct, kw_only=True, gc=False):
     index: int
     message: MessageBody
     logprobs: Logprobs | None = None
     finish_reason: FinishReason
 
 
-class Completion(msgspec.Struct, kw_only=True):
+class Completion(msgspec.Struct, kw_only=True, gc=False):
     id: str
     object: Literal["chat.completion"] = "chat.completion"
     created: int

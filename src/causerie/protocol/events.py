@@ -5,6 +5,8 @@ Every target (a text engine behind ``chat``, or somebody's chat endpoint behind
 text, a call's start before its arguments, exactly one ``Finished`` last.
 ``Usage`` comes once, after every choice has finished. Events travel in batches:
 what arrived together is handed on together.
+
+None of these is ever part of a circle, so nobody looks for one in them (``gc=False``).
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from causerie.protocol.reasoning import Block
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "error"]
 
 
-class TokenLogprob(Struct, frozen=True):
+class TokenLogprob(Struct, frozen=True, gc=False):
     """One token of the answer. ``logprob`` is a natural logarithm; ``raw`` its bytes."""
 
     text: str
@@ -28,7 +30,7 @@ class TokenLogprob(Struct, frozen=True):
     top: tuple[TokenLogprob, ...] = ()
 
 
-class ReasoningDelta(Struct, frozen=True):
+class ReasoningDelta(Struct, frozen=True, gc=False):
     """A piece of the reasoning text.
 
     ``blocks`` are the same in the form of a provider that needs it back, and
@@ -40,7 +42,7 @@ class ReasoningDelta(Struct, frozen=True):
     blocks: tuple[Block, ...] = ()
 
 
-class TextDelta(Struct, frozen=True):
+class TextDelta(Struct, frozen=True, gc=False):
     """A piece of the answer, with the log-probabilities of its tokens where asked for."""
 
     text: str
@@ -48,7 +50,7 @@ class TextDelta(Struct, frozen=True):
     choice: int = 0
 
 
-class ToolCallStarted(Struct, frozen=True):
+class ToolCallStarted(Struct, frozen=True, gc=False):
     """A call has begun. ``index`` counts the calls of one choice from 0.
 
     ``extra`` is what its provider put beside it and needs back (``extra_content``).
@@ -61,7 +63,7 @@ class ToolCallStarted(Struct, frozen=True):
     extra: Mapping[str, Any] | None = None
 
 
-class ToolCallDelta(Struct, frozen=True):
+class ToolCallDelta(Struct, frozen=True, gc=False):
     """A piece of the JSON text of a call's arguments."""
 
     index: int
@@ -69,7 +71,7 @@ class ToolCallDelta(Struct, frozen=True):
     choice: int = 0
 
 
-class Finished(Struct, frozen=True):
+class Finished(Struct, frozen=True, gc=False):
     """A choice has ended."""
 
     reason: FinishReason

@@ -2,7 +2,8 @@
 
 ``protocol.parsing`` makes it from the body and refuses what is wrong; from
 there on nothing looks at the raw dictionary again, except an upstream that
-gets it passed on.
+gets it passed on. What is made for every request is never part of a circle, so
+nobody looks for one in it (``gc=False``).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class ToolCall(Struct, frozen=True):
     arguments: str
 
 
-class Message(Struct, frozen=True):
+class Message(Struct, frozen=True, gc=False):
     role: Role
     content: str | tuple[Part, ...] | None = None
     reasoning_content: str | None = None
@@ -104,7 +105,7 @@ class Grammar(Struct, frozen=True):
 OutputFormat = JsonObject | JsonSchema | Regex | Choice | Grammar
 
 
-class Thinking(Struct, frozen=True):
+class Thinking(Struct, frozen=True, gc=False):
     """The one setting behind ``enable_thinking``, ``reasoning_effort``, ``reasoning``
     and ``thinking_token_budget``; contradictions were refused at parsing.
 
@@ -122,7 +123,7 @@ class Thinking(Struct, frozen=True):
     usual_effort: str | None = None
 
 
-class Draw(Struct, frozen=True):
+class Draw(Struct, frozen=True, gc=False):
     """How tokens are drawn, by the names of the wire; ``None`` is the model's default."""
 
     temperature: float | None = None
@@ -136,7 +137,7 @@ class Draw(Struct, frozen=True):
     logit_bias: Mapping[int, float] = {}
 
 
-class Unread(Struct, frozen=True):
+class Unread(Struct, frozen=True, gc=False):
     """A body that is a mapping only to who asks for it."""
 
     body: bytes
@@ -146,7 +147,7 @@ class Unread(Struct, frozen=True):
         return msgspec.json.decode(self.body, type=dict[str, object])
 
 
-class ChatRequest(Struct, frozen=True):
+class ChatRequest(Struct, frozen=True, gc=False):
     """``top_logprobs`` is ``None`` when no log-probabilities were asked for."""
 
     model: str

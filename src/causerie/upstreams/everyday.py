@@ -1,7 +1,8 @@
 """Replies as most are: one choice, its text, why it ended, its tokens.
 
 Judged in one pass of native code over the bytes. Whatever is not of this kind is
-not read here but by ``incoming``, which gives the same events.
+not read here but by ``incoming``, which gives the same events. None of these is ever
+part of a circle, so nobody looks for one in them (``gc=False``).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _Nothing = Literal[""] | None
 _None = Annotated[list[Any], Meta(max_length=0)] | None
 
 
-class Said(Struct):
+class Said(Struct, gc=False):
     """A message that is all text."""
 
     content: Annotated[str, Meta(min_length=1)]
@@ -31,22 +32,22 @@ class Said(Struct):
     reasoning_details: _None = None
 
 
-class Choice(Struct):
+class Choice(Struct, gc=False):
     message: Said
     finish_reason: Literal["stop", "length", "content_filter"]
     index: Literal[0] = 0
     delta: None = None
 
 
-class PromptDetails(Struct):
+class PromptDetails(Struct, gc=False):
     cached_tokens: Tokens
 
 
-class CompletionDetails(Struct):
+class CompletionDetails(Struct, gc=False):
     reasoning_tokens: Tokens
 
 
-class Counted(Struct):
+class Counted(Struct, gc=False):
     """Tokens, told by their usual names."""
 
     prompt_tokens: Tokens
@@ -57,7 +58,7 @@ class Counted(Struct):
     reasoning_tokens: None = None
 
 
-class Everyday(Struct):
+class Everyday(Struct, gc=False):
     """``choices`` is the only one."""
 
     choices: Annotated[list[Choice], Meta(min_length=1, max_length=1)]

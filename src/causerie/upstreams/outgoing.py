@@ -73,7 +73,7 @@ _USAGE = StreamOptions(include_usage=True)
 _encode = msgspec.json.Encoder().encode
 
 
-class Outgoing(Struct, frozen=True):
+class Outgoing(Struct, frozen=True, gc=False):
     """``streamed`` says whether the reply was asked for as a stream."""
 
     body: bytes

@@ -1,4 +1,7 @@
-"""Replies as servers really send them: every field may be missing, null or of an older name."""
+"""Replies as servers really send them: every field may be missing, null or of an older name.
+
+None of these is ever part of a circle, so nobody looks for one in them (``gc=False``).
+"""
 
 from __future__ import annotations
 
@@ -12,19 +15,19 @@ MOST_TOKENS = 2**31 - 1
 Tokens = Annotated[int, Meta(ge=0, le=MOST_TOKENS)]
 
 
-class Function(Struct):
+class Function(Struct, gc=False):
     name: str | None = None
     arguments: str | dict[str, Any] | None = None
 
 
-class Call(Struct):
+class Call(Struct, gc=False):
     index: int | None = None
     id: str | None = None
     function: Function | None = None
     extra_content: dict[str, Any] | None = None
 
 
-class Delta(Struct):
+class Delta(Struct, gc=False):
     """A piece of a message, or a whole one."""
 
     content: str | list[Any] | None = None
@@ -35,24 +38,24 @@ class Delta(Struct):
     refusal: str | None = None
 
 
-class Alternative(Struct):
+class Alternative(Struct, gc=False):
     token: str = ""
     logprob: float = 0.0
     bytes: list[int] | None = None
 
 
-class Logprob(Struct):
+class Logprob(Struct, gc=False):
     token: str = ""
     logprob: float = 0.0
     bytes: list[int] | None = None
     top_logprobs: list[Alternative] | None = None
 
 
-class Logprobs(Struct):
+class Logprobs(Struct, gc=False):
     content: list[Logprob] | None = None
 
 
-class Choice(Struct):
+class Choice(Struct, gc=False):
     delta: Delta | None = None
     finish_reason: str | None = None
     index: int = 0
@@ -60,15 +63,15 @@ class Choice(Struct):
     logprobs: Logprobs | None = None
 
 
-class PromptDetails(Struct):
+class PromptDetails(Struct, gc=False):
     cached_tokens: Tokens | None = None
 
 
-class CompletionDetails(Struct):
+class CompletionDetails(Struct, gc=False):
     reasoning_tokens: Tokens | None = None
 
 
-class UsageBody(Struct):
+class UsageBody(Struct, gc=False):
     prompt_tokens: Tokens | None = None
     completion_tokens: Tokens | None = None
     prompt_tokens_details: PromptDetails | None = None
@@ -77,7 +80,7 @@ class UsageBody(Struct):
     reasoning_tokens: Tokens | None = None
 
 
-class Chunk(Struct):
+class Chunk(Struct, gc=False):
     """One event of a stream, or a whole reply."""
 
     choices: list[Choice] | None = None
