@@ -35,6 +35,7 @@ from causerie.protocol.completion import (
 )
 from causerie.protocol.events import (
     Batch,
+    ContentEvent,
     Event,
     Finished,
     FinishReason,
@@ -169,26 +170,19 @@ class Fold:
 
     def feed(self, batch: Batch) -> bytes:
         """The server-sent events of some events; ``b""`` where nothing of them is told."""
+        begun = self._begun
         made: list[bytes] = []
         for event in batch:
-            if isinstance(event, Usage):
+            if isinstance(event, TextDelta) and event.choice in begun and not event.logprobs:
+                made += (begun[event.choice], b'"content":', _encode(event.text), _GOES_ON)
+            elif isinstance(event, Usage):
                 if self._usage:
                     usage = usage_body(event, self._frame.cost)
                     made += (self._opening, b'],"usage":', _encode(usage), b"}", _END)
-                continue
-            before = self._begun.get(event.choice)
-            if before is None:
-                before = self._begin(event.choice)
-                made += (before, b'"role":"assistant","content":""', _GOES_ON)
-            if isinstance(event, TextDelta) and not event.logprobs:
-                made += (before, b'"content":', _encode(event.text), _GOES_ON)
-            elif isinstance(event, Finished):
-                self._ended.add(event.choice)
-                made += (before, b'},"finish_reason":', _encode(event.reason), b"}]}", _END)
-            elif not isinstance(event, ReasoningDelta):
-                made += (self._opening, _encode(_content(event)), b"]}", _END)
-            elif self._frame.reasoning_visible:
-                made += self._reasoning(event, before)
+            else:
+                if event.choice not in begun:
+                    made += self._begin(event.choice)
+                made += self._told(event, begun[event.choice])
         return b"".join(made)
 
     def broken(self, error: dict[str, Any]) -> bytes:
@@ -204,16 +198,25 @@ class Fold:
         chunk.error = error
         return sse.encode(_encode(chunk))
 
-    def _begin(self, index: int) -> bytes:
+    def _begin(self, index: int) -> Sequence[bytes]:
         before = b"".join((self._opening, b'{"index":', _encode(index), b',"delta":{'))
         self._begun[index] = before
-        return before
+        return (before, b'"role":"assistant","content":""', _GOES_ON)
 
-    def _reasoning(self, event: ReasoningDelta, before: bytes) -> Sequence[bytes]:
-        if self._frame.router_names:
+    def _told(self, event: ContentEvent | Finished, before: bytes) -> Sequence[bytes]:
+        """An event of a choice that has begun; ``before`` is what its chunks have in common."""
+        if isinstance(event, Finished):
+            self._ended.add(event.choice)
+            return (before, b'},"finish_reason":', _encode(event.reason), b"}]}", _END)
+        if not isinstance(event, ReasoningDelta):
+            if isinstance(event, TextDelta) and not event.logprobs:
+                return (before, b'"content":', _encode(event.text), _GOES_ON)
+            return (self._opening, _encode(_content(event)), b"]}", _END)
+        frame = self._frame
+        if frame.reasoning_visible and frame.router_names:
             choice = _choice(event.choice, _reasoning(event))
             return (self._opening, _encode(choice), b"]}", _END)
-        if event.text:
+        if frame.reasoning_visible and event.text:
             return (before, b'"reasoning_content":', _encode(event.text), _GOES_ON)
         return ()
 

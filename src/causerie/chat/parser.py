@@ -96,7 +96,12 @@ class Parser:
     def feed(self, text: str) -> list[ContentEvent]:
         """Events that ``text`` brings; what may be a cut marker is held back."""
         flow = self._flow
-        if flow is not None and flow.passes(text):
+        if (
+            flow is not None
+            and text
+            and flow.first_mark(text) is None
+            and not (flow.trims and text[-1].isspace())
+        ):
             return [flow.event(text)]
         events = list(self._advance(text))
         held = self._lost or self._section is not None or self._pending or self._space
@@ -269,14 +274,15 @@ class Parser:
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    """The middle of a part, where text that ``passes`` is ``event`` as it comes.
+    """The middle of a part: text is ``event`` as it comes.
 
-    Others hold what may begin a marker, or end in white space that may have to be
-    dropped, or are empty.
+    But not where it has what may begin a marker (``first_mark``), or ends in white space
+    that may have to be dropped (where that ``trims``).
     """
 
-    passes: Callable[[str], object]
+    first_mark: Callable[[str], object | None]
     event: type[ReasoningDelta | TextDelta]
+    trims: bool
 
 
 class _Marks:
@@ -329,10 +335,8 @@ class _Search:
 
     def flow(self, event: type[ReasoningDelta | TextDelta], *, trims: bool) -> _Flow:
         """The middle of a part in which these markers mean something."""
-        firsts = re.escape("".join(sorted({mark[0] for mark in self.marks})))
-        inside = f"[^{firsts}]" if firsts else "."
-        last = rf"[^{firsts}\s]" if trims else inside
-        return _Flow(re.compile(f"{inside}*{last}", re.DOTALL).fullmatch, event)
+        firsts = "|".join(sorted({re.escape(mark[0]) for mark in self.marks}))
+        return _Flow(re.compile(firsts or "(?!)").search, event, trims)
 
     def find(self, text: str) -> tuple[int, str] | None:
         found = self._any.search(text) if self._any else None

@@ -67,7 +67,7 @@ class _Progress(msgspec.Struct):
     cache: int = 0
 
 
-class _Item(msgspec.Struct):
+class _Item(msgspec.Struct, gc=False):
     content: str = ""
     tokens: tuple[int, ...] = ()
     stop: bool = False
