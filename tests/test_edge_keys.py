@@ -11,23 +11,23 @@ from causerie.access.keys import KeyDigest, StaticKeys
 from causerie.errors import Unauthenticated
 
 
-async def test_a_placeholder_is_ignored_where_keys_are_off() -> None:
+def test_a_placeholder_is_ignored_where_keys_are_off() -> None:
     keys = StaticKeys()
     for credential in (None, "", "placeholder"):
-        caller = await keys.authenticate(OPEN, credential)
+        caller = keys.authenticate(OPEN, credential)
         assert (caller.key, caller.door) == ("", "open")
 
 
-async def test_the_right_key_is_known_by_its_public_name() -> None:
-    caller = await StaticKeys().authenticate(LOCKED, KEY)
+def test_the_right_key_is_known_by_its_public_name() -> None:
+    caller = StaticKeys().authenticate(LOCKED, KEY)
     assert (caller.key, caller.door) == ("abc", "locked")
 
 
-async def test_wrong_keys_get_one_answer() -> None:
+def test_wrong_keys_get_one_answer() -> None:
     answers = set()
     for credential in ("", "x", KEY + "x", KEY[:-1], "é", "\ud800", "a" * 100_000):
         with pytest.raises(Unauthenticated) as caught:
-            await StaticKeys().authenticate(LOCKED, credential)
+            StaticKeys().authenticate(LOCKED, credential)
         answers.add(str(caught.value.body()))
     assert len(answers) == 1
 
@@ -41,7 +41,7 @@ def test_digests_are_read_as_the_configuration_writes_them() -> None:
             KeyDigest.parse(line)
 
 
-async def test_the_key_is_asked_for_before_the_body_is_read() -> None:
+def test_the_key_is_asked_for_before_the_body_is_read() -> None:
     pipeline = ScriptedPipeline()
     edge = make_edge(pipeline)
     path = "/endpoints/locked/v1/chat/completions"
@@ -60,7 +60,7 @@ async def test_the_key_is_asked_for_before_the_body_is_read() -> None:
     assert len(pipeline.requests) == 1
 
 
-async def test_an_open_catalog_needs_no_key() -> None:
+def test_an_open_catalog_needs_no_key() -> None:
     edge = make_edge()
     assert (await call(edge, "/router/v1/models")).status == 200
     assert (await call(edge, "/endpoints/locked/v1/models")).status == 401

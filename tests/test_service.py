@@ -51,15 +51,15 @@ def test_doors_have_their_own_addresses_and_models(tmp_path: Path) -> None:
         table.find("c.llm.example.org", "/v1/models")
 
 
-async def test_a_key_that_was_made_opens_its_door(tmp_path: Path) -> None:
+def test_a_key_that_was_made_opens_its_door(tmp_path: Path) -> None:
     key = new_key()
     text = f'[[doors]]\nname = "a"\nkeys = ["{digest_line(key)}"]\n'
     door, _ = door_table(settings(tmp_path, text)).find("localhost", "/v1/models")
     assert door.keys == (KeyDigest.parse(digest_line(key)),)
-    caller = await StaticKeys().authenticate(door, key)
+    caller = StaticKeys().authenticate(door, key)
     assert key.startswith(caller.key)
     with pytest.raises(Unauthenticated):
-        await StaticKeys().authenticate(door, key + "x")
+        StaticKeys().authenticate(door, key + "x")
 
 
 def test_limits_and_address(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ second, and :meth:`Journal.flush` writes what is there at once.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Literal, Protocol, TypeVar, cast
@@ -40,7 +39,7 @@ class Journal:
     """Writes to where all log lines go, in their form."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[Callable[[Any, datetime], Line], Any, int]] = []
+        self._waiting: list[tuple[Callable[[Any, datetime], Line], Any, datetime]] = []
         self._timer: asyncio.TimerHandle | None = None
 
     def tell(self, line: Callable[[_Subject, datetime], Line], subject: _Subject) -> None:
@@ -48,7 +47,7 @@ class Journal:
 
         It is not written where lines of its level are not wanted.
         """
-        self._waiting.append((line, subject, time.time_ns()))
+        self._waiting.append((line, subject, datetime.now(UTC)))
         if self._timer is None:
             try:
                 loop = asyncio.get_running_loop()
@@ -63,8 +62,7 @@ class Journal:
             self._timer.cancel()
             self._timer = None
         kept, self._waiting = self._waiting, []
-        at = datetime.fromtimestamp
-        lines = [line(subject, at(when / 1e9, UTC)) for line, subject, when in kept]
+        lines = [line(subject, when) for line, subject, when in kept]
         if not wanted("info"):
             lines = [line for line in lines if wanted(line.level)]
         if not lines:

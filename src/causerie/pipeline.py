@@ -119,13 +119,18 @@ class Pipeline:
     members: Members | None = None
     _offers: dict[tuple[str, str], _Offer] = field(default_factory=dict, init=False)
 
-    def authenticate(self, door: Door, credential: str | None) -> Awaitable[Caller]:
+    def known(self, door: Door, credential: str | None) -> Caller | None:
+        """As :meth:`authenticate`, or ``None`` where that would have to wait."""
+        return None if door.accounts else self.keys.authenticate(door, credential)
+
+    async def authenticate(self, door: Door, credential: str | None) -> Caller:
         """Who is calling; raises ``Unauthenticated``."""
-        if not door.accounts:
-            return self.keys.authenticate(door, credential)
+        caller = self.known(door, credential)
+        if caller is not None:
+            return caller
         if self.members is None:
             raise ServiceError(f"The door {door.name} takes keys of accounts; there are none here.")
-        return self.members.ring.authenticate(door, credential)
+        return await self.members.ring.authenticate(door, credential)
 
     async def answer(
         self,

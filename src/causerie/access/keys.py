@@ -83,7 +83,7 @@ class StaticKeys:
     def __init__(self) -> None:
         self._callers: dict[tuple[str, str], Caller] = {}
 
-    async def authenticate(self, door: Locked, credential: str | None) -> Caller:
+    def authenticate(self, door: Locked, credential: str | None) -> Caller:
         """Let the bearer of ``credential`` in, or raise :class:`Unauthenticated`.
 
         With keys off any credential, or none, is fine. Every key of the door is

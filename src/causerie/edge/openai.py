@@ -87,7 +87,8 @@ class OpenAI:
         completion = exchange.name_completion()
         request_id.set(exchange.request_id)
         if caller is None:
-            caller = await self.pipeline.authenticate(door, credential(exchange))
+            key, pipeline = credential(exchange), self.pipeline
+            caller = pipeline.known(door, key) or await pipeline.authenticate(door, key)
         answer: Plain | Stream | None = None
         try:
             with Watch(exchange, self._drain):

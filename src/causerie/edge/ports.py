@@ -16,6 +16,10 @@ from causerie.protocol.request import ChatRequest
 class Pipeline(Protocol):
     """The request, behind the wire."""
 
+    def known(self, door: Door, credential: str | None) -> Caller | None:
+        """As :meth:`authenticate`, or ``None`` where that would have to wait."""
+        ...
+
     def authenticate(self, door: Door, credential: str | None) -> Awaitable[Caller]:
         """Who is calling; raises ``Unauthenticated``. Called before the body is read."""
         ...
