@@ -41,7 +41,7 @@ def test_digests_are_read_as_the_configuration_writes_them() -> None:
             KeyDigest.parse(line)
 
 
-def test_the_key_is_asked_for_before_the_body_is_read() -> None:
+async def test_the_key_is_asked_for_before_the_body_is_read() -> None:
     pipeline = ScriptedPipeline()
     edge = make_edge(pipeline)
     path = "/endpoints/locked/v1/chat/completions"
@@ -60,7 +60,7 @@ def test_the_key_is_asked_for_before_the_body_is_read() -> None:
     assert len(pipeline.requests) == 1
 
 
-def test_an_open_catalog_needs_no_key() -> None:
+async def test_an_open_catalog_needs_no_key() -> None:
     edge = make_edge()
     assert (await call(edge, "/router/v1/models")).status == 200
     assert (await call(edge, "/endpoints/locked/v1/models")).status == 401
