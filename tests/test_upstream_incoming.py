@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Iterator
 from contextlib import suppress
@@ -53,6 +54,17 @@ def call(index: int | None = 0, **fields: Any) -> dict[str, Any]:
 
 STOP = [TextDelta("Hi"), Finished("stop")]
 ASKED = ChatRequest("m", (Message("user", "Hi"),))
+
+
+def test_what_has_been_read_is_free_at_once() -> None:
+    """A circle would keep every reply in memory until somebody looks for circles."""
+    gc.collect()
+    gc.disable()
+    try:
+        read(reader(), chunk(content="Hi"), call(id="a", name="f"), chunk("tool_calls"), LAST)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -18,7 +18,7 @@ from causerie.protocol.events import (
     TokenLogprob,
 )
 from causerie.protocol.reasoning import are_plain, blocks_of, text_of
-from causerie.upstreams.calls import Calls
+from causerie.upstreams.calls import CallIds, Calls
 from causerie.upstreams.separator import Separator, Separators
 from causerie.upstreams.wire import Alternative, Choice, Delta, Logprob
 
@@ -38,12 +38,12 @@ class Answer(Struct, eq=False):
     """``in_text``: the answer's text had begun before, so what comes is not reasoning.
 
     ``ahead`` is text that the server may say once more before it goes on;
-    ``top_logprobs`` as in the request; ``calls`` makes what reads the calls of a choice.
+    ``top_logprobs`` as in the request; ``ids`` are those of the calls of all choices.
     ``reasoned`` and ``size`` count characters, ``finish`` is the reason the server gave.
     """
 
     index: int
-    calls: Callable[[int], Calls]
+    ids: CallIds
     separators: Separators | None = None
     top_logprobs: int | None = None
     in_text: bool = False
@@ -192,7 +192,7 @@ class Answer(Struct, eq=False):
         if delta.tool_calls:
             self._separated(events)
             if self._calls is None:
-                self._calls = self.calls(self.index)
+                self._calls = Calls(self.index, self.ids)
             self._calls.feed(delta.tool_calls, events, whole=whole)
 
     def _tokens(self, tokens: Iterable[Logprob]) -> list[TokenLogprob]:

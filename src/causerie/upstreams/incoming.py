@@ -16,7 +16,7 @@ from causerie.protocol.events import Event, Usage
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
 from causerie.upstreams.answer import Answer
-from causerie.upstreams.calls import CallIds, Calls, new_call_id
+from causerie.upstreams.calls import CallIds, new_call_id
 from causerie.upstreams.counts import counted
 from causerie.upstreams.dialect import Dialect
 from causerie.upstreams.refusal import failure_in_reply
@@ -114,22 +114,18 @@ class Incoming(Struct, eq=False):
         return UpstreamFailed(f"The endpoint sent a reply that cannot be read ({what}).")
 
     def _answer(self, index: int) -> Answer:
+        if self._ids is None:
+            self._ids = CallIds(self.request.messages, self.call_id)
         top = self.request.top_logprobs
         said = self.partial.text if self.partial is not None else ""
         if said:  # the answer's text had begun before: nothing that comes is reasoning
             repeated = said if self.dialect.continuing.repeats else ""
-            answer = Answer(index, self._calls, None, top, in_text=True, ahead=repeated)
+            answer = Answer(index, self._ids, None, top, in_text=True, ahead=repeated)
         else:
             separators = self.separators if self.dialect.tags else None
-            answer = Answer(index, self._calls, separators, top)
+            answer = Answer(index, self._ids, separators, top)
         self._answers[index] = answer
         return answer
-
-    def _calls(self, index: int) -> Calls:
-        """What reads the calls of a choice."""
-        if self._ids is None:
-            self._ids = CallIds(self.request.messages, self.call_id)
-        return Calls(index, self._ids)
 
     def _end(self, events: list[Event]) -> None:
         """Add every choice's end, then the usage. A choice without a reason ended as it should."""
