@@ -30,6 +30,7 @@ from causerie.upstreams.dialects import DIALECTS
 from causerie.upstreams.endpoint import Deadlines, Endpoint
 from causerie.upstreams.remote import RemoteChat
 
+BEGUN = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
 SHORT = Deadlines(first_token=0.3, between_chunks=0.3, total=2.0)
 STREAMED, PLAIN = request(stream=True), request()
 
@@ -232,12 +233,14 @@ async def test_what_came_with_the_garbage_is_not_lost() -> None:
         assert text_of(got) == Reply().text[:10]
 
 
-async def test_comments_are_no_content() -> None:
+@pytest.mark.parametrize("begun", [b"", BEGUN], ids=["before the first content", "after it"])
+async def test_comments_are_no_content(begun: bytes) -> None:
     """Only content counts for the deadlines: a server may send comments for ever."""
+    deadlines = Deadlines(first_token=0.3, between_chunks=0.3, total=60.0)
 
     async def comment(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + begun)
         try:
             while True:
                 writer.write(b": still here\n\n")
@@ -249,11 +252,10 @@ async def test_comments_are_no_content() -> None:
     server = await asyncio.start_server(comment, "127.0.0.1", 0)
     async with server:
         host, port = server.sockets[0].getsockname()[:2]
-        endpoint = Endpoint(
-            "them", HttpClient(f"http://{host}:{port}/v1"), DIALECTS["generic"], deadlines=SHORT
-        )
+        http = HttpClient(f"http://{host}:{port}/v1")
+        endpoint = Endpoint("them", http, DIALECTS["generic"], deadlines=deadlines)
         with pytest.raises(UpstreamFailed) as failed:
-            await events_of(RemoteChat(endpoint, "m"), STREAMED)
+            await asyncio.wait_for(events_of(RemoteChat(endpoint, "m"), STREAMED), 20)
         assert failed.value.code == "upstream_timeout"
         await endpoint.close()
 

@@ -20,8 +20,8 @@ TOLD = json.dumps({"choices": [], "usage": {"prompt_tokens": 5, "completion_toke
 class Breaking(Held):
     """A body that breaks off after what there is of it."""
 
-    async def piece(self, seconds: float = float("inf")) -> bytes:
-        if body := await super().piece(seconds):
+    async def piece(self, late: float = float("inf")) -> bytes:
+        if body := await super().piece(late):
             return body
         raise TransportFailed("reset", "the server broke the connection off", sent=True)
 

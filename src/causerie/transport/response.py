@@ -70,16 +70,16 @@ class HttpResponse(Struct, eq=False):
                 return line[13:].partition(b";")[0].strip().lower()
         return b""
 
-    def piece(self, seconds: float = _NEVER) -> asyncio.Future[bytes]:
+    def piece(self, late: float = _NEVER) -> asyncio.Future[bytes]:
         """Whatever has arrived together; ``b""`` at the end. To be awaited at once.
 
-        Raises :class:`TransportFailed`, also where nothing comes for so many ``seconds`` while
-        it is waited for (to a quarter of one). Cancelled while it is waited for, it may be lost.
+        Raises :class:`TransportFailed`, also where nothing has come when it is ``late`` (on the
+        clock of ``due``). Cancelled while it is waited for, it may be lost.
         """
         source = self._source
         piece: asyncio.Future[bytes] = source.loop.create_future()
         if not self._end and not self._pieces:
-            self._late = monotonic() + seconds
+            self._late = late
             self._waiting = piece
             return piece
         if not self._pieces and isinstance(self._end, TransportFailed):

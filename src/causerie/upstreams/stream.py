@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from time import monotonic
 from typing import Self
 
 from causerie.errors import ServiceError, UpstreamFailed
@@ -28,9 +29,9 @@ class Held:
         self._body = body
         self.due = _NEVER  # what is there cannot be late
 
-    async def piece(self, seconds: float = _NEVER) -> bytes:
+    async def piece(self, late: float = _NEVER) -> bytes:
         """The body, then ``b""``."""
-        del seconds
+        del late
         body, self._body = self._body, b""
         return body
 
@@ -57,7 +58,7 @@ class Stream:
         self._body = body
         self._between = between
         self._end = end
-        self._seconds = _NEVER  # that the next piece may take
+        self._seconds = _NEVER  # that the next content may take
         self._decoder = Decoder(_MAX_EVENT_BYTES)
         self._failure: ServiceError | None = None
 
@@ -77,6 +78,7 @@ class Stream:
         Failures are kept for the next call, where events came before them.
         """
         body, incoming, decoder = self._body, self._incoming, self._decoder
+        late = monotonic() + self._seconds  # whatever comes that is no content
         while True:
             if self._failure is not None:
                 raise self._failure
@@ -84,7 +86,7 @@ class Stream:
                 raise StopAsyncIteration
             events: list[Event] = []
             try:
-                piece = await body.piece(self._seconds)
+                piece = await body.piece(late)
                 incoming.feed(decoder.feed(piece) if piece else decoder.close(), events)
                 if not piece:
                     incoming.finish(events)
