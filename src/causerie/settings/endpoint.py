@@ -21,7 +21,7 @@ from causerie.settings.values import (
 
 
 class Timeouts(Struct, frozen=True, kw_only=True):
-    """How long an endpoint is waited for."""
+    """How long an endpoint is waited for, in seconds; to a quarter of one but for `connect`."""
 
     connect: Annotated[
         Annotated[float, Meta(gt=0, le=600)], Meta(description="Until there is a connection.")
