@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -83,12 +83,15 @@ class HttpClient:
         head = self.head(method, path, headers)
         return await self.send_body(head, body if body or method == "POST" else None, due)
 
-    async def send_body(self, head: bytes, body: bytes | None, due: float = _NEVER) -> HttpResponse:
-        """As :meth:`send`, with what :meth:`head` has made before."""
+    def send_body(
+        self, head: bytes, body: bytes | None, due: float = _NEVER
+    ) -> Coroutine[None, None, HttpResponse]:
+        """As :meth:`send`, with what :meth:`head` has made before; ``body`` is not kept."""
         if body is None:
-            request = head + b"\r\n"
-        else:
-            request = b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body)
+            return self._sent(head + b"\r\n", due)
+        return self._sent(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body), due)
+
+    async def _sent(self, request: bytes, due: float) -> HttpResponse:
         idle = self._idle
         connection = idle.pop() if idle else await self._connection(due)
         while True:

@@ -83,19 +83,21 @@ class Reply:
         asked = self._asked
         endpoint = asked.endpoint
         sent = outgoing(self._request, endpoint.dialect, asked.model, self._partial)
-        self.changes = sent.changes
+        self.changes, streamed = sent.changes, sent.streamed
         began = monotonic()
         due = end = began + endpoint.deadlines.total
-        if sent.streamed:
+        if streamed:
             due = min(began + endpoint.deadlines.first_token, end)
         endpoint.enter()
         try:
-            response = await endpoint.post(sent.body, due)
+            asking = endpoint.post(sent.body, due)
+            del sent  # so that its body is not kept until there is an answer
+            response = await asking
             body = response.at_hand()
             if response.status == 200 and body.startswith(b"{"):
                 self._whole(body)
             else:
-                await self._arriving(response, end, streamed=sent.streamed)
+                await self._arriving(response, end, streamed=streamed)
         except TransportFailed as failure:
             endpoint.leave()
             raise failed(failure) from failure
