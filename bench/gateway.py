@@ -25,7 +25,7 @@ from time import monotonic
 
 from gateway import bars, plot
 from gateway.contestant import Contestant, process
-from gateway.foreign import busy_seconds, own_seconds
+from gateway.foreign import busy_seconds, own_seconds, stolen_seconds
 from gateway.measure import Load, LoadFailed, Result
 from gateway.ours import ours
 from gateway.peers import PEERS
@@ -205,11 +205,15 @@ def main() -> None:
         contestants = started(stack, options, folder, cores)
         used = [each.cpu_seconds for each in contestants]
         busy, mine, begun = busy_seconds(cores), own_seconds(used), monotonic()
+        stolen = stolen_seconds(cores)
         figures = measured(contestants, options.rounds, options.seconds, cores[1])
         others = busy_seconds(cores) - busy - (own_seconds(used) - mine)
+        stolen = stolen_seconds(cores) - stolen
+        passed = (monotonic() - begun) * len(set(cores))
         compare(figures)
-        share = others / (monotonic() - begun) / len(set(cores))
-        print(f"\nOther processes used {share:.0%} of the two cores meanwhile.")
+        others, stolen = max(others - stolen, 0.0) / passed, stolen / passed
+        print(f"\nOther processes used {others:.0%} of the two cores meanwhile,", end=" ")
+        print(f"other machines on this host {stolen:.0%}.")
         if options.without_ours:
             return
         own = contestants[1]

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+_KINDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 
 def busy_seconds(cores: Iterable[int]) -> float:
     """What these cores have worked until now, for whomever."""
+    return sum(sum(each.values()) for each in _ticks(cores)) / _TICKS
+
+
+def stolen_seconds(cores: Iterable[int]) -> float:
+    """How long these cores were ready to work until now, and the host gave them to others."""
+    return sum(each["steal"] for each in _ticks(cores)) / _TICKS
+
+
+def _ticks(cores: Iterable[int]) -> Iterator[dict[str, int]]:
+    """All that a core did but wait, by the names of proc(5)."""
     wanted = {f"cpu{core}" for core in cores}
-    ticks = 0
     for line in Path("/proc/stat").read_text().splitlines():
         name, *fields = line.split()
         if name in wanted:
-            user, nice, system, _, _, irq, softirq, steal = map(int, fields[:8])
-            ticks += user + nice + system + irq + softirq + steal
-    return ticks / _TICKS
+            ticks = dict(zip(_KINDS, map(int, fields), strict=False))
+            yield {kind: count for kind, count in ticks.items() if kind not in ("idle", "iowait")}
 
 
 def own_seconds(running: Iterable[Callable[[], float]]) -> float:
