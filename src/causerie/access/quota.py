@@ -26,7 +26,7 @@ class Rates(Struct, frozen=True, kw_only=True):
     concurrent: int | None = None
 
 
-class Limits(Struct, frozen=True):
+class LimitTexts(Struct, frozen=True):
     """The limits of a minute, as they are told."""
 
     requests: str
@@ -66,7 +66,7 @@ class Scope:
         self.input = _limit(rates.input_tokens_per_minute)
         self.output = _limit(rates.output_tokens_per_minute)
         self.concurrent = _limit(rates.concurrent)
-        self.limits = Limits(*map(str, (self.requests, self.tokens, self.input, self.output)))
+        self.limits = LimitTexts(*map(str, (self.requests, self.tokens, self.input, self.output)))
         self.most_input = min(self.input, self.tokens)  # of one request
         self.most_output = min(self.output, self.tokens)
         self.splits = min(self.input, self.output) < UNLIMITED  # each has a limit of its own
