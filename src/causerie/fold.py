@@ -50,8 +50,8 @@ from causerie.protocol.events import (
 from causerie.protocol.reasoning import Block, block_of, joined
 
 _encode = msgspec.json.Encoder().encode
-_END = b"\n\n"  # of an event
-_GOES_ON = b'},"finish_reason":null}]}\n\n'
+_END = sse.BEHIND
+_GOES_ON = b'},"finish_reason":null}]}' + _END
 _choice_of = attrgetter("choice")
 
 
@@ -163,7 +163,7 @@ class Fold:
         self._frame = frame
         self._usage = usage
         # What all events have in common: a chunk up to its first choice.
-        self._opening = b"data: " + _encode(frame.chunk()).removesuffix(b"]}")
+        self._opening = sse.BEFORE + _encode(frame.chunk()).removesuffix(b"]}")
         # By choice that has begun: what its chunks have in common, up to what their delta holds.
         self._begun: dict[int, bytes] = {}
         self._ended: set[int] = set()

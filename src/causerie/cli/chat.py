@@ -21,7 +21,7 @@ from rich.console import Console
 from causerie.chat.separation import Separation
 from causerie.cli.conversation import Answer, Call, Conversation
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
-from causerie.cli.terminal import AnswerView, printable
+from causerie.cli.terminal import AnswerView, await_line, printable
 from causerie.errors import ServiceError
 from causerie.protocol.events import Usage
 from causerie.settings.environment import client_key
@@ -197,7 +197,9 @@ class _Talk:
         """A line from the person, or ``None`` at the end of the input."""
         while True:
             try:
-                return self._out.input(prompt, markup=False).strip()
+                self._out.print(prompt, end="", markup=False)
+                await_line()
+                return self._out.input().strip()
             except EOFError:
                 self._out.print()
                 return None

@@ -8,6 +8,10 @@ to the clipboard.
 from __future__ import annotations
 
 import re
+import select
+import signal
+import socket
+import sys
 
 from rich.console import Console
 
@@ -28,6 +32,25 @@ _REASONS = {"length": "cut: output limit reached", "content_filter": "withheld b
 def printable(text: str) -> str:
     """The text without characters that would act on the terminal."""
     return _CONTROL.sub("", text)
+
+
+def await_line() -> None:
+    """Wait until a line of the terminal can be read.
+
+    ``KeyboardInterrupt`` comes also for a signal between the look for signals
+    and the wait, which plain ``input`` would not see before the next key. The
+    console of Windows has no such gap, and cannot be waited for like this.
+    """
+    if sys.platform == "win32":
+        return
+    woken, wakes = socket.socketpair()
+    with woken, wakes:
+        wakes.setblocking(False)
+        before = signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+        try:
+            select.select([sys.stdin, woken], [], [])
+        finally:
+            signal.set_wakeup_fd(before)
 
 
 class AnswerView:

@@ -7,13 +7,14 @@ the data means is not known here.
 
 from __future__ import annotations
 
-DONE = b"data: [DONE]\n\n"
+BEFORE, BEHIND = b"data: ", b"\n\n"  # the data of an event that is a single line
+DONE = BEFORE + b"[DONE]" + BEHIND
 PING = b": ping\n"  # one newline: an empty line after a comment breaks older clients
 
 
 def encode(data: bytes) -> bytes:
     """One event; ``data`` is a single line (JSON as msgspec writes it has no line breaks)."""
-    return b"data: " + data + b"\n\n"
+    return BEFORE + data + BEHIND
 
 
 class LineTooLong(ValueError):
