@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import pytest
-from edgekit import ASK, KEY, LOCKED, OPEN, ScriptedPipeline, call, make_edge
+from edgekit import ASK, KEY, LOCKED, OPEN, ROUTER, ScriptedPipeline, call, make_edge
 
 from causerie.access.keys import KeyDigest, StaticKeys
 from causerie.errors import Unauthenticated
@@ -21,6 +22,18 @@ def test_a_placeholder_is_ignored_where_keys_are_off() -> None:
 def test_the_right_key_is_known_by_its_public_name() -> None:
     caller = StaticKeys().authenticate(LOCKED, KEY)
     assert (caller.key, caller.door) == ("abc", "locked")
+
+
+def test_a_known_key_is_known_to_that_door_alone() -> None:
+    keys = StaticKeys()
+    known = keys.authenticate(LOCKED, KEY)
+    assert keys.authenticate(LOCKED, KEY) is known
+    elsewhere = keys.authenticate(ROUTER, KEY)
+    assert (elsewhere.key, elsewhere.door) == ("abc", "router")
+    renewed = replace(LOCKED, keys=(KeyDigest.of("new", "ck_new_secret"),))
+    with pytest.raises(Unauthenticated):
+        keys.authenticate(renewed, KEY)
+    assert keys.authenticate(renewed, "ck_new_secret").key == "new"
 
 
 def test_wrong_keys_get_one_answer() -> None:
