@@ -5,7 +5,7 @@ A plain answer says what its stream would say, put together.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import groupby, starmap
 from operator import attrgetter
 from typing import Any
@@ -146,9 +146,8 @@ class Frame(Struct, frozen=True):
         )
 
 
-Deliver = Callable[[dict[str, str], Frame, Pour], Awaitable[None]]
-"""Who takes a reply that has begun: headers for the response, to add to, its frame, and what
-it says."""
+Deliver = Callable[[Mapping[str, str], Frame, Pour], Awaitable[None]]
+"""Who takes a reply that has begun: headers for the response, its frame, and what it says."""
 
 
 class Fold:

@@ -219,7 +219,7 @@ class Pipeline:
             self.allowed(asked.door, asked.caller, name)
         begun = False
 
-        def begin(headers: dict[str, str], frame: Frame, pour: Pour) -> Awaitable[None]:
+        def begin(headers: Mapping[str, str], frame: Frame, pour: Pour) -> Awaitable[None]:
             nonlocal begun
             begun = True
             return asked.deliver(headers, frame, pour)

@@ -29,14 +29,14 @@ class Plain:
 
     __slots__ = ("_events", "_frame", "_headers", "_request")
 
-    _headers: dict[str, str]
+    _headers: Mapping[str, str]
     _frame: Frame
     _events: list[Event]
 
     def __init__(self, request: ChatRequest) -> None:
         self._request = request
 
-    def deliver(self, headers: dict[str, str], frame: Frame, pour: Pour) -> Awaitable[None]:
+    def deliver(self, headers: Mapping[str, str], frame: Frame, pour: Pour) -> Awaitable[None]:
         """Take the answer in."""
         self._headers = headers
         self._frame = frame
@@ -47,7 +47,7 @@ class Plain:
         """Send it; raises :class:`~causerie.errors.InternalError` where it has no end."""
         whole, headers = self._frame.completion(self._events), self._headers
         if self._request.unknown:
-            headers |= _ignored(self._request)
+            headers = {**headers, **_ignored(self._request)}
         exchange.respond(200, _encode(whole), headers=headers)
 
 
@@ -62,13 +62,13 @@ class Stream:
         self._pings = pings
         self._silent = False
 
-    def deliver(self, headers: dict[str, str], frame: Frame, pour: Pour) -> Awaitable[None]:
+    def deliver(self, headers: Mapping[str, str], frame: Frame, pour: Pour) -> Awaitable[None]:
         """Send the answer, no faster than the client reads."""
         self._fold = Fold(frame, usage=self._request.include_usage)
-        headers |= _STREAM
+        told = {**_STREAM, **headers}
         if self._request.unknown:
-            headers |= _ignored(self._request)
-        self._exchange.start(200, "text/event-stream; charset=utf-8", headers)
+            told |= _ignored(self._request)
+        self._exchange.start(200, "text/event-stream; charset=utf-8", told)
         self._pings.enter(self)
         return pour(self._send)
 
