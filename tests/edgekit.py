@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from causerie import fold
+from causerie.access.credential import Credential
 from causerie.access.keys import Caller, KeyDigest, StaticKeys
 from causerie.edge.application import Edge
 from causerie.edge.connection import Connections
@@ -62,10 +63,10 @@ class ScriptedPipeline:
     opened: asyncio.Event = field(default_factory=asyncio.Event)
     released: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def known(self, door: Door, credential: str | None) -> Caller:
+    def known(self, door: Door, credential: Credential | None) -> Caller:
         return self.keys.authenticate(door, credential)
 
-    async def authenticate(self, door: Door, credential: str | None) -> Caller:
+    async def authenticate(self, door: Door, credential: Credential | None) -> Caller:
         return self.known(door, credential)
 
     def models(self, door: Door, caller: Caller | None) -> Sequence[Mapping[str, Any]]:

@@ -10,6 +10,7 @@ from accountkit import World
 from edgekit import Response, call, make_edge
 from upkeepkit import seen_to
 
+from causerie.access.credential import Credential
 from causerie.access.keys import KeyDigest
 from causerie.accounts.accounts import Accounts
 from causerie.accounts.keys import Purpose
@@ -28,15 +29,15 @@ class People:
     """Lets tests act as people, whose credential is their id; others are asked of the ring."""
 
     ring: Managers
-    known: dict[str, Actor] = field(default_factory=dict)
+    known: dict[Credential | None, Actor] = field(default_factory=dict)
 
-    async def manager(self, credential: str | None) -> Actor:
-        found = self.known.get(credential or "")
+    async def manager(self, credential: Credential | None) -> Actor:
+        found = self.known.get(credential)
         return found if found is not None else await self.ring.manager(credential)
 
     def let_in(self, user: User) -> str:
         """The credential of somebody."""
-        self.known[user.id] = actor_of(user)
+        self.known[Credential.of(user.id)] = actor_of(user)
         return user.id
 
 

@@ -12,10 +12,11 @@ from decimal import Decimal
 import pytest
 from accountkit import World
 
+from causerie.access.credential import Credential
 from causerie.access.keys import Caller
 from causerie.accounts.bounds import Bounds, Budget, Limit
 from causerie.accounts.issuing import Edit
-from causerie.accounts.keys import KeyState, Purpose, new_secret, public_id
+from causerie.accounts.keys import KeyState, Purpose, new_secret
 from causerie.accounts.people import SYSTEM
 from causerie.accounts.ports import Books
 from causerie.accounts.ring import KeyRing, Member, RingOptions
@@ -78,23 +79,27 @@ def nanoseconds(moment: datetime) -> int:
     return int(moment.timestamp() * 10**9)
 
 
-async def refusal(ring: KeyRing, credential: str | None, door: Door = HOSTED) -> ServiceError:
+async def enter(keys: KeyRing, shown: str | None, door: Door = HOSTED) -> Caller:
+    return await keys.authenticate(door, None if shown is None else Credential.of(shown))
+
+
+async def refusal(keys: KeyRing, shown: str | None, door: Door = HOSTED) -> ServiceError:
     with pytest.raises(ServiceError) as caught:
-        await ring.authenticate(door, credential)
+        await enter(keys, shown, door)
     return caught.value
 
 
-async def outcome(keys: KeyRing, credential: str) -> object:
+async def outcome(keys: KeyRing, shown: str) -> object:
     try:
-        return await keys.authenticate(HOSTED, credential)
+        return await enter(keys, shown)
     except ServiceError as failure:
         return failure
 
 
-async def until(keys: KeyRing, credential: str, wanted: type[object]) -> None:
+async def until(keys: KeyRing, shown: str, wanted: type[object]) -> None:
     """Return once the answer is of this kind; it may take a few polls."""
     async with asyncio.timeout(20):
-        while not isinstance(await outcome(keys, credential), wanted):  # noqa: ASYNC110
+        while not isinstance(await outcome(keys, shown), wanted):  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
 
@@ -103,12 +108,12 @@ async def test_a_key_says_who_calls(world: World) -> None:
     project = await world.project(member=user)
     made = await world.key(project, user, name="laptop", models=frozenset({"small"}))
     async with ring(world) as keys:
-        caller = await keys.authenticate(HOSTED, made.credential)
-        assert await keys.authenticate(HOSTED, made.credential) is caller
+        caller = await enter(keys, made.credential)
+        assert await enter(keys, made.credential) is caller
     assert (caller.key, caller.name, caller.door) == (made.key.id, "laptop", "hosted")
     assert (caller.project, caller.user) == (project.id, user.id)
     assert caller.models == frozenset({"small"})
-    assert public_id(made.credential) == made.key.id
+    assert made.credential.startswith(f"{made.key.id}_")
 
 
 async def test_every_key_that_does_not_work_gets_one_answer(world: World) -> None:
@@ -143,15 +148,15 @@ async def test_a_key_is_for_its_doors_and_its_purpose(world: World) -> None:
     none = await world.key(project, doors=frozenset())
     manages = await world.key(project, purpose=Purpose.MANAGEMENT)
     async with ring(world) as keys:
-        await keys.authenticate(HOSTED, narrow.credential)
+        await enter(keys, narrow.credential)
         for door, key in ((OTHER, narrow), (HOSTED, none), (HOSTED, manages)):
             failure = await refusal(keys, key.credential, door)
             assert (type(failure), failure.code) == (Forbidden, "scope_not_allowed")
-        actor = await keys.manager(manages.credential)
+        actor = await keys.manager(Credential.of(manages.credential))
         assert (actor.id, actor.project) == (manages.key.id, project.id)
         with pytest.raises(Forbidden):
-            await keys.manager(narrow.credential)
-        for nothing in (None, new_secret("ck_none")):
+            await keys.manager(Credential.of(narrow.credential))
+        for nothing in (None, Credential.of(new_secret("ck_none"))):
             with pytest.raises(Unauthenticated):
                 await keys.manager(nothing)
 
@@ -170,10 +175,10 @@ async def test_both_secrets_work_while_a_key_is_rotated(world: World) -> None:
     assert new.key.id == old.key.id
     async with ring(world) as keys:
         for each in (old, new):
-            assert (await keys.authenticate(HOSTED, each.credential)).key == old.key.id
+            assert (await enter(keys, each.credential)).key == old.key.id
         world.later(hours=1)
         assert isinstance(await refusal(keys, old.credential), Unauthenticated)
-        await keys.authenticate(HOSTED, new.credential)
+        await enter(keys, new.credential)
 
 
 async def test_rotating_again_does_not_lengthen_the_life_of_the_first_secret(world: World) -> None:
@@ -193,7 +198,7 @@ async def test_a_revoked_key_stops_in_every_process(world: World, made_url: str,
     remote = KeyRing(SqlStore(other), QUICK, now=lambda: nanoseconds(world.now))
     async with ring(world) as here, remote as there:
         for each in (here, there):
-            await each.authenticate(HOSTED, made.credential)
+            await enter(each, made.credential)
         if how == "disable":
             await world.keys.disable(SYSTEM, made.key.id)
         elif how == "delete":
@@ -216,13 +221,13 @@ async def test_an_edit_is_heard_of(world: World) -> None:
     made = await world.key(project)
     bounds = Bounds((Limit(requests_per_minute=3),), (Budget(Decimal(5)),))
     async with ring(world) as keys:
-        await keys.authenticate(HOSTED, made.credential)
+        await enter(keys, made.credential)
         await world.keys.edit(SYSTEM, made.key.id, Edit(bounds=bounds, doors=frozenset({"other"})))
         await world.projects.set_bounds(SYSTEM, project.id, bounds)
         await until(keys, made.credential, Forbidden)
         await world.keys.edit(SYSTEM, made.key.id, Edit(doors=None))
         await until(keys, made.credential, Member)
-        caller = await keys.authenticate(HOSTED, made.credential)
+        caller = await enter(keys, made.credential)
     assert isinstance(caller, Member)
     grant = caller.grant
     assert grant.key.bounds == grant.project_bounds == bounds
@@ -235,16 +240,16 @@ async def test_the_database_being_away_is_never_401(world: World, offline: int) 
     store = Flaky(world.store)
     options = RingOptions(poll_seconds=0.01, offline_seconds=offline)
     async with KeyRing(store, options, now=lambda: nanoseconds(world.now)) as keys:
-        await keys.authenticate(HOSTED, known.credential)
+        await enter(keys, known.credential)
         store.away = True
         if offline:
-            await keys.authenticate(HOSTED, known.credential)
+            await enter(keys, known.credential)
         else:
             await until(keys, known.credential, StoreUnavailable)
         assert isinstance(await refusal(keys, unknown.credential), StoreUnavailable)
         store.away = False
         await until(keys, known.credential, Caller)
-        await keys.authenticate(HOSTED, unknown.credential)
+        await enter(keys, unknown.credential)
 
 
 async def test_a_database_that_hangs_is_503_in_time(world: World) -> None:
@@ -283,7 +288,7 @@ async def test_many_that_ask_for_the_same_key_ask_once(world: World) -> None:
     store = Flaky(world.store)
     async with KeyRing(store, RingOptions(poll_seconds=60)) as keys:
         before = store.reads
-        await asyncio.gather(*(keys.authenticate(HOSTED, made.credential) for _ in range(50)))
+        await asyncio.gather(*(enter(keys, made.credential) for _ in range(50)))
         nothing = new_secret("ck_none")
         await asyncio.gather(*(outcome(keys, nothing) for _ in range(50)))
         await outcome(keys, nothing)
@@ -297,7 +302,7 @@ async def test_what_is_remembered_is_bounded(world: World) -> None:
     async with KeyRing(world.store, options) as keys:
         for _ in range(2):
             for each in many:
-                await keys.authenticate(HOSTED, each.credential)
+                await enter(keys, each.credential)
         assert len(keys._known) == 2
 
 
@@ -305,7 +310,7 @@ async def test_changes_of_long_ago_drop_everything(world: World) -> None:
     project = await world.project()
     made = await world.key(project)
     async with ring(world, RingOptions(poll_seconds=60)) as keys:
-        await keys.authenticate(HOSTED, made.credential)
+        await enter(keys, made.credential)
         await world.keys.disable(SYSTEM, made.key.id)
         world.later(hours=2)
         await world.projects.archive(SYSTEM, (await world.project()).id)
@@ -368,7 +373,7 @@ async def test_a_secret_that_is_nearly_right_costs_what_any_other_costs(world: W
         for guess in guesses:
             before = store.reads
             with pytest.raises(Unauthenticated) as refused:
-                await keys.authenticate(HOSTED, guess)
+                await enter(keys, guess)
             told.add((refused.value.message, refused.value.code, store.reads - before))
-        assert (await keys.authenticate(HOSTED, made.credential)).key == made.key.id
+        assert (await enter(keys, made.credential)).key == made.key.id
     assert len(told) == 1

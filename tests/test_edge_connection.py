@@ -349,7 +349,7 @@ async def test_the_version_is_known_whatever_a_client_asks_of_its_connection(
     seen: list[tuple[str, bool]] = []
 
     async def answer(exchange: Exchange) -> None:
-        seen.append((exchange.version, exchange.keep_alive))
+        seen.append((exchange.head.version, exchange.keep_alive))
         exchange.respond(200, b"")
 
     connections = Connections(answer, Listen().bounds)

@@ -8,39 +8,40 @@ from dataclasses import replace
 import pytest
 from edgekit import ASK, KEY, LOCKED, OPEN, ROUTER, ScriptedPipeline, call, make_edge
 
+from causerie.access.credential import Credential
 from causerie.access.keys import KeyDigest, StaticKeys
 from causerie.errors import Unauthenticated
 
 
 def test_a_placeholder_is_ignored_where_keys_are_off() -> None:
     keys = StaticKeys()
-    for credential in (None, "", "placeholder"):
+    for credential in (None, Credential.of("placeholder")):
         caller = keys.authenticate(OPEN, credential)
         assert (caller.key, caller.door) == ("", "open")
 
 
 def test_the_right_key_is_known_by_its_public_name() -> None:
-    caller = StaticKeys().authenticate(LOCKED, KEY)
+    caller = StaticKeys().authenticate(LOCKED, Credential.of(KEY))
     assert (caller.key, caller.door) == ("abc", "locked")
 
 
 def test_a_known_key_is_known_to_that_door_alone() -> None:
     keys = StaticKeys()
-    known = keys.authenticate(LOCKED, KEY)
-    assert keys.authenticate(LOCKED, KEY) is known
-    elsewhere = keys.authenticate(ROUTER, KEY)
+    known = keys.authenticate(LOCKED, Credential.of(KEY))
+    assert keys.authenticate(LOCKED, Credential.of(KEY)) is known
+    elsewhere = keys.authenticate(ROUTER, Credential.of(KEY))
     assert (elsewhere.key, elsewhere.door) == ("abc", "router")
     renewed = replace(LOCKED, keys=(KeyDigest.of("new", "ck_new_secret"),))
     with pytest.raises(Unauthenticated):
-        keys.authenticate(renewed, KEY)
-    assert keys.authenticate(renewed, "ck_new_secret").key == "new"
+        keys.authenticate(renewed, Credential.of(KEY))
+    assert keys.authenticate(renewed, Credential.of("ck_new_secret")).key == "new"
 
 
 def test_wrong_keys_get_one_answer() -> None:
     answers = set()
     for credential in ("", "x", KEY + "x", KEY[:-1], "é", "\ud800", "a" * 100_000):
         with pytest.raises(Unauthenticated) as caught:
-            StaticKeys().authenticate(LOCKED, credential)
+            StaticKeys().authenticate(LOCKED, Credential.of(credential))
         answers.add(str(caught.value.body()))
     assert len(answers) == 1
 

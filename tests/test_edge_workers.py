@@ -6,12 +6,12 @@ import asyncio
 from unittest.mock import Mock
 
 from causerie.edge.exchange import Exchange
-from causerie.edge.headers import Headers
+from causerie.edge.head import Head
 from causerie.edge.workers import Workers
 
 
 def an_exchange() -> Exchange:
-    return Exchange(Mock(), "GET", "/", "1.1", Headers())
+    return Exchange(Mock(), Head("GET", "/"))
 
 
 class Answered:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from causerie.access.credential import Credential
 from causerie.access.keys import KeyDigest, StaticKeys
 from causerie.cli.key import digest_line, new_key
 from causerie.errors import NotFound, Unauthenticated
@@ -56,10 +57,10 @@ def test_a_key_that_was_made_opens_its_door(tmp_path: Path) -> None:
     text = f'[[doors]]\nname = "a"\nkeys = ["{digest_line(key)}"]\n'
     door, _ = door_table(settings(tmp_path, text)).find("localhost", "/v1/models")
     assert door.keys == (KeyDigest.parse(digest_line(key)),)
-    caller = StaticKeys().authenticate(door, key)
+    caller = StaticKeys().authenticate(door, Credential.of(key))
     assert key.startswith(caller.key)
     with pytest.raises(Unauthenticated):
-        StaticKeys().authenticate(door, key + "x")
+        StaticKeys().authenticate(door, Credential.of(key + "x"))
 
 
 def test_limits_and_address(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from causerie.access.credential import Credential
 from causerie.access.keys import Caller, Named
 from causerie.access.quota import Scope, Tokens
 
@@ -18,7 +19,7 @@ from causerie.access.quota import Scope, Tokens
 class Ring(Protocol):
     """The keys of accounts."""
 
-    async def authenticate(self, door: Named, credential: str | None) -> Caller:
+    async def authenticate(self, door: Named, credential: Credential | None) -> Caller:
         """Who is calling; raises ``Unauthenticated``, ``Forbidden``, ``StoreUnavailable``."""
         ...
 

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct, structs
 
+from causerie.access.credential import Credential
 from causerie.access.estimate import estimate
 from causerie.access.free import FreeScopes
 from causerie.access.keys import Caller, Locked, StaticKeys
@@ -119,11 +120,11 @@ class Pipeline:
     members: Members | None = None
     _offers: dict[tuple[str, str], _Offer] = field(default_factory=dict, init=False)
 
-    def known(self, door: Door, credential: str | None) -> Caller | None:
+    def known(self, door: Door, credential: Credential | None) -> Caller | None:
         """As :meth:`authenticate`, or ``None`` where that would have to wait."""
         return None if door.accounts else self.keys.authenticate(door, credential)
 
-    async def authenticate(self, door: Door, credential: str | None) -> Caller:
+    async def authenticate(self, door: Door, credential: Credential | None) -> Caller:
         """Who is calling; raises ``Unauthenticated``."""
         caller = self.known(door, credential)
         if caller is not None:

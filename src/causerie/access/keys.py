@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from hmac import compare_digest
 from typing import Protocol
 
 from msgspec import Struct
 
+from causerie.access.credential import Credential
 from causerie.errors import Unauthenticated
 
 _LINE = re.compile(r"(?:([A-Za-z0-9_-]{1,64}):)?([0-9a-f]{64})", re.ASCII)
@@ -41,7 +41,7 @@ class KeyDigest:
     @staticmethod
     def of(id: str, key: str) -> KeyDigest:
         """The digest of a key."""
-        return KeyDigest(id, _digest(key))
+        return KeyDigest(id, Credential.of(key).digest)
 
 
 class Locked(Protocol):
@@ -83,7 +83,7 @@ class StaticKeys:
     def __init__(self) -> None:
         self._callers: dict[tuple[str, str], Caller] = {}
 
-    def authenticate(self, door: Locked, credential: str | None) -> Caller:
+    def authenticate(self, door: Locked, credential: Credential | None) -> Caller:
         """Let the bearer of ``credential`` in, or raise :class:`Unauthenticated`.
 
         With keys off any credential, or none, is fine. Every key of the door is
@@ -96,10 +96,9 @@ class StaticKeys:
                 "No API key was sent; send the header `Authorization: Bearer KEY`.",
                 code="missing_api_key",
             )
-        offered = _digest(credential)
         found = ""
         for key in door.keys:
-            if compare_digest(key.digest, offered):
+            if compare_digest(key.digest, credential.digest):
                 found = key.id
         if not found:
             raise Unauthenticated("The API key is not valid here; check it and its address.")
@@ -108,7 +107,3 @@ class StaticKeys:
             caller = Caller(key=found, name=found, door=door.name)
             self._callers[found, door.name] = caller
         return caller
-
-
-def _digest(key: str) -> bytes:
-    return sha256(key.encode("utf-8", "surrogatepass")).digest()

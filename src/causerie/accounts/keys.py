@@ -7,7 +7,6 @@ secret that works until its end.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -16,7 +15,6 @@ from causerie.accounts.bounds import UNBOUNDED, Bounds
 from causerie.accounts.names import letters, new_token
 
 _PUBLIC_LENGTH = 12
-_WHOLE = re.compile(r"(ck_[A-Za-z0-9]{1,32})_[A-Za-z0-9]{43}", re.ASCII)
 
 
 class Purpose(StrEnum):
@@ -101,9 +99,3 @@ def new_key_id() -> str:
 def new_secret(key_id: str) -> str:
     """A whole new key with this public id."""
     return f"{key_id}_{new_token()}"
-
-
-def public_id(credential: str) -> str | None:
-    """The public id of what has the form of a key; ``None`` for anything else."""
-    match = _WHOLE.fullmatch(credential)
-    return match[1] if match else None

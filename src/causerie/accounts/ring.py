@@ -1,6 +1,6 @@
 """Keys on the request path: who calls, answered from memory.
 
-A key that was used before costs a hash and a look into a table. What changes in
+A key that was used before costs a look into a table. What changes in
 the database is asked for twice a second, so a revoked key stops everywhere
 within a second. While the database cannot be asked, keys that are known go on
 for a stated time, and others get 503: not knowing is never 401.
@@ -12,7 +12,6 @@ the time that takes says nothing about a secret.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -20,8 +19,9 @@ from contextlib import AsyncExitStack
 import structlog
 from msgspec import Struct
 
+from causerie.access.credential import Credential
 from causerie.access.keys import Caller, Named
-from causerie.accounts.keys import Grant, Purpose, public_id
+from causerie.accounts.keys import Grant, Purpose
 from causerie.accounts.people import Actor
 from causerie.accounts.ports import Store
 from causerie.errors import Forbidden, ServiceError, StoreUnavailable, Unauthenticated
@@ -98,7 +98,7 @@ class KeyRing:
             self._polling.cancel()
         await self._stack.aclose()
 
-    async def authenticate(self, door: Named, credential: str | None) -> Caller:
+    async def authenticate(self, door: Named, credential: Credential | None) -> Caller:
         """Let the bearer of a key in at this door.
 
         Raises :class:`Unauthenticated` (unknown, expired and revoked are one
@@ -110,10 +110,9 @@ class KeyRing:
                 "No API key was sent; send the header `Authorization: Bearer KEY`.",
                 code="missing_api_key",
             )
-        digest = hashlib.sha256(credential.encode("utf-8", "surrogatepass")).digest()
-        known = self._known.get(digest)
+        known = self._known.get(credential.digest)
         if known is None:
-            known = await self._find(digest, credential)
+            known = await self._find(credential)
         if self._now() >= known.until:
             raise _refused()
         if not self._trusted:
@@ -121,12 +120,11 @@ class KeyRing:
         caller = known.callers.get(door.name)
         return caller if caller is not None else _admit(known, door.name)
 
-    async def manager(self, credential: str | None) -> Actor:
+    async def manager(self, credential: Credential | None) -> Actor:
         """Who manages by this key; raises like :meth:`authenticate`."""
         if credential is None:
             raise Unauthenticated("No API key was sent.", code="missing_api_key")
-        digest = hashlib.sha256(credential.encode("utf-8", "surrogatepass")).digest()
-        known = self._known.get(digest) or await self._find(digest, credential)
+        known = self._known.get(credential.digest) or await self._find(credential)
         if self._now() >= known.until:
             raise _refused()
         if not self._trusted:
@@ -138,9 +136,10 @@ class KeyRing:
             )
         return Actor("key", key.id, key.name, project=key.project_id)
 
-    async def _find(self, digest: bytes, credential: str) -> _Known:
+    async def _find(self, credential: Credential) -> _Known:
         """Ask the database, once for all that ask for the same at the same time."""
-        if public_id(credential) is None or self._absent.get(digest, 0) > self._now():
+        digest = credential.digest
+        if not credential.formed or self._absent.get(digest, 0) > self._now():
             raise _refused()
         lookup = self._lookups.get(digest)
         if lookup is None:

@@ -17,7 +17,9 @@ from urllib.parse import unquote
 import httptools
 import msgspec
 
+from causerie.access.credential import bearer
 from causerie.edge.exchange import Exchange
+from causerie.edge.head import Head, Heads, cut
 from causerie.edge.headers import NAMES, Headers
 from causerie.edge.workers import Handler, Workers
 from causerie.errors import InvalidRequest, Overloaded, ServiceError
@@ -26,6 +28,7 @@ _MAX_UNREAD = 256 * 1024  # bytes of a body that wait for a handler
 _LINGER_SECONDS = 5.0  # for the next piece of a body that nobody wants
 _LINGER_SECONDS_IN_ALL = 30.0
 _MAX_PATHS = 1024
+_MAX_STRANGE = 8  # heads of a connection, one after the other, until none is looked for
 _NEVER = float("inf")
 _KEEPING = frozenset({"connection", "proxy-connection"})  # headers that ask to be kept
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -47,6 +50,7 @@ class Connections:
     def __init__(self, handler: Handler, bounds: Bounds) -> None:
         self.workers = Workers(handler)
         self.bounds = bounds
+        self.heads = Heads()
         self.open: set[Connection] = set()
         self.closing = False
         self.loop = asyncio.get_running_loop()
@@ -87,6 +91,8 @@ class Connection(asyncio.Protocol):
         self._url = b""
         self._headers = Headers()  # of the head that arrives
         self._head_bytes = 0  # of what came before its end
+        self._strange = 0  # heads since one that had come before
+        self._unknown = b""  # the digest of the last
         self._expects = False
         self._incoming: Exchange | None = None  # whose body is arriving
         self._current: Exchange | None = None  # which is being answered
@@ -160,21 +166,17 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
-        headers = self._headers
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            # Not taken up: the request is answered as it stands, and is the last one.
-            self._deaf = True
-            for exchange in (self._current, *self._waiting):
-                if exchange is not None:
-                    exchange.keep_alive = False
-        except httptools.HttpParserError:
-            self._refuse(_invalid("This is not a valid HTTP/1.1 request."))
-        if self._incoming is not None:
-            self._bound_body(self._incoming)
-        elif self._headers is headers:
-            self._bound_head(len(data))
+        if self._current is not None or self._head_bytes or self._strange >= _MAX_STRANGE:
+            self._parse(data)
+            return
+        digest, body = cut(data)
+        head = self._server.heads.get(digest)
+        if head is not None:
+            self._come_again(head, body)
+        else:
+            self._parse(data)
+            if digest:
+                self._get_to_know(digest)
 
     def pause_writing(self) -> None:
         self.full = self._server.loop.create_future()
@@ -208,7 +210,9 @@ class Connection(asyncio.Protocol):
         # Who is kept without having asked speaks 1.1; the parser would make a text of its numbers.
         unasked = keep_alive and _KEEPING.isdisjoint(headers)
         version = "1.1" if unasked else parser.get_http_version()
-        exchange = Exchange(self, method, path, version, headers, keep_alive, query)
+        credential = bearer(headers.pop("authorization", ""))
+        head = Head(method, path, version, headers, keep_alive, query, credential)
+        exchange = Exchange(self, head)
         self._incoming = exchange
         if self._current is None:
             self._begin(exchange)
@@ -255,6 +259,40 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     # Steps.
+
+    def _parse(self, data: bytes) -> None:
+        """Bytes of requests, of one or of several, whole or not."""
+        headers = self._headers
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # Not taken up: the request is answered as it stands, and is the last one.
+            self._deaf = True
+            for exchange in (self._current, *self._waiting):
+                if exchange is not None:
+                    exchange.keep_alive = False
+        except httptools.HttpParserError:
+            self._refuse(_invalid("This is not a valid HTTP/1.1 request."))
+        if self._incoming is not None:
+            self._bound_body(self._incoming)
+        elif self._headers is headers:
+            self._bound_head(len(data))
+
+    def _come_again(self, head: Head, body: bytes) -> None:
+        """A whole request, whose head needs no parser."""
+        self._strange = 0
+        self._deadline = _NEVER
+        exchange = Exchange(self, head)
+        exchange.feed(body)
+        exchange.feed_end()
+        self._begin(exchange)
+
+    def _get_to_know(self, digest: bytes) -> None:
+        """What the parser has just been given has this digest: the second time it will be known."""
+        self._strange += 1
+        if digest == self._unknown and self._current is not None:
+            self._server.heads.learn(digest, self._current.head)
+        self._unknown = digest
 
     def _begin(self, exchange: Exchange) -> None:
         self._current = exchange
@@ -317,7 +355,7 @@ class Connection(asyncio.Protocol):
         if self._current is not None:
             self._close()
             return
-        exchange = self._current = Exchange(self, "GET", "", "1.1", Headers(), keep_alive=False)
+        exchange = self._current = Exchange(self, Head("GET", "", keep_alive=False))
         exchange.feed_end()
         exchange.refuse(failure)
 

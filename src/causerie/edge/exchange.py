@@ -14,7 +14,9 @@ from typing import Protocol
 
 import msgspec
 
+from causerie.access.credential import Credential
 from causerie.edge import ids
+from causerie.edge.head import Head
 from causerie.edge.headers import Headers
 from causerie.edge.numbered import error_for
 from causerie.errors import ServiceError
@@ -66,18 +68,14 @@ class Exchange(msgspec.Struct, eq=False):
 
     Every response carries the request's id. ``status`` is what was sent, or
     ``None``; once it is set, the response cannot be changed any more.
-    ``query`` is what follows ``?``, as it was sent; ``complete``: the whole request
-    has arrived, ``unread`` the bytes of its body that nobody took yet. ``task`` is what
+    ``keep_alive``: the connection stays open after it. ``complete``: the whole request has
+    arrived, ``unread`` the bytes of its body that nobody took yet. ``task`` is what
     answers it, where it is one of its own. ``on_gone`` is called once when the client leaves.
     """
 
     wire: Wire
-    method: str
-    path: str
-    version: str
-    headers: Headers
+    head: Head
     keep_alive: bool = True
-    query: str = ""
     token: str = ""
     request_id: str = ""
     status: int | None = None
@@ -96,8 +94,9 @@ class Exchange(msgspec.Struct, eq=False):
     def __post_init__(self) -> None:
         self.token = token = ids.token()
         self.request_id = "req-" + token
-        if "x-request-id" in self.headers:
-            named = ids.taken_over(self.headers["x-request-id"])
+        headers, self.keep_alive = self.head.headers, self.head.keep_alive
+        if "x-request-id" in headers:
+            named = ids.taken_over(headers["x-request-id"])
             self.request_id, self._named = named or self.request_id, named is not None
 
     def name_completion(self) -> str:
@@ -111,6 +110,28 @@ class Exchange(msgspec.Struct, eq=False):
     def peer(self) -> str:
         """The address that the request comes from, empty where it has none."""
         return self.wire.peer
+
+    # What its head says.
+
+    @property
+    def method(self) -> str:
+        return self.head.method
+
+    @property
+    def path(self) -> str:
+        return self.head.path
+
+    @property
+    def query(self) -> str:
+        return self.head.query
+
+    @property
+    def headers(self) -> Headers:
+        return self.head.headers
+
+    @property
+    def credential(self) -> Credential | None:
+        return self.head.credential
 
     # The request's body.
 
@@ -180,7 +201,7 @@ class Exchange(msgspec.Struct, eq=False):
         """Send a piece of the response's body; False where the client reads too slowly."""
         if self._chunked and piece:
             piece = b"%x\r\n%b\r\n" % (len(piece), piece)
-        elif self.method == "HEAD":
+        elif self.head.method == "HEAD":
             piece = b""
         if self._opening:
             piece, self._opening = self._opening + piece, b""
@@ -191,7 +212,7 @@ class Exchange(msgspec.Struct, eq=False):
         self.ended = True
         if self._chunked:
             piece = b"%x\r\n%b\r\n0\r\n\r\n" % (len(piece), piece) if piece else b"0\r\n\r\n"
-        elif self.method == "HEAD":
+        elif self.head.method == "HEAD":
             piece = b""
         self.wire.finish(self, self._opening + piece)
 
@@ -205,9 +226,9 @@ class Exchange(msgspec.Struct, eq=False):
         self.status = status
         if length is not None:
             framing = f"content-length: {length}\r\n"
-        elif self.version == "1.1":
+        elif self.head.version == "1.1":
             framing = "transfer-encoding: chunked\r\n"
-            self._chunked = self.method != "HEAD"
+            self._chunked = self.head.method != "HEAD"
         else:
             framing, self.keep_alive = "", False
         lines = [
@@ -222,7 +243,7 @@ class Exchange(msgspec.Struct, eq=False):
             self.keep_alive = self.keep_alive and headers["connection"].lower() != "close"
         elif not self.keep_alive:
             lines.append("connection: close")
-        elif self.version == "1.0":
+        elif self.head.version == "1.0":
             lines.append("connection: keep-alive")
         head, given = "\r\n".join(lines), "".join(headers.values())
         if "\n" in given or "\r" in given:
@@ -250,7 +271,7 @@ class Exchange(msgspec.Struct, eq=False):
         """Send a whole response; ``headers`` are by lower-case name."""
         head = self._head(status, content_type, headers or {}, len(body))
         self.ended = True
-        self.wire.finish(self, head if self.method == "HEAD" else head + body)
+        self.wire.finish(self, head if self.head.method == "HEAD" else head + body)
 
     def json(self, value: object, headers: Mapping[str, str] | None = None) -> None:
         """Send ``value`` with status 200."""

@@ -13,7 +13,6 @@ from causerie.access.keys import Caller
 from causerie.edge.answers import Plain, Stream
 from causerie.edge.asides import Asides, asides_of
 from causerie.edge.body import BodyLimits, json_at_hand, read_json
-from causerie.edge.credential import credential
 from causerie.edge.doors import Door
 from causerie.edge.drain import Drain, Watch
 from causerie.edge.errors import internal
@@ -87,7 +86,7 @@ class OpenAI:
         completion = exchange.name_completion()
         request_id.set(exchange.request_id)
         if caller is None:
-            key, pipeline = credential(exchange), self.pipeline
+            key, pipeline = exchange.credential, self.pipeline
             caller = pipeline.known(door, key) or await pipeline.authenticate(door, key)
         answer: Plain | Stream | None = None
         try:
@@ -127,7 +126,7 @@ class OpenAI:
     async def _catalog_caller(self, exchange: Exchange, door: Door) -> Caller | None:
         if door.open_catalog:
             return None
-        return await self.pipeline.authenticate(door, credential(exchange))
+        return await self.pipeline.authenticate(door, exchange.credential)
 
     def _rules(self, door: Door) -> Rules:
         rules = self._known[door.name] = Rules(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol
 
+from causerie.access.credential import Credential
 from causerie.access.keys import Caller
 from causerie.edge.doors import Door
 from causerie.engines.base import EngineStatus
@@ -16,11 +17,11 @@ from causerie.protocol.request import ChatRequest
 class Pipeline(Protocol):
     """The request, behind the wire."""
 
-    def known(self, door: Door, credential: str | None) -> Caller | None:
+    def known(self, door: Door, credential: Credential | None) -> Caller | None:
         """As :meth:`authenticate`, or ``None`` where that would have to wait."""
         ...
 
-    def authenticate(self, door: Door, credential: str | None) -> Awaitable[Caller]:
+    def authenticate(self, door: Door, credential: Credential | None) -> Awaitable[Caller]:
         """Who is calling; raises ``Unauthenticated``. Called before the body is read."""
         ...
 

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol
 from urllib.parse import parse_qs
 
+from causerie.access.credential import Credential
 from causerie.access.keys import Caller
-from causerie.edge.credential import credential
 from causerie.edge.doors import Door
 from causerie.edge.exchange import Exchange
 from causerie.edge.shelf import Page, Shelf, Shown
@@ -21,7 +21,7 @@ _OWN = {"cache-control": "private, no-store"}
 class Market(Protocol):
     """The catalog behind a door."""
 
-    def authenticate(self, door: Door, credential: str | None) -> Awaitable[Caller]:
+    def authenticate(self, door: Door, credential: Credential | None) -> Awaitable[Caller]:
         """Who is calling; raises ``Unauthenticated``."""
         ...
 
@@ -70,7 +70,7 @@ class RouterPages:
 
     async def list_mine(self, exchange: Exchange, door: Door, _: str) -> None:
         """``GET /models/user``: what the key may use."""
-        caller = await self._market.authenticate(door, credential(exchange))
+        caller = await self._market.authenticate(door, exchange.credential)
         page = self._shelf.page(
             f"{door.name} {caller.key}",
             exchange.path,
@@ -118,7 +118,7 @@ class RouterPages:
         exchange.json({"data": await teller.generation(caller, ids[0])}, _OWN)
 
     async def _account(self, exchange: Exchange, door: Door) -> tuple[Caller, Teller]:
-        caller = await self._market.authenticate(door, credential(exchange))
+        caller = await self._market.authenticate(door, exchange.credential)
         if self._teller is None:
             raise NotFound("There are no accounts here, so nothing is known of keys and money.")
         return caller, self._teller

@@ -12,7 +12,6 @@ from causerie.access.quota import Rates, Scope, Tokens
 from causerie.access.windows import MemoryCounters
 from causerie.accounts.accounts import Accounts
 from causerie.accounts.guard import Clock
-from causerie.edge.credential import credential
 from causerie.edge.exchange import Exchange
 from causerie.management.document import document
 from causerie.management.endpoints import EndpointDesk
@@ -75,7 +74,7 @@ class Management:
             exchange.respond(200, self._document, headers=_HEADERS)
             return
         route, ids = pick(self.routes, exchange.method, path)
-        actor = await self._managers.manager(credential(exchange))
+        actor = await self._managers.manager(exchange.credential)
         with self._limits.take_now([Scope("key", actor.id, self._rates)], Tokens) as lease:
             query = query_of(exchange.query, route.query)
             body = await body_of(exchange, route.body) if route.takes_body else route.body()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from collections.abc import Sequence
 from typing import Protocol
 
+from causerie.access.credential import Credential
 from causerie.access.keys import KeyDigest
 from causerie.accounts.people import Actor
 
@@ -14,7 +14,7 @@ from causerie.accounts.people import Actor
 class Managers(Protocol):
     """Who knows management keys."""
 
-    async def manager(self, credential: str | None) -> Actor:
+    async def manager(self, credential: Credential | None) -> Actor:
         """Who manages by this key.
 
         Raises ``Unauthenticated``, ``Forbidden`` for a key that is for inference,
@@ -34,13 +34,12 @@ class OperatorKeys:
         """Know these from now on, and no others."""
         self._keys = tuple(keys)
 
-    async def manager(self, credential: str | None) -> Actor:
+    async def manager(self, credential: Credential | None) -> Actor:
         """Every digest is compared, in constant time, whichever matches."""
         found: KeyDigest | None = None
         if credential is not None and self._keys:
-            offered = hashlib.sha256(credential.encode("utf-8", "surrogatepass")).digest()
             for key in self._keys:
-                if hmac.compare_digest(key.digest, offered):
+                if hmac.compare_digest(key.digest, credential.digest):
                     found = key
         if found is None:
             return await self._managers.manager(credential)

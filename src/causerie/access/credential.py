@@ -1,0 +1,30 @@
+"""What somebody shows to be let in, as it is known inside: by its digest alone."""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+
+from msgspec import Struct
+
+_KEY = re.compile(r"ck_[A-Za-z0-9]{1,32}_[A-Za-z0-9]{43}", re.ASCII)
+
+
+class Credential(Struct, frozen=True, gc=False):
+    """``digest`` is the SHA-256 of all of it; ``formed``: it has the form of a key of accounts."""
+
+    digest: bytes
+    formed: bool = False
+
+    @staticmethod
+    def of(text: str) -> Credential:
+        """The credential that this is."""
+        digest = sha256(text.encode("utf-8", "surrogatepass")).digest()
+        return Credential(digest, _KEY.fullmatch(text) is not None)
+
+
+def bearer(authorization: str) -> Credential | None:
+    """Whose token such a header bears (RFC 6750, 2.1); ``None`` where it bears none."""
+    scheme, _, token = authorization.partition(" ")
+    token = token.strip()
+    return Credential.of(token) if token and scheme.lower() == "bearer" else None

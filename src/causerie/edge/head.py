@@ -1,0 +1,68 @@
+"""The head of a request, and the memory of those that came before.
+
+A client that keeps its connection sends the same head again and again, but for the length
+of the body. Such a head is known by its digest, so that it is not parsed, and its credential
+not hashed, each time. Known is only what the parser has taken, twice in a row on one
+connection, and nothing that may hold a secret: the credential is a digest already.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+
+from msgspec import Struct, structs
+
+from causerie.access.credential import Credential
+from causerie.edge.headers import Headers
+
+_LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([1-9][0-9]{0,7})(?=\r\n)")
+_LONGEST = 4096  # bytes
+_MOST = 512
+_NOT_KNOWN = re.compile(r"auth|cookie|key|secret|token|expect|transfer-encoding|upgrade")
+_NOTHING = b"", b""
+
+
+class Head(Struct, frozen=True):
+    """``path`` has its escapes resolved, ``query`` is as it was sent.
+
+    ``headers`` are without ``authorization``, which is the ``credential``; those of a head
+    that came before are without the body's length, too.
+    """
+
+    method: str
+    path: str
+    version: str = "1.1"
+    headers: Headers = Headers()
+    keep_alive: bool = True
+    query: str = ""
+    credential: Credential | None = None
+
+
+class Heads(dict[bytes, Head]):
+    """Heads by what :func:`cut` says of them."""
+
+    def learn(self, digest: bytes, head: Head) -> None:
+        """Know a head that the parser has made of what has this digest."""
+        names = " ".join(head.headers)
+        if head.headers.again is None and not _NOT_KNOWN.search(names):
+            if len(self) >= _MOST:
+                self.clear()
+            headers = Headers(head.headers)
+            del headers["content-length"]  # which the digest is not of
+            self[digest] = structs.replace(head, headers=headers)
+
+
+def cut(data: bytes) -> tuple[bytes, bytes]:
+    """The digest of a head, but for the length it tells, and the body of that length.
+
+    Nothing where ``data`` is something else than a head and the whole of its body. Two heads of
+    one digest are the same to a parser that has taken one of them: the length is no other
+    header's, since a line begins with it, and it is the true one.
+    """
+    end = data.find(b"\r\n\r\n", 0, _LONGEST)
+    length = _LENGTH.search(data, 0, end + 2) if end > 0 else None
+    if length is None or int(length[1]) != len(data) - end - 4:
+        return _NOTHING
+    start, stop = length.span(1)
+    return blake2b(data[:start] + data[stop:end], digest_size=32).digest(), data[end + 4 :]
