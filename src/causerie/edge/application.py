@@ -120,8 +120,9 @@ class Edge:
         way: Way | None = None
         failure: ServiceError | None = None
         try:
-            way = self._ways.get((exchange.method, exchange.headers.get("host"), exchange.path))
-            if way is None or exchange.headers.again:
+            head = exchange.head
+            way = self._ways.get((head.method, head.headers.get("host"), head.path))
+            if way is None or head.headers.again:
                 way = self._way(exchange)
             await way.handler(exchange, way.door, way.parameter)
         except ClientGone:

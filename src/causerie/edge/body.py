@@ -60,7 +60,7 @@ async def read_json(exchange: Exchange, limits: BodyLimits) -> bytes:
 
 def json_at_hand(exchange: Exchange, limits: BodyLimits) -> bytes:
     """The whole body where it is there already, plainly JSON and not too large, else ``b""``."""
-    headers = exchange.headers
+    headers = exchange.head.headers
     if (
         exchange.complete
         and exchange.unread <= limits.max_bytes

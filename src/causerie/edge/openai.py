@@ -85,15 +85,17 @@ class OpenAI:
         """``POST /chat/completions``; a ``caller`` has come in another way than by key."""
         completion = exchange.name_completion()
         request_id.set(exchange.request_id)
+        head = exchange.head
         if caller is None:
-            key, pipeline = exchange.credential, self.pipeline
+            key, pipeline = head.credential, self.pipeline
             caller = pipeline.known(door, key) or await pipeline.authenticate(door, key)
         answer: Plain | Stream | None = None
         try:
             with Watch(exchange, self._drain):
-                limits, asides = self._limits.body, asides_of(exchange.headers)
+                limits, asides = self._limits.body, asides_of(head.headers)
                 body = json_at_hand(exchange, limits) or await read_json(exchange, limits)
                 request = self._read(body, door, asides)
+                del body  # of which the request has all
                 identity = Identity(completion, self._clock(), exchange.request_id)
                 if request.stream:
                     answer = Stream(request, exchange, self._pings)

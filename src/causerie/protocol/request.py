@@ -138,13 +138,14 @@ class Draw(Struct, frozen=True, gc=False):
 
 
 class Unread(Struct, frozen=True, gc=False):
-    """A body that is a mapping only to who asks for it."""
+    """What was sent, as a structure; a mapping only to who asks for it."""
 
-    body: bytes
+    fields: Struct
 
     def document(self) -> Mapping[str, object]:
-        """All of it."""
-        return msgspec.json.decode(self.body, type=dict[str, object])
+        """All of it, but for what asks for nothing: fields that are ``null``."""
+        document: dict[str, object] = msgspec.to_builtins(self.fields)
+        return document
 
 
 class ChatRequest(Struct, frozen=True, gc=False):

@@ -47,7 +47,7 @@ class Fields(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class Everyday(Unread, frozen=True):
-    """The body of such a request, and its fields."""
+    """The fields of such a request."""
 
     fields: Fields
 
@@ -95,7 +95,7 @@ def read_everyday(body: bytes, rules: Rules) -> ChatRequest | None:
         limit if most is None else most,
         draw=_AS_USUAL if temperature is None and top_p is None else Draw(temperature, top_p),
         params=_params.get(given) or _named(given),
-        sent=Everyday(body, fields),
+        sent=Everyday(fields),
     )
 
 
