@@ -144,8 +144,7 @@ class Unread(Struct, frozen=True, gc=False):
 
     def document(self) -> Mapping[str, object]:
         """All of it, but for what asks for nothing: fields that are ``null``."""
-        document: dict[str, object] = msgspec.to_builtins(self.fields)
-        return document
+        return msgspec.json.decode(msgspec.json.encode(self.fields), type=dict[str, object])
 
 
 class ChatRequest(Struct, frozen=True, gc=False):
