@@ -16,7 +16,7 @@ from time import monotonic
 from causerie.transport.address import Address
 from causerie.transport.connection import Connection
 from causerie.transport.dialing import dial, dial_socket
-from causerie.transport.errors import TransportFailed
+from causerie.transport.errors import Stale, TransportFailed
 from causerie.transport.response import HttpResponse
 
 _WATCH_SECONDS = 0.25
@@ -80,32 +80,42 @@ class HttpClient:
         second. Raises :class:`TransportFailed`. A kept connection that the server
         has closed meanwhile is replaced by a new one, once.
         """
-        head = self.head(method, path, headers)
-        return await self.send_body(head, body if body or method == "POST" else None, due)
+        head, given = self.head(method, path, headers), body if body or method == "POST" else None
+        try:
+            return await self.send_body(head, given, due)
+        except Stale:
+            return await self.send_body(head, given, due, anew=True)
 
     def send_body(
-        self, head: bytes, body: bytes | None, due: float = _NEVER
+        self, head: bytes, body: bytes | None, due: float = _NEVER, *, anew: bool = False
     ) -> Coroutine[None, None, HttpResponse]:
-        """As :meth:`send`, with what :meth:`head` has made before; ``body`` is not kept."""
-        if body is None:
-            return self._sent(head + b"\r\n", due)
-        return self._sent(b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body), due)
+        """As :meth:`send`, with what :meth:`head` has made before; ``anew``: on a new connection.
 
-    async def _sent(self, request: bytes, due: float) -> HttpResponse:
-        idle = self._idle
-        connection = idle.pop() if idle else await self._connection(due)
-        while True:
-            response = connection.ask(request, due)
-            try:
-                await response.head
-                return response
-            except TransportFailed as failure:
-                if not (connection.idle_since and failure.kind in ("closed", "reset")):
-                    raise
-            except asyncio.CancelledError:
-                response.close()
-                raise
+        What is sent is not kept until there is an answer, so that :class:`Stale` is for the
+        caller to mend.
+        """
+        if body is None:
+            return self._sent(head + b"\r\n", due, anew=anew)
+        request = b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body)
+        return self._sent(request, due, anew=anew)
+
+    async def _sent(self, request: bytes, due: float, *, anew: bool) -> HttpResponse:
+        if anew:
             connection = await self._dialled()
+        else:
+            connection = self._idle.pop() if self._idle else await self._connection(due)
+        response = connection.ask(request, due)
+        del request
+        try:
+            await response.head
+        except TransportFailed as failure:
+            if connection.idle_since and failure.kind in ("closed", "reset"):
+                raise Stale(failure.kind, str(failure), sent=failure.sent) from failure
+            raise
+        except asyncio.CancelledError:
+            response.close()
+            raise
+        return response
 
     async def close(self) -> None:
         """Close every connection; responses under way break."""

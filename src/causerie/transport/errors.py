@@ -28,3 +28,7 @@ class TransportFailed(Exception):
         super().__init__(words)
         self.kind: Kind = kind
         self.sent = sent
+
+
+class Stale(TransportFailed):
+    """A connection that had been kept was closed by the server meanwhile; another may be asked."""

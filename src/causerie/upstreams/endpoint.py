@@ -7,11 +7,11 @@ dialect's, and what becomes of a reply is ``reply``'s.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -37,7 +37,13 @@ _WORDS: Mapping[Kind, str] = {
     "too_large": "sent more than is read",
 }
 
-Post = Callable[[bytes, float], Coroutine[None, None, HttpResponse]]
+
+class Post(Protocol):
+    """Sends a body to the endpoint; see :meth:`HttpClient.send_body`."""
+
+    def __call__(
+        self, body: bytes, due: float, *, anew: bool = False
+    ) -> Coroutine[None, None, HttpResponse]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Protocol, Self
 from causerie.protocol.events import Batch, Usage
 from causerie.protocol.partial import Partial, Trail
 from causerie.protocol.request import ChatRequest
-from causerie.transport.errors import TransportFailed
+from causerie.transport.errors import Stale, TransportFailed
 from causerie.transport.response import HttpResponse
 from causerie.upstreams.endpoint import Endpoint, failed
 from causerie.upstreams.everyday import Read, read_everyday
@@ -92,7 +92,11 @@ class Reply:
         try:
             asking = endpoint.post(sent.body, due)
             del sent  # so that its body is not kept until there is an answer
-            response = await asking
+            try:
+                response = await asking
+            except Stale:
+                sent = outgoing(self._request, endpoint.dialect, asked.model, self._partial)
+                response = await endpoint.post(sent.body, due, anew=True)
             body = response.at_hand()
             if response.status == 200 and body.startswith(b"{"):
                 self._whole(body)
