@@ -16,9 +16,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from time import monotonic
@@ -38,9 +38,9 @@ SHORT = "stream-20-0-4"
 MODELS = ["plain", PACED, FAST, FAST_THINKING, SHORT]
 
 
-def loads(seconds: float) -> dict[str, Load]:
+def loads(seconds: float, *, ids: bool) -> dict[str, Load]:
     """What is measured, by name."""
-    return {
+    found = {
         "latency": Load("plain", 1, seconds),
         "rate 16": Load("plain", 16, seconds),
         "rate 64": Load("plain", 64, seconds),
@@ -49,6 +49,7 @@ def loads(seconds: float) -> dict[str, Load]:
         "passed": Load(FAST, 16, seconds),
         "rewritten": Load(FAST_THINKING, 16, seconds),
     }
+    return {what: replace(load, ids=ids) for what, load in found.items()}
 
 
 @dataclass
@@ -65,12 +66,12 @@ class Figures:
 
 
 def measured(
-    contestants: Sequence[Contestant], rounds: int, seconds: float, core: int
+    contestants: Sequence[Contestant], rounds: int, of_a_round: Mapping[str, Load], core: int
 ) -> dict[str, Figures]:
     """Everybody's figures, taken in turns."""
     figures = {each.name: Figures() for each in contestants}
     for number in range(rounds):
-        for what, load in loads(seconds).items():
+        for what, load in of_a_round.items():
             for each in contestants:
                 kept = figures[each.name]
                 if what in kept.failures or (what == "rewritten" and not each.rewrites):
@@ -188,6 +189,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=20_000, help="before memory is read")
     parser.add_argument("--streams", type=int, default=1_000)
     parser.add_argument("--full", action="store_true", help="200,000 requests and 10,000 streams")
+    parser.add_argument("--ids", action="store_true", help="each request has an id in its head")
     parser.add_argument("--without-ours", action="store_true", help="only the peers")
     parser.add_argument("--plot", type=Path, help="an SVG file to write")
     options = parser.parse_args()
@@ -206,7 +208,8 @@ def main() -> None:
         used = [each.cpu_seconds for each in contestants]
         busy, mine, begun = busy_seconds(cores), own_seconds(used), monotonic()
         stolen = stolen_seconds(cores)
-        figures = measured(contestants, options.rounds, options.seconds, cores[1])
+        of_a_round = loads(options.seconds, ids=options.ids)
+        figures = measured(contestants, options.rounds, of_a_round, cores[1])
         others = busy_seconds(cores) - busy - (own_seconds(used) - mine)
         stolen = stolen_seconds(cores) - stolen
         passed = (monotonic() - begun) * len(set(cores))

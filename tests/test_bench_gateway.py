@@ -13,7 +13,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
-from faultkit import Fault, upstream
+from faultkit import Fault, Reply, upstream
 from service import free_port
 
 BENCH = Path(__file__).parents[1] / "bench"
@@ -81,3 +81,13 @@ async def test_a_refusal_is_an_error() -> None:
         body = up.requests[0]
         assert len(body.raw) == 1536
         assert body.headers["authorization"] == "Bearer none"
+
+
+@pytest.mark.parametrize(("more", "heads"), [((), 1), (("--ids",), 6)])
+async def test_heads_are_the_same_unless_requests_name_themselves(
+    more: tuple[str, ...], heads: int
+) -> None:
+    async with upstream(Reply()) as up:
+        await asyncio.to_thread(load, up.base_url.removesuffix("/v1"), "plain", 6, *more)
+        assert len({str(one.headers) for one in up.requests}) == heads
+        assert len({one.raw for one in up.requests}) == 1

@@ -12,6 +12,7 @@ import asyncio
 import json
 import os
 from array import array
+from itertools import count
 from time import perf_counter
 from typing import cast
 from urllib.parse import urlsplit
@@ -51,11 +52,14 @@ class Load:
         address = urlsplit(options.root)
         self.host, self.port = address.hostname or "", address.port or 80
         raw = body(options.model, options.stream)
-        self.request = (
+        self._head = (
             f"POST {options.path}/chat/completions HTTP/1.1\r\nHost: {address.netloc}\r\n"
             f"Authorization: Bearer {options.key}\r\nContent-Type: application/json\r\n"
-            f"Accept: */*\r\nContent-Length: {len(raw)}\r\n\r\n"
-        ).encode() + raw
+            f"Accept: */*\r\nContent-Length: {len(raw)}\r\n"
+        ).encode()
+        self._end = b"\r\n" + raw
+        self._request = self._head + self._end
+        self._ids = count() if options.ids else None
         self.stream = options.stream
         self.left = options.count or (1 << 60)
         self.latency = array("d")
@@ -64,6 +68,12 @@ class Load:
         self.errors: dict[str, int] = {}
         self.busy = 0
         self.idle = asyncio.Event()
+
+    def request(self) -> bytes:
+        """The next one, which is the same each time but for its id, where it has one."""
+        if self._ids is None:
+            return self._request
+        return b"%bx-request-id: %020d\r\n%b" % (self._head, next(self._ids), self._end)
 
     def restart(self) -> None:
         """Forget what was measured."""
@@ -101,7 +111,7 @@ class Plain(asyncio.Protocol):
         load.left -= 1
         self._asking = True
         self._begun = perf_counter()
-        self._transport.write(load.request)
+        self._transport.write(load.request())
 
     def data_received(self, data: bytes) -> None:
         self._parser.feed_data(data)
@@ -200,6 +210,7 @@ def main() -> None:
     parser.add_argument("--warm", type=float, default=0.5)
     parser.add_argument("--spread", type=float, default=0.0, help="seconds the starts are spread")
     parser.add_argument("--stream", action="store_true")
+    parser.add_argument("--ids", action="store_true", help="each request names itself")
     parser.add_argument("--core", type=int, default=-1)
     options = parser.parse_args()
     if options.core >= 0:

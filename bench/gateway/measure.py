@@ -34,13 +34,17 @@ class LoadFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is sent: ``model`` is one of the mock's, ``count`` requests instead of seconds."""
+    """What is sent: ``model`` is one of the mock's, ``count`` requests instead of seconds.
+
+    With ``ids`` each request names itself, so that no two heads are the same.
+    """
 
     model: str
     connections: int
     seconds: float = 3.0
     count: int = 0
     spread: float = 0.0
+    ids: bool = False
 
     def run(self, contestant: Contestant, core: int) -> Result:
         """Measure; raises :class:`LoadFailed`."""
@@ -55,8 +59,7 @@ class Load:
         }
         command += [self.model, *(str(each) for pair in options.items() for each in pair)]
         streamed = self.model != "plain"
-        if streamed:
-            command.append("--stream")
+        command += ["--stream"] * streamed + ["--ids"] * self.ids
         before = contestant.cpu_seconds()
         done = subprocess.run(
             command,
