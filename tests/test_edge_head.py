@@ -195,6 +195,30 @@ async def test_a_key_is_nowhere_once_its_head_is_known() -> None:
             known += gc.get_referents(one)
 
 
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        b"POST /a HTTP/1.1\r\nhost: a\ncontent-length: %d\n\n",  # with the rest as its body
+        b"POST /a HTTP/1.1\r\nhost: a\ncontent-length: 0\n\n",  # with the rest as another request
+        b"POST /a HTTP/1.1\r\nhost: a\r\ncontent-length: 3\n\nabc",
+        b"POST /a HTTP/1.1\r\nhost: a\n\ncontent-length: 3\r\n\r\nabc",
+        b"POST /a HTTP/1.1\r\nhost: a\r\nx: y\rcontent-length: 3\r\n\r\nabc",
+        b"\r\nPOST /a HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nabc",
+    ],
+)
+@pytest.mark.parametrize("lenient", [False, True])
+async def test_one_request_is_not_taken_for_another(hidden: bytes, lenient: bool) -> None:
+    """Not even where the parser were to take lines that end otherwise, as it does not now."""
+    rest = b"POST /b HTTP/1.1\r\nhost: b\r\ncontent-length: 3\r\n\r\nabc"
+    data = hidden.replace(b"%d", b"%d" % len(rest)) + rest
+    known, plain = Listener(), Listener()
+    plain.connection._strange = 1000
+    for listener in (known, plain):
+        listener.connection._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=lenient)
+        await listener.hear(data, data, data, data)
+    assert (known.seen(), known.bodies) == (plain.seen(), plain.bodies)
+
+
 @given(
     st.lists(
         st.tuples(

@@ -176,7 +176,7 @@ class Connection(asyncio.Protocol):
         else:
             self._parse(data)
             if digest:
-                self._get_to_know(digest)
+                self._get_to_know(digest, len(body))
 
     def pause_writing(self) -> None:
         self.full = self._server.loop.create_future()
@@ -287,11 +287,15 @@ class Connection(asyncio.Protocol):
         exchange.feed_end()
         self._begin(exchange)
 
-    def _get_to_know(self, digest: bytes) -> None:
-        """What the parser has just been given has this digest: the second time it will be known."""
+    def _get_to_know(self, digest: bytes, length: int) -> None:
+        """What the parser has just been given has this digest: the second time it will be known.
+
+        If the parser has found the same in it: one request, whose body has this length.
+        """
         self._strange += 1
-        if digest == self._unknown and self._current is not None:
-            self._server.heads.learn(digest, self._current.head)
+        found, again = self._current, digest == self._unknown
+        if again and found is not None and found.unread == length and not self._waiting:
+            self._server.heads.learn(digest, found.head)
         self._unknown = digest
 
     def _begin(self, exchange: Exchange) -> None:
