@@ -35,6 +35,7 @@ PACED = "stream-40-20000-1"  # a token every 20 ms
 FAST = "stream-2000-0-4"
 FAST_THINKING = "think-2000-0-4"
 SHORT = "stream-20-0-4"
+_FEWEST_QUIET = 3  # rounds, of which medians are worth something
 MODELS = ["plain", PACED, FAST, FAST_THINKING, SHORT]
 
 
@@ -63,6 +64,28 @@ class Figures:
         """The median of one figure; not a number where there is none."""
         found = self.results.get(load)
         return median(getattr(result, what) for result in found) if found else float("nan")
+
+    def only(self, rounds: Sequence[int]) -> Figures:
+        """Those of some rounds."""
+        kept = {
+            load: [found[number] for number in rounds if number < len(found)]
+            for load, found in self.results.items()
+        }
+        return Figures(kept, self.failures)
+
+
+def quiet_rounds(direct: Figures) -> list[int]:
+    """In which nothing slowed the direct load down, which is none of the contestants.
+
+    That is by more than a twentieth of its best, at any number of connections.
+    """
+    by_load = [direct.results.get(f"rate {count}", []) for count in bars.RATE]
+    best = [max((result.rate for result in found), default=0.0) for found in by_load]
+    return [
+        number
+        for number, rates in enumerate(zip(*by_load, strict=False))
+        if all(rate.rate >= 0.95 * most for rate, most in zip(rates, best, strict=True))
+    ]
 
 
 def measured(
@@ -223,6 +246,12 @@ def main() -> None:
         memory = endurance(own, options.requests, options.streams, cores[1])
         print()
         print(bars.HEAD, *judged(figures[own.name], figures["direct"], memory), sep="\n")
+        quiet = quiet_rounds(figures["direct"])
+        if _FEWEST_QUIET <= len(quiet) < options.rounds:
+            print(f"\nThe {len(quiet)} rounds in which nothing slowed the direct load:")
+            calm = {name: found.only(quiet) for name, found in figures.items()}
+            compare(calm)
+            print(bars.HEAD, *judged(calm[own.name], calm["direct"], memory), sep="\n")
         if options.plot is not None:
             costs = {each.name: figures[each.name].of("rate 16", "cpu") for each in contestants[1:]}
             shown = {name: per_core(cost) for name, cost in costs.items() if cost > 0}
