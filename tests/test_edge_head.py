@@ -161,6 +161,12 @@ async def test_some_heads_are_never_known(extra: str) -> None:
     assert not server.heads
 
 
+async def test_an_address_with_a_query_is_never_known() -> None:
+    listener = Listener()
+    await listener.hear(*[wire(ASK, "/v1/chat/completions?key=abc")] * 4)
+    assert not listener.server.heads
+
+
 def test_a_body_in_pieces_has_no_known_head() -> None:
     heads = Heads()  # the parser takes no length beside it, and sees both
     heads.learn(b"", Head("POST", "/", headers=Headers({"transfer-encoding": "", LENGTH: "1"})))

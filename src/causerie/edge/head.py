@@ -45,7 +45,7 @@ class Heads(dict[bytes, Head]):
     def learn(self, digest: bytes, head: Head) -> None:
         """Know a head that the parser has made of what has this digest."""
         names = " ".join(head.headers)
-        if head.headers.again is None and not _NOT_KNOWN.search(names):
+        if not head.query and head.headers.again is None and not _NOT_KNOWN.search(names):
             if len(self) >= _MOST:
                 self.clear()
             headers = Headers(head.headers)
