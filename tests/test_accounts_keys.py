@@ -11,6 +11,7 @@ from decimal import Decimal
 
 import pytest
 from accountkit import World
+from waiting import eventually
 
 from causerie.access.credential import Credential
 from causerie.access.keys import Caller
@@ -98,9 +99,11 @@ async def outcome(keys: KeyRing, shown: str) -> object:
 
 async def until(keys: KeyRing, shown: str, wanted: type[object]) -> None:
     """Return once the answer is of this kind; it may take a few polls."""
-    async with asyncio.timeout(20):
-        while not isinstance(await outcome(keys, shown), wanted):  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+
+    async def it_is() -> bool:
+        return isinstance(await outcome(keys, shown), wanted)
+
+    await eventually(it_is, seconds=20)
 
 
 async def test_a_key_says_who_calls(world: World) -> None:
