@@ -18,15 +18,15 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from time import monotonic
 
 from gateway import bars, plot
 from gateway.contestant import Contestant, process
+from gateway.figures import Figures, quiet_rounds
 from gateway.foreign import busy_seconds, own_seconds, stolen_seconds
-from gateway.measure import Load, LoadFailed, Result
+from gateway.measure import Load, LoadFailed
 from gateway.ours import ours
 from gateway.peers import PEERS
 from service import free_port
@@ -51,41 +51,6 @@ def loads(seconds: float, *, ids: bool) -> dict[str, Load]:
         "rewritten": Load(FAST_THINKING, 16, seconds),
     }
     return {what: replace(load, ids=ids) for what, load in found.items()}
-
-
-@dataclass
-class Figures:
-    """All results of one contestant."""
-
-    results: dict[str, list[Result]] = field(default_factory=dict)
-    failures: dict[str, str] = field(default_factory=dict)
-
-    def of(self, load: str, what: str) -> float:
-        """The median of one figure; not a number where there is none."""
-        found = self.results.get(load)
-        return median(getattr(result, what) for result in found) if found else float("nan")
-
-    def only(self, rounds: Sequence[int]) -> Figures:
-        """Those of some rounds."""
-        kept = {
-            load: [found[number] for number in rounds if number < len(found)]
-            for load, found in self.results.items()
-        }
-        return Figures(kept, self.failures)
-
-
-def quiet_rounds(direct: Figures) -> list[int]:
-    """In which nothing slowed the direct load down, which is none of the contestants.
-
-    That is by more than a twentieth of its best, at any number of connections.
-    """
-    by_load = [direct.results.get(f"rate {count}", []) for count in bars.RATE]
-    best = [max((result.rate for result in found), default=0.0) for found in by_load]
-    return [
-        number
-        for number, rates in enumerate(zip(*by_load, strict=False))
-        if all(rate.rate >= 0.95 * most for rate, most in zip(rates, best, strict=True))
-    ]
 
 
 def measured(

@@ -8,7 +8,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -91,3 +93,24 @@ async def test_heads_are_the_same_unless_requests_name_themselves(
         await asyncio.to_thread(load, up.base_url.removesuffix("/v1"), "plain", 6, *more)
         assert len({str(one.headers) for one in up.requests}) == heads
         assert len({one.raw for one in up.requests}) == 1
+
+
+def test_a_round_is_quiet_where_nothing_slowed_the_direct_load(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    figures, measure = import_module("gateway.figures"), import_module("gateway.measure")
+
+    def result(rate: float) -> Any:
+        return measure.Result(rate, 1, 0.1, 0.2, 0.0, 0.0, 0.0, 10.0)
+
+    rates = {
+        "rate 16": (100, 96, 94, 100),
+        "rate 64": (50, 50, 50, 40),
+        "rate 256": (9, 10, 10, 10),
+    }
+    direct = figures.Figures({name: [result(one) for one in of] for name, of in rates.items()})
+    assert figures.quiet_rounds(direct) == [1]
+    calm = direct.only([1, 3, 7])
+    assert (calm.of("rate 16", "rate"), calm.of("rate 64", "rate")) == (98, 45)
+    assert figures.quiet_rounds(figures.Figures()) == []
