@@ -16,26 +16,28 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
 from gateway import bars, plot
 from gateway.contestant import Contestant, process
-from gateway.figures import Figures, quiet_rounds
-from gateway.foreign import busy_seconds, own_seconds, stolen_seconds
+from gateway.figures import Figures
 from gateway.measure import Load, LoadFailed
 from gateway.ours import ours
 from gateway.peers import PEERS
+from machine.foreign import busy_seconds, own_seconds, stolen_seconds
+from machine.witness import CALM, Witness, witness
 from service import free_port
 
 PACED = "stream-40-20000-1"  # a token every 20 ms
 FAST = "stream-2000-0-4"
 FAST_THINKING = "think-2000-0-4"
 SHORT = "stream-20-0-4"
-_FEWEST_QUIET = 3  # rounds, of which medians are worth something
+_FEWEST = 3  # measurements, of which medians are worth something
 MODELS = ["plain", PACED, FAST, FAST_THINKING, SHORT]
 
 
@@ -54,9 +56,13 @@ def loads(seconds: float, *, ids: bool) -> dict[str, Load]:
 
 
 def measured(
-    contestants: Sequence[Contestant], rounds: int, of_a_round: Mapping[str, Load], core: int
+    contestants: Sequence[Contestant],
+    rounds: int,
+    of_a_round: Mapping[str, Load],
+    core: int,
+    enough: Callable[[Mapping[str, Figures]], bool],
 ) -> dict[str, Figures]:
-    """Everybody's figures, taken in turns."""
+    """Everybody's figures, taken in turns, for so many rounds or until they are ``enough``."""
     figures = {each.name: Figures() for each in contestants}
     for number in range(rounds):
         for what, load in of_a_round.items():
@@ -70,7 +76,30 @@ def measured(
                     kept.failures[what] = str(failure)
                     print(f"  failed: {failure}", flush=True)
         print(f"round {number + 1} of {rounds} done", flush=True)
+        if enough(figures):
+            break
     return figures
+
+
+def undisturbed(figures: Mapping[str, Figures], watch: Witness, fewest: int) -> dict[str, Figures]:
+    """Of each load and contestant the measurements in which no core was slow."""
+    spans = [
+        result.span
+        for found in figures.values()
+        for results in found.results.values()
+        for result in results
+    ]
+    calm = {span for span, share in zip(spans, watch.calm(spans), strict=True) if share >= CALM}
+    return {
+        name: found.only(lambda result: result.span in calm, fewest)
+        for name, found in figures.items()
+    }
+
+
+def calm_enough(watch: Witness, wanted: int, figures: Mapping[str, Figures]) -> bool:
+    """Whether everything was measured undisturbed so often; never where none are ``wanted``."""
+    found = undisturbed(figures, watch, 0).values()
+    return 0 < wanted <= min(count for each in found for count in each.counts())
 
 
 def compare(figures: dict[str, Figures]) -> None:
@@ -154,7 +183,7 @@ def started(
     upstream = process(command, folder / "mock.log", core=cores[1], ready=ready, environ=environ)
     found = [Contestant("direct", mock, pid=stack.enter_context(upstream))]
     if not options.without_ours:
-        found.append(stack.enter_context(ours(mock, MODELS, folder, cores[0])))
+        found.append(stack.enter_context(ours(mock, MODELS, folder, cores[0], log=options.log)))
         print(f"memory of {found[-1].name}, idle: {found[-1].megabytes():.1f} MB", flush=True)
     for name in options.peers:
         try:
@@ -173,11 +202,15 @@ def main() -> None:
         "--peers", nargs="+", default=[], choices=["all", *PEERS], help="installed where missing"
     )
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--calm", type=int, default=0, help="end when everything was measured so often undisturbed"
+    )
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
     parser.add_argument("--requests", type=int, default=20_000, help="before memory is read")
     parser.add_argument("--streams", type=int, default=1_000)
     parser.add_argument("--full", action="store_true", help="200,000 requests and 10,000 streams")
     parser.add_argument("--ids", action="store_true", help="each request has an id in its head")
+    parser.add_argument("--log", action="store_true", help="ours logs every request, too")
     parser.add_argument("--without-ours", action="store_true", help="only the peers")
     parser.add_argument("--plot", type=Path, help="an SVG file to write")
     options = parser.parse_args()
@@ -193,11 +226,14 @@ def main() -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         contestants = started(stack, options, folder, cores)
+        watch = stack.enter_context(witness(cores))
         used = [each.cpu_seconds for each in contestants]
         busy, mine, begun = busy_seconds(cores), own_seconds(used), monotonic()
         stolen = stolen_seconds(cores)
         of_a_round = loads(options.seconds, ids=options.ids)
-        figures = measured(contestants, options.rounds, of_a_round, cores[1])
+        enough = partial(calm_enough, watch, options.calm)
+        figures = measured(contestants, options.rounds, of_a_round, cores[1], enough)
+        calm = undisturbed(figures, watch, _FEWEST)
         others = busy_seconds(cores) - busy - (own_seconds(used) - mine)
         stolen = stolen_seconds(cores) - stolen
         passed = (monotonic() - begun) * len(set(cores))
@@ -211,11 +247,11 @@ def main() -> None:
         memory = endurance(own, options.requests, options.streams, cores[1])
         print()
         print(bars.HEAD, *judged(figures[own.name], figures["direct"], memory), sep="\n")
-        quiet = quiet_rounds(figures["direct"])
-        if _FEWEST_QUIET <= len(quiet) < options.rounds:
-            print(f"\nThe {len(quiet)} rounds in which nothing slowed the direct load:")
-            calm = {name: found.only(quiet) for name, found in figures.items()}
+        kept, taken = sum(calm[own.name].counts()), sum(figures[own.name].counts())
+        print(f"\nOf {taken} measurements of {own.name}, {kept} count as undisturbed.")
+        if kept:
             compare(calm)
+            print()
             print(bars.HEAD, *judged(calm[own.name], calm["direct"], memory), sep="\n")
         if options.plot is not None:
             costs = {each.name: figures[each.name].of("rate 16", "cpu") for each in contestants[1:]}

@@ -3,7 +3,8 @@
 Tokens a second at 1, 8 and 16 streams, time to the first token at one stream,
 and constrained against free generation. Both sides run the same weights with
 the same options and are read alike, the bare engine over TCP as anybody would;
-A and B take turns, medians are printed.
+A and B take turns; medians are printed of all pairs, and of those that no other
+machine on the host disturbed.
 
     make bench BENCH=bench/serving.py
 """
@@ -19,12 +20,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+from machine.witness import CALM, Witness, witness
 from service import AS_USERS, free_port, serving
 
 SLOTS = 16
@@ -134,17 +138,48 @@ async def rate(
     return sum(count for _, count in results) / (time.perf_counter() - started)
 
 
-def report(name: str, ours: list[float], bare: list[float], unit: str) -> None:
-    """One line: both medians and the median of the ratios pair by pair."""
-    ratio = statistics.median(a / b for a, b in zip(ours, bare, strict=True))
-    print(
-        f"{name:34} {statistics.median(ours):9.2f} {statistics.median(bare):9.2f} {unit:6} "
-        f"ratio {ratio:.3f}",
-        flush=True,
-    )
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What was measured of two in turns, and when."""
+
+    ours: float
+    theirs: float
+    span: tuple[float, float]
 
 
-async def measure(root: str, bare: str, rounds: int) -> None:
+async def pairs(
+    rounds: int, ours: Callable[[], Awaitable[float]], theirs: Callable[[], Awaitable[float]]
+) -> list[Pair]:
+    """Both in turns."""
+    found = []
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        first, second = await ours(), await theirs()
+        found.append(Pair(first, second, (begun, time.perf_counter())))
+    return found
+
+
+def report(name: str, found: Sequence[Pair], unit: str, watch: Witness) -> None:
+    """One line: both medians, the median of ratios and differences pair by pair.
+
+    Then the same of the pairs in which no core was slow.
+    """
+    shares = watch.calm([pair.span for pair in found])
+    calm = [pair for pair, share in zip(found, shares, strict=True) if share >= CALM]
+    print(f"{name:34} {compared(found, unit)}   undisturbed: ", end="")
+    print(f"{compared(calm, unit)} ({len(calm)} of {len(found)})" if calm else "none", flush=True)
+
+
+def compared(found: Sequence[Pair], unit: str) -> str:
+    """The medians."""
+    ours = statistics.median(pair.ours for pair in found)
+    theirs = statistics.median(pair.theirs for pair in found)
+    ratio = statistics.median(pair.ours / pair.theirs for pair in found)
+    added = statistics.median(pair.ours - pair.theirs for pair in found)
+    return f"{ours:9.2f} {theirs:9.2f} {unit:6} ratio {ratio:.3f} difference {added:+7.2f}"
+
+
+async def measure(root: str, bare: str, rounds: int, watch: Witness) -> None:
     """All tables."""
     timeout = aiohttp.ClientTimeout(total=300)
     async with aiohttp.ClientSession(
@@ -154,24 +189,30 @@ async def measure(root: str, bare: str, rounds: int) -> None:
         await service_stream(session, root, 8)
         print(f"{'':34} {'service':>9} {'bare':>9}")
         for at_once in (1, 8, 16):
-            ours, theirs = [], []
-            for _ in range(rounds):
-                ours.append(await rate(service_stream, session, root, at_once, 96))
-                theirs.append(await rate(bare_stream, session, bare, at_once, 96))
-            report(f"tokens/s, {at_once} streams", ours, theirs, "tok/s")
-        ours, theirs = [], []
-        for _ in range(rounds * 5):
-            ours.append((await service_stream(session, root, 2))[0] * 1000)
-            theirs.append((await bare_stream(session, bare, 2))[0] * 1000)
-        report("first token, 1 stream", ours, theirs, "ms")
-        added = statistics.median(a - b for a, b in zip(ours, theirs, strict=True))
-        print(f"{'added to the first token':34} {added:9.2f}           ms")
-        free, bound = [], []
+            found = await pairs(
+                rounds,
+                partial(rate, service_stream, session, root, at_once, 96),
+                partial(rate, bare_stream, session, bare, at_once, 96),
+            )
+            report(f"tokens/s, {at_once} streams", found, "tok/s", watch)
+        found = await pairs(
+            rounds * 5,
+            partial(milliseconds, service_stream, session, root),
+            partial(milliseconds, bare_stream, session, bare),
+        )
+        report("first token, 1 stream", found, "ms", watch)
         form = {"type": "json_schema", "json_schema": {"name": "story", "schema": SCHEMA}}
-        for _ in range(rounds):
-            bound.append(await one_rate(session, root, response_format=form, ignore_eos=False))
-            free.append(await one_rate(session, root))
-        report("constrained against free, 1 stream", bound, free, "tok/s")
+        found = await pairs(
+            rounds,
+            partial(one_rate, session, root, response_format=form, ignore_eos=False),
+            partial(one_rate, session, root),
+        )
+        report("constrained against free, 1 stream", found, "tok/s", watch)
+
+
+async def milliseconds(stream: Any, session: aiohttp.ClientSession, root: str) -> float:
+    """To the first token."""
+    return (await stream(session, root, 2))[0] * 1000
 
 
 async def one_rate(session: aiohttp.ClientSession, root: str, **extra: Any) -> float:
@@ -218,8 +259,9 @@ def main() -> None:
         tempfile.TemporaryDirectory() as folder,
         serving(Path(folder), config, environment=AS_USERS) as service,
         bare_engine(options.weights) as bare,
+        witness(os.sched_getaffinity(0)) as watch,
     ):
-        asyncio.run(measure(service.root, bare, options.rounds))
+        asyncio.run(measure(service.root, bare, options.rounds, watch))
 
 
 if __name__ == "__main__":

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
+import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -17,6 +20,7 @@ from urllib.request import urlopen
 import pytest
 from faultkit import Fault, Reply, upstream
 from service import free_port
+from waiting import eventually
 
 BENCH = Path(__file__).parents[1] / "bench"
 ENVIRON = {**os.environ, "PYTHONPATH": str(BENCH)}
@@ -95,22 +99,46 @@ async def test_heads_are_the_same_unless_requests_name_themselves(
         assert len({one.raw for one in up.requests}) == 1
 
 
-def test_a_round_is_quiet_where_nothing_slowed_the_direct_load(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def parts(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+    """Parts of the benchmarks, by their names."""
     monkeypatch.syspath_prepend(str(BENCH))
-    figures, measure = import_module("gateway.figures"), import_module("gateway.measure")
+    return import_module
+
+
+def test_figures_are_of_the_measurements_that_are_kept(parts: Callable[[str], Any]) -> None:
+    figures, measure = parts("gateway.figures"), parts("gateway.measure")
 
     def result(rate: float) -> Any:
-        return measure.Result(rate, 1, 0.1, 0.2, 0.0, 0.0, 0.0, 10.0)
+        return measure.Result(rate, 1, 0.1, 0.2, 0.0, 0.0, 0.0, 10.0, (rate, rate + 1))
 
-    rates = {
-        "rate 16": (100, 96, 94, 100),
-        "rate 64": (50, 50, 50, 40),
-        "rate 256": (9, 10, 10, 10),
-    }
-    direct = figures.Figures({name: [result(one) for one in of] for name, of in rates.items()})
-    assert figures.quiet_rounds(direct) == [1]
-    calm = direct.only([1, 3, 7])
-    assert (calm.of("rate 16", "rate"), calm.of("rate 64", "rate")) == (98, 45)
-    assert figures.quiet_rounds(figures.Figures()) == []
+    rates = {"rate 16": (100, 96, 20), "rate 64": (50, 10, 12)}
+    found = figures.Figures({name: [result(one) for one in of] for name, of in rates.items()})
+    calm = found.only(lambda one: one.span[0] > 15, 2)
+    assert calm.of("rate 16", "rate") == 96
+    assert math.isnan(calm.of("rate 64", "rate")), "one measurement is too few"
+    assert calm.counts() == [3]
+
+
+def test_a_span_is_calm_where_no_core_was_slow(parts: Callable[[str], Any], tmp_path: Path) -> None:
+    witness = parts("machine.witness")
+    took = ([80, 80, 80, 80, 170], [90, 90, 200, 90, 90])
+    files = [tmp_path / str(core) for core in range(2)]
+    for file, times in zip(files, took, strict=True):
+        noted = [struct.pack("dd", at, time) for at, time in enumerate(times)]
+        file.write_bytes(b"".join(noted) + b"torn")
+    watch = witness.Witness(tuple(files))
+    assert watch.calm([(0, 1), (0, 3), (3, 4), (0, 4), (8, 9)]) == [1, 0.75, 0.5, 0.8, 0]
+
+
+async def test_witnesses_note_as_long_as_the_block_lasts(parts: Callable[[str], Any]) -> None:
+    begun = perf_counter()
+    with parts("machine.witness").witness(sorted(os.sched_getaffinity(0))[:2]) as watch:
+
+        async def noted() -> bool:
+            return all(file.exists() and file.read_bytes() for file in watch.files)
+
+        await eventually(noted)
+        [share] = watch.calm([(begun, perf_counter())])
+    assert 0 < share <= 1, "the best moment of a core is not slow"
+    assert not any(file.exists() for file in watch.files)

@@ -139,18 +139,18 @@ async def test_lines_that_come_by_the_thousand_are_written_together() -> None:
     stream = io.StringIO()
     configure("warning", "json", stream)
     journal = Journal()
-    journal.tell(news, 0)
-    journal.tell(alarm, 1)
+    journal.tell("info", news, 0)
+    journal.tell("warning", alarm, 1)
     assert stream.getvalue() == ""
     journal.flush()
     [line] = lines(stream)
     assert list(line) == ["time", "level", "event", "number"]
     datetime.fromisoformat(str(line["time"]))
-    journal.tell(bare, "warning")
+    journal.tell("warning", bare, "warning")
     journal.flush()
     assert list(lines(stream)[1]) == ["time", "level", "event"]
     configure("info", "console", stream)
-    journal.tell(news, 2)
+    journal.tell("info", news, 2)
     journal.flush()
     assert "news" in stream.getvalue()
     assert "number=2" in stream.getvalue()
@@ -174,6 +174,6 @@ async def test_lines_do_not_wait_for_others() -> None:
     written = asyncio.Event()
     stream = Written()
     configure("info", "json", stream)
-    Journal().tell(news, 1)
+    Journal().tell("info", news, 1)
     await asyncio.wait_for(written.wait(), 5)
     assert [line["event"] for line in lines(stream)] == ["news"]

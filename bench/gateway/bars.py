@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import isnan
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,19 +17,27 @@ class Bar:
     unit: str
     form: str = ",.0f"
 
-    def met(self, figure: float) -> bool:
-        """Whether the figure is on the right side."""
-        return figure >= self.bound if self.least else figure <= self.bound
+    def judge(self, figure: float) -> str:
+        """Whether the figure is on the right side; of none it is not said."""
+        if isnan(figure):
+            return "–"
+        met = figure >= self.bound if self.least else figure <= self.bound
+        return "met" if met else "MISSED"
 
     def line(self, figure: float, on_free_core: float | None = None) -> str:
         """For people; the second figure is what processor time says of a core of its own."""
         sign = "≥" if self.least else "≤"
-        word = "met" if self.met(figure) else "MISSED"
         bound = f"{sign} {self.bound:,g} {self.unit}".rstrip()
         free = ""
         if on_free_core is not None:
-            free = f"{on_free_core:,.0f} {'met' if self.met(on_free_core) else 'MISSED'}"
-        return f"{self.what:44} {bound:>12} {figure:>12{self.form}} {word:7} {free:>15}".rstrip()
+            free = f"{shown_figure(on_free_core)} {self.judge(on_free_core)}"
+        shown = f"{shown_figure(figure, self.form):>12} {self.judge(figure):7}"
+        return f"{self.what:44} {bound:>12} {shown} {free:>15}".rstrip()
+
+
+def shown_figure(figure: float, form: str = ",.0f") -> str:
+    """For people; a dash where there is none."""
+    return "–" if isnan(figure) else f"{figure:{form}}"
 
 
 HEAD = f"{'':44} {'bar':>12} {'by the clock':>12} {'':7} {'on a free core':>15}"

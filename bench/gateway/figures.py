@@ -1,18 +1,17 @@
-"""The results of one contestant, and which rounds were quiet."""
+"""The results of one contestant, and those of them that nobody disturbed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 
-from gateway import bars
 from gateway.measure import Result
 
 
 @dataclass
 class Figures:
-    """All results of one contestant."""
+    """All results of one contestant, by load."""
 
     results: dict[str, list[Result]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
@@ -22,24 +21,14 @@ class Figures:
         found = self.results.get(load)
         return median(getattr(result, what) for result in found) if found else float("nan")
 
-    def only(self, rounds: Sequence[int]) -> Figures:
-        """Those of some rounds."""
-        kept = {
-            load: [found[number] for number in rounds if number < len(found)]
-            for load, found in self.results.items()
-        }
-        return Figures(kept, self.failures)
+    def only(self, kept: Callable[[Result], bool], fewest: int) -> Figures:
+        """Those results; none of a load that has fewer than so many of them."""
+        found = {load: list(filter(kept, results)) for load, results in self.results.items()}
+        return Figures(
+            {load: results for load, results in found.items() if len(results) >= fewest},
+            self.failures,
+        )
 
-
-def quiet_rounds(direct: Figures) -> list[int]:
-    """In which nothing slowed the direct load down, which is none of the contestants.
-
-    That is by more than a twentieth of its best, at any number of connections.
-    """
-    by_load = [direct.results.get(f"rate {count}", []) for count in bars.RATE]
-    best = [max((result.rate for result in found), default=0.0) for found in by_load]
-    return [
-        number
-        for number, rates in enumerate(zip(*by_load, strict=False))
-        if all(rate.rate >= 0.95 * most for rate, most in zip(rates, best, strict=True))
-    ]
+    def counts(self) -> list[int]:
+        """How many results there are, by load."""
+        return [len(results) for results in self.results.values()]

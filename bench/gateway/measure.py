@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 
 from gateway.contestant import Contestant
 
@@ -16,7 +17,10 @@ _HERE = Path(__file__).parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Times in milliseconds, rates by the second, ``cpu`` in microseconds a reply (or a chunk)."""
+    """Times in milliseconds, rates by the second, ``cpu`` in microseconds a reply (or a chunk).
+
+    ``span`` is when it was measured, in seconds of ``perf_counter``.
+    """
 
     rate: float
     count: int
@@ -26,6 +30,7 @@ class Result:
     first_p99: float
     chunks: float
     cpu: float
+    span: tuple[float, float]
 
 
 class LoadFailed(Exception):
@@ -60,7 +65,7 @@ class Load:
         command += [self.model, *(str(each) for pair in options.items() for each in pair)]
         streamed = self.model != "plain"
         command += ["--stream"] * streamed + ["--ids"] * self.ids
-        before = contestant.cpu_seconds()
+        before, begun = contestant.cpu_seconds(), perf_counter()
         done = subprocess.run(
             command,
             capture_output=True,
@@ -68,7 +73,7 @@ class Load:
             env={**os.environ, "PYTHONPATH": str(_HERE)},
             timeout=self.seconds + 60,
         )
-        used = contestant.cpu_seconds() - before
+        used, span = contestant.cpu_seconds() - before, (begun, perf_counter())
         if done.returncode:
             raise LoadFailed(f"{contestant.name}: {done.stderr.strip().splitlines()[-1]}")
         found = json.loads(done.stdout)
@@ -76,4 +81,4 @@ class Load:
             raise LoadFailed(f"{contestant.name}, {self.model}: {done.stdout.strip()}")
         whole = self.seconds + (0 if self.count else 0.5)  # with the start that is not counted
         units = (found["chunks"] if streamed else found["rate"]) * whole
-        return Result(**found, cpu=used / units * 1e6 if units else 0.0)
+        return Result(**found, cpu=used / units * 1e6 if units else 0.0, span=span)

@@ -1,4 +1,7 @@
-"""Our service as a gateway: a key is checked, limits are counted, every request is metered."""
+"""Our service as a gateway: a key is checked, limits are counted, every request is metered.
+
+There is no log of requests unless it is wanted, as the others have none.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +49,10 @@ def new_key() -> tuple[str, str]:
 
 
 @contextmanager
-def ours(mock: str, models: list[str], folder: Path, core: int) -> Iterator[Contestant]:
-    """The service with an alias for each model."""
+def ours(
+    mock: str, models: list[str], folder: Path, core: int, *, log: bool = False
+) -> Iterator[Contestant]:
+    """The service with an alias for each model; with ``log`` it writes a line of each request."""
     port = free_port()
     key, digest = new_key()
     config = folder / "causerie.toml"
@@ -60,6 +65,6 @@ def ours(mock: str, models: list[str], folder: Path, core: int) -> Iterator[Cont
         folder / "ours.log",
         core=core,
         ready=f"{root}/health/live",
-        environ={"NO_COLOR": "1"},
+        environ={"NO_COLOR": "1", "CAUSERIE_LOGGING_LEVEL": "info" if log else "warning"},
     ) as pid:
         yield Contestant("causerie", root, pid, "/gateway/v1", key, rewrites=True)

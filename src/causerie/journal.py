@@ -42,11 +42,15 @@ class Journal:
         self._waiting: list[tuple[Callable[[Any, datetime], Line], Any, datetime]] = []
         self._timer: asyncio.TimerHandle | None = None
 
-    def tell(self, line: Callable[[_Subject, datetime], Line], subject: _Subject) -> None:
-        """Keep what there is a line of; the line is made when it is written.
+    def tell(
+        self, level: Level, line: Callable[[_Subject, datetime], Line], subject: _Subject
+    ) -> None:
+        """Keep what there is a line of, where lines of its level are wanted.
 
-        It is not written where lines of its level are not wanted.
+        The line is made when it is written.
         """
+        if not wanted(level):
+            return
         self._waiting.append((line, subject, datetime.now(UTC)))
         if self._timer is None:
             try:
@@ -63,10 +67,6 @@ class Journal:
             self._timer = None
         kept, self._waiting = self._waiting, []
         lines = [line(subject, when) for line, subject, when in kept]
-        if not wanted("info"):
-            lines = [line for line in lines if wanted(line.level)]
-        if not lines:
-            return
         out = json_stream()
         if out is not None:
             out.write(_encoder.encode_lines(lines).decode())

@@ -21,8 +21,8 @@ Format = Literal["auto", "json", "console"]
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 """The request that the current task answers; it is on every line that the task logs."""
 
-_root = logging.getLogger()
 _NUMBERS = {level: logging.getLevelNamesMapping()[level.upper()] for level in get_args(Level)}
+_shown: set[Level] = {"warning", "error"}  # until it is set up
 _QUIET = dict.fromkeys(("alembic", "asyncio", "huggingface_hub"), logging.WARNING)
 
 
@@ -57,6 +57,8 @@ def configure(level: Level = "info", form: Format = "auto", stream: TextIO | Non
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(_number(level))
+    _shown.clear()
+    _shown.update(one for one in get_args(Level) if _number(one) >= _number(level))
     for name, least in _QUIET.items():
         logging.getLogger(name).setLevel(max(least, _number(level)))
 
@@ -70,7 +72,7 @@ def _with_request(_logger: WrappedLogger, _method: str, event: EventDict) -> Eve
 
 def wanted(level: Level) -> bool:
     """Whether lines of this level are written."""
-    return _root.isEnabledFor(_number(level))
+    return level in _shown
 
 
 def json_stream() -> TextIO | None:

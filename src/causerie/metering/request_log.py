@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Literal, Protocol
 
 from msgspec import Struct
 
 from causerie.metering.meter import Record
 
+Level = Literal["info", "warning"]
+
 
 class RequestLine(Struct, frozen=True):
     """The line, in its order; times are to a tenth of a millisecond."""
 
     time: datetime
-    level: Literal["info", "warning"]
+    level: Level
     event: str
     request_id: str
     door: str
@@ -46,21 +47,31 @@ class Journal(Protocol):
     The line is made when it is written: many together, and soon.
     """
 
-    def tell(self, line: Callable[[Record, datetime], RequestLine], subject: Record) -> None: ...
+    def tell(
+        self, level: Level, line: Callable[[Record, datetime], RequestLine], subject: Record
+    ) -> None: ...
 
 
 class RequestLog:
     """Writes a line for each record; a failure of ours is a warning, everything else is news."""
 
     def __init__(self, journal: Journal) -> None:
-        self.write = partial(journal.tell, _line)
+        self._tell = journal.tell
+
+    def write(self, record: Record) -> None:
+        """Have a line written; it is not made where nobody wants its level."""
+        self._tell(_level(record), _line, record)
+
+
+def _level(record: Record) -> Level:
+    return "warning" if record.status >= 500 else "info"
 
 
 def _line(record: Record, when: datetime) -> RequestLine:
     used, first = record.used, record.first_token_seconds
     return RequestLine(
         when,
-        "warning" if record.status >= 500 else "info",
+        _level(record),
         "request",
         record.request_id,
         record.door,

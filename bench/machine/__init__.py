@@ -1,0 +1,1 @@
+"""The machine that a benchmark runs on: who else uses it, seen and unseen."""
