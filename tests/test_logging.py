@@ -156,6 +156,17 @@ async def test_lines_that_come_by_the_thousand_are_written_together() -> None:
     assert "number=2" in stream.getvalue()
 
 
+async def test_no_more_lines_are_kept_than_are_soon_written() -> None:
+    stream = io.StringIO()
+    configure("info", "json", stream)
+    journal = Journal()
+    for number in range(300):
+        journal.tell("info", news, number)
+    assert [line["number"] for line in lines(stream)] == list(range(256))
+    journal.flush()
+    assert len(lines(stream)) == 300
+
+
 def test_lines_follow_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     configure("info", "json")
     with contextlib.redirect_stderr(io.StringIO()) as elsewhere:

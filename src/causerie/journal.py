@@ -1,7 +1,7 @@
 """Log lines that come by the thousand: kept for a moment, then written together.
 
 They look like all other lines. Nothing is kept for longer than a quarter of a
-second, and :meth:`Journal.flush` writes what is there at once.
+second, nor more than a few hundred lines, and :meth:`Journal.flush` writes what is there at once.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from msgspec.structs import asdict
 from causerie.logging import json_stream, wanted
 
 _SECONDS = 0.25
+_MOST = 256  # lines; more would hold up what else there is to do while they are written
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 _Subject = TypeVar("_Subject")
@@ -52,7 +53,9 @@ class Journal:
         if not wanted(level):
             return
         self._waiting.append((line, subject, datetime.now(UTC)))
-        if self._timer is None:
+        if len(self._waiting) >= _MOST:
+            self.flush()
+        elif self._timer is None:
             try:
                 loop = asyncio.get_running_loop()
             except RuntimeError:
