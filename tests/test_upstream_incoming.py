@@ -387,6 +387,7 @@ def test_what_is_only_repeated_is_left_out(reply: str, new: str, cut: int) -> No
     [
         "<html>", "{", "[]", "3", "null", '"x"', '{"foo": 1}', '{"choices": 3}', '{"choices": [3]}',
         b'{"choices":[{"delta":{"content":"\xff"}}]}', '{"choices": [{"delta": {"content": 3}}]}',
+        pytest.param('{"choices": 3, "x":' + "[" * 9999, id="deep"),
     ],
 )  # fmt: skip
 def test_what_is_no_reply(data: str | bytes) -> None:
@@ -403,6 +404,8 @@ def test_what_is_no_reply(data: str | bytes) -> None:
         ({"error": "broke"}, UpstreamFailed, "bad_gateway"),
         ({"error": {"message": "bad", "code": 400}}, InvalidRequest, "invalid_value"),
         ({"error": {"message": "bad", "code": "429"}}, Overloaded, "no_endpoint"),
+        ({"error": {"message": "bad", "code": "4²9"}}, UpstreamFailed, "bad_gateway"),
+        ({"error": {"message": "bad", "code": "4" * 9999}}, UpstreamFailed, "bad_gateway"),
         ({"error": {"type": "invalid_request_error"}}, InvalidRequest, "invalid_value"),
         ({"object": "error", "message": "x", "code": 400}, InvalidRequest, "invalid_value"),
         ({"detail": "Not Found"}, UpstreamFailed, "bad_gateway"),
@@ -635,6 +638,11 @@ def test_a_plain_reply_says_the_same_read_the_quick_way(
         assert list(events) == careful.whole(data)
         assert events[-1] == careful.usage
         assert (fingerprint or "") == (careful.fingerprint or "")
+
+
+def test_what_cannot_be_read_is_not_read_the_quick_way() -> None:
+    assert read_everyday(b'{"choices":' + b"[" * 9999, None) is None
+    assert read_everyday(b'{"x":' + b"[" * 9999, None) is None
 
 
 def test_an_ordinary_reply_is_read_the_quick_way() -> None:

@@ -77,7 +77,7 @@ def read_everyday(body: bytes, separators: Separators | None) -> Read | None:
     """
     try:
         reply = _decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     choice, told = reply.choices[0], reply.usage
     text = choice.message.content

@@ -73,7 +73,7 @@ class Incoming(Struct, eq=False):
                 return
             try:
                 chunk = read_chunk(data)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise self._unreadable(str(error)) from error
             if chunk.error is not None:
                 raise failure_in_reply(chunk.error, begun=self._pieces > 0)
