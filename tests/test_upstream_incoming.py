@@ -116,7 +116,7 @@ def test_details_of_usage(usage: dict[str, Any], cached: int, reasoning: int) ->
     assert events[-1] == Usage(prompt=5, completion=7, cached=cached, reasoning=reasoning)
 
 
-@pytest.mark.parametrize("count", [-1, -(2**40), 2**31, 2**62])
+@pytest.mark.parametrize("count", [0, -1, -(2**40), 2**31, 2**62])
 @pytest.mark.parametrize("name", ["prompt_tokens", "completion_tokens"])
 def test_a_count_that_no_reply_has_is_not_believed(name: str, count: int) -> None:
     told = {**USAGE, name: count}

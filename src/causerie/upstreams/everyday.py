@@ -14,10 +14,11 @@ from msgspec import Meta, Struct
 
 from causerie.protocol.events import Finished, TextDelta, Usage
 from causerie.upstreams.separator import Separators
-from causerie.upstreams.wire import Tokens
+from causerie.upstreams.wire import MOST_TOKENS, Tokens
 
 Read = tuple[tuple[TextDelta, Finished, Usage], str | None]
 _Nothing = Literal[""] | None
+_Some = Annotated[int, Meta(ge=1, le=MOST_TOKENS)]
 _None = Annotated[list[Any], Meta(max_length=0)] | None
 
 
@@ -50,8 +51,8 @@ class CompletionDetails(Struct, gc=False):
 class Counted(Struct, gc=False):
     """Tokens, told by their usual names."""
 
-    prompt_tokens: Tokens
-    completion_tokens: Tokens
+    prompt_tokens: _Some
+    completion_tokens: _Some
     prompt_tokens_details: PromptDetails | None = None
     completion_tokens_details: CompletionDetails | None = None
     prompt_cache_hit_tokens: None = None
