@@ -452,6 +452,14 @@ def test_a_stream_without_its_end() -> None:
         fed(reader(), b"[DONE]")
 
 
+def test_an_end_is_not_taken_back() -> None:
+    """Some servers have a reason in every piece, which says nothing where there is none."""
+    assert said(chunk("", content="Hi"), chunk("length"), chunk("")) == [
+        TextDelta("Hi"),
+        Finished("length"),
+    ]
+
+
 def test_nothing_follows_the_end() -> None:
     one = reader()
     read(one, chunk("stop", content="Hi"))
