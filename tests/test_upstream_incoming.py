@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from upstreamkit import F, chunk, fed, in_order, joined, read, reader
+from upstreamkit import QUESTION, F, chunk, fed, in_order, joined, read, reader
 
 from causerie.chat.separation import Separation
 from causerie.errors import InvalidRequest, Overloaded, ServiceError, UpstreamFailed
@@ -380,6 +380,19 @@ def test_what_is_only_repeated_is_left_out(reply: str, new: str, cut: int) -> No
     chunks = [chunk(content=reply[:cut]), chunk(content=reply[cut:]), chunk("stop")]
     partial = Partial(text="One, ")
     assert said(*chunks, partial=partial, dialect=MISTRAL) == [TextDelta(new), Finished("stop")]
+
+
+@pytest.mark.parametrize("there", ["", "two, "])
+def test_what_the_client_began_with_is_not_repeated(there: str) -> None:
+    events = said(
+        chunk(content="One, "),
+        chunk("stop", content=f"{there}three"),
+        dialect=MISTRAL,
+        partial=Partial(text=there) if there else None,
+        messages=[*QUESTION, {"role": "assistant", "content": "One, "}],
+        continue_final_message=True,
+    )
+    assert events == [TextDelta("three"), Finished("stop")]
 
 
 @pytest.mark.parametrize(
