@@ -569,8 +569,9 @@ async def test_nobody_there() -> None:
         assert (failure.value.kind, failure.value.sent) == ("refused", False)
 
 
-async def test_a_name_that_is_none() -> None:
-    async with client("http://nobody.invalid/v1") as http:
+@pytest.mark.parametrize("name", ["nobody.invalid", "nobody..invalid"])
+async def test_a_name_that_is_none(name: str) -> None:
+    async with client(f"http://{name}/v1") as http:
         with pytest.raises(TransportFailed) as failure:
             await http.send("GET", "/")
         assert failure.value.kind == "dns"
