@@ -96,6 +96,7 @@ def test_ids_of_calls(dialect: str) -> None:
         ("", "{}"),
         ("{bad", '{"malformed":"{bad"}'),
         ("[1]", '{"malformed":"[1]"}'),
+        pytest.param("[" * 9999, '{"malformed":"' + "[" * 9999 + '"}', id="deep"),
         ('{"a": 1}', '{"a": 1}'),
     ],
 )

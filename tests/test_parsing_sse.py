@@ -46,6 +46,14 @@ def test_what_other_servers_write_is_read() -> None:
     assert decode([b": ping\n\n"]) == []
 
 
+@pytest.mark.parametrize("empty", [b"data: \n\n", b"data:\n\n", b"data: \r\n\r\n", b"data\n\n"])
+def test_an_event_without_data_is_none(empty: bytes) -> None:
+    """Some servers keep a connection alive with them; readers pass them over."""
+    assert decode([empty]) == []
+    assert decode([empty + encode(b"x") + empty + encode(b"y") + empty]) == [b"x", b"y"]
+    assert decode([encode(b"x"), empty, encode(b"y"), empty]) == [b"x", b"y"]
+
+
 def test_an_endless_line_is_not_held() -> None:
     decoder = Decoder(max_bytes=100)
     with pytest.raises(LineTooLong):

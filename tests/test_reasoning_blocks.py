@@ -254,6 +254,7 @@ def test_other_blocks_stay_beside_a_seal() -> None:
     told["reasoning_details"] = [SIGNED, seal_of("call_1", SIGNATURE), HIDDEN]
     body, _ = sent("openrouter", messages=[USER, told, RESULT], tools=[F])
     assert body["messages"][1]["reasoning_details"] == [SIGNED, HIDDEN]
-    told["reasoning_details"] = [{**HIDDEN, "data": "extra_content={broken"}]
-    body, _ = sent("generic", messages=[USER, told, RESULT], tools=[F])
-    assert body["messages"][1]["tool_calls"] == [CALL]
+    for broken in ("{broken", "[" * 9999):
+        told["reasoning_details"] = [{**HIDDEN, "data": f"extra_content={broken}"}]
+        body, _ = sent("generic", messages=[USER, told, RESULT], tools=[F])
+        assert body["messages"][1]["tool_calls"] == [CALL]

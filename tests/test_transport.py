@@ -537,6 +537,29 @@ async def test_a_connection_is_not_waited_for_for_ever() -> None:
         first.cancel()
 
 
+async def test_a_turn_that_comes_too_late_is_the_next_one_s() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(OK[:-1] if there.connections == 1 else OK)
+        await peer.request()
+
+    async with (
+        server(script) as there,
+        client(there.url, Reach(max_connections=1)) as http,
+        asyncio.TaskGroup() as group,
+    ):
+
+        async def late() -> None:
+            with pytest.raises(TransportFailed, match="became free"):
+                await http.send("GET", "/", due=1.0)
+
+        first = await http.send("GET", "/")
+        group.create_task(late())
+        waiting = group.create_task(http.send("GET", "/"))
+        first.close()  # in the moment in which the other has waited long enough
+        await asyncio.wait_for(waiting, 10)
+
+
 async def test_nobody_there() -> None:
     async with server(answers) as there:
         url = there.url
@@ -546,8 +569,9 @@ async def test_nobody_there() -> None:
         assert (failure.value.kind, failure.value.sent) == ("refused", False)
 
 
-async def test_a_name_that_is_none() -> None:
-    async with client("http://nobody.invalid/v1") as http:
+@pytest.mark.parametrize("name", ["nobody.invalid", "nobody..invalid"])
+async def test_a_name_that_is_none(name: str) -> None:
+    async with client(f"http://{name}/v1") as http:
         with pytest.raises(TransportFailed) as failure:
             await http.send("GET", "/")
         assert failure.value.kind == "dns"

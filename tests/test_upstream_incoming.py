@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from upstreamkit import F, chunk, fed, in_order, joined, read, reader
+from upstreamkit import QUESTION, F, chunk, fed, in_order, joined, read, reader
 
 from causerie.chat.separation import Separation
 from causerie.errors import InvalidRequest, Overloaded, ServiceError, UpstreamFailed
@@ -116,7 +116,7 @@ def test_details_of_usage(usage: dict[str, Any], cached: int, reasoning: int) ->
     assert events[-1] == Usage(prompt=5, completion=7, cached=cached, reasoning=reasoning)
 
 
-@pytest.mark.parametrize("count", [-1, -(2**40), 2**31, 2**62])
+@pytest.mark.parametrize("count", [0, -1, -(2**40), 2**31, 2**62])
 @pytest.mark.parametrize("name", ["prompt_tokens", "completion_tokens"])
 def test_a_count_that_no_reply_has_is_not_believed(name: str, count: int) -> None:
     told = {**USAGE, name: count}
@@ -382,11 +382,25 @@ def test_what_is_only_repeated_is_left_out(reply: str, new: str, cut: int) -> No
     assert said(*chunks, partial=partial, dialect=MISTRAL) == [TextDelta(new), Finished("stop")]
 
 
+@pytest.mark.parametrize("there", ["", "two, "])
+def test_what_the_client_began_with_is_not_repeated(there: str) -> None:
+    events = said(
+        chunk(content="One, "),
+        chunk("stop", content=f"{there}three"),
+        dialect=MISTRAL,
+        partial=Partial(text=there) if there else None,
+        messages=[*QUESTION, {"role": "assistant", "content": "One, "}],
+        continue_final_message=True,
+    )
+    assert events == [TextDelta("three"), Finished("stop")]
+
+
 @pytest.mark.parametrize(
     "data",
     [
         "<html>", "{", "[]", "3", "null", '"x"', '{"foo": 1}', '{"choices": 3}', '{"choices": [3]}',
         b'{"choices":[{"delta":{"content":"\xff"}}]}', '{"choices": [{"delta": {"content": 3}}]}',
+        pytest.param('{"choices": 3, "x":' + "[" * 9999, id="deep"),
     ],
 )  # fmt: skip
 def test_what_is_no_reply(data: str | bytes) -> None:
@@ -403,6 +417,8 @@ def test_what_is_no_reply(data: str | bytes) -> None:
         ({"error": "broke"}, UpstreamFailed, "bad_gateway"),
         ({"error": {"message": "bad", "code": 400}}, InvalidRequest, "invalid_value"),
         ({"error": {"message": "bad", "code": "429"}}, Overloaded, "no_endpoint"),
+        ({"error": {"message": "bad", "code": "4²9"}}, UpstreamFailed, "bad_gateway"),
+        ({"error": {"message": "bad", "code": "4" * 9999}}, UpstreamFailed, "bad_gateway"),
         ({"error": {"type": "invalid_request_error"}}, InvalidRequest, "invalid_value"),
         ({"object": "error", "message": "x", "code": 400}, InvalidRequest, "invalid_value"),
         ({"detail": "Not Found"}, UpstreamFailed, "bad_gateway"),
@@ -447,6 +463,14 @@ def test_a_stream_without_its_end() -> None:
     assert len(last) == count
     with pytest.raises(UpstreamFailed, match="before it began"):
         fed(reader(), b"[DONE]")
+
+
+def test_an_end_is_not_taken_back() -> None:
+    """Some servers have a reason in every piece, which says nothing where there is none."""
+    assert said(chunk("", content="Hi"), chunk("length"), chunk("")) == [
+        TextDelta("Hi"),
+        Finished("length"),
+    ]
 
 
 def test_nothing_follows_the_end() -> None:
@@ -635,6 +659,11 @@ def test_a_plain_reply_says_the_same_read_the_quick_way(
         assert list(events) == careful.whole(data)
         assert events[-1] == careful.usage
         assert (fingerprint or "") == (careful.fingerprint or "")
+
+
+def test_what_cannot_be_read_is_not_read_the_quick_way() -> None:
+    assert read_everyday(b'{"choices":' + b"[" * 9999, None) is None
+    assert read_everyday(b'{"x":' + b"[" * 9999, None) is None
 
 
 def test_an_ordinary_reply_is_read_the_quick_way() -> None:

@@ -82,6 +82,7 @@ def test_a_server_that_is_full_or_loading() -> None:
             30,
         ),
         ({"retry-after": "Sat, 21 Nov 2020 10:00:30 GMT"}, 1),
+        ({"retry-after": "Sat, 21 Nov 99999999999999999999 10:00:30 GMT"}, 1),
     ],
 )
 def test_how_long_to_wait(headers: dict[str, str], seconds: int) -> None:
@@ -177,7 +178,8 @@ def test_the_parameter_by_our_client_s_name() -> None:
 @pytest.mark.parametrize(
     "body",
     [b"", b"<html><body>nginx 1.2</body></html>", b"\xff\xfe", b"[]", b'"x"', b'{"error": 3}',
-     b'{"detail": [{"loc": ["body"]}]}', b'{"error": {"message": ["x"]}}'],
+     b'{"detail": [{"loc": ["body"]}]}', b'{"error": {"message": ["x"]}}',
+     pytest.param(b"[" * 9999, id="deep")],
 )  # fmt: skip
 def test_bodies_that_say_nothing(body: bytes) -> None:
     failure = refusal(400, {}, body, GENERIC)

@@ -59,7 +59,7 @@ def unsealed(value: object) -> tuple[list[Block], dict[str, Mapping[str, Any]]]:
         if not isinstance(data, str) or not data.startswith(_SEAL):
             blocks.append(block)
             continue
-        with suppress(msgspec.DecodeError):  # whoever changed it has lost it
+        with suppress(msgspec.DecodeError, RecursionError):  # whoever changed it has lost it
             extra = msgspec.json.decode(data.removeprefix(_SEAL))
             if isinstance(extra, dict):
                 extras[str(block.get("id"))] = extra

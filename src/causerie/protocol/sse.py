@@ -24,8 +24,8 @@ class LineTooLong(ValueError):
 class Decoder:
     """Bytes as they arrive, into the data of complete events.
 
-    The pieces may be cut anywhere. Comments and fields other than ``data`` are
-    passed over; several ``data`` lines of one event are joined with a newline.
+    The pieces may be cut anywhere. Comments, fields other than ``data`` and events
+    without data are passed over; several ``data`` lines of one event are joined with a newline.
     At most ``max_bytes`` of an unfinished event are held.
     """
 
@@ -44,12 +44,12 @@ class Decoder:
         if self._between and piece.startswith(b"data: ") and len(piece) <= self._max_bytes:
             # Whole events of one line each, as most senders write them and most pieces hold.
             line, _, rest = piece.partition(b"\n")
-            if rest == b"\n":
+            if rest == b"\n" and (event := line[6:].removesuffix(b"\r")):
                 self._started = True
-                return [line[6:].removesuffix(b"\r")]
+                return [event]
             events = piece[6:-2].split(b"\n\ndata: ")
             whole = piece.endswith(b"\n\n") and piece.count(b"\n") == 2 * len(events)
-            if whole and piece.find(b"\r") < 0:  # `in` raises before it looks: a number, perhaps?
+            if whole and all(events) and piece.find(b"\r") < 0:  # `in` raises before it looks
                 self._started = True
                 return events
         events = self._lines(piece)
@@ -101,7 +101,7 @@ class Decoder:
         event = b"\n".join(self._data)
         self._data.clear()
         self._held = 0
-        return event
+        return event or None
 
     def _check(self, size: int) -> None:
         if size > self._max_bytes:

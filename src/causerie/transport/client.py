@@ -192,12 +192,12 @@ class HttpClient:
         try:
             async with asyncio.timeout(None if due == _NEVER else due - monotonic()):
                 await turn
-        except TimeoutError:
-            words = f"no connection to {self.address.place} became free in time"
-            raise TransportFailed("timeout", words, sent=False) from None
-        except asyncio.CancelledError:
+        except (TimeoutError, asyncio.CancelledError) as end:
             if turn.done() and not turn.cancelled():
                 self._call_next()
+            if isinstance(end, TimeoutError):
+                words = f"no connection to {self.address.place} became free in time"
+                raise TransportFailed("timeout", words, sent=False) from None
             raise
 
     async def _dialled(self) -> Connection:

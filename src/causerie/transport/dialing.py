@@ -55,7 +55,7 @@ async def _told(place: str, seconds: float) -> AsyncIterator[None]:
             yield
     except TimeoutError:
         raise _failed("connect_timeout", f"{place} did not answer within {seconds:g} s") from None
-    except socket.gaierror as error:
+    except (socket.gaierror, UnicodeError) as error:
         raise _failed("dns", f"the host name of {place} cannot be resolved") from error
     except ssl.SSLCertVerificationError as error:
         raise _failed("tls", f"{place}: {error.verify_message}") from error

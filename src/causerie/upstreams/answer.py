@@ -83,7 +83,7 @@ class Answer(Struct, eq=False):
                     self._content(content, events)
             if delta.tool_calls or delta.refusal:
                 self._others(delta, events, whole=whole)
-        if choice.finish_reason is not None:
+        if choice.finish_reason:
             if choice.finish_reason in _BROKEN:
                 raise UpstreamFailed("The endpoint broke its reply off.")
             self.finish = choice.finish_reason

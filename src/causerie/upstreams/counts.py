@@ -1,6 +1,6 @@
 """Tokens of a reply: as the server tells them, and the best guess where it does not.
 
-Servers differ in what they leave out. A missing total is counted by what has
+Servers differ in what they leave out, or tell as zero. A missing total is counted by what has
 arrived (a piece of a stream is about a token, a token about four characters);
 a missing share of reasoning is the reasoning's share of the characters, which
 is the same for a stream and a plain reply.
@@ -42,10 +42,10 @@ def counted(
         reasoned += answer.reasoned
         size += answer.size
     prompt, completion, reasoning = told.prompt_tokens, told.completion_tokens, _reasoning(told)
-    unsure = completion is None or prompt is None
-    if completion is None:
+    unsure = not completion or not prompt
+    if not completion:
         completion = pieces if pieces > 1 else -(-size // _CHARACTERS)
-    if prompt is None:
+    if not prompt:
         prompt = _prompt(request) if pieces else 0
     if reasoning is None:
         reasoning = round(completion * reasoned / size) if reasoned else 0

@@ -183,7 +183,7 @@ class Endpoint:
 def _ids(body: bytes) -> list[str]:
     try:
         found: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         found = None
     listed = found.get("data") if isinstance(found, dict) else found
     if not isinstance(listed, list):

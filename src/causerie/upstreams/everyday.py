@@ -14,10 +14,11 @@ from msgspec import Meta, Struct
 
 from causerie.protocol.events import Finished, TextDelta, Usage
 from causerie.upstreams.separator import Separators
-from causerie.upstreams.wire import Tokens
+from causerie.upstreams.wire import MOST_TOKENS, Tokens
 
 Read = tuple[tuple[TextDelta, Finished, Usage], str | None]
 _Nothing = Literal[""] | None
+_Some = Annotated[int, Meta(ge=1, le=MOST_TOKENS)]
 _None = Annotated[list[Any], Meta(max_length=0)] | None
 
 
@@ -50,8 +51,8 @@ class CompletionDetails(Struct, gc=False):
 class Counted(Struct, gc=False):
     """Tokens, told by their usual names."""
 
-    prompt_tokens: Tokens
-    completion_tokens: Tokens
+    prompt_tokens: _Some
+    completion_tokens: _Some
     prompt_tokens_details: PromptDetails | None = None
     completion_tokens_details: CompletionDetails | None = None
     prompt_cache_hit_tokens: None = None
@@ -77,7 +78,7 @@ def read_everyday(body: bytes, separators: Separators | None) -> Read | None:
     """
     try:
         reply = _decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     choice, told = reply.choices[0], reply.usage
     text = choice.message.content

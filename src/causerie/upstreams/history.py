@@ -153,7 +153,7 @@ def _is_object(arguments: object) -> bool:
         return True
     try:
         return isinstance(arguments, str) and isinstance(msgspec.json.decode(arguments), dict)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return False
 
 

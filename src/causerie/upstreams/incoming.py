@@ -73,7 +73,7 @@ class Incoming(Struct, eq=False):
                 return
             try:
                 chunk = read_chunk(data)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise self._unreadable(str(error)) from error
             if chunk.error is not None:
                 raise failure_in_reply(chunk.error, begun=self._pieces > 0)
@@ -118,14 +118,18 @@ class Incoming(Struct, eq=False):
             self._ids = CallIds(self.request.messages, self.call_id)
         top = self.request.top_logprobs
         said = self.partial.text if self.partial is not None else ""
+        ahead = self._begun() + said if self.dialect.continuing.repeats else ""
         if said:  # the answer's text had begun before: nothing that comes is reasoning
-            repeated = said if self.dialect.continuing.repeats else ""
-            answer = Answer(index, self._ids, None, top, in_text=True, ahead=repeated)
+            answer = Answer(index, self._ids, None, top, in_text=True, ahead=ahead)
         else:
             separators = self.separators if self.dialect.tags else None
-            answer = Answer(index, self._ids, separators, top)
+            answer = Answer(index, self._ids, separators, top, ahead=ahead)
         self._answers[index] = answer
         return answer
+
+    def _begun(self) -> str:
+        """What the client itself has begun the answer with."""
+        return self.request.messages[-1].text if self.request.continue_final_message else ""
 
     def _end(self, events: list[Event]) -> None:
         """Add every choice's end, then the usage. A choice without a reason ended as it should."""

@@ -31,6 +31,7 @@ from causerie.upstreams.phrase import phrase
 
 _PARAM = re.compile(r"[A-Za-z_][\w.\[\]]{0,63}", re.ASCII)
 _CODE = re.compile(r"[A-Za-z][A-Za-z_]{0,47}", re.ASCII)
+_STATUS = re.compile(r"[45]\d\d", re.ASCII)
 _ABOUT_REQUEST = frozenset({400, 413, 415, 422})
 _FULL = frozenset({429, 529})
 _LOADING = frozenset({"unavailable_error", "engine_loading", "model_loading"})
@@ -124,7 +125,7 @@ def retry_after(headers: Mapping[str, str]) -> int:
 def _date(text: str) -> datetime | None:
     try:
         moment = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
@@ -132,7 +133,7 @@ def _date(text: str) -> datetime | None:
 def _error(body: bytes) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
     if not isinstance(found, dict):
         return {}
@@ -153,7 +154,7 @@ def _fields(error: object) -> dict[str, Any]:
 def _status(error: Mapping[str, object]) -> int:
     for name in ("code", "status", "status_code", "http_code"):
         value = error.get(name)
-        if isinstance(value, str) and value.isdigit():
+        if isinstance(value, str) and _STATUS.fullmatch(value):
             value = int(value)
         if isinstance(value, int) and 400 <= value < 600:
             return value

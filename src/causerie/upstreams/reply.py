@@ -148,7 +148,8 @@ class Reply:
     def _whole(self, body: bytes) -> None:
         """A plain reply, or a stream that came as something else."""
         asked, request = self._asked, self._request
-        if self._partial is None and request.top_logprobs is None:
+        new = self._partial is None and not request.continue_final_message
+        if new and request.top_logprobs is None:
             read = self._everyday = read_everyday(body, asked.separators)
             if read is not None:
                 self._batch = read[0]

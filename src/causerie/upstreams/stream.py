@@ -91,22 +91,27 @@ class Stream:
                 if not piece:
                     incoming.finish(events)
             except TransportFailed as failure:
-                self._broken(failure, events)
+                told = failed(failure)
+                told.__cause__ = failure
+                self._broken(told, events)
             except LineTooLong:
-                self._failure = UpstreamFailed("The endpoint sent an event that is too long.")
+                told = UpstreamFailed("The endpoint sent an event that is too long.")
+                self._broken(told, events)
             except ServiceError as failure:
-                self._failure = failure
+                self._broken(failure, events)
             if events:
                 body.due = self._end
                 self._seconds = _TAIL_SECONDS if incoming.complete else self._between
                 return events
+            if incoming.complete:
+                late = min(late, monotonic() + _TAIL_SECONDS)
 
-    def _broken(self, failure: TransportFailed, events: list[Event]) -> None:
-        """The body broke off: a failure, unless the reply is complete but for its usage."""
-        if self._incoming.complete:
-            with suppress(ServiceError):  # of half an event
-                self._incoming.feed(self._decoder.close(), events)
-            self._incoming.finish(events)
+    def _broken(self, failure: ServiceError, events: list[Event]) -> None:
+        """It cannot be read on: a failure, unless the reply is complete but for its usage."""
+        incoming = self._incoming
+        if incoming.ended or not incoming.complete:
+            self._failure = failure
             return
-        self._failure = failed(failure)
-        self._failure.__cause__ = failure
+        with suppress(ServiceError, LineTooLong):  # of half an event
+            incoming.feed(self._decoder.close(), events)
+        incoming.finish(events)
