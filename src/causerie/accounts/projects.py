@@ -223,10 +223,13 @@ class Projects:
         self, books: Books, actor: Actor, project_id: str, user_id: str
     ) -> None:
         now: datetime = self._clock()
-        for key in await books.keys.of(project_id):
-            if key.created_by == user_id and key.disabled_at is None:
-                await books.keys.change(replace(key, disabled_at=now, disabled_by=actor.id))
-                await books.keys.announce(f"key:{key.id}", now)
+        made = [key.id for key in await books.keys.of(project_id) if key.created_by == user_id]
+        found = [key for id in made if (key := await books.keys.find(id)) is not None]
+        running = [key for key in found if key.disabled_at is None]
+        for key in running:
+            await books.keys.change(replace(key, disabled_at=now, disabled_by=actor.id))
+        for key in running:  # once all are locked, as everybody does
+            await books.keys.announce(f"key:{key.id}", now)
 
     async def _note(
         self, books: Books, actor: Actor, what: str, subject: str, project: Project, **details: str
