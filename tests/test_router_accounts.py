@@ -207,7 +207,7 @@ async def test_money_is_put_in_and_taken_out(world: World) -> None:
     assert [each.amount for each in listed] == [Decimal("-0.25"), Decimal("10.5")]
     assert listed[1].note == "first"
     assert (await world.actions()).count("credits.put") == 2
-    for wrong in ("0", "NaN", "Infinity", "1e12", "0.0000000001"):
+    for wrong in ("0", "NaN", "Infinity", "1e12", "-1e99999999", "1e-99999999999", "0.0000000001"):
         with pytest.raises(InvalidRequest):
             await world.credits.put(SYSTEM, project.id, Decimal(wrong))
     with pytest.raises(InvalidRequest):
