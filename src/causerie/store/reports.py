@@ -45,7 +45,7 @@ from causerie.store.usage import DAY, HOUR
 _SUMMED = (
     *("requests", "refused", "failed", "aborted"),
     *("prompt", "cached", "completion", "reasoning"),
-    *("cost", "first_token_us", "first_tokens", "duration_us"),
+    *("cost", "first_token_us", "first_tokens", "duration_us", "charged"),
 )
 _COLUMN = {By.PROJECT: "project_id", By.KEY: "key_id", By.USER: "user_id"}
 _SECOND = 1_000_000
@@ -190,13 +190,13 @@ def records_query(filter: RecordFilter) -> Select[Any]:
 
 
 def spent_query(owner: str, model: str, since: datetime) -> Select[Any]:
-    """Cost and tokens of a key or a project."""
+    """Cost and charged tokens of a key or a project."""
     kind, _, id = owner.partition(":")
     table = usage_daily
     column = table.c.key_id if kind == "key" else table.c.project_id
     query = select(
         func.sum(table.c.cost, type_=table.c.requests.type),
-        func.sum(table.c.prompt + table.c.completion),
+        func.sum(table.c.charged),
     ).where(column == id, table.c.start >= microseconds(since))
     return query.where(table.c.model == model) if model else query
 
@@ -241,6 +241,7 @@ def _sum(row: RowMapping, question: Question) -> UsageSum:
             int(row["first_token_us"]) / first_tokens / _SECOND if first_tokens else None
         ),
         duration_seconds=int(row["duration_us"]) / requests / _SECOND,
+        charged=int(row["charged"]),
         **{name: int(row[name]) for name in counted},
     )
 
