@@ -60,14 +60,14 @@ _SUMS = """
 INSERT INTO {table} SELECT project_id, at - at % {span}, key_id, user_id, model, door, count(*),
   sum(status >= 400), sum(status >= 500), sum(status = 499), sum(prompt), sum(cached),
   sum(completion), sum(reasoning), sum(cost), sum(first_token_us), count(first_token_us),
-  sum(duration_us)
+  sum(duration_us), sum(iif(status < 400 OR status = 499, prompt + completion, 0))
 FROM usage_records GROUP BY 1, 2, 3, 4, 5, 6
 """
 _APPS = f"""
 INSERT INTO usage_apps SELECT project_id, at - at % {_HOUR}, app, model, count(*),
   sum(status >= 400), sum(status >= 500), sum(status = 499), sum(prompt), sum(cached),
   sum(completion), sum(reasoning), sum(cost), sum(first_token_us), count(first_token_us),
-  sum(duration_us)
+  sum(duration_us), sum(iif(status < 400 OR status = 499, prompt + completion, 0))
 FROM usage_records GROUP BY 1, 2, 3, 4
 """
 _FIRST_TOKENS = """

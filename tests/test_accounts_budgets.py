@@ -207,6 +207,21 @@ async def test_what_the_ledger_has_is_what_a_budget_begins_with(database: Databa
     assert await reader.spent("key:ck_none", "", month) == Spent(Decimal(0), 0)
 
 
+async def test_a_budget_of_tokens_counts_what_is_charged(database: Database) -> None:
+    """As the process counts that settles: not what failed, and not what nobody has had."""
+    await SqlUsage(database).append(
+        [
+            record(status=502),
+            record(status=200, completion=0),
+            record(status=499),
+            record(prompt=1, completion=2),
+        ]
+    )
+    month = Period.MONTH.start(START)
+    spent = await SqlUsageReader(database).spent("key:ck_a", "", month)
+    assert spent.tokens == 120 + 3
+
+
 def test_prices_by_the_token() -> None:
     price = Price(
         prompt=Decimal("0.000001"), completion=Decimal("0.000002"), cached=Decimal("0.0000001")

@@ -354,6 +354,8 @@ async def test_a_deleted_key_is_gone_and_its_name_stays(world: World) -> None:
         {"name": ""},
         {"bounds": Bounds(budgets=(Budget(Decimal(-1)),))},
         {"bounds": Bounds(budgets=(Budget(Decimal("NaN")),))},
+        {"bounds": Bounds(budgets=(Budget(Decimal("0.0000000001")),))},
+        {"bounds": Bounds(budgets=(Budget(Decimal("0E-999999999999")),))},
         {"bounds": Bounds(budgets=(Budget(Decimal(1)), Budget(Decimal(2))))},
         {"bounds": Bounds(limits=(Limit(requests_per_minute=-1),))},
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -11,6 +12,7 @@ from accountkit import PASSWORD, World
 from causerie.accounts.audit import AuditFilter
 from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
 from causerie.accounts.people import SYSTEM, Role, User, actor_of
+from causerie.accounts.sessions import Client
 from causerie.errors import InvalidRequest, NotFound, StoreUnavailable
 from causerie.store.accounts import SqlStore
 from causerie.store.database import Database
@@ -174,6 +176,59 @@ async def test_two_owners_cannot_both_leave_at_once(world: World) -> None:
         return_exceptions=True,
     )
     assert sorted(type(each).__name__ for each in done) == ["InvalidRequest", "NoneType"]
+
+
+async def test_nobody_writes_back_what_somebody_else_has_changed(world: World) -> None:
+    """Whoever changes something that is being changed waits, and finds it as it is then."""
+    person, project = await world.person(), await world.project()
+    key = (await world.key(project)).key
+    async with world.store.writing() as books:
+        found = (
+            await books.people.find(person.id),
+            await books.projects.find(project.id),
+            await books.keys.find(key.id),
+        )
+        others: list[asyncio.Task[object]] = [
+            asyncio.create_task(world.users.disable(SYSTEM, person.id)),
+            asyncio.create_task(world.projects.archive(SYSTEM, project.id)),
+            asyncio.create_task(world.keys.disable(SYSTEM, key.id)),
+        ]
+        done, _ = await asyncio.wait(others, timeout=0.3)
+        assert not done
+        assert all(found)
+        await books.people.change(replace(found[0] or person, name="New"))
+        await books.projects.change(replace(found[1] or project, name="New"))
+        await books.keys.change(replace(found[2] or key, name="New"))
+    await asyncio.gather(*others)
+    user = await world.users.see(SYSTEM, person.id)
+    archived = (await world.projects.see(SYSTEM, project.id)).project
+    stopped = await world.keys.see(SYSTEM, key.id)
+    assert (user.name, user.disabled_at) == ("New", world.now)
+    assert (archived.name, archived.archived_at) == ("New", world.now)
+    assert (stopped.name, stopped.disabled_at) == ("New", world.now)
+
+
+@pytest.mark.parametrize("what", ["rename", "password", "join"])
+async def test_what_people_change_of_themselves_undoes_nothing(world: World, what: str) -> None:
+    """They came in as an operator; while they did this, somebody has shut them out."""
+    await world.person(operator=True)
+    user = await world.person(operator=True, password=PASSWORD)
+    offered = await world.users.invite(SYSTEM, operator=True)
+    if what == "join":
+        user = await world.users.make_operator(SYSTEM, user.id, operator=False)
+    await world.users.disable(SYSTEM, user.id)
+    await world.users.make_operator(SYSTEM, user.id, operator=False)
+    match what:
+        case "rename":
+            await world.profile.rename(user, "New")
+        case "password":
+            new = "eight red kettles whistle"
+            await world.profile.change_password(user, PASSWORD, new, Client())
+        case _:
+            await world.users.join(offered.token, user)
+    changed = await world.users.see(SYSTEM, user.id)
+    assert changed.disabled_at is not None
+    assert changed.operator is (what == "join")
 
 
 async def test_the_keys_of_who_is_removed_stop(world: World) -> None:

@@ -204,6 +204,24 @@ async def test_a_new_password_ends_other_sessions(world: World) -> None:
         await signed_in(world)
 
 
+async def test_a_password_that_is_replaced_while_it_is_checked_opens_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checking takes a while, more of it in a queue: what was right then is not right any more."""
+    user, check = await ada(world), world.passwords.matches
+
+    async def slow(kept: str | None, password: str) -> bool:
+        fits = await check(kept, password)
+        monkeypatch.undo()
+        await world.profile.change_password(user, PASSWORD, "nine blue windows open", ELSEWHERE)
+        return fits
+
+    monkeypatch.setattr(world.passwords, "matches", slow)
+    with pytest.raises(Unauthenticated):
+        await signed_in(world)
+    assert await world.sign_in.sessions(user) == []
+
+
 async def test_a_forgotten_password_is_replaced_by_a_link(world: World) -> None:
     user, operator = await ada(world), await world.person(operator=True)
     made = await signed_in(world)

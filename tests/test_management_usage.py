@@ -108,6 +108,24 @@ async def test_pages_of_sums_are_the_whole(
     assert starts == sorted(starts)
 
 
+async def test_pages_are_the_whole_however_the_database_sorts(desk: Office) -> None:
+    """As a language does: small letters beside capitals. A cursor has to know the same order."""
+    models = ["Apple", "Zebra", "apple", "beta", "\u00e4pfel"]
+    await SqlUsage(desk.world.database).append([record(model=model) for model in models])
+    if not desk.world.database.sqlite:
+        async with desk.world.database.writing() as connection:
+            like = 'ALTER COLUMN model TYPE text COLLATE "en-US-x-icu"'
+            await connection.exec_driver_sql(f"ALTER TABLE usage_daily {like}")
+    pages: list[str] = []
+    cursor = ""
+    while cursor is not None:
+        path = f"/usage?by=model&since=2026-11-21&limit=1&cursor={cursor}"
+        page = (await desk.ask(OPERATOR, path)).json()
+        pages += [each["group"]["model"] for each in page["data"]]
+        cursor = page["next"]
+    assert pages == models
+
+
 async def test_the_table_is_the_sums(desk: Office, projects: tuple[Project, Project]) -> None:
     del projects
     query = "step=hour&by=model,key&since=2026-11-10"
@@ -189,6 +207,7 @@ async def test_how_budgets_stand(desk: Office) -> None:
             record(project=project.id, key=key, at=NOON - HOUR, cost=Decimal("0.25")),
             record(project=project.id, key=key, at=NOON - DAY, cost=Decimal("0.5")),
             record(project=project.id, key=key, model="large"),
+            record(project=project.id, key=key, status=502, cost=Decimal(0)),
             record(project=project.id),
         ]
     )

@@ -21,7 +21,7 @@ from causerie.access.quota import Rates
 from causerie.accounts.bounds import Bounds, Budget, Period, Unit
 from causerie.accounts.credit import Balance, bounded
 from causerie.accounts.names import digest
-from causerie.accounts.people import SYSTEM
+from causerie.accounts.people import SYSTEM, actor_of
 from causerie.errors import InvalidRequest, RateLimited
 from causerie.protocol.candidate import Candidate
 
@@ -207,7 +207,7 @@ async def test_money_is_put_in_and_taken_out(world: World) -> None:
     assert [each.amount for each in listed] == [Decimal("-0.25"), Decimal("10.5")]
     assert listed[1].note == "first"
     assert (await world.actions()).count("credits.put") == 2
-    for wrong in ("0", "NaN", "Infinity", "1e12", "0.0000000001"):
+    for wrong in ("0", "NaN", "Infinity", "1e12", "-1e99999999", "1e-99999999999", "0.0000000001"):
         with pytest.raises(InvalidRequest):
             await world.credits.put(SYSTEM, project.id, Decimal(wrong))
     with pytest.raises(InvalidRequest):
@@ -222,6 +222,15 @@ async def test_a_key_is_bounded_by_the_credits_of_its_project(world: World) -> N
         grant = await books.keys.grant(digest(made.credential))
     assert grant is not None
     assert grant.project_bounds.budgets == (Budget(Decimal(7), Period.NEVER, Unit.MONEY),)
+
+
+async def test_who_asks_without_a_key_is_bounded_by_them_too(world: World) -> None:
+    """The playground is at the project's expense like everything else."""
+    project = await world.project(member=(user := await world.person()))
+    await world.credits.put(SYSTEM, project.id, Decimal(7))
+    view = await world.projects.ask(actor_of(user), project.id)
+    assert view.bounds.budgets == (Budget(Decimal(7), Period.NEVER, Unit.MONEY),)
+    assert (await world.projects.see(SYSTEM, project.id)).bounds == Bounds()
 
 
 def test_of_a_budget_and_credits_the_smaller_one_holds() -> None:

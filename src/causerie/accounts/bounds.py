@@ -16,6 +16,7 @@ from causerie.errors import InvalidRequest
 
 _FOREVER = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST = Decimal(9_000_000_000)
+_DECIMALS = 9  # which is what is kept; written out, many more would fill the memory
 
 
 class Period(StrEnum):
@@ -120,11 +121,16 @@ class Bounds:
     def check(self) -> None:
         """Raises :class:`InvalidRequest` for what makes no sense."""
         for index, budget in enumerate(self.budgets):
-            if not budget.amount.is_finite() or not 0 <= budget.amount <= _MOST:
+            amount = budget.amount
+            if not amount.is_finite() or amount.is_signed() or amount > _MOST:
                 raise InvalidRequest(
                     f"A budget is from 0 to {_MOST:,}.", param=f"budgets[{index}].amount"
                 )
-            if budget.unit is Unit.TOKENS and budget.amount != int(budget.amount):
+            if int(amount.as_tuple().exponent) < -_DECIMALS:
+                raise InvalidRequest(
+                    f"An amount has at most {_DECIMALS} decimals.", param=f"budgets[{index}].amount"
+                )
+            if budget.unit is Unit.TOKENS and amount != int(amount):
                 raise InvalidRequest("Tokens are whole.", param=f"budgets[{index}].amount")
         for index, limit in enumerate(self.limits):
             for each in fields(limit):

@@ -37,7 +37,7 @@ class Credits:
 
     async def put(self, actor: Actor, project_id: str, amount: Decimal, note: str = "") -> Credit:
         """Put money in, or with a minus take it out; raises :class:`InvalidRequest`."""
-        if not amount.is_finite() or not 0 < abs(amount) <= _MOST:
+        if not amount.is_finite() or not 0 < amount.copy_abs() <= _MOST:
             raise InvalidRequest(f"An amount is above 0, up to {_MOST:,}.", param="amount")
         if amount != amount.quantize(_SMALLEST):
             raise InvalidRequest("An amount has at most nine decimals.", param="amount")

@@ -1,7 +1,8 @@
 """What accounts need of a store: books, read and written in one transaction each.
 
 Leaving a writing block without an exception makes everything done in it lasting
-at once; with one, nothing has happened. Entering and everything inside raises
+at once; with one, nothing has happened. A user, project or key that ``find`` gives
+in a writing block is kept from others until its end. Entering and everything inside raises
 :class:`~causerie.errors.StoreUnavailable` where the store cannot be used.
 """
 

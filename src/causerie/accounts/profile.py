@@ -42,8 +42,9 @@ class Profile:
 
     async def rename(self, user: User, name: str) -> User:
         """Change the name that others see."""
-        changed = replace(user, name=tidy_name(name))
+        name = tidy_name(name)
         async with self._store.writing() as books:
+            changed = replace(await _current(books, user), name=name)
             await books.people.change(changed)
         return changed
 
@@ -136,8 +137,13 @@ class Profile:
             await succeeded(books, tried)
 
     async def _set(self, books: Books, user: User, hashed: str, *, but: str | None) -> User:
-        changed = replace(user, password=hashed)
+        changed = replace(await _current(books, user), password=hashed)
         await books.people.change(changed)
         await books.sessions.end_all(user.id, but=but)
         await books.audit.add(entry(self._clock(), actor_of(user), "user.password", user.id))
         return changed
+
+
+async def _current(books: Books, user: User) -> User:
+    """As they are now: whoever sees to users may have changed something since they came in."""
+    return await books.people.find(user.id) or user

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from causerie.accounts.audit import AuditEntry, AuditFilter, entry
 from causerie.accounts.bounds import Bounds
+from causerie.accounts.credit import bounded
 from causerie.accounts.guard import Clock, no_such, require, visible_project
 from causerie.accounts.links import Link, LinkKind, NewLink, Offer, new_link
 from causerie.accounts.names import new_id, tidy_email, tidy_name
@@ -54,7 +55,7 @@ class Projects:
             return ProjectView(project, await books.keys.bounds(f"project:{project_id}"))
 
     async def ask(self, actor: Actor, project_id: str) -> ProjectView:
-        """The project, for somebody who wants to talk with models in it.
+        """The project, for somebody who wants to talk with models in it, within what was put in.
 
         Raises :class:`Forbidden`, also where the project is archived.
         """
@@ -62,7 +63,8 @@ class Projects:
             project = await visible_project(books, actor, project_id, Action.MODELS_ASK)
             if project.archived_at is not None:
                 raise Forbidden("The project is archived; bring it back first.", code="archived")
-            return ProjectView(project, await books.keys.bounds(f"project:{project_id}"))
+            bounds = await books.keys.bounds(f"project:{project_id}")
+            return ProjectView(project, bounded(bounds, await books.credits.total(project_id)))
 
     async def of(self, user: User) -> Sequence[tuple[Project, Membership]]:
         """The projects that somebody is in, by name."""
@@ -221,10 +223,13 @@ class Projects:
         self, books: Books, actor: Actor, project_id: str, user_id: str
     ) -> None:
         now: datetime = self._clock()
-        for key in await books.keys.of(project_id):
-            if key.created_by == user_id and key.disabled_at is None:
-                await books.keys.change(replace(key, disabled_at=now, disabled_by=actor.id))
-                await books.keys.announce(f"key:{key.id}", now)
+        made = [key.id for key in await books.keys.of(project_id) if key.created_by == user_id]
+        found = [key for id in made if (key := await books.keys.find(id)) is not None]
+        running = [key for key in found if key.disabled_at is None]
+        for key in running:
+            await books.keys.change(replace(key, disabled_at=now, disabled_by=actor.id))
+        for key in running:  # once all are locked, as everybody does
+            await books.keys.announce(f"key:{key.id}", now)
 
     async def _note(
         self, books: Books, actor: Actor, what: str, subject: str, project: Project, **details: str

@@ -53,8 +53,11 @@ class SignIn:
         if not await self._passwords.matches(kept, password) or user is None:
             raise _wrong()
         async with self._store.writing() as books:
+            now = await books.people.find(user.id)  # checking took a while
+            if now is None or (now.password, now.disabled_at) != (kept, None):
+                raise _wrong()
             await succeeded(books, tried)
-            return await self._begin(books, user, client, old_token)
+            return await self._begin(books, now, client, old_token)
 
     async def with_identity(
         self, issuer: str, subject: str, client: Client, *, old_token: str | None = None

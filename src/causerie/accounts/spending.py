@@ -92,5 +92,5 @@ class SpendingReader:
                 each.group[By.MODEL],
             ):
                 continue
-            spent += each.cost if budget.unit is Unit.MONEY else each.prompt + each.completion
+            spent += each.cost if budget.unit is Unit.MONEY else each.charged
         return Spending(budget, spent, budget.period.end(self._now))

@@ -98,7 +98,8 @@ class UsageSum:
     """What the requests of one interval and group add up to; times are means, in seconds.
 
     ``refused`` ended with a status from 400, ``failed`` from 500, and the
-    client left ``aborted`` ones. ``start`` is ``None`` for :attr:`Step.ALL`.
+    client left ``aborted`` ones. ``charged`` are the tokens that budgets count.
+    ``start`` is ``None`` for :attr:`Step.ALL`.
     """
 
     start: datetime | None
@@ -114,6 +115,7 @@ class UsageSum:
     cost: Decimal
     first_token_seconds: float | None
     duration_seconds: float
+    charged: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,8 +121,9 @@ class Users:
             link = await self._use(books, token, LinkKind.INVITATION)
             if link.email is not None and link.email != user.email:
                 raise InvalidRequest("The invitation is for another address.", param="email")
-            if link.operator and not user.operator:
-                await books.people.change(replace(user, operator=True))
+            current = await books.people.find(user.id)
+            if link.operator and current is not None and not current.operator:
+                await books.people.change(replace(current, operator=True))
                 await books.audit.add(
                     entry(
                         self._clock(), actor_of(user), "user.operator", user.id, by=link.created_by
@@ -338,6 +339,7 @@ class Users:
 
     async def _changeable(self, books: Books, actor: Actor, user_id: str) -> User:
         await require(books, actor, Action.USERS_CHANGE)
+        await books.people.operators()  # locked before one of them is, in one order by everybody
         user = await books.people.find(user_id)
         if user is None:
             raise no_such("user")

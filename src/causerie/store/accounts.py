@@ -34,16 +34,16 @@ class SqlBooks:
     recordings: SqlRecordings
 
     @staticmethod
-    def over(connection: AsyncConnection, seal: Seal) -> SqlBooks:
+    def over(connection: AsyncConnection, seal: Seal, *, writing: bool) -> SqlBooks:
         """The books as this connection sees them."""
         return SqlBooks(
-            SqlPeople(connection),
-            SqlProjects(connection),
+            SqlPeople(connection, writing),
+            SqlProjects(connection, writing),
             SqlLinks(connection),
             SqlSessions(connection),
             SqlFactors(connection, seal),
             SqlAttempts(connection),
-            SqlKeys(connection),
+            SqlKeys(connection, writing),
             SqlAudit(connection),
             SqlCredits(connection),
             SqlRecordings(connection, seal),
@@ -61,10 +61,10 @@ class SqlStore:
     async def reading(self) -> AsyncIterator[SqlBooks]:
         """See :class:`causerie.accounts.ports.Store`."""
         async with self._database.reading() as connection:
-            yield SqlBooks.over(connection, self._seal)
+            yield SqlBooks.over(connection, self._seal, writing=False)
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[SqlBooks]:
         """See :class:`causerie.accounts.ports.Store`."""
         async with self._database.writing() as connection:
-            yield SqlBooks.over(connection, self._seal)
+            yield SqlBooks.over(connection, self._seal, writing=True)

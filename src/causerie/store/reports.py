@@ -45,10 +45,11 @@ from causerie.store.usage import DAY, HOUR
 _SUMMED = (
     *("requests", "refused", "failed", "aborted"),
     *("prompt", "cached", "completion", "reasoning"),
-    *("cost", "first_token_us", "first_tokens", "duration_us"),
+    *("cost", "first_token_us", "first_tokens", "duration_us", "charged"),
 )
 _COLUMN = {By.PROJECT: "project_id", By.KEY: "key_id", By.USER: "user_id"}
 _SECOND = 1_000_000
+_BEGINNING = moment_of(0)
 
 
 class SqlUsageReader:
@@ -62,7 +63,9 @@ class SqlUsageReader:
         async with self._database.reading() as connection:
             found = await connection.execute(sums_query(question))
         # Without a group there is a row even where there is nothing to add up.
-        return [_sum(row, question) for row in found.mappings() if row["requests"] is not None]
+        sums = [_sum(row, question) for row in found.mappings() if row["requests"] is not None]
+        # Not by the database, which may sort text as some language does; cursors do not.
+        return sorted(sums, key=lambda sum: (sum.start or _BEGINNING, *sum.group.values()))
 
     async def first_tokens(
         self, question: Question, shares: Sequence[float]
@@ -120,7 +123,7 @@ def sums_query(question: Question) -> Select[Any]:
     places = groups if question.step is Step.ALL else [table.c.start, *groups]
     sums = [func.sum(table.c[name]).label(name) for name in _SUMMED]
     query = select(*places, *sums).where(*_between(table, question), *_narrowed(table, question))
-    return query.group_by(*places).order_by(*places)
+    return query.group_by(*places)
 
 
 def _app_sums_query(question: Question) -> Select[Any]:
@@ -136,7 +139,7 @@ def _app_sums_query(question: Question) -> Select[Any]:
     query = select(*places, *sums).where(
         table.c.start >= since, table.c.start < microseconds(question.until)
     )
-    return query.where(*_narrowed(table, question)).group_by(*places).order_by(*places)
+    return query.where(*_narrowed(table, question)).group_by(*places)
 
 
 def first_token_query(question: Question) -> Select[Any]:
@@ -187,13 +190,13 @@ def records_query(filter: RecordFilter) -> Select[Any]:
 
 
 def spent_query(owner: str, model: str, since: datetime) -> Select[Any]:
-    """Cost and tokens of a key or a project."""
+    """Cost and charged tokens of a key or a project."""
     kind, _, id = owner.partition(":")
     table = usage_daily
     column = table.c.key_id if kind == "key" else table.c.project_id
     query = select(
         func.sum(table.c.cost, type_=table.c.requests.type),
-        func.sum(table.c.prompt + table.c.completion),
+        func.sum(table.c.charged),
     ).where(column == id, table.c.start >= microseconds(since))
     return query.where(table.c.model == model) if model else query
 
@@ -238,6 +241,7 @@ def _sum(row: RowMapping, question: Question) -> UsageSum:
             int(row["first_token_us"]) / first_tokens / _SECOND if first_tokens else None
         ),
         duration_seconds=int(row["duration_us"]) / requests / _SECOND,
+        charged=int(row["charged"]),
         **{name: int(row[name]) for name in counted},
     )
 

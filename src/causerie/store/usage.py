@@ -17,6 +17,7 @@ from sqlalchemy import Table
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from causerie.accounts.prices import is_charged
 from causerie.metering.ledger import UsageRecord
 from causerie.store.database import Database
 from causerie.store.latency import bucket_of
@@ -39,7 +40,7 @@ _APP_PLACES = {"app": "app", "model": "model"}
 _SUMMED = (
     *("requests", "refused", "failed", "aborted"),
     *("prompt", "cached", "completion", "reasoning", "cost"),
-    *("first_token_us", "first_tokens", "duration_us"),
+    *("first_token_us", "first_tokens", "duration_us", "charged"),
 )
 
 
@@ -56,6 +57,7 @@ class _Sum(Struct):
     first_token_us: int = 0
     first_tokens: int = 0
     duration_us: int = 0
+    charged: int = 0
 
     def add(self, record: UsageRecord) -> None:
         """Count one more request."""
@@ -75,6 +77,8 @@ class _Sum(Struct):
             self.first_token_us += record.first_token_us
             self.first_tokens += 1
         self.duration_us += record.duration_us
+        if is_charged(record.status, record.prompt, record.completion):
+            self.charged += record.prompt + record.completion
 
 
 class SqlUsage:

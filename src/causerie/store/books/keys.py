@@ -14,7 +14,7 @@ from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
 from causerie.accounts.credit import bounded
 from causerie.accounts.keys import ApiKey, Grant, KeySecret, Purpose
 from causerie.store.books.credits import SqlCredits
-from causerie.store.books.rows import insert, part_of, update
+from causerie.store.books.rows import insert, one_of, part_of, update
 from causerie.store.columns import amount_of, billionths
 from causerie.store.tables import (
     api_keys,
@@ -34,6 +34,7 @@ class SqlKeys:
     """API keys."""
 
     connection: AsyncConnection
+    writing: bool
 
     async def add(self, key: ApiKey, secret: KeySecret) -> None:
         """A new one, without its bounds."""
@@ -46,7 +47,7 @@ class SqlKeys:
 
     async def find(self, id: str) -> ApiKey | None:
         """By its public id; deleted ones too."""
-        found = await self.connection.execute(select(api_keys).where(api_keys.c.id == id))
+        found = await self.connection.execute(one_of(api_keys, id, writing=self.writing))
         row = found.mappings().first()
         return replace(_key(row), bounds=await self.bounds(f"key:{id}")) if row else None
 

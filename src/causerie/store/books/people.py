@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.accounts.people import Identity, Member, Membership, Project, Role, User
-from causerie.store.books.rows import insert, part_of, row_of, update, upsert
+from causerie.store.books.rows import insert, one_of, part_of, row_of, update, upsert
 from causerie.store.tables import identities, memberships, projects, users
 
 
@@ -18,6 +18,7 @@ class SqlPeople:
     """Users and their identities."""
 
     connection: AsyncConnection
+    writing: bool
 
     async def add(self, user: User) -> None:
         """Raises ``Taken`` where the address has an account."""
@@ -29,7 +30,7 @@ class SqlPeople:
 
     async def find(self, id: str) -> User | None:
         """By id."""
-        found = await self.connection.execute(select(users).where(users.c.id == id))
+        found = await self.connection.execute(one_of(users, id, writing=self.writing))
         row = found.mappings().first()
         return User(**row) if row else None
 
@@ -46,7 +47,8 @@ class SqlPeople:
 
     async def operators(self) -> int:
         """How many see to the service now; locked, so that the last one stays."""
-        query = select(users.c.id).where(users.c.operator, users.c.disabled_at.is_(None))
+        active = users.c.operator, users.c.disabled_at.is_(None)
+        query = select(users.c.id).where(*active).order_by(users.c.id)
         return len((await self.connection.execute(query.with_for_update())).all())
 
     async def link(self, identity: Identity) -> None:
@@ -89,6 +91,7 @@ class SqlProjects:
     """Projects and memberships."""
 
     connection: AsyncConnection
+    writing: bool
 
     async def add(self, project: Project) -> None:
         """A new one."""
@@ -110,7 +113,7 @@ class SqlProjects:
 
     async def find(self, id: str) -> Project | None:
         """By id."""
-        found = await self.connection.execute(select(projects).where(projects.c.id == id))
+        found = await self.connection.execute(one_of(projects, id, writing=self.writing))
         row = found.mappings().first()
         return Project(**row) if row else None
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import ColumnElement, RowMapping, Table
+from sqlalchemy import ColumnElement, RowMapping, Select, Table, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -25,6 +25,15 @@ def row_of(table: Table, noun: Any) -> dict[str, Any]:
 def part_of(table: Table, row: RowMapping) -> dict[str, Any]:
     """Of a row that was joined, the columns of one table."""
     return {column.name: row[column.name] for column in table.c}
+
+
+def one_of(table: Table, id: str, *, writing: bool) -> Select[Any]:
+    """The row with this id; a writing block keeps it from others until its end.
+
+    So nobody writes a row back as it was before somebody else has changed it.
+    """
+    query = select(table).where(table.c.id == id)
+    return query.with_for_update(key_share=True) if writing else query
 
 
 async def insert(connection: AsyncConnection, table: Table, noun: Any) -> None:

@@ -57,7 +57,7 @@ usage_records = Table(
 
 
 def _rolled_up(name: str, *places: str) -> Table:
-    """Sums of a project by start and these places."""
+    """Sums of a project by start and these places; ``charged`` are the tokens that are paid for."""
     return Table(
         name,
         METADATA,
@@ -76,6 +76,7 @@ def _rolled_up(name: str, *places: str) -> Table:
         Column("first_token_us", BigInteger, nullable=False),
         Column("first_tokens", BigInteger, nullable=False),
         Column("duration_us", BigInteger, nullable=False),
+        Column("charged", BigInteger, nullable=False, server_default="0"),
         *([Index(None, "key_id", "start")] if "key_id" in places else []),
     )
 

@@ -1,0 +1,29 @@
+"""Usage: the tokens of requests that are charged, which is what budgets of tokens count.
+
+What there was counts as it did, with the tokens of requests that failed.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0010"
+down_revision = "0009"
+
+_TABLES = ("usage_hourly", "usage_daily", "usage_apps")
+
+
+def upgrade() -> None:
+    """Add the sum."""
+    for table in _TABLES:
+        op.add_column(
+            table, sa.Column("charged", sa.BigInteger, nullable=False, server_default="0")
+        )
+        op.execute(f"UPDATE {table} SET charged = prompt + completion")
+
+
+def downgrade() -> None:
+    """Forget it."""
+    for table in _TABLES:
+        op.drop_column(table, "charged")
