@@ -13,7 +13,7 @@ from causerie.accounts.audit import AuditFilter
 from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
 from causerie.accounts.people import SYSTEM, Role, User, actor_of
 from causerie.accounts.sessions import Client
-from causerie.errors import InvalidRequest, NotFound, StoreUnavailable
+from causerie.errors import Forbidden, InvalidRequest, NotFound, StoreUnavailable
 from causerie.store.accounts import SqlStore
 from causerie.store.database import Database
 
@@ -149,6 +149,15 @@ async def test_an_invitation_can_be_withdrawn(world: World) -> None:
     await world.projects.withdraw(actor_of(owner), project.id, link.link.id)
     with pytest.raises(NotFound):
         await world.users.link(link.token)
+
+
+async def test_only_owners_withdraw_what_makes_an_owner(world: World) -> None:
+    owner, admin = await world.person(), await world.person()
+    project = await world.project(owner=owner, admin=admin)
+    link = (await world.projects.invite(actor_of(owner), project.id, Role.OWNER)).link
+    with pytest.raises(Forbidden):
+        await world.projects.withdraw(actor_of(admin), project.id, link.id)
+    await world.projects.withdraw(actor_of(owner), project.id, link.id)
 
 
 async def test_the_last_owner_and_the_last_operator_stay(world: World) -> None:

@@ -222,6 +222,26 @@ async def test_a_password_that_is_replaced_while_it_is_checked_opens_nothing(
     assert await world.sign_in.sessions(user) == []
 
 
+async def test_a_password_that_is_replaced_while_it_is_checked_changes_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever knows the old one does not undo the reset that shuts them out."""
+    user, operator = await ada(world), await world.person(operator=True)
+    link = await world.users.reset_link(actor_of(operator), user.id)
+    check = world.passwords.matches
+
+    async def slow(kept: str | None, password: str) -> bool:
+        fits = await check(kept, password)
+        monkeypatch.undo()
+        await world.profile.reset_password(link.token, "nine blue windows open")
+        return fits
+
+    monkeypatch.setattr(world.passwords, "matches", slow)
+    with pytest.raises(Unauthenticated):
+        await world.profile.change_password(user, PASSWORD, "ten red doors shut", ELSEWHERE)
+    await world.sign_in.with_password("ada@example.org", "nine blue windows open", HOME)
+
+
 async def test_a_forgotten_password_is_replaced_by_a_link(world: World) -> None:
     user, operator = await ada(world), await world.person(operator=True)
     made = await signed_in(world)

@@ -58,6 +58,8 @@ class Profile:
         await self._prove(user, old, client)
         hashed = await self._passwords.hash_new(new, (user.email, user.name))
         async with self._store.writing() as books:
+            if (await _current(books, user)).password != user.password:
+                raise _wrong()  # somebody has replaced it meanwhile
             return await self._set(books, user, hashed, but=session_id)
 
     async def reset_password(self, token: str, new: str) -> User:
@@ -132,7 +134,7 @@ class Profile:
         tried = throttle.scopes(user.email, client.address)
         await self._attempts.begin(tried)
         if not await self._passwords.matches(user.password, password):
-            raise Unauthenticated("The password is wrong.", code="wrong_credentials")
+            raise _wrong()
         async with self._store.writing() as books:
             await succeeded(books, tried)
 
@@ -142,6 +144,10 @@ class Profile:
         await books.sessions.end_all(user.id, but=but)
         await books.audit.add(entry(self._clock(), actor_of(user), "user.password", user.id))
         return changed
+
+
+def _wrong() -> Unauthenticated:
+    return Unauthenticated("The password is wrong.", code="wrong_credentials")
 
 
 async def _current(books: Books, user: User) -> User:

@@ -149,6 +149,8 @@ class Projects:
             link = await books.links.find(link_id)
             if link is None or link.project_id != project_id:
                 raise no_such("invitation")
+            if link.role is not None:
+                await self._owners_only(books, actor, project_id, link.role)
             await books.links.withdraw(link_id)
             await self._note(books, actor, "member.withdraw", link_id, project)
 
