@@ -98,11 +98,12 @@ async def make_plan(
     rendered = await render_aside(
         model.template, form, shown, thinking_on=thought.on, effort=thought.effort
     )
-    if thought.written and not request.continue_final_message:
+    continued = request.continue_final_message
+    if thought.written and not continued:
         rendered = _opened(rendered, form)
     prompt = await model.encoder.encode(rendered, engine)
     limit = _limit(request, len(prompt), model)
-    reasoning_open = _is_reasoning_open(rendered, form)
+    reasoning_open = _is_reasoning_open(rendered, form, continued)
     may_think = form.thinking is not None and thought.on is not False
     state = "open" if reasoning_open else "possible" if may_think else "none"
     calls = _call_plan(request, tools)
@@ -121,7 +122,7 @@ async def make_plan(
         budget=thinking.budget(request.thinking, limit),
         reasoning_open=reasoning_open,
         whole_reasoning=not leaves_free(form, calls if tools else None, answer),
-        leading=_leading(rendered, form) if reasoning_open else "",
+        leading=_leading(rendered, form) if reasoning_open and not continued else "",
         tools=tools or None,
         grammar=grammar,
         answer_grammar=composed("none"),
@@ -219,12 +220,17 @@ def _opened(rendered: Rendered, form: Format) -> Rendered:
     return Rendered(rendered.text + opened, rendered.user)
 
 
-def _is_reasoning_open(rendered: Rendered, form: Format) -> bool:
-    """Whether the prompt ends inside the reasoning: opened by the template, not closed since."""
+def _is_reasoning_open(rendered: Rendered, form: Format, continued: bool) -> bool:
+    """Whether the prompt ends inside the reasoning: opened by the template, not closed since.
+
+    Where a message is ``continued``, the prompt ends in what is said of it.
+    """
     if form.reasoning is None:
         return False
-    last = rendered.user[-1][1] if rendered.user else 0
-    tail = rendered.text[last:]
+    spans, end = rendered.user, len(rendered.text)
+    if continued and spans and spans[-1][1] == end:
+        end, spans = spans[-1][0], spans[:-1]
+    tail = rendered.text[spans[-1][1] if spans else 0 : end]
     opened = max(tail.rfind(mark) for mark in (form.reasoning.open, *form.reasoning.also_open))
     return opened > tail.rfind(form.reasoning.close)
 
