@@ -88,6 +88,20 @@ async def test_functions_with_such_texts_too() -> None:
     assert (await grammar_of(asked(tools=(tool,)))).startswith(UNFORCED)
 
 
+async def test_parameters_of_a_function_may_refer_to_each_other() -> None:
+    """As zod writes them; some formats write each parameter on its own."""
+    box = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    listed = {"type": "array", "items": {"$ref": "#/properties/one"}}
+    tool = Tool("pack", {"type": "object", "properties": {"one": box, "all": listed}})
+    call = (
+        "<tool_call>\n<function=pack>\n<parameter=all>"
+        '\n[{"a": 1}]\n</parameter>\n</function>\n</tool_call>'
+    )
+    options = ChatOptions(format="qwen-3-coder")
+    reply = await replied(call, asked(tools=(tool,)), options)
+    assert [call.arguments for call in reply.calls] == ['{"all": [{"a": 1}]}']
+
+
 async def test_a_constrained_reply_may_end_with_every_end_token() -> None:
     assert f"<[{END}]>" in await grammar_of(asked(output=JsonObject()))
 

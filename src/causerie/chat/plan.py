@@ -28,6 +28,7 @@ from causerie.chat.lark import embed
 from causerie.chat.prompt import PromptEncoder, render_aside, spells
 from causerie.chat.schema import choice, json_object, prepare, regex
 from causerie.chat.segments.base import Schema
+from causerie.chat.segments.choices import anchored
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.engines.base import ModelFacts, Sampling, TextEngine
 from causerie.errors import ContextLengthExceeded, InvalidRequest
@@ -194,7 +195,7 @@ def _callable_tools(request: ChatRequest) -> dict[str, Schema]:
             continue
         schema = closed_schema(tool.parameters)
         prepare(schema, param=f"tools[{index}].function.parameters")
-        tools[tool.name] = schema
+        tools[tool.name] = closed_schema(anchored(schema))
     return tools
 
 
