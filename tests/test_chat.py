@@ -1,14 +1,14 @@
-"""Chat on a text engine: what is refused at the start, and what its grammars are told."""
+"""Chat on a text engine: what is refused, what grammars are told, what replies come to."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from chatkit import Unchecked
+from chatkit import Reply, Unchecked, together
 from formatkit import WEATHER
 
-from causerie.chat.chat import TextChat
+from causerie.chat.chat import ChatOptions, TextChat
 from causerie.engines.base import EngineFailed, LoadFailed, ModelFacts
 from causerie.engines.fake import END, FakeEngine, Script
 from causerie.errors import InvalidRequest, Overloaded
@@ -88,8 +88,85 @@ async def test_functions_with_such_texts_too() -> None:
     assert (await grammar_of(asked(tools=(tool,)))).startswith(UNFORCED)
 
 
+async def test_parameters_of_a_function_may_refer_to_each_other() -> None:
+    """As zod writes them; some formats write each parameter on its own."""
+    box = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    listed = {"type": "array", "items": {"$ref": "#/properties/one"}}
+    tool = Tool("pack", {"type": "object", "properties": {"one": box, "all": listed}})
+    call = (
+        "<tool_call>\n<function=pack>\n<parameter=all>"
+        '\n[{"a": 1}]\n</parameter>\n</function>\n</tool_call>'
+    )
+    options = ChatOptions(format="qwen-3-coder")
+    reply = await replied(call, asked(tools=(tool,)), options)
+    assert [call.arguments for call in reply.calls] == ['{"all": [{"a": 1}]}']
+
+
 async def test_a_constrained_reply_may_end_with_every_end_token() -> None:
     assert f"<[{END}]>" in await grammar_of(asked(output=JsonObject()))
+
+
+CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Köln"}}\n</tool_call>'
+TOOL = Tool("get_weather", WEATHER)
+THINKING = """
+{%- for message in messages %}
+{{- '<|im_start|>' + message.role + '\n' }}
+{%- if message.reasoning_content %}
+{{- '<think>\n' + message.reasoning_content + '\n</think>\n\n' }}
+{%- endif %}
+{{- message.content + '<|im_end|>\n' }}
+{%- endfor %}
+""".strip()
+
+
+async def replied(text: str, request: ChatRequest, options: ChatOptions | None = None) -> Reply:
+    engine = FakeEngine("m", Script([text]))
+    async with TextChat(engine, Unchecked(), options or ChatOptions()).generate(request) as answer:
+        return together([batch async for batch in answer.events])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("ü 🎉x", "ü 🎉x"),
+        (f"Hi\n{CALL}", "Hi"),
+        ("a <tool b", "a <tool b"),
+        ('{"name": "nobody", "x": 1}', '{"name": "nobody", "x": 1}'),
+        ("<think>\nHm\n</think>\n\nYes", "Yes"),
+    ],
+)
+async def test_log_probabilities_are_of_the_answer_s_tokens(text: str, said: str) -> None:
+    reply = await replied(text, asked(top_logprobs=0, tools=(TOOL,)))
+    assert reply.text == said
+    assert b"".join(token.raw for token in reply.logprobs).decode() == said
+
+
+async def test_a_stop_string_that_was_held_back_at_the_end_is_met() -> None:
+    """White space may have been the beginning of a call, until nothing came behind it."""
+    reply = await replied("one\ntwo", asked(stop=("\n",), tools=(TOOL,), max_tokens=4))
+    assert (reply.text, reply.finish) == ("one", "stop")
+
+
+@pytest.mark.parametrize(
+    ("thought", "begun", "text", "reasoning", "answer"),
+    [
+        ("Let", None, "\nme see\n</think>\n\nYes", "\nme see", "Yes"),
+        ("Let", "Ye", "s", "", "s"),
+        (None, "Ye", "s", "", "s"),
+    ],
+)
+async def test_a_message_is_continued_as_what_it_was(
+    thought: str | None, begun: str | None, text: str, reasoning: str, answer: str
+) -> None:
+    request = ChatRequest(
+        "m",
+        (Message("user", "Hi"), Message("assistant", begun, reasoning_content=thought)),
+        continue_final_message=True,
+    )
+    reply = await replied(text, request, ChatOptions(format="qwen-3", template=THINKING))
+    assert (reply.reasoning, reply.text) == (reasoning, answer)
+    assert reply.usage
+    assert bool(reply.usage.reasoning) == bool(reasoning)
 
 
 class Unloadable(FakeEngine):

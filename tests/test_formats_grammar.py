@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from causerie.chat.constraint import AnswerPlan, CallPlan, closed_schema, compose
 from causerie.chat.formats.format import Format
 from causerie.chat.formats.registry import FORMATS, by_name
+from causerie.chat.segments.choices import anchored
 from causerie.chat.validation import validate_arguments
+from causerie.errors import InvalidRequest
 
 CALLING = [form.name for form in FORMATS if form.calls]
 PARALLEL = [form.name for form in FORMATS if form.calls and form.calls.parallel]
@@ -176,6 +178,109 @@ def understood(form: Format, text: str, tools: Mapping[str, Mapping[str, object]
     for name, arguments in told.calls:
         wrong = validate_arguments(json.dumps(arguments), tools[name])
         assert wrong is None, (wrong, text)
+
+
+# As pydantic and zod write them: references to definitions and to other places, null beside.
+STOP: Mapping[str, object] = {
+    "type": "object",
+    "properties": {"at": {"type": "string"}},
+    "required": ["at"],
+}
+WRITTEN: Mapping[str, object] = {
+    "$defs": {"Unit": {"enum": ["c", "f"], "type": "string"}, "Stop": STOP},
+    "properties": {
+        "code": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "from-stop": {"$ref": "#/$defs/Stop"},
+        "parts": {"type": "array", "items": {"$ref": "#"}},
+        "third": {"type": "array", "items": {"$ref": "#/properties/to"}},
+        "to": {"anyOf": [{"$ref": "#/$defs/Stop"}, {"type": "null"}]},
+        "unit": {"$ref": "#/$defs/Unit"},
+        "unless": {"allOf": [{"$ref": "#/$defs/Unit"}], "default": "c"},
+        "until": {"anyOf": [{"$ref": "#/$defs/Unit"}, {"type": "null"}]},
+    },
+    "required": ["code", "unit"],
+}
+NOTATIONS = [
+    "hermes", "qwen-3-coder", "glm-4.7", "deepseek-v3.2", "kimi-k3", "minicpm-5", "lfm-2",
+    "gemma-4", "minimax-m3",
+]  # fmt: skip
+
+
+def offered(schema: Mapping[str, object]) -> Mapping[str, Mapping[str, object]]:
+    return {"f": closed_schema(anchored(closed_schema(schema)))}
+
+
+@pytest.mark.parametrize("name", NOTATIONS)
+def test_parameters_as_clients_write_them_are_held_to(name: str) -> None:
+    form, tools = by_name(name), offered(WRITTEN)
+    assert form.calls
+    control, vocabulary = vocabularies(form)[1]
+    plan = CallPlan(tools, required=True, parallel=True)
+    grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
+    assert grammar is not None
+    least = {"code": "90210", "unit": "c"}
+    stop = {"at": "x"}
+    for right in (
+        least,
+        {**least, "code": "true"},
+        {"code": "a", "from-stop": stop, "parts": [least], "third": [stop], "to": stop}
+        | {"unit": "c", "unless": "f", "until": "c"},
+    ):
+        text = form.calls.lead + write_calls(form.calls, [Call("f", right)])
+        assert vocabulary.refused_at(grammar, text) is None
+        assert read(form, text, tools=tools).calls == [("f", right)]
+    wrongs: list[dict[str, object]] = [
+        {"unit": "k"}, {"unless": "k"}, {"until": "k"}, {"to": "k"}, {"to": {}}
+    ]  # fmt: skip
+    for wrong in wrongs:
+        made: dict[str, object] = dict(sorted({**least, **wrong}.items()))
+        text = form.calls.lead + write_calls(form.calls, [Call("f", made)])
+        assert vocabulary.refused_at(grammar, text) is not None
+
+
+@pytest.mark.parametrize("name", NOTATIONS)
+@pytest.mark.parametrize(
+    ("schema", "right", "wrong"),
+    [
+        ({"$defs": {"Stop": STOP}, "$ref": "#/$defs/Stop"}, [{"at": "x"}], [{}, {"to": "x"}]),
+        (
+            {
+                "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+                "anyOf": [{"required": ["a"]}, {"required": ["b"]}],
+            },
+            [{"a": 1}, {"b": 1}],
+            [{}],
+        ),
+    ],
+)
+def test_parameters_that_are_elsewhere_or_several(
+    name: str,
+    schema: Mapping[str, object],
+    right: list[dict[str, object]],
+    wrong: list[dict[str, object]],
+) -> None:
+    form = by_name(name)
+    assert form.calls
+    control, vocabulary = vocabularies(form)[1]
+    plan = CallPlan(offered(schema), required=True, parallel=True)
+    grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
+    assert grammar is not None
+    for arguments in (*right, *wrong):
+        text = form.calls.lead + write_calls(form.calls, [Call("f", arguments)])
+        assert (vocabulary.refused_at(grammar, text) is None) == (arguments in right)
+
+
+@pytest.mark.parametrize("name", ["qwen-3-coder", "kimi-k3", "lfm-2"])
+def test_a_definition_repeated_for_every_parameter_has_its_bound(name: str) -> None:
+    large = {"enum": [f"{number:0100}" for number in range(600)]}
+    listed = {"type": "array", "items": {"$ref": "#/$defs/large"}}
+    named = {f"p{number}": {**listed, "maxItems": number} for number in range(20)}
+    named |= {f"q{number}": {"$ref": "#/$defs/large"} for number in range(20)}
+    tools = offered({"$defs": {"large": large}, "properties": named})
+    plan = CallPlan(tools, required=True, parallel=True)
+    with pytest.raises(InvalidRequest, match="too much") as refused:
+        compose(by_name(name), {}, reasoning="none", calls=plan, answer=None)
+    assert (refused.value.code, refused.value.param) == ("unsupported_schema", "tools")
 
 
 _LEAVES = st.sampled_from(

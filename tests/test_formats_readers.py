@@ -65,10 +65,13 @@ def python(value: object) -> str:
         ("a=-1.5e3, b=0x10, c=1_000, d=.5)", {"a": -1500.0, "b": 16, "c": 1000, "d": 0.5}),
         ("'Paris', 3)", {"first": "Paris", "second": 3}),
         ("a=')', b=1)", {"a": ")", "b": 1}),
+        ("user-id='x', first=1, $top=2)", {"user-id": "x", "first": 1, "$top": 2}),
     ],
 )
 def test_python(text: str, expected: Mapping[str, object], size: int) -> None:
-    schema: dict[str, object] = {"properties": {"first": {}, "second": {}}}
+    schema: dict[str, object] = {
+        "properties": {"first": {}, "second": {}, "user-id": {}, "$top": {}}
+    }
     out, rest = fed(PythonReader(schema), text + "]", size)
     assert json.loads(out) == expected
     assert rest == ")]"
@@ -171,6 +174,7 @@ def element(name: str, inside: str) -> str:
             {"node": {"name": "1", "next": {"name": "2"}}},
         ),
         (element("other", element("item", "true")), {"other": [True]}),
+        (element("$top", "1"), {"$top": 1}),
     ],
 )
 def test_elements(text: str, expected: Mapping[str, object], size: int) -> None:
@@ -191,6 +195,8 @@ TYPES = {
         "b": {"type": "boolean"},
         "l": {"type": "array"},
         "n": {"type": ["null", "boolean"]},
+        "o": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "i": {"type": ["integer", "string"]},
     }
 }
 CODER = ParameterList("<p=", ">\n", "\n</p>\n", constants="python")
@@ -210,6 +216,10 @@ WRAPPED = ParameterList('<p k="', '">', "</p>", wrap=("<![CDATA[", "]]>"))
         (CODER, '<p=l>\n[\'x"\', "a"]\n</p>\n', {"l": ['x"', "a"]}),
         (CODER, '<p=l>\n["</p>"]\n</p>\n', {"l": ["</p>"]}),
         (CODER, "<p=x>\nNone\n</p>\n", {"x": None}),
+        (CODER, "<p=o>\n90210\n</p>\n", {"o": "90210"}),
+        (CODER, "<p=o>\nnull\n</p>\n", {"o": None}),
+        (CODER, "<p=i>\n7\n</p>\n", {"i": 7}),
+        (CODER, "<p=i>\n7.5\n</p>\n", {"i": "7.5"}),
         (CODER, "<p=x>\nhello\n</p>\n", {"x": "hello"}),
         (TYPED, '<p k="a" t="string">1</p><p k="c" t="number">1</p>', {"a": "1", "c": 1}),
         (TYPED, '<p k="s" t="array">["</p>"]</p>', {"s": ["</p>"]}),

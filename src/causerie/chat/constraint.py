@@ -30,6 +30,7 @@ from causerie.chat.formats.format import (
 )
 from causerie.chat.parser import call_triggers
 from causerie.chat.schema import prepare
+from causerie.chat.schema.refusal import unsupported
 from causerie.chat.segments.base import Schema, spelled, without
 from causerie.chat.segments.elements import element_grammar
 from causerie.chat.segments.loose import loose_grammar
@@ -41,6 +42,7 @@ _HEADER = "%llguidance {}\n"
 _UNFORCED = '%llguidance {"no_forcing": true}\n'
 _ANY = "/(.|\\n)*/"
 _SOME = "/(.|\\n)+/"
+_MOST = 1_000_000  # characters: what is written for each parameter may repeat a definition
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,9 @@ class _Text:
     control_tokens: Mapping[str, int]
     marks: Sequence[str] = ()
     manner: Manner = Manner()
+    functions: dict[str, str] = field(default_factory=dict)  # arguments as JSON, by name
     _rules: list[str] = field(default_factory=list)
+    _size: int = 0
     _splitter: re.Pattern[str] | None = None
     _marked: str = ""
 
@@ -102,19 +106,30 @@ class _Text:
 
     def rule(self, expression: str, options: str = "") -> str:
         name = f"r{len(self._rules)}"
-        self._rules.append(f"{name}{f'[{options}]' if options else ''}: {expression}")
+        self._add(f"{name}{f'[{options}]' if options else ''}: {expression}")
         return name
+
+    def _add(self, line: str) -> None:
+        self._count(line)
+        self._rules.append(line)
+
+    def _count(self, line: str) -> None:
+        self._size += len(line)
+        if self._size > _MOST:
+            raise unsupported("tools", "The functions' parameters are too much to be enforced.")
 
     def reserve(self) -> str:
         self._rules.append("")
         return f"r{len(self._rules) - 1}"
 
     def define(self, name: str, expression: str) -> None:
-        self._rules[int(name[1:])] = f"{name}: {expression}"
+        line = f"{name}: {expression}"
+        self._count(line)
+        self._rules[int(name[1:])] = line
 
     def terminal(self, expression: str) -> str:
         name = f"T{len(self._rules)}"
-        self._rules.append(f"{name}: {expression}")
+        self._add(f"{name}: {expression}")
         return name
 
     def literal(self, text: str) -> str:
@@ -345,7 +360,9 @@ class _Section:
             case CallId(pattern):
                 return call_id_grammar(pattern, re.escape(name))
             case JsonArguments():
-                return text.json(schema)
+                if name not in text.functions:
+                    text.functions[name] = text.json(schema)
+                return text.functions[name]
             case ParameterList():
                 return parameter_grammar(segment, schema, text)
             case PythonArguments():

@@ -99,6 +99,7 @@ class Generation:
     _parser: Parser = field(init=False)
     _stops: StopStrings | None = field(init=False)
     _logprobs: list[TokenLogprob] = field(init=False, default_factory=list)
+    _unread: list[TokenLogprob] = field(init=False, default_factory=list)  # may become answer yet
     _generated: list[int] = field(init=False, default_factory=list)
     _uncounted: int = field(init=False, default=0)  # tokens among them that another has counted
     _plain: bool = field(init=False)  # events of the answer go out as they are read
@@ -261,16 +262,17 @@ class Generation:
 
     def _read(self, token: Token) -> list[ContentEvent]:
         """The events of a token where there is more to it than text of the answer."""
-        before = self._parser.mode
-        if before is _REASONING:
+        if self._parser.mode is _REASONING:
             self.reasoning += 1
+            self._unread.clear()
         events = self._parser.feed(token.text)
         if self._plain:
             return events
-        answering = before is self._parser.mode is _ANSWER
-        if token.logprob is not None and answering and (events or self._parser.holding):
-            self._logprobs.append(_logprob(token))
+        if token.logprob is not None and _is_written(token):
+            self._unread.append(_logprob(token))
         placed = self._placed(events)
+        if token.text and not self._parser.holding:
+            self._unread.clear()  # a marker, reasoning or a call: no part of the answer
         if self._stops is not None and self._stops.met:
             self._ended = "stop"
             self._run_over = True
@@ -283,6 +285,8 @@ class Generation:
         out: list[ContentEvent] = []
         for event in events:
             if isinstance(event, TextDelta):
+                self._logprobs += self._unread
+                self._unread.clear()
                 text = event.text if self._stops is None else self._stops.feed(event.text)
                 if text:
                     out.append(TextDelta(text, tuple(self._logprobs), self.choice))
@@ -290,6 +294,7 @@ class Generation:
                 if self._stops is not None and self._stops.met:
                     break
             else:
+                self._unread.clear()
                 out.append(structs.replace(event, choice=self.choice))
         return out
 
@@ -320,6 +325,8 @@ class Generation:
         # Under a grammar, half a call is a call that was cut and never text that looks like one.
         self._cut = self._parser.under_way and self.plan.grammar is not None
         events = [] if self._cut else self._placed(self._parser.finish())
+        if self._stops is not None and self._stops.met:
+            self._ended = "stop"  # it was held back, for it might not have been part of the answer
         held = self._stops.finish() if self._stops is not None else ""
         if held or self._logprobs:
             events.append(TextDelta(held, tuple(self._logprobs), self.choice))
@@ -330,6 +337,11 @@ class Generation:
         if self._parser.calls and not self._parser.call_open and not self._cut:
             return "tool_calls"
         return self._ended or "length"
+
+
+def _is_written(token: Token) -> bool:
+    """Whether it is text or the beginning of a character, and no control token unseen."""
+    return bool(token.text) or token.raw.decode("utf-8", "replace").endswith("\ufffd")
 
 
 def _logprob(token: Token) -> TokenLogprob:

@@ -85,7 +85,9 @@ class Parser:
     @property
     def holding(self) -> bool:
         """Whether text has been read that may still be given out."""
-        return bool(self._pending or self._space)
+        section = self._section
+        unread = section is not None and not section.open and bool(section.unread)
+        return unread or bool(self._pending or self._space)
 
     @property
     def under_way(self) -> bool:

@@ -28,6 +28,7 @@ from causerie.chat.lark import embed
 from causerie.chat.prompt import PromptEncoder, render_aside, spells
 from causerie.chat.schema import choice, json_object, prepare, regex
 from causerie.chat.segments.base import Schema
+from causerie.chat.segments.choices import anchored
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.engines.base import ModelFacts, Sampling, TextEngine
 from causerie.errors import ContextLengthExceeded, InvalidRequest
@@ -98,11 +99,12 @@ async def make_plan(
     rendered = await render_aside(
         model.template, form, shown, thinking_on=thought.on, effort=thought.effort
     )
-    if thought.written and not request.continue_final_message:
+    continued = request.continue_final_message
+    if thought.written and not continued:
         rendered = _opened(rendered, form)
     prompt = await model.encoder.encode(rendered, engine)
     limit = _limit(request, len(prompt), model)
-    reasoning_open = _is_reasoning_open(rendered, form)
+    reasoning_open = _is_reasoning_open(rendered, form, continued)
     may_think = form.thinking is not None and thought.on is not False
     state = "open" if reasoning_open else "possible" if may_think else "none"
     calls = _call_plan(request, tools)
@@ -121,7 +123,7 @@ async def make_plan(
         budget=thinking.budget(request.thinking, limit),
         reasoning_open=reasoning_open,
         whole_reasoning=not leaves_free(form, calls if tools else None, answer),
-        leading=_leading(rendered, form) if reasoning_open else "",
+        leading=_leading(rendered, form) if reasoning_open and not continued else "",
         tools=tools or None,
         grammar=grammar,
         answer_grammar=composed("none"),
@@ -193,7 +195,7 @@ def _callable_tools(request: ChatRequest) -> dict[str, Schema]:
             continue
         schema = closed_schema(tool.parameters)
         prepare(schema, param=f"tools[{index}].function.parameters")
-        tools[tool.name] = schema
+        tools[tool.name] = closed_schema(anchored(schema))
     return tools
 
 
@@ -219,12 +221,17 @@ def _opened(rendered: Rendered, form: Format) -> Rendered:
     return Rendered(rendered.text + opened, rendered.user)
 
 
-def _is_reasoning_open(rendered: Rendered, form: Format) -> bool:
-    """Whether the prompt ends inside the reasoning: opened by the template, not closed since."""
+def _is_reasoning_open(rendered: Rendered, form: Format, continued: bool) -> bool:
+    """Whether the prompt ends inside the reasoning: opened by the template, not closed since.
+
+    Where a message is ``continued``, the prompt ends in what is said of it.
+    """
     if form.reasoning is None:
         return False
-    last = rendered.user[-1][1] if rendered.user else 0
-    tail = rendered.text[last:]
+    spans, end = rendered.user, len(rendered.text)
+    if continued and spans and spans[-1][1] == end:
+        end, spans = spans[-1][0], spans[:-1]
+    tail = rendered.text[spans[-1][1] if spans else 0 : end]
     opened = max(tail.rfind(mark) for mark in (form.reasoning.open, *form.reasoning.also_open))
     return opened > tail.rfind(form.reasoning.close)
 

@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from causerie.chat.segments.base import Read, Schema, Scope, Unreadable, text_overlap, without
-from causerie.chat.segments.loose import resolved
-from causerie.chat.segments.parameters import kinds, properties, string_terminal
+from causerie.chat.segments.choices import choices, kinds, properties, resolved
+from causerie.chat.segments.parameters import string_terminal
 
 _ITEM = "item"
-_TAG = re.compile(r"<(/?)([a-zA-Z0-9_.\-]+)>")
-_MAY_BE_TAG = re.compile(r"(<(/?[a-zA-Z0-9_.\-]*)?)?")
+_NULL = frozenset({"null"})
+_TAG = re.compile(r"<(/?)([^<>/\s]+)>")
+_MAY_BE_TAG = re.compile(r"(<(/?[^<>/\s]*)?)?")
 
 
 @dataclass(slots=True)
@@ -157,7 +158,9 @@ class ElementReader:
 
 def element_grammar(mark: str, schema: Schema, scope: Scope) -> str:
     """The elements of a function's parameters, in order."""
-    return _Elements(mark, scope, schema).object(schema)
+    writer = _Elements(mark, scope, schema)
+    objects = dict.fromkeys(writer.object(choice) for choice in choices(schema))
+    return scope.rule(" | ".join(objects))
 
 
 class _Elements:
@@ -193,15 +196,17 @@ class _Elements:
         if isinstance(reference, str):
             return [self._referred(name, reference)]
         for key in ("anyOf", "oneOf"):
-            choices = schema.get(key)
-            if isinstance(choices, list) and choices:
-                return [each for choice in choices for each in self._values(name, choice)]
+            options = schema.get(key)
+            if isinstance(options, list) and options:
+                options = [each for each in options if kinds(each) != _NULL] or options
+                return [each for option in options for each in self._values(name, option)]
         end = f"{self._mark}</{name}>"
         chosen = [schema["const"]] if "const" in schema else schema.get("enum")
         if isinstance(chosen, list):
+            chosen = [each for each in chosen if each is not None] or chosen
             texts = [each if isinstance(each, str) else json.dumps(each) for each in chosen]
             return [self._scope.literal(text + end) for text in texts]
-        expected = kinds(schema) - {"null"} or {"string"}
+        expected = kinds(schema) - _NULL or kinds(schema) or {"string"}
         return [self._kind(kind, schema, end) for kind in sorted(expected)]
 
     def _kind(self, kind: str, schema: Schema, end: str) -> str:

@@ -2,8 +2,7 @@
 
 ``{city:<|"|>Paris<|"|>,days:3,tags:[<|"|>a<|"|>]}``: no white space, no escapes,
 keys in alphabetical order, ``None`` for null. The grammar enforces types,
-choices, bounds and lengths; what a schema says beyond them is left to the
-check of the finished arguments.
+choices, bounds and lengths, and nothing that a schema says beyond them.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ import json
 from collections.abc import Mapping, Sequence
 
 from causerie.chat.segments.base import Read, Schema, Scope, without
-from causerie.chat.segments.parameters import kinds, properties, string_terminal
+from causerie.chat.segments.choices import choices, kinds, properties, resolved
+from causerie.chat.segments.parameters import string_terminal
 from causerie.chat.segments.python import separated
 from causerie.chat.segments.relaxed import RelaxedReader
 
@@ -33,7 +33,9 @@ class LooseReader:
 
 def loose_grammar(quote: str, schema: Schema, scope: Scope) -> str:
     """The object by a function's parameters."""
-    return _Loose(quote, scope, schema).object(schema)
+    writer = _Loose(quote, scope, schema)
+    objects = dict.fromkeys(writer.object(choice) for choice in choices(schema))
+    return scope.rule(" | ".join(objects))
 
 
 class _Loose:
@@ -151,12 +153,3 @@ def loose(value: object, quote: str) -> str:
     if isinstance(value, list):
         return "[" + ",".join(loose(item, quote) for item in value) + "]"
     return json.dumps(value)
-
-
-def resolved(root: Schema, reference: str) -> Schema:
-    """The schema that a local reference names; one that names nothing allows anything."""
-    found: object = root
-    for step in reference.removeprefix("#").split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
-        found = found.get(name, {}) if isinstance(found, Mapping) else {}
-    return found if isinstance(found, Mapping) else {}

@@ -8,10 +8,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 
 from causerie.chat.formats.format import ParameterList
 from causerie.chat.segments.base import Read, Schema, Scope, text_overlap, without
+from causerie.chat.segments.choices import (
+    choices,
+    constants,
+    definitions,
+    kinds,
+    kinds_of,
+    properties,
+    without_text,
+)
 from causerie.chat.segments.relaxed import relaxed_json
 
 _CONSTANTS = ("True", "False", "None")
@@ -19,36 +27,6 @@ _NAMED = {"integer": "number"}  # where the type is named, it is as JSON has it
 _PYTHON = {"boolean": ("True", "False"), "null": ("None",)}
 _QUOTES = re.compile(r'\\.|[^"]', re.DOTALL)  # all but the quotes that count
 _ANY_KEY = "/[a-zA-Z0-9_.\\-]+/"
-
-
-def properties(schema: Schema) -> Mapping[str, Schema]:
-    """The properties of an object schema, each with the definitions it may refer to."""
-    declared = schema.get("properties")
-    if not isinstance(declared, Mapping):
-        return {}
-    shared = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
-    return {
-        str(name): {**value, **shared} if isinstance(value, Mapping) else shared
-        for name, value in declared.items()
-    }
-
-
-def kinds(schema: Schema) -> frozenset[str]:
-    """The JSON types a value may have; empty when the schema does not say."""
-    declared = schema.get("type")
-    if isinstance(declared, str):
-        return frozenset({declared})
-    if isinstance(declared, list):
-        return frozenset(str(kind) for kind in declared)
-    values = schema.get("enum", [schema["const"]] if "const" in schema else None)
-    if isinstance(values, list):
-        return frozenset("string" if isinstance(value, str) else "other" for value in values)
-    for key in ("anyOf", "oneOf"):
-        options = schema.get(key)
-        if isinstance(options, list):
-            found = [kinds(option) for option in options if isinstance(option, Mapping)]
-            return frozenset[str]().union(*found) if all(found) else frozenset()
-    return frozenset()
 
 
 class ParameterReader:
@@ -187,9 +165,15 @@ class ParameterReader:
             value = json.loads(piece)
         except (ValueError, RecursionError):
             return json.dumps(piece, ensure_ascii=False)
-        if isinstance(value, str) or (self._expected == {"string"} and self._raw is not False):
-            return json.dumps(value if isinstance(value, str) else piece, ensure_ascii=False)
+        if isinstance(value, str):
+            return json.dumps(value, ensure_ascii=False)
+        if "string" in self._expected and self._raw is None and not self._expects(value):
+            return json.dumps(piece, ensure_ascii=False)
         return piece.strip()
+
+    def _expects(self, value: object) -> bool:
+        kind = next(iter(kinds_of({"const": value})))
+        return kind in self._expected or (kind == "integer" and "number" in self._expected)
 
 
 def _in_string(text: str) -> bool:
@@ -201,54 +185,96 @@ def _in_string(text: str) -> bool:
 
 def parameter_grammar(form: ParameterList, schema: Schema, scope: Scope) -> str:
     """Each declared property in order, the required ones always; any key where none is declared."""
+    lists = list(dict.fromkeys(_list(form, choice, scope) for choice in choices(schema)))
+    return lists[0] if len(lists) == 1 else f"({' | '.join(lists)})"
+
+
+def _list(form: ParameterList, schema: Schema, scope: Scope) -> str:
     declared = properties(schema)
     if not declared:
-        if schema.get("additionalProperties", False) is False:
+        extra = schema.get("additionalProperties", False)
+        if extra is False:
             return '""'
-        value = _any_value(form, scope)
-        each = f"{scope.literal(form.before)} {_ANY_KEY} {scope.literal(form.between)} {value}"
-        return f"({scope.rule(each)})*"
+        value = {**(extra if isinstance(extra, dict) else {}), **definitions(schema)}
+        head = f"{scope.literal(form.before)} {_ANY_KEY}"
+        return f"({scope.rule(f'{head} {_value(form, value, scope)}')})*"
     required = schema.get("required")
     names = set(required) if isinstance(required, list) else set()
     parts = []
-    for name, value_schema in declared.items():
-        each = scope.rule(_parameter(form, name, value_schema, scope))
+    for name, of in declared.items():
+        each = scope.rule(f"{scope.literal(form.before + name)} {_value(form, of, scope)}")
         parts.append(each if name in names else f"{each}?")
     return " ".join(parts)
 
 
-def _parameter(form: ParameterList, name: str, schema: Schema, scope: Scope) -> str:
-    head = scope.literal(form.before + name)
-    expected = kinds(schema)
-    if not expected or "string" in expected:
-        return f"{head} {scope.literal(form.between)} {_raw_value(form, schema, expected, scope)}"
-    between = form.between if form.between_json is None else form.between_json
-    after = scope.literal(form.after)
-    if form.constants == "python" and expected <= _PYTHON.keys() and "enum" not in schema:
+def _value(form: ParameterList, schema: Schema, scope: Scope) -> str:
+    """A value with the text before it, which may tell a string from others, and the one behind."""
+    found = choices(schema)
+    texts = [choice for choice in found if "string" in kinds_of(choice)]
+    others = [without_text(choice) for choice in found if kinds_of(choice) - {"string"}]
+    raw = [_raw_value(form, choice, scope) for choice in texts]
+    if form.between_json is None:
+        if None in raw:
+            return f"{scope.literal(form.between)} {_any_value(form, scope)}"
+        options = [option for option in raw if option is not None]
+        if others:
+            options.append(_other_value(form, others if texts else [schema], scope))
+        return f"{scope.literal(form.between)} ({' | '.join(options)})"
+    between = scope.literal(form.between)
+    options = [f"{between} {option or _any_value(form, scope)}" for option in raw]
+    options += _announced(form, others, scope)
+    return f"({' | '.join(dict.fromkeys(options))})"
+
+
+def _other_value(form: ParameterList, options: list[Schema], scope: Scope) -> str:
+    """A value that is no string, and the text behind it."""
+    found = [choice for option in options for choice in choices(option)]
+    expected = frozenset[str]().union(*map(kinds_of, found))
+    listed = any(constants(choice) is not None for choice in found)
+    if form.constants == "python" and expected <= _PYTHON.keys() and not listed:
         words = [word for kind in sorted(expected) for word in _PYTHON[kind]]
-        options = " | ".join(scope.literal(word + form.after) for word in words)
-        return f"{head} {scope.literal(between)} ({options})"
+        return " | ".join(scope.literal(word + form.after) for word in words)
+    return f"{scope.json(_any_of(options))} {scope.literal(form.after)}"
+
+
+def _announced(form: ParameterList, others: list[Schema], scope: Scope) -> list[str]:
+    between, after = form.between_json or "", scope.literal(form.after)
+    if not others:
+        return []
     if "{type}" not in between:
-        return f"{head} {scope.literal(between)} {scope.json(schema)} {after}"
-    options = " | ".join(
+        return [f"{scope.literal(between)} {scope.json(_any_of(others))} {after}"]
+    return [
         f"{scope.literal(between.replace('{type}', _NAMED.get(kind, kind)))} "
-        f"{scope.json({**schema, 'type': kind})}"
-        for kind in sorted(expected)
-    )
-    return f"{head} ({options}) {after}"
+        f"{scope.json(_of_kind(choice, kind))} {after}"
+        for choice in others
+        for kind in sorted(kinds_of(choice))
+    ]
 
 
-def _raw_value(form: ParameterList, schema: Schema, expected: frozenset[str], scope: Scope) -> str:
-    options = schema.get("enum", [schema["const"]] if "const" in schema else None)
-    after = scope.literal(form.after)
-    if isinstance(options, list):
-        texts = [value if isinstance(value, str) else json.dumps(value) for value in options]
+def _of_kind(choice: Schema, kind: str) -> Schema:
+    values = constants(choice)
+    if values is None:
+        return {**choice, "type": kind}
+    return {"enum": [value for value in values if kind in kinds_of({"const": value})]}
+
+
+def _any_of(options: list[Schema]) -> Schema:
+    if len(options) == 1:
+        return options[0]
+    return {"anyOf": options, **definitions(options[0])}
+
+
+def _raw_value(form: ParameterList, choice: Schema, scope: Scope) -> str | None:
+    """The strings of a choice and the text behind; ``None`` where any text will do."""
+    values = constants(choice)
+    if values is not None:
+        texts = [value for value in values if isinstance(value, str)]
         return "(" + " | ".join(scope.literal(text + form.after) for text in texts) + ")"
-    if expected == {"string"}:
-        terminal = string_terminal(schema)
-        if terminal is not None:
-            return f"{scope.terminal(f'{terminal} & {without(form.after.strip())}')} {after}"
-    return _any_value(form, scope)
+    terminal = string_terminal(choice)
+    if terminal is None:
+        return None
+    text = scope.terminal(f"{terminal} & {without(form.after.strip())}")
+    return f"{text} {scope.literal(form.after)}"
 
 
 def _any_value(form: ParameterList, scope: Scope) -> str:

@@ -8,7 +8,7 @@ constants as Python does and everything else as JSON, which reads the same.
 from __future__ import annotations
 
 from causerie.chat.segments.base import Read, Schema, Scope
-from causerie.chat.segments.parameters import kinds, properties
+from causerie.chat.segments.choices import choices, constants, definitions, kinds, properties
 from causerie.chat.segments.relaxed import RelaxedReader
 
 _KEY = "/[a-zA-Z_][a-zA-Z0-9_]*/"
@@ -26,11 +26,18 @@ class PythonReader:
 
 def python_grammar(schema: Schema, scope: Scope) -> str:
     """Each declared parameter in order, the required ones always; any where none is declared."""
+    lists = list(dict.fromkeys(_list(choice, scope) for choice in choices(schema)))
+    return lists[0] if len(lists) == 1 else f"({' | '.join(lists)})"
+
+
+def _list(schema: Schema, scope: Scope) -> str:
     declared = properties(schema)
     if not declared:
-        if schema.get("additionalProperties", False) is False:
+        extra = schema.get("additionalProperties", False)
+        if extra is False:
             return '""'
-        each = scope.rule(f'{_KEY} "=" {scope.json({})}')
+        value = {**(extra if isinstance(extra, dict) else {}), **definitions(schema)}
+        each = scope.rule(f'{_KEY} "=" {_value(value, scope)}')
         return f'({each} (", " {each})*)?'
     required = schema.get("required")
     names = set(required) if isinstance(required, list) else set()
@@ -60,8 +67,9 @@ def separated(parts: list[tuple[bool, str]], separator: str, scope: Scope) -> st
 
 
 def _value(schema: Schema, scope: Scope) -> str:
-    constants = {"boolean": '"True" | "False"', "null": '"None"'}
+    words = {"boolean": '"True" | "False"', "null": '"None"'}
     expected = kinds(schema)
-    if expected and expected <= constants.keys() and not {"enum", "const"} & schema.keys():
-        return "(" + " | ".join(constants[kind] for kind in sorted(expected)) + ")"
+    listed = any(constants(choice) is not None for choice in choices(schema))
+    if expected and expected <= words.keys() and not listed:
+        return "(" + " | ".join(words[kind] for kind in sorted(expected)) + ")"
     return scope.json(schema)

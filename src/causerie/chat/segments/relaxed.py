@@ -50,6 +50,8 @@ class RelaxedReader:
     def __init__(self, *, quote: str = "", parameters: Sequence[str] | None = None) -> None:
         self._quotes = tuple(mark for mark in (quote, '"', "'") if mark)
         self._parameters = parameters
+        # Names that Python has not, which functions may have all the same.
+        self._others = [name for name in parameters or () if not name.isidentifier()]
         self._text = ""
         self._open: list[_Open] = []
         self._mark = ""  # what ends the string being read
@@ -115,6 +117,13 @@ class RelaxedReader:
             return None
         if self._text[0] == ")":
             return self._leave()
+        for name in self._others:
+            if self._text.startswith(f"{name}="):
+                self._take(len(name) + 1)
+                self._step = self._value
+                return f"{self._comma()}{_quoted(name)}: "
+            if f"{name}=".startswith(self._text):
+                return None
         found = _KEYWORD.match(self._text)
         if found is None and _MAYBE_KEYWORD.fullmatch(self._text):
             return None
