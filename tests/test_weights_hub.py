@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import shutil
 from collections.abc import AsyncIterator
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,6 +95,14 @@ async def test_a_damaged_copy_is_fetched_again(hub: Hub, tmp_path: Path) -> None
     assert again.path.read_bytes() == MODEL
 
 
+async def test_a_copy_cut_short_is_fetched_again(hub: Hub, tmp_path: Path) -> None:
+    first = await fetch("hf:org/repo", tmp_path, progress=Silent(), hub=options(hub))
+    first.path.write_bytes(MODEL[:1000])
+    again = await fetch("hf:org/repo", tmp_path, progress=Silent(), hub=options(hub))
+    assert again == first
+    assert again.path.read_bytes() == MODEL
+
+
 async def test_broken_off_bodies_are_taken_up(hub: Hub, tmp_path: Path) -> None:
     hub.behaviour.cuts = [1_000_000, 1_000_000]
     seen = Recorder()
@@ -124,6 +133,25 @@ async def test_server_without_ranges_begins_anew(hub: Hub, tmp_path: Path) -> No
     weights = await fetch("hf:org/repo", tmp_path, progress=seen, hub=options(hub))
     assert weights.path.read_bytes() == MODEL
     assert sum(seen.counts) == len(MODEL)
+
+
+async def test_a_server_without_ranges_that_always_breaks_off_is_given_up(
+    hub: Hub, tmp_path: Path
+) -> None:
+    hub.behaviour.cuts = [1_000_000] * 50
+    hub.behaviour.ranges = False
+    with pytest.raises(NoNetwork, match="broke off too often"):
+        await fetch("hf:org/repo", tmp_path, progress=Silent(), hub=options(hub))
+    assert hub.downloads() < 10
+
+
+async def test_more_than_was_announced_is_not_taken(hub: Hub, tmp_path: Path) -> None:
+    hub.behaviour.surplus = 50_000_000
+    seen = Recorder()
+    with pytest.raises(NoNetwork, match="more than was announced"):
+        await fetch("hf:org/repo", tmp_path, progress=seen, hub=options(hub, attempts=0))
+    assert max(accumulate(seen.counts)) < len(MODEL) + 2_000_000
+    assert models(tmp_path) == []
 
 
 async def test_passing_statuses_are_tried_again(hub: Hub, tmp_path: Path) -> None:

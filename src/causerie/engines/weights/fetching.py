@@ -120,7 +120,11 @@ async def _from_hub(
 
 
 def _stored(store: Cache, source: Source, target: Path) -> bool:
-    return source.sha256 is not None and store.checksum(target) == source.sha256
+    return (
+        source.sha256 is not None
+        and store.checksum(target) == source.sha256
+        and target.stat().st_size == source.size
+    )
 
 
 def _remaining(source: Source, target: Path) -> int:
