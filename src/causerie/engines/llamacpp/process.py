@@ -19,7 +19,8 @@ from causerie.engines.llamacpp.options import Launch
 _STOP_SECONDS = 2.0
 _TAIL_LINES = 200
 _GIVING_UP = ("GGML_ASSERT", "terminate called", "what():", "Fatal Python error")
-_COMMAND = (sys.executable, "-m", "causerie.engines.llamacpp.child")
+# -P: nothing in the working directory is taken for a module.
+_COMMAND = (sys.executable, "-P", "-m", "causerie.engines.llamacpp.child")
 # By default threads spin for long while they wait for each other, which is fastest where the cores
 # are theirs alone. Where several busy models want them, generation falls to a few tokens a second.
 _SHORT_SPIN = {"GOMP_SPINCOUNT": "1000"}
