@@ -16,6 +16,7 @@ from hub import TOKEN, Hub, Recorder, gguf, serving, split
 from causerie.engines.weights.cache import Cache
 from causerie.engines.weights.errors import (
     Ambiguous,
+    BadReference,
     ChecksumMismatch,
     Gated,
     NoNetwork,
@@ -219,7 +220,11 @@ FAILURES = (
     Failure("hf:org/two", Ambiguous, "a.gguf, b.gguf"),
     Failure("hf:org/html", NotGguf, "letters GGUF"),
     Failure("hf:org/evil", WeightsError, "unusable name"),
+    Failure("hf:org/a--b", BadReference, "names no repository"),
+    Failure("hf:org/répo", BadReference, "names no repository"),
     Failure("hf:org/repo", Gated, "HF_TOKEN", gated=True),
+    Failure("hf:org/repo", Gated, "no token has", gated=True, token="hf_wrong\nhf_wrong"),
+    Failure("hf:org/repo", Gated, "no token has", gated=True, token="hf_wröng"),
     Failure("hf:org/repo", Gated, "accept its terms", gated=True, token="hf_wrong"),
 )
 
@@ -240,7 +245,8 @@ async def test_failures(hub: Hub, tmp_path: Path, failure: Failure) -> None:
 
 async def test_gated_opens_to_its_token(hub: Hub, tmp_path: Path) -> None:
     hub.behaviour.gated = True
-    weights = await fetch("hf:org/repo", tmp_path, progress=Silent(), hub=options(hub, TOKEN))
+    token = f"{TOKEN}\n"  # as it stands in a file
+    weights = await fetch("hf:org/repo", tmp_path, progress=Silent(), hub=options(hub, token))
     assert weights.path.read_bytes() == MODEL
 
 
@@ -297,6 +303,10 @@ async def test_own_file_that_is_none(tmp_path: Path) -> None:
         await fetch("org/nothing", tmp_path, progress=Silent())
     with pytest.raises(NotFound, match="is a folder"):
         await fetch(str(tmp_path), tmp_path, progress=Silent())
+    with pytest.raises(WeightsError, match="cannot be read: File name too long"):
+        await fetch(f"{'x' * 300}.gguf", tmp_path, progress=Silent())
+    with pytest.raises(BadReference, match="no known user"):
+        await fetch("~nobody-of-that-name/m.gguf", tmp_path, progress=Silent())
     first = tmp_path / "m-00001-of-00002.gguf"
     first.write_bytes(MODEL)
     with pytest.raises(NotFound, match="00002-of-00002"):

@@ -42,7 +42,10 @@ async def fetch(
     options = hub or HubOptions()
     reference = _settled(Reference.parse(ref) if isinstance(ref, str) else ref)
     if reference.kind is Kind.PATH:
-        return await asyncio.to_thread(_own, reference)
+        try:
+            return await asyncio.to_thread(_own, reference)
+        except OSError as error:
+            raise WeightsError(f"{reference} cannot be read: {error.strerror or error}.") from error
     store = Cache(cache)
     if kept := await asyncio.to_thread(store.find, reference):
         return kept
