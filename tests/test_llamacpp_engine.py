@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -327,6 +328,19 @@ async def test_files_of_the_working_directory_are_not_its_modules(
     engine = LlamaCppEngine("small", gguf, LlamaCppOptions(context=64, parallel=1))
     await engine.start()
     await engine.stop()
+
+
+async def test_a_process_that_cannot_be_had_is_a_failed_start(
+    gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
+    engine = LlamaCppEngine("small", gguf, OPTIONS)
+    with pytest.raises(EngineFailed, match=os.strerror(errno.EMFILE)):
+        await engine.start()
+    assert engine.status().state is EngineState.FAILED
 
 
 async def test_a_file_cut_short_says_so(gguf: Path, tmp_path: Path) -> None:

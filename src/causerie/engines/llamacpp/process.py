@@ -64,13 +64,17 @@ class LlamaCppChild:
 
 async def spawn(launch: Launch, load_seconds: float) -> LlamaCppChild:
     """Start a child and wait until it has loaded; raises :class:`EngineFailed` with the reason."""
-    process = await asyncio.create_subprocess_exec(
-        *_COMMAND,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=environment(launch),
-    )
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *_COMMAND,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=environment(launch),
+        )
+    except OSError as error:  # no memory, too many files: it passes
+        why = error.strerror or error
+        raise EngineFailed(f"the engine's process could not be started: {why}") from error
     tail: deque[str] = deque(maxlen=_TAIL_LINES)
     # Owned by the child object, or ended with the process below.
     reader = asyncio.get_running_loop().create_task(_keep_tail(process, tail))
