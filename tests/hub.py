@@ -75,11 +75,13 @@ class Behaviour:
     """How the server treats the next downloads.
 
     ``cuts`` are byte counts after which bodies break off, one a download;
-    ``held`` is a count after which a body stays open until the client leaves.
+    ``held`` is a count after which a body stays open until the client leaves;
+    ``surplus`` bytes follow what was announced.
     """
 
     cuts: list[int] = field(default_factory=list)
     held: int | None = None
+    surplus: int = 0
     statuses: list[int] = field(default_factory=list)
     ranges: bool = True
     gated: bool = False
@@ -188,7 +190,8 @@ class Hub:
             status = 206
             headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
         response = web.StreamResponse(status=status, headers=headers)
-        response.content_length = len(content) - start
+        if not how.surplus:
+            response.content_length = len(content) - start
         await response.prepare(request)
         if request.method == "GET":
             await self._body(request, response, content[start:])
@@ -208,6 +211,8 @@ class Hub:
             request.transport.close()
             return
         await response.write(content)
+        for _ in range(how.surplus // 1_000_000):
+            await response.write(bytes(1_000_000))
         await response.write_eof()
 
 

@@ -35,7 +35,7 @@ async def run(*arguments: str, stdin: str | None = None, **environ: str) -> tupl
         sys.executable, "-c", "from causerie.cli import main; main()", "chat", *arguments,
         stdin=PIPE, stdout=PIPE, stderr=PIPE, env={**os.environ, **environ},
     )  # fmt: skip
-    out, err = await process.communicate((stdin or "").encode())
+    out, err = await process.communicate((stdin or "").encode("utf-8", "surrogateescape"))
     assert process.returncode is not None
     return process.returncode, out.decode(), err.decode()
 
@@ -96,7 +96,7 @@ async def test_one_question() -> None:
     async with running(ScriptedEndpoint([THINKS])) as endpoint:
         code, out, err = await run(
             "Why?", "-u", endpoint.base_url, "--no-thinking", "-s", "Be brief.",
-            CAUSERIE_API_KEY="ck_a_b",
+            CAUSERIE_API_KEY="ck_a_b\n",
         )  # fmt: skip
     assert (code, out, err) == (0, "Blue [bold]light[/bold].\n", "")
     assert endpoint.requests[0]["model"] == "m-1"
@@ -115,6 +115,18 @@ async def test_a_pipe_is_the_question() -> None:
     assert endpoint.requests[0]["messages"] == [{"role": "user", "content": "Why?\nReally."}]
     assert endpoint.requests[0]["model"] == "m-2"
     assert "chat_template_kwargs" not in endpoint.requests[0]
+
+
+@pytest.mark.parametrize("locale", ["C.UTF-8", "C"])
+async def test_bytes_that_are_no_text_are_asked_too(locale: str) -> None:
+    async with running(ScriptedEndpoint([THINKS, THINKS])) as endpoint:
+        url, broken = endpoint.base_url, "caf\udce9"  # one byte, as in Latin-1
+        piped = await run("-u", url, stdin=broken, LC_ALL=locale)
+        given = await run(broken, "-u", url, "-s", broken, LC_ALL=locale)
+    assert (piped[0], given[0]) == (0, 0), (piped, given)
+    question = {"role": "user", "content": "caf\ufffd"}
+    assert endpoint.requests[0]["messages"] == [question]
+    assert endpoint.requests[1]["messages"] == [{**question, "role": "system"}, question]
 
 
 async def test_calls_are_shown_beside_the_answer() -> None:

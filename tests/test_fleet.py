@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
+from causerie.engines import berth
 from causerie.engines.base import EngineFailed, EngineState, Stopped, TextRequest
 from causerie.engines.fake import FakeEngine, Script
 from causerie.engines.fleet import Fleet, FleetEntry, ManagedEngine
@@ -61,6 +63,12 @@ class Yard:
 def entry(make: Callable[[], Awaitable[ManagedEngine]], **rest: object) -> FleetEntry:
     options = {"model": "a", **rest}
     return FleetEntry(make=make, **options)
+
+
+@pytest.fixture
+def single_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No step of a request is followed by another one."""
+    monkeypatch.setattr(berth, "LEAVING_SECONDS", 0.0)
 
 
 def states(fleet: Fleet) -> list[EngineState]:
@@ -185,6 +193,7 @@ async def test_cancelling_one_request_leaves_the_load_to_the_others() -> None:
     assert first.cancelled()
 
 
+@pytest.mark.usefixtures("single_steps")
 async def test_an_idle_model_is_unloaded_and_comes_back() -> None:
     first, second = Ship("a"), Ship("a")
     yard = Yard([first, second])
@@ -196,6 +205,7 @@ async def test_an_idle_model_is_unloaded_and_comes_back() -> None:
         assert yard.made == 2
 
 
+@pytest.mark.usefixtures("single_steps")
 async def test_a_model_that_comes_back_waits_for_its_own_end() -> None:
     first, second = Ship("a", may_stop=asyncio.Event()), Ship("a")
     async with Fleet([entry(Yard([first, second]), idle_seconds=0.001)]) as fleet:
@@ -225,6 +235,7 @@ async def test_a_model_that_generates_is_not_idle() -> None:
         await ship.stopped.wait()
 
 
+@pytest.mark.usefixtures("single_steps")
 async def test_leaving_waits_for_an_unload_under_way() -> None:
     ship = Ship("a", may_stop=asyncio.Event())
     fleet = Fleet([entry(Yard([ship]), idle_seconds=0.0)])
@@ -246,6 +257,7 @@ def three(budget: int) -> tuple[Fleet, dict[str, Ship]]:
     return Fleet(entries, memory_budget=budget), ships
 
 
+@pytest.mark.usefixtures("single_steps")
 async def test_the_least_recently_used_makes_room() -> None:
     fleet, ships = three(budget=100)
     async with fleet:
@@ -269,6 +281,37 @@ async def test_who_generates_is_waited_for() -> None:
             assert not ships["b"].starting.is_set()
         await waiting
         assert ships["a"].stopped.is_set()
+
+
+async def test_a_request_keeps_its_model_from_step_to_step() -> None:
+    fleet, ships = three(budget=50)
+    async with fleet, asyncio.TaskGroup() as group:
+        first = fleet.engine("a")
+        await first.facts()
+        waiting = group.create_task(fleet.engine("b").facts())
+        for step in (first.facts, partial(first.tokenize, ["a"], special=False)):
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert not ships["a"].stopping.is_set()
+            await step()
+        async with first.generate(TextRequest([1], 10)) as output:
+            assert [type(item) async for item in output][-1] is Stopped
+        async with asyncio.timeout(0.5):  # the last step waits for nothing
+            await waiting
+
+
+async def test_an_idle_time_of_zero_begins_at_the_end_of_the_request() -> None:
+    ship = Ship("a")
+    async with Fleet([entry(Yard([ship]), idle_seconds=0)]) as fleet:
+        engine = fleet.engine("a")
+        await engine.facts()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not ship.stopping.is_set()
+        async with engine.generate(TextRequest([1], 10)) as output:
+            assert [type(item) async for item in output][-1] is Stopped
+        async with asyncio.timeout(0.5):
+            await ship.stopped.wait()
 
 
 async def test_room_is_not_waited_for_for_ever() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -317,6 +318,29 @@ async def test_more_slots_than_a_batch_was_to_have_tokens(gguf: Path) -> None:
     made = await run(engine, TextRequest([1, 2, 3], 2, GREEDY, ignore_eos=True))
     assert len(tokens(made)) == 2
     await engine.stop()
+
+
+async def test_files_of_the_working_directory_are_not_its_modules(
+    gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('not yours')", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    engine = LlamaCppEngine("small", gguf, LlamaCppOptions(context=64, parallel=1))
+    await engine.start()
+    await engine.stop()
+
+
+async def test_a_process_that_cannot_be_had_is_a_failed_start(
+    gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
+    engine = LlamaCppEngine("small", gguf, OPTIONS)
+    with pytest.raises(EngineFailed, match=os.strerror(errno.EMFILE)):
+        await engine.start()
+    assert engine.status().state is EngineState.FAILED
 
 
 async def test_a_file_cut_short_says_so(gguf: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import shutil
 from collections.abc import AsyncIterator
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from hub import TOKEN, Hub, Recorder, gguf, serving, split
 from causerie.engines.weights.cache import Cache
 from causerie.engines.weights.errors import (
     Ambiguous,
+    BadReference,
     ChecksumMismatch,
     Gated,
     NoNetwork,
@@ -94,6 +96,14 @@ async def test_a_damaged_copy_is_fetched_again(hub: Hub, tmp_path: Path) -> None
     assert again.path.read_bytes() == MODEL
 
 
+async def test_a_copy_cut_short_is_fetched_again(hub: Hub, tmp_path: Path) -> None:
+    first = await fetch("hf:org/repo", tmp_path, progress=Silent(), hub=options(hub))
+    first.path.write_bytes(MODEL[:1000])
+    again = await fetch("hf:org/repo", tmp_path, progress=Silent(), hub=options(hub))
+    assert again == first
+    assert again.path.read_bytes() == MODEL
+
+
 async def test_broken_off_bodies_are_taken_up(hub: Hub, tmp_path: Path) -> None:
     hub.behaviour.cuts = [1_000_000, 1_000_000]
     seen = Recorder()
@@ -124,6 +134,25 @@ async def test_server_without_ranges_begins_anew(hub: Hub, tmp_path: Path) -> No
     weights = await fetch("hf:org/repo", tmp_path, progress=seen, hub=options(hub))
     assert weights.path.read_bytes() == MODEL
     assert sum(seen.counts) == len(MODEL)
+
+
+async def test_a_server_without_ranges_that_always_breaks_off_is_given_up(
+    hub: Hub, tmp_path: Path
+) -> None:
+    hub.behaviour.cuts = [1_000_000] * 50
+    hub.behaviour.ranges = False
+    with pytest.raises(NoNetwork, match="broke off too often"):
+        await fetch("hf:org/repo", tmp_path, progress=Silent(), hub=options(hub))
+    assert hub.downloads() < 10
+
+
+async def test_more_than_was_announced_is_not_taken(hub: Hub, tmp_path: Path) -> None:
+    hub.behaviour.surplus = 50_000_000
+    seen = Recorder()
+    with pytest.raises(NoNetwork, match="more than was announced"):
+        await fetch("hf:org/repo", tmp_path, progress=seen, hub=options(hub, attempts=0))
+    assert max(accumulate(seen.counts)) < len(MODEL) + 2_000_000
+    assert models(tmp_path) == []
 
 
 async def test_passing_statuses_are_tried_again(hub: Hub, tmp_path: Path) -> None:
@@ -191,7 +220,11 @@ FAILURES = (
     Failure("hf:org/two", Ambiguous, "a.gguf, b.gguf"),
     Failure("hf:org/html", NotGguf, "letters GGUF"),
     Failure("hf:org/evil", WeightsError, "unusable name"),
+    Failure("hf:org/a--b", BadReference, "names no repository"),
+    Failure("hf:org/répo", BadReference, "names no repository"),
     Failure("hf:org/repo", Gated, "HF_TOKEN", gated=True),
+    Failure("hf:org/repo", Gated, "no token has", gated=True, token="hf_wrong\nhf_wrong"),
+    Failure("hf:org/repo", Gated, "no token has", gated=True, token="hf_wröng"),
     Failure("hf:org/repo", Gated, "accept its terms", gated=True, token="hf_wrong"),
 )
 
@@ -212,7 +245,8 @@ async def test_failures(hub: Hub, tmp_path: Path, failure: Failure) -> None:
 
 async def test_gated_opens_to_its_token(hub: Hub, tmp_path: Path) -> None:
     hub.behaviour.gated = True
-    weights = await fetch("hf:org/repo", tmp_path, progress=Silent(), hub=options(hub, TOKEN))
+    token = f"{TOKEN}\n"  # as it stands in a file
+    weights = await fetch("hf:org/repo", tmp_path, progress=Silent(), hub=options(hub, token))
     assert weights.path.read_bytes() == MODEL
 
 
@@ -269,6 +303,10 @@ async def test_own_file_that_is_none(tmp_path: Path) -> None:
         await fetch("org/nothing", tmp_path, progress=Silent())
     with pytest.raises(NotFound, match="is a folder"):
         await fetch(str(tmp_path), tmp_path, progress=Silent())
+    with pytest.raises(WeightsError, match="cannot be read: File name too long"):
+        await fetch(f"{'x' * 300}.gguf", tmp_path, progress=Silent())
+    with pytest.raises(BadReference, match="no known user"):
+        await fetch("~nobody-of-that-name/m.gguf", tmp_path, progress=Silent())
     first = tmp_path / "m-00001-of-00002.gguf"
     first.write_bytes(MODEL)
     with pytest.raises(NotFound, match="00002-of-00002"):

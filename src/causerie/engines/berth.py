@@ -65,6 +65,7 @@ class Berth:
     loading: asyncio.Task[ManagedEngine] | None = None
     uses: int = 0
     used_at: float = field(default_factory=time.monotonic)
+    awaited_until: float = 0.0  # the next step of a request is expected
     failure: str = ""
     first_delay: float = 1.0
     failures: int = 0  # in a row
@@ -103,6 +104,11 @@ class Berth:
     def unused(self) -> bool:
         """Loaded, and nobody needs it now."""
         return self.engine is not None and self.loading is None and not self.uses
+
+    def note_step(self, *, last: bool) -> None:
+        """A step of a request has ended; another one follows soon, unless it was the last."""
+        self.used_at = time.monotonic()
+        self.awaited_until = 0.0 if last else self.used_at + LEAVING_SECONDS
 
     def note_success(self) -> None:
         """A load has succeeded."""

@@ -126,8 +126,12 @@ class Fleet:
                 await self._loaded(berth, None)
 
     @asynccontextmanager
-    async def using(self, berth: Berth) -> AsyncIterator[ManagedEngine]:
-        """The loaded engine, which is not unloaded while the body runs."""
+    async def using(self, berth: Berth, *, last: bool = False) -> AsyncIterator[ManagedEngine]:
+        """The loaded engine, which is not unloaded while the body runs.
+
+        Nor for a moment after it, unless it was a request's last step: its next
+        one would have to load the model again.
+        """
         berth.uses += 1
         if berth.leaving:
             self._leaving.add(berth)
@@ -138,7 +142,7 @@ class Fleet:
             yield await self._loaded(berth, berth.entry.wait_seconds)
         finally:
             berth.uses -= 1
-            berth.used_at = time.monotonic()
+            berth.note_step(last=last)
             self._released.set()
             self._unload_when_idle(berth)
 
@@ -217,17 +221,22 @@ class Fleet:
                 f"the model {entry.model} needs about {_size(need)}, more than the memory budget "
                 f"of {_size(budget)}; raise it, or lower the model's context or slots"
             )
-        deadline = asyncio.get_running_loop().time() + entry.wait_seconds
+        deadline = time.monotonic() + entry.wait_seconds
         while self._taken() + need > budget:
+            now = time.monotonic()
             unused = [berth for berth in self._every() if berth.unused]
-            if unused:
-                await self._unload(min(unused, key=lambda berth: berth.used_at))
+            free = [berth for berth in unused if berth.awaited_until <= now]
+            if free:
+                await self._unload(min(free, key=lambda berth: berth.used_at))
                 continue
             self._released.clear()
+            until = min([deadline, *(berth.awaited_until for berth in unused)])
             try:
-                async with asyncio.timeout_at(deadline):
+                async with asyncio.timeout(until - now):
                     await self._released.wait()
             except TimeoutError:
+                if until < deadline:
+                    continue
                 raise EngineFailed(
                     f"the model {entry.model} needs about {_size(need)}, and the memory budget of "
                     f"{_size(budget)} is taken by models in use",
@@ -261,6 +270,7 @@ class Fleet:
         after = berth.idle_seconds
         if after is None or not berth.unused or self._closed:
             return
+        after = max(after, berth.awaited_until - time.monotonic())
         berth.idle = asyncio.get_running_loop().call_later(after, self._begin_unload, berth)
 
     def _begin_unload(self, berth: Berth) -> None:
@@ -336,5 +346,8 @@ class FleetEngine:
     @asynccontextmanager
     async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
         """One generation; the model stays loaded meanwhile."""
-        async with self._fleet.using(self._berth) as engine, engine.generate(request) as tokens:
+        async with (
+            self._fleet.using(self._berth, last=True) as engine,
+            engine.generate(request) as tokens,
+        ):
             yield tokens

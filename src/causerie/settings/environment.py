@@ -22,7 +22,7 @@ def variables() -> Mapping[str, str]:
 
 def client_key() -> str | None:
     """The key that ``causerie chat`` sends, or ``None``."""
-    return os.environ.get(CLIENT_KEY) or None
+    return os.environ.get(CLIENT_KEY, "").strip() or None
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:

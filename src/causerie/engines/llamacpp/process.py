@@ -19,7 +19,8 @@ from causerie.engines.llamacpp.options import Launch
 _STOP_SECONDS = 2.0
 _TAIL_LINES = 200
 _GIVING_UP = ("GGML_ASSERT", "terminate called", "what():", "Fatal Python error")
-_COMMAND = (sys.executable, "-m", "causerie.engines.llamacpp.child")
+# -P: nothing in the working directory is taken for a module.
+_COMMAND = (sys.executable, "-P", "-m", "causerie.engines.llamacpp.child")
 # By default threads spin for long while they wait for each other, which is fastest where the cores
 # are theirs alone. Where several busy models want them, generation falls to a few tokens a second.
 _SHORT_SPIN = {"GOMP_SPINCOUNT": "1000"}
@@ -63,13 +64,17 @@ class LlamaCppChild:
 
 async def spawn(launch: Launch, load_seconds: float) -> LlamaCppChild:
     """Start a child and wait until it has loaded; raises :class:`EngineFailed` with the reason."""
-    process = await asyncio.create_subprocess_exec(
-        *_COMMAND,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=environment(launch),
-    )
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *_COMMAND,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=environment(launch),
+        )
+    except OSError as error:  # no memory, too many files: it passes
+        why = error.strerror or error
+        raise EngineFailed(f"the engine's process could not be started: {why}") from error
     tail: deque[str] = deque(maxlen=_TAIL_LINES)
     # Owned by the child object, or ended with the process below.
     reader = asyncio.get_running_loop().create_task(_keep_tail(process, tail))

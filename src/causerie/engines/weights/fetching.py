@@ -42,7 +42,10 @@ async def fetch(
     options = hub or HubOptions()
     reference = _settled(Reference.parse(ref) if isinstance(ref, str) else ref)
     if reference.kind is Kind.PATH:
-        return await asyncio.to_thread(_own, reference)
+        try:
+            return await asyncio.to_thread(_own, reference)
+        except OSError as error:
+            raise WeightsError(f"{reference} cannot be read: {error.strerror or error}.") from error
     store = Cache(cache)
     if kept := await asyncio.to_thread(store.find, reference):
         return kept
@@ -120,7 +123,11 @@ async def _from_hub(
 
 
 def _stored(store: Cache, source: Source, target: Path) -> bool:
-    return source.sha256 is not None and store.checksum(target) == source.sha256
+    return (
+        source.sha256 is not None
+        and store.checksum(target) == source.sha256
+        and target.stat().st_size == source.size
+    )
 
 
 def _remaining(source: Source, target: Path) -> int:

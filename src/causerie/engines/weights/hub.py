@@ -14,6 +14,7 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError:
     DisabledRepoError,
     GatedRepoError,
     HfHubHTTPError,
+    HFValidationError,
     HTTPError,
     OfflineModeIsEnabled,
     RemoteEntryNotFoundError,
@@ -21,7 +22,14 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError:
 )
 from huggingface_hub.hf_api import RepoSibling
 
-from causerie.engines.weights.errors import Gated, NoNetwork, NotFound, Offline, WeightsError
+from causerie.engines.weights.errors import (
+    BadReference,
+    Gated,
+    NoNetwork,
+    NotFound,
+    Offline,
+    WeightsError,
+)
 from causerie.engines.weights.options import HubOptions
 from causerie.engines.weights.reference import Reference
 from causerie.engines.weights.selection import choose
@@ -32,11 +40,21 @@ _SECONDS = 20.0  # for one question to the hub
 
 def sources(reference: Reference, options: HubOptions) -> tuple[Source, ...]:
     """The files that ``reference`` means, all parts in order. Blocks; raises ``WeightsError``."""
-    api = HfApi(endpoint=options.endpoint, token=options.token, library_name="causerie")
+    api = HfApi(endpoint=options.endpoint, token=_token(options), library_name="causerie")
     try:
         return _sources(api, reference)
+    except HFValidationError as error:
+        raise BadReference(f"{reference} names no repository: {_brief(error)}.") from error
     except (HTTPError, OSError) as error:
         raise _explained(reference.name, api.endpoint, error) from error
+
+
+def _token(options: HubOptions) -> str | None:
+    """The token without the line feed that files end with; never shown, whatever is in it."""
+    token = (options.token or "").strip()
+    if not token.isascii() or not token.isprintable():
+        raise Gated("The token in HF_TOKEN holds characters that no token has; set it anew.")
+    return token or None
 
 
 def _sources(api: HfApi, reference: Reference) -> tuple[Source, ...]:

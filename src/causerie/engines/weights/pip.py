@@ -32,6 +32,7 @@ async def pip_configuration() -> PipConfiguration:
     """What pip is configured with here."""
     child = await asyncio.create_subprocess_exec(
         sys.executable,
+        "-P",  # nothing in the working directory is taken for a module
         *("-m", "pip", "config", "list"),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,

@@ -48,8 +48,14 @@ class Reference:
 
     @property
     def path(self) -> Path:
-        """The file that a path reference names; ``~`` is the user's home."""
-        return Path(self.name).expanduser()
+        """The file that a path reference names; ``~`` is the user's home.
+
+        Raises :class:`BadReference` where there is no such home.
+        """
+        try:
+            return Path(self.name).expanduser()
+        except RuntimeError:
+            raise BadReference(f"{self.name!r} begins with the home of no known user.") from None
 
     @staticmethod
     def parse(text: str) -> Reference:

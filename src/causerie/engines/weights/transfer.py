@@ -203,15 +203,15 @@ async def _fill(
     options: HubOptions,
 ) -> None:
     """Append to ``sink`` until it is whole, through as many connections as that takes."""
-    failures, pause = 0, options.retry_seconds
+    failures, pause, furthest = 0, options.retry_seconds, sink.size
     if source.size is not None and sink.size > source.size:
         _begin_anew(sink, progress)
     while source.size is None or sink.size != source.size:
-        before = sink.size
         why = await _pour(source, sink, client, progress)
         if not why:
             return
-        moved = sink.size > before
+        moved = sink.size > furthest
+        furthest = max(sink.size, furthest)
         failures = 1 if moved else failures + 1
         if failures > options.attempts:
             raise NoNetwork(_lost(source, why))
@@ -228,6 +228,8 @@ async def _pour(
             async for chunk in pieces:
                 await sink.write(chunk)
                 progress.advanced(len(chunk))
+                if source.size is not None and sink.size > source.size:
+                    break  # it may never end
     except _Restart:
         _begin_anew(sink, progress)
         return "it does not continue where it was asked to"

