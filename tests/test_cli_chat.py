@@ -154,6 +154,18 @@ async def test_failures_are_one_sentence_with_a_code(tmp_path: Path) -> None:
     assert usage[0] == 2
 
 
+async def test_nothing_can_be_asked_where_stdin_is_closed() -> None:
+    command = (
+        'exec "$0" -c "from causerie.cli import main; main()" chat -u http://127.0.0.1:9/v1 -m m'
+    )
+    process = await asyncio.create_subprocess_exec(
+        "/bin/sh", "-c", f"{command} <&-", sys.executable, stdout=PIPE, stderr=PIPE
+    )
+    out, err = await process.communicate()
+    assert (process.returncode, out) == (2, b"")
+    assert err == b"causerie: stdin is closed; ask with an argument\n"
+
+
 async def test_a_conversation_on_a_terminal() -> None:
     endpoint = ScriptedEndpoint([THINKS, THINKS, (503, "{}"), THINKS])
     async with running(endpoint), Terminal("-u", endpoint.base_url) as terminal:

@@ -66,6 +66,13 @@ def test_file_is_found_in_the_folder_or_by_variable(tmp_path: Path) -> None:
     assert found.settings.server.port == 5
 
 
+def test_a_home_of_nobody_is_a_name_like_others(tmp_path: Path) -> None:
+    text = '[weights]\ncache = "~nobody-here/kept"\n'
+    assert loaded(tmp_path, text).settings.weights.cache == f"{tmp_path}/~nobody-here/kept"
+    with pytest.raises(SettingsError, match="name a readable file"):
+        load(environ={"CAUSERIE_CONFIG": "~nobody-here/causerie.toml"}, folder=tmp_path)
+
+
 def test_every_problem_is_reported_with_its_line(tmp_path: Path) -> None:
     text = """\
 [server]

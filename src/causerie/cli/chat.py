@@ -247,6 +247,8 @@ def _asked(question: str | None) -> str | None:
     """The one question, or ``None`` for a conversation."""
     if question is not None and question != "-":
         return _text(question)
+    if sys.stdin is None:
+        raise CommandFailed("stdin is closed; ask with an argument", ExitCode.USAGE)
     if question is None and sys.stdin.isatty():
         return None
     text = sys.stdin.read().strip()

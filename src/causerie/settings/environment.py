@@ -25,6 +25,14 @@ def client_key() -> str | None:
     return os.environ.get(CLIENT_KEY, "").strip() or None
 
 
+def expanded(path: str) -> Path:
+    """The path with its ``~`` resolved; as it is written where that is nobody's home."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 def cache_folder(environ: Mapping[str, str]) -> Path:
     """Where weights are kept by default: ``causerie`` in the user's cache folder."""
     base = environ.get("XDG_CACHE_HOME", "")

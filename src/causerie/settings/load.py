@@ -144,7 +144,7 @@ def _chosen(file: Path | None, environ: Mapping[str, str], folder: Path) -> Path
         return file
     named = environ.get(environment.CONFIG)
     if named:
-        return Path(named).expanduser()
+        return environment.expanded(named)
     found = folder / FILE_NAME
     return found if found.is_file() else None
 

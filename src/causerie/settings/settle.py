@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from causerie.settings.endpoint import Endpoint
+from causerie.settings.environment import expanded
 from causerie.settings.identity import IdentityProvider
 from causerie.settings.shared import Shared
 from causerie.settings.store import Store
@@ -109,4 +110,4 @@ def _is_path(ref: str) -> bool:
 
 
 def _absolute(path: str, folder: Path) -> str:
-    return str((folder / Path(path).expanduser()).absolute())
+    return str((folder / expanded(path)).absolute())
