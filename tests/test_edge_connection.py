@@ -59,6 +59,55 @@ async def test_requests_sent_at_once_are_answered_in_their_order() -> None:
     assert third.status == 404
 
 
+@pytest.mark.parametrize("cut", [None, 40, -12])
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_request_that_offers_another_protocol_has_its_body(
+    cut: int | None, chunked: bool
+) -> None:
+    """As the client of the JDK does with whatever it sends first: it would rather speak HTTP/2."""
+    offer = (
+        b"connection: Upgrade, HTTP2-Settings\r\nhttp2-settings: AAEAAEAA\r\nupgrade: h2c\r\n"
+        b"accept: a\r\naccept: b\r\n\r\n"
+    )
+    request = wire(ASK).replace(b"\r\n\r\n", b"\r\n" + offer, 1)
+    if chunked:
+        head, _, body = request.partition(b"\r\n\r\n")
+        head = head.replace(b"content-length: %d" % len(body), b"transfer-encoding: chunked")
+        request = head + b"\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    pipeline = ScriptedPipeline()
+    async with serving(make_edge(pipeline)) as port, opened(port) as (reader, writer):
+        for _ in range(2):
+            writer.write(request[:cut])
+            if cut is not None:
+                await asyncio.sleep(0)
+                writer.write(request[cut:])
+            async with asyncio.timeout(10):
+                assert (await read_response(reader)).status == 200
+    assert len(pipeline.requests) == 2
+
+
+async def test_offers_that_come_at_once_are_declined_one_by_one() -> None:
+    async def answer(exchange: Exchange) -> None:
+        exchange.respond(200, b"")
+
+    connections = Connections(answer, Listen().bounds)
+    connection, transport = connections(), MemoryTransport()
+    connection.connection_made(transport)
+    connection.data_received(b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n" * 1500)
+    for _ in range(1500):
+        await connections.ended()
+    assert transport.written.count(b"200 OK") == 1500
+    assert not transport.closed
+
+
+async def test_a_tunnel_is_not_opened() -> None:
+    async with serving(make_edge()) as port, opened(port) as (reader, writer):
+        writer.write(b"CONNECT localhost:1 HTTP/1.1\r\nhost: localhost\r\nupgrade: x\r\n\r\n\x16")
+        async with asyncio.timeout(10):
+            assert (await read_response(reader)).status == 404
+            assert await reader.read() == b""
+
+
 @pytest.mark.parametrize("size", [1, 7, 64])
 async def test_a_chunked_body_is_read(size: int) -> None:
     body = json.dumps(ASK).encode()

@@ -94,6 +94,7 @@ class Connection(asyncio.Protocol):
         self._strange = 0  # heads since one that had come before
         self._unknown = b""  # the digest of the last
         self._expects = False
+        self._declined = b""  # a head as it is without its offer to speak something else
         self._incoming: Exchange | None = None  # whose body is arriving
         self._current: Exchange | None = None  # which is being answered
         self._waiting: deque[Exchange] = deque()
@@ -204,9 +205,13 @@ class Connection(asyncio.Protocol):
         self._head_bytes = 0
         self._deadline = _NEVER
         parser, headers = self._parser, self._headers
+        if "upgrade" in headers and parser.should_upgrade():
+            self._declined = _declined(parser, self._url, headers)
+            return
         self._expects = "expect" in headers and headers["expect"].lower() == "100-continue"
         path, query = _places[self._url]
-        method, keep_alive = parser.get_method().decode("ascii"), parser.should_keep_alive()
+        method = parser.get_method().decode("ascii")
+        keep_alive = parser.should_keep_alive() and not parser.should_upgrade()
         # Who is kept without having asked speaks 1.1; the parser would make a text of its numbers.
         unasked = keep_alive and _KEEPING.isdisjoint(headers)
         version = "1.1" if unasked else parser.get_http_version()
@@ -263,16 +268,18 @@ class Connection(asyncio.Protocol):
     def _parse(self, data: bytes) -> None:
         """Bytes of requests, of one or of several, whole or not."""
         headers = self._headers
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            # Not taken up: the request is answered as it stands, and is the last one.
-            self._deaf = True
-            for exchange in (self._current, *self._waiting):
-                if exchange is not None:
-                    exchange.keep_alive = False
-        except httptools.HttpParserError:
-            self._refuse(_invalid("This is not a valid HTTP/1.1 request."))
+        while True:
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                # Not taken up; the parser takes a body only where nothing of the kind was offered.
+                if self._declined:
+                    data, self._declined = self._declined + data[upgrade.args[0] :], b""
+                    continue
+                self._deaf = True  # it is a tunnel that was asked for
+            except httptools.HttpParserError:
+                self._refuse(_invalid("This is not a valid HTTP/1.1 request."))
+            break
         if self._incoming is not None:
             self._bound_body(self._incoming)
         elif self._headers is headers:
@@ -386,6 +393,15 @@ def _path(url: bytes) -> str:
         return ""
     text: str = path.decode("ascii", "replace")
     return unquote(text) if "%" in text else text
+
+
+def _declined(parser: httptools.HttpRequestParser, url: bytes, headers: Headers) -> bytes:
+    """The head of a request that would change the protocol, without that."""
+    method, version = parser.get_method().decode(), parser.get_http_version()
+    lines = [f"{method} {url.decode('latin-1')} HTTP/{version}"]
+    every = [*headers.items(), *(headers.again or ())]
+    lines += [f"{name}: {value}" for name, value in every if name != "upgrade"]
+    return "\r\n".join([*lines, "\r\n"]).encode("latin-1")
 
 
 def _invalid(message: str) -> InvalidRequest:
