@@ -29,6 +29,7 @@ from causerie.edge.exchange import Exchange
 from causerie.edge.headers import Headers
 from causerie.edge.server import Listen
 from causerie.errors import InvalidRequest
+from causerie.protocol.events import TextDelta
 
 STREAM = ASK | {"stream": True}
 
@@ -220,6 +221,49 @@ async def test_an_unwanted_body_may_come_slowly_but_not_for_ever() -> None:
     assert clock.now == 32.0
 
 
+async def test_a_client_that_stopped_reading_does_not_win_time_by_asking_more() -> None:
+    pipeline = ScriptedPipeline(script=[TextDelta("x" * 100_000)] * 400)
+    async with (
+        serving(make_edge(pipeline), stuck_seconds=0.1) as port,
+        opened(port) as (_, writer),
+    ):
+        transport = cast(asyncio.Transport, writer.transport)
+        transport.pause_reading()
+        writer.write(wire(STREAM))
+        await pipeline.opened.wait()
+        for _ in range(3):
+            await asyncio.sleep(0)  # the answer has begun
+        writer.write(wire(ASK))
+        async with asyncio.timeout(10):
+            await pipeline.released.wait()
+
+
+async def test_answers_that_nobody_reads_are_not_heaped_up() -> None:
+    begun: list[Exchange] = []
+
+    async def answer(exchange: Exchange) -> None:
+        begun.append(exchange)
+        exchange.respond(200, b"")
+
+    connections = Connections(answer, Listen().bounds)
+    connection, transport = connections(), MemoryTransport()
+    connection.connection_made(transport)
+    for number in range(4):  # by then the head is known, too
+        connection.data_received(wire({"n": number}))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    connection.pause_writing()
+    connection.data_received(wire({"n": 4}))
+    connection.data_received(wire({"n": 5}) + wire({"n": 6}))
+    await asyncio.sleep(0)
+    assert len(begun) == 4
+    connection.resume_writing()
+    for _ in range(8):
+        await asyncio.sleep(0)
+    assert [one.at_hand() for one in begun] == [b'{"n": %d}' % number for number in range(7)]
+    await connections.ended()
+
+
 async def test_an_idle_connection_is_closed() -> None:
     async with (
         serving(make_edge(), keep_alive_seconds=0.05) as port,
@@ -297,6 +341,25 @@ async def test_a_header_that_comes_again_is_not_lost_and_the_first_counts() -> N
         [],
     )
     assert (second, second.every("a")) == ({"a": "4"}, ["4"])
+
+
+async def test_what_comes_behind_a_body_says_nothing_of_the_request() -> None:
+    seen: list[Headers] = []
+
+    async def answer(exchange: Exchange) -> None:
+        seen.append(exchange.headers)
+        exchange.respond(200, b"")
+
+    connections = Connections(answer, Listen().bounds)
+    connection = connections()
+    connection.connection_made(MemoryTransport())
+    connection.data_received(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n")
+    connection.data_received(b"host: b\r\nauthorization: Bearer b\r\nb: b\r\n\r\n")
+    connection.data_received(b"GET / HTTP/1.1\r\na: 1\r\n\r\n")
+    await connections.ended()
+    await connections.ended()
+    assert seen == [{"transfer-encoding": "chunked"}, {"a": "1"}]
+    assert seen[0].again is None
 
 
 async def test_an_unfinished_response_is_seen_to_be_cut() -> None:

@@ -167,7 +167,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
-        if self._current is not None or self._head_bytes or self._strange >= _MAX_STRANGE:
+        busy = self._current is not None or self.full is not None or self._head_bytes
+        if busy or self._strange >= _MAX_STRANGE:
             self._parse(data)
             return
         digest, body = cut(data)
@@ -188,6 +189,7 @@ class Connection(asyncio.Protocol):
             self.full.set_result(None)
             self.full = None
             self._deadline = _NEVER
+            self._go_on()
 
     # What the parser calls.
 
@@ -195,6 +197,8 @@ class Connection(asyncio.Protocol):
         self._url = self._url + url if self._url else url
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._incoming is not None:
+            return  # it comes behind the body: of what nobody asks for there is no end
         key = NAMES[name]
         if key in self._headers:
             self._headers.add_again(key, value.decode("latin-1"))
@@ -203,7 +207,8 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self._head_bytes = 0
-        self._deadline = _NEVER
+        if self.full is None:
+            self._deadline = _NEVER
         parser, headers = self._parser, self._headers
         if "upgrade" in headers and parser.should_upgrade():
             self._declined = _declined(parser, self._url, headers)
@@ -219,7 +224,7 @@ class Connection(asyncio.Protocol):
         head = Head(method, path, version, headers, keep_alive, query, credential)
         exchange = Exchange(self, head)
         self._incoming = exchange
-        if self._current is None:
+        if self._current is None and self.full is None:
             self._begin(exchange)
         else:
             self._waiting.append(exchange)
@@ -284,6 +289,8 @@ class Connection(asyncio.Protocol):
             self._bound_body(self._incoming)
         elif self._headers is headers:
             self._bound_head(len(data))
+        elif self._url:
+            self._bound_head(len(self._url))  # which began behind a whole request
 
     def _come_again(self, head: Head, body: bytes) -> None:
         """A whole request, whose head needs no parser."""
@@ -314,7 +321,12 @@ class Connection(asyncio.Protocol):
         self._current = None
         if self.closing or not exchange.keep_alive:
             self._close()
-        elif self._waiting:
+        else:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Begin what waits, if nothing is before it: no answer, and none that nobody reads."""
+        if self._waiting and self._current is None and self.full is None and not self._over:
             self._begin(self._waiting.popleft())
             self.read_on()
 
@@ -323,7 +335,7 @@ class Connection(asyncio.Protocol):
         if self._over:
             return
         bounds = self._server.bounds
-        if not self._head_bytes and self._current is None:
+        if not self._head_bytes and self._current is None and self.full is None:
             self._deadline = self._server.loop.time() + bounds.head_seconds
         self._head_bytes += came
         if self._head_bytes > bounds.max_head_bytes:
@@ -363,7 +375,7 @@ class Connection(asyncio.Protocol):
         """Answer what never became a request, and close."""
         if self._over:
             return
-        if self._current is not None:
+        if self._current is not None or self._waiting:
             self._close()
             return
         exchange = self._current = Exchange(self, Head("GET", "", keep_alive=False))
