@@ -53,6 +53,7 @@ class Connections:
         self.heads = Heads()
         self.open: set[Connection] = set()
         self.closing = False
+        self._none_open = asyncio.Event()
         self.loop = asyncio.get_running_loop()
 
     def __call__(self) -> Connection:
@@ -73,6 +74,18 @@ class Connections:
     async def ended(self) -> None:
         """Return when every request has been answered."""
         await self.workers.ended()
+
+    async def left(self) -> None:
+        """Return when no connection is open: every client has all of its answer."""
+        while self.open:
+            self._none_open.clear()
+            await self._none_open.wait()
+
+    def forget(self, connection: Connection) -> None:
+        """This one is closed."""
+        self.open.discard(connection)
+        if not self.open:
+            self._none_open.set()
 
     def abort(self) -> None:
         """Close every connection at once."""
@@ -153,7 +166,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
-        self._server.open.discard(self)
+        self._server.forget(self)
         self._end()
         self.resume_writing()
         for exchange in (self._current, self._incoming, *self._waiting):
