@@ -140,7 +140,18 @@ async def test_a_client_that_asks_first_is_refused_without_its_body() -> None:
     )
     async with serving(make_edge()) as port, opened(port) as (reader, writer):
         writer.write(head)
-        assert (await read_response(reader)).status == 401
+        answer = await read_response(reader)
+        assert (answer.status, answer.headers["connection"]) == (401, "close")
+        writer.write(b"x" * 1000)  # it may come none the less, and is never asked for now
+        async with asyncio.timeout(10):
+            assert await reader.read() == b""
+
+
+async def test_a_client_that_asks_first_and_sends_at_once_keeps_its_connection() -> None:
+    async with serving(make_edge()) as port, opened(port) as (reader, writer):
+        for path in ("/v1/chat/completions", "/endpoints/locked/v1/chat/completions", "/v1/x"):
+            writer.write(wire(ASK, path, extra="expect: 100-continue\r\n"))
+            assert "connection" not in (await read_response(reader)).headers
 
 
 async def test_an_old_client_gets_a_body_that_ends_with_the_connection() -> None:

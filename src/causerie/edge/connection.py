@@ -116,10 +116,15 @@ class Connection(asyncio.Protocol):
         self._over = False  # nothing more is read or answered
         self._deadline = _NEVER
         self._linger_end = _NEVER
-        self.closing = server.closing
+        self._closing = server.closing
         self.full: asyncio.Future[None] | None = None
 
     # What exchanges ask.
+
+    @property
+    def closing(self) -> bool:
+        """Also where a client is answered that has not been asked for its body: will it come?"""
+        return self._closing or (self._expects and self._incoming is self._current)
 
     @property
     def peer(self) -> str:
@@ -138,6 +143,7 @@ class Connection(asyncio.Protocol):
         if exchange.complete:
             self._next(exchange)
         else:  # Closing now would throw away the answer: the rest of the request is read first.
+            self._expects = False
             self._linger_end = self._server.loop.time() + _LINGER_SECONDS_IN_ALL
             self._linger()
             self.read_on()
@@ -244,6 +250,7 @@ class Connection(asyncio.Protocol):
             self._pause()
 
     def on_body(self, body: bytes) -> None:
+        self._expects = False  # to be asked: it comes
         if self._incoming is not None:
             self._incoming.feed(body)
 
@@ -272,7 +279,7 @@ class Connection(asyncio.Protocol):
 
     def close_when_idle(self) -> None:
         """Close unless a request is being answered, and after it."""
-        self.closing = True
+        self._closing = True
         if self._current is None and self._incoming is None:
             self._close()
 
@@ -332,7 +339,7 @@ class Connection(asyncio.Protocol):
     def _next(self, exchange: Exchange) -> None:
         """Go on after an exchange whose request was read and whose response was sent."""
         self._current = None
-        if self.closing or not exchange.keep_alive:
+        if self._closing or not exchange.keep_alive:
             self._close()
         else:
             self._go_on()
@@ -375,7 +382,7 @@ class Connection(asyncio.Protocol):
         self._transport.close()
 
     def _end(self) -> None:
-        self._over = self._deaf = self.closing = True
+        self._over = self._deaf = self._closing = True
 
     def _too_large(self) -> InvalidRequest:
         return InvalidRequest(

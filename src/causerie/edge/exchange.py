@@ -33,8 +33,10 @@ class ClientGone(Exception):
 class Wire(Protocol):
     """The connection that an exchange is on."""
 
-    closing: bool
-    """Whether no further request will be taken on this connection."""
+    @property
+    def closing(self) -> bool:
+        """Whether no further request will be taken on this connection."""
+        ...
 
     def write(self, data: bytes) -> bool:
         """Send bytes; they are buffered where the client is slow. Whether it is not."""
