@@ -294,3 +294,12 @@ async def test_refusals_are_counted() -> None:
     text = (await call(edge, "/metrics")).body.decode()
     line = 'causerie_refused_total{code="invalid_json",door="open",status="400"} 1.0'
     assert line in text.splitlines()
+
+
+async def test_what_the_pipeline_counts_is_not_counted_as_refused_too() -> None:
+    edge = make_edge(ScriptedPipeline(prefill=[Overloaded("The queue is full.")]))
+    assert (await call(edge, CHAT, ASK)).status == 503
+    assert (await call(edge, CHAT, b"{")).status == 400
+    text = (await call(edge, "/metrics")).body.decode()
+    counted = [line for line in text.splitlines() if line.startswith("causerie_refused_total{")]
+    assert counted == ['causerie_refused_total{code="invalid_json",door="open",status="400"} 1.0']

@@ -134,7 +134,8 @@ class Edge:
             failure = internal(exchange.request_id)
         if failure is not None and exchange.status is None:
             door = "" if way is None else way.door.name
-            self._metrics.refused(door, failure.code, failure.status)
+            if not exchange.metered:
+                self._metrics.refused(door, failure.code, failure.status)
             log.info("refused", path=exchange.path, status=failure.status, code=failure.code)
             self._refusal(exchange)(exchange, failure)
         if not exchange.ended:
