@@ -60,6 +60,22 @@ async def test_requests_sent_at_once_are_answered_in_their_order() -> None:
     assert third.status == 404
 
 
+@pytest.mark.parametrize("behind", [b"}", b"GET /" + b"x" * 100_000], ids=["rest", "head"])
+async def test_what_is_no_request_takes_no_answer_from_those_before_it(behind: bytes) -> None:
+    """A client that counts characters where bytes are asked for sends the rest of its body so."""
+    gate = asyncio.Event()
+    pipeline = ScriptedPipeline(script=[gate, *HELLO])
+    async with serving(make_edge(pipeline)) as port, opened(port) as (reader, writer):
+        writer.write(wire(ASK) + wire(b"{") + behind)
+        async with asyncio.timeout(10):
+            await pipeline.opened.wait()
+            gate.set()
+            assert (await read_response(reader)).status == 200
+            last = await read_response(reader)
+            assert (last.error["code"], last.headers["connection"]) == ("invalid_json", "close")
+            assert await reader.read() == b""
+
+
 @pytest.mark.parametrize("cut", [None, 40, -12])
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_a_request_that_offers_another_protocol_has_its_body(

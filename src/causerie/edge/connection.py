@@ -392,11 +392,16 @@ class Connection(asyncio.Protocol):
         )
 
     def _refuse(self, failure: ServiceError) -> None:
-        """Answer what never became a request, and close."""
+        """Answer what never became a request, and close; or close behind the requests before it."""
         if self._over:
             return
-        if self._current is not None or self._waiting:
+        last = self._waiting[-1] if self._waiting else self._current
+        if self._incoming is not None:
             self._close()
+            return
+        if last is not None:
+            last.keep_alive = False
+            self._deaf = True
             return
         exchange = self._current = Exchange(self, Head("GET", "", keep_alive=False))
         exchange.feed_end()
