@@ -76,6 +76,30 @@ async def test_what_is_no_request_takes_no_answer_from_those_before_it(behind: b
             assert await reader.read() == b""
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/models"])
+@pytest.mark.parametrize(
+    ("encoding", "body"), [(b"chunked", b"5\r\nhello\r\nZZ\r\n"), (b"gzip", b"0\r\n\r\n")]
+)
+@pytest.mark.parametrize("together", [True, False])
+async def test_a_body_that_is_not_http_is_refused_in_json(
+    path: str, encoding: bytes, body: bytes, together: bool
+) -> None:
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n".encode()
+    head += b"transfer-encoding: " + encoding + b"\r\n\r\n"
+    connections = Connections(make_edge().answer, Listen().bounds)
+    connection, transport = connections(), MemoryTransport()
+    connection.connection_made(transport)
+    for piece in [head + body] if together else [head, body]:
+        connection.data_received(piece)
+    answer = parse_response(bytes(transport.written))
+    assert (answer.status, answer.error["code"]) == (400, "invalid_http")
+    assert answer.headers["connection"] == "close"
+    assert transport.closed
+    connection.connection_lost(None)
+    await connections.ended()
+    assert transport.written.count(b"HTTP/1.1") == 2  # the line, and the words
+
+
 @pytest.mark.parametrize("cut", [None, 40, -12])
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_a_request_that_offers_another_protocol_has_its_body(

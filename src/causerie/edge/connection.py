@@ -395,10 +395,14 @@ class Connection(asyncio.Protocol):
         """Answer what never became a request, and close; or close behind the requests before it."""
         if self._over:
             return
-        last = self._waiting[-1] if self._waiting else self._current
-        if self._incoming is not None:
+        broken = self._incoming
+        if broken is not None:
+            if broken is self._current and broken.status is None:
+                broken.keep_alive = False
+                broken.refuse(failure)
             self._close()
             return
+        last = self._waiting[-1] if self._waiting else self._current
         if last is not None:
             last.keep_alive = False
             self._deaf = True
