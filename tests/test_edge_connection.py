@@ -24,7 +24,8 @@ from edgekit import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.edge.connection import Bounds, Connections
+from causerie.edge.bounds import Bounds
+from causerie.edge.connection import Connections
 from causerie.edge.exchange import Exchange
 from causerie.edge.headers import Headers
 from causerie.edge.server import Listen

@@ -12,36 +12,26 @@ import asyncio
 import socket
 from collections import deque
 from typing import cast
-from urllib.parse import unquote
 
 import httptools
-import msgspec
 
 from causerie.access.credential import bearer
+from causerie.edge.bounds import Bounds
+from causerie.edge.errors import head_too_large, invalid_http
 from causerie.edge.exchange import Exchange
-from causerie.edge.head import Head, Heads, cut
+from causerie.edge.head import Head, Heads, cut, declined
 from causerie.edge.headers import NAMES, Headers
+from causerie.edge.places import places
 from causerie.edge.workers import Handler, Workers
-from causerie.errors import InvalidRequest, Overloaded, ServiceError
+from causerie.errors import Overloaded, ServiceError
 
 _MAX_UNREAD = 256 * 1024  # bytes of a body that wait for a handler
 _LINGER_SECONDS = 5.0  # for the next piece of a body that nobody wants
 _LINGER_SECONDS_IN_ALL = 30.0
-_MAX_PATHS = 1024
 _MAX_STRANGE = 8  # heads of a connection, one after the other, until none is looked for
 _NEVER = float("inf")
 _KEEPING = frozenset({"connection", "proxy-connection"})  # headers that ask to be kept
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-
-
-class Bounds(msgspec.Struct, frozen=True):
-    """What a connection may cost. Times are in seconds, sizes in bytes."""
-
-    head_seconds: float
-    idle_seconds: float
-    stuck_seconds: float
-    max_head_bytes: int
-    max_connections: int
 
 
 class Connections:
@@ -230,10 +220,10 @@ class Connection(asyncio.Protocol):
             self._deadline = _NEVER
         parser, headers = self._parser, self._headers
         if "upgrade" in headers and parser.should_upgrade():
-            self._declined = _declined(parser, self._url, headers)
+            self._declined = declined(parser, self._url, headers)
             return
         self._expects = "expect" in headers and headers["expect"].lower() == "100-continue"
-        path, query = _places[self._url]
+        path, query = places[self._url]
         method = parser.get_method().decode("ascii")
         keep_alive = parser.should_keep_alive() and not parser.should_upgrade()
         # Who is kept without having asked speaks 1.1; the parser would make a text of its numbers.
@@ -303,7 +293,7 @@ class Connection(asyncio.Protocol):
                     continue
                 self._deaf = True  # it is a tunnel that was asked for
             except httptools.HttpParserError:
-                self._refuse(_invalid("This is not a valid HTTP/1.1 request."))
+                self._refuse(invalid_http())
             break
         if self._incoming is not None:
             self._bound_body(self._incoming)
@@ -359,7 +349,7 @@ class Connection(asyncio.Protocol):
             self._deadline = self._server.loop.time() + bounds.head_seconds
         self._head_bytes += came
         if self._head_bytes > bounds.max_head_bytes:
-            self._refuse(self._too_large())
+            self._refuse(head_too_large(bounds.max_head_bytes))
 
     def _bound_body(self, exchange: Exchange) -> None:
         """Read a body no faster than it is taken, nor for long where nobody wants it."""
@@ -384,13 +374,6 @@ class Connection(asyncio.Protocol):
     def _end(self) -> None:
         self._over = self._deaf = self._closing = True
 
-    def _too_large(self) -> InvalidRequest:
-        return InvalidRequest(
-            f"The request's head is larger than {self._server.bounds.max_head_bytes} bytes.",
-            code="head_too_large",
-            status=431,
-        )
-
     def _refuse(self, failure: ServiceError) -> None:
         """Answer what never became a request, and close; or close behind the requests before it."""
         if self._over:
@@ -410,40 +393,3 @@ class Connection(asyncio.Protocol):
         exchange = self._current = Exchange(self, Head("GET", "", keep_alive=False))
         exchange.feed_end()
         exchange.refuse(failure)
-
-
-class _Places(dict[bytes, tuple[str, str]]):
-    """Path and query of request targets; most are asked for again and again."""
-
-    def __missing__(self, url: bytes) -> tuple[str, str]:
-        query = url.partition(b"?")[2].partition(b"#")[0].decode("ascii", "replace")
-        place = _path(url), query
-        if len(url) <= 128 and len(self) < _MAX_PATHS and not query:
-            self[url] = place
-        return place
-
-
-_places = _Places()
-
-
-def _path(url: bytes) -> str:
-    """The path of a request target, with escapes resolved; empty where it is not one."""
-    try:
-        path = httptools.parse_url(url).path or b""
-    except httptools.HttpParserInvalidURLError:
-        return ""
-    text: str = path.decode("ascii", "replace")
-    return unquote(text) if "%" in text else text
-
-
-def _declined(parser: httptools.HttpRequestParser, url: bytes, headers: Headers) -> bytes:
-    """The head of a request that would change the protocol, without that."""
-    method, version = parser.get_method().decode(), parser.get_http_version()
-    lines = [f"{method} {url.decode('latin-1')} HTTP/{version}"]
-    every = [*headers.items(), *(headers.again or ())]
-    lines += [f"{name}: {value}" for name, value in every if name != "upgrade"]
-    return "\r\n".join([*lines, "\r\n"]).encode("latin-1")
-
-
-def _invalid(message: str) -> InvalidRequest:
-    return InvalidRequest(message, code="invalid_http")

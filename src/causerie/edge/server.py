@@ -11,7 +11,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from causerie.edge.application import Edge
-from causerie.edge.connection import Bounds, Connections
+from causerie.edge.bounds import Bounds
+from causerie.edge.connection import Connections
 from causerie.edge.ownership import owned
 
 _SWEEP_SECONDS = 0.5
