@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tracemalloc
 
 import pytest
 from edgekit import ASK, KEY, ScriptedPipeline, Statuses, call, make_edge
@@ -132,6 +133,18 @@ async def test_a_way_that_is_known_is_one_of_its_method_and_its_host() -> None:
     assert (await call(edge, CHAT, ASK, headers={"host": "attacker.example"})).status == 404
     twice = [("host", "127.0.0.1:8000"), ("host", "127.0.0.1:8000")]
     assert (await call(edge, CHAT, ASK, headers=twice)).error["message"].startswith("There is more")
+
+
+async def test_no_host_name_of_any_length_is_remembered() -> None:
+    edge, long = make_edge(), "a" * 10_000
+    tracemalloc.start()
+    try:
+        for number in range(40):
+            await call(edge, "/health/live", headers={"host": f"{long}{number}"})
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 20 * len(long)
 
 
 @pytest.mark.parametrize(
@@ -294,3 +307,12 @@ async def test_refusals_are_counted() -> None:
     text = (await call(edge, "/metrics")).body.decode()
     line = 'causerie_refused_total{code="invalid_json",door="open",status="400"} 1.0'
     assert line in text.splitlines()
+
+
+async def test_what_the_pipeline_counts_is_not_counted_as_refused_too() -> None:
+    edge = make_edge(ScriptedPipeline(prefill=[Overloaded("The queue is full.")]))
+    assert (await call(edge, CHAT, ASK)).status == 503
+    assert (await call(edge, CHAT, b"{")).status == 400
+    text = (await call(edge, "/metrics")).body.decode()
+    counted = [line for line in text.splitlines() if line.startswith("causerie_refused_total{")]
+    assert counted == ['causerie_refused_total{code="invalid_json",door="open",status="400"} 1.0']

@@ -24,11 +24,13 @@ from edgekit import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.edge.connection import Bounds, Connections
+from causerie.edge.bounds import Bounds
+from causerie.edge.connection import Connections
 from causerie.edge.exchange import Exchange
 from causerie.edge.headers import Headers
 from causerie.edge.server import Listen
 from causerie.errors import InvalidRequest
+from causerie.protocol.events import TextDelta
 
 STREAM = ASK | {"stream": True}
 
@@ -57,6 +59,95 @@ async def test_requests_sent_at_once_are_answered_in_their_order() -> None:
     assert first.json()["object"] == "chat.completion"
     assert second.json() == {"status": "live"}
     assert third.status == 404
+
+
+@pytest.mark.parametrize("behind", [b"}", b"GET /" + b"x" * 100_000], ids=["rest", "head"])
+async def test_what_is_no_request_takes_no_answer_from_those_before_it(behind: bytes) -> None:
+    """A client that counts characters where bytes are asked for sends the rest of its body so."""
+    gate = asyncio.Event()
+    pipeline = ScriptedPipeline(script=[gate, *HELLO])
+    async with serving(make_edge(pipeline)) as port, opened(port) as (reader, writer):
+        writer.write(wire(ASK) + wire(b"{") + behind)
+        async with asyncio.timeout(10):
+            await pipeline.opened.wait()
+            gate.set()
+            assert (await read_response(reader)).status == 200
+            last = await read_response(reader)
+            assert (last.error["code"], last.headers["connection"]) == ("invalid_json", "close")
+            assert await reader.read() == b""
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/models"])
+@pytest.mark.parametrize(
+    ("encoding", "body"), [(b"chunked", b"5\r\nhello\r\nZZ\r\n"), (b"gzip", b"0\r\n\r\n")]
+)
+@pytest.mark.parametrize("together", [True, False])
+async def test_a_body_that_is_not_http_is_refused_in_json(
+    path: str, encoding: bytes, body: bytes, together: bool
+) -> None:
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n".encode()
+    head += b"transfer-encoding: " + encoding + b"\r\n\r\n"
+    connections = Connections(make_edge().answer, Listen().bounds)
+    connection, transport = connections(), MemoryTransport()
+    connection.connection_made(transport)
+    for piece in [head + body] if together else [head, body]:
+        connection.data_received(piece)
+    answer = parse_response(bytes(transport.written))
+    assert (answer.status, answer.error["code"]) == (400, "invalid_http")
+    assert answer.headers["connection"] == "close"
+    assert transport.closed
+    connection.connection_lost(None)
+    await connections.ended()
+    assert transport.written.count(b"HTTP/1.1") == 2  # the line, and the words
+
+
+@pytest.mark.parametrize("cut", [None, 40, -12])
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_request_that_offers_another_protocol_has_its_body(
+    cut: int | None, chunked: bool
+) -> None:
+    """As the client of the JDK does with whatever it sends first: it would rather speak HTTP/2."""
+    offer = (
+        b"connection: Upgrade, HTTP2-Settings\r\nhttp2-settings: AAEAAEAA\r\nupgrade: h2c\r\n"
+        b"accept: a\r\naccept: b\r\n\r\n"
+    )
+    request = wire(ASK).replace(b"\r\n\r\n", b"\r\n" + offer, 1)
+    if chunked:
+        head, _, body = request.partition(b"\r\n\r\n")
+        head = head.replace(b"content-length: %d" % len(body), b"transfer-encoding: chunked")
+        request = head + b"\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    pipeline = ScriptedPipeline()
+    async with serving(make_edge(pipeline)) as port, opened(port) as (reader, writer):
+        for _ in range(2):
+            writer.write(request[:cut])
+            if cut is not None:
+                await asyncio.sleep(0)
+                writer.write(request[cut:])
+            async with asyncio.timeout(10):
+                assert (await read_response(reader)).status == 200
+    assert len(pipeline.requests) == 2
+
+
+async def test_offers_that_come_at_once_are_declined_one_by_one() -> None:
+    async def answer(exchange: Exchange) -> None:
+        exchange.respond(200, b"")
+
+    connections = Connections(answer, Listen().bounds)
+    connection, transport = connections(), MemoryTransport()
+    connection.connection_made(transport)
+    connection.data_received(b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n" * 1500)
+    for _ in range(1500):
+        await connections.ended()
+    assert transport.written.count(b"200 OK") == 1500
+    assert not transport.closed
+
+
+async def test_a_tunnel_is_not_opened() -> None:
+    async with serving(make_edge()) as port, opened(port) as (reader, writer):
+        writer.write(b"CONNECT localhost:1 HTTP/1.1\r\nhost: localhost\r\nupgrade: x\r\n\r\n\x16")
+        async with asyncio.timeout(10):
+            assert (await read_response(reader)).status == 404
+            assert await reader.read() == b""
 
 
 @pytest.mark.parametrize("size", [1, 7, 64])
@@ -90,7 +181,18 @@ async def test_a_client_that_asks_first_is_refused_without_its_body() -> None:
     )
     async with serving(make_edge()) as port, opened(port) as (reader, writer):
         writer.write(head)
-        assert (await read_response(reader)).status == 401
+        answer = await read_response(reader)
+        assert (answer.status, answer.headers["connection"]) == (401, "close")
+        writer.write(b"x" * 1000)  # it may come none the less, and is never asked for now
+        async with asyncio.timeout(10):
+            assert await reader.read() == b""
+
+
+async def test_a_client_that_asks_first_and_sends_at_once_keeps_its_connection() -> None:
+    async with serving(make_edge()) as port, opened(port) as (reader, writer):
+        for path in ("/v1/chat/completions", "/endpoints/locked/v1/chat/completions", "/v1/x"):
+            writer.write(wire(ASK, path, extra="expect: 100-continue\r\n"))
+            assert "connection" not in (await read_response(reader)).headers
 
 
 async def test_an_old_client_gets_a_body_that_ends_with_the_connection() -> None:
@@ -171,6 +273,49 @@ async def test_an_unwanted_body_may_come_slowly_but_not_for_ever() -> None:
     assert clock.now == 32.0
 
 
+async def test_a_client_that_stopped_reading_does_not_win_time_by_asking_more() -> None:
+    pipeline = ScriptedPipeline(script=[TextDelta("x" * 100_000)] * 400)
+    async with (
+        serving(make_edge(pipeline), stuck_seconds=0.1) as port,
+        opened(port) as (_, writer),
+    ):
+        transport = cast(asyncio.Transport, writer.transport)
+        transport.pause_reading()
+        writer.write(wire(STREAM))
+        await pipeline.opened.wait()
+        for _ in range(3):
+            await asyncio.sleep(0)  # the answer has begun
+        writer.write(wire(ASK))
+        async with asyncio.timeout(10):
+            await pipeline.released.wait()
+
+
+async def test_answers_that_nobody_reads_are_not_heaped_up() -> None:
+    begun: list[Exchange] = []
+
+    async def answer(exchange: Exchange) -> None:
+        begun.append(exchange)
+        exchange.respond(200, b"")
+
+    connections = Connections(answer, Listen().bounds)
+    connection, transport = connections(), MemoryTransport()
+    connection.connection_made(transport)
+    for number in range(4):  # by then the head is known, too
+        connection.data_received(wire({"n": number}))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    connection.pause_writing()
+    connection.data_received(wire({"n": 4}))
+    connection.data_received(wire({"n": 5}) + wire({"n": 6}))
+    await asyncio.sleep(0)
+    assert len(begun) == 4
+    connection.resume_writing()
+    for _ in range(8):
+        await asyncio.sleep(0)
+    assert [one.at_hand() for one in begun] == [b'{"n": %d}' % number for number in range(7)]
+    await connections.ended()
+
+
 async def test_an_idle_connection_is_closed() -> None:
     async with (
         serving(make_edge(), keep_alive_seconds=0.05) as port,
@@ -248,6 +393,25 @@ async def test_a_header_that_comes_again_is_not_lost_and_the_first_counts() -> N
         [],
     )
     assert (second, second.every("a")) == ({"a": "4"}, ["4"])
+
+
+async def test_what_comes_behind_a_body_says_nothing_of_the_request() -> None:
+    seen: list[Headers] = []
+
+    async def answer(exchange: Exchange) -> None:
+        seen.append(exchange.headers)
+        exchange.respond(200, b"")
+
+    connections = Connections(answer, Listen().bounds)
+    connection = connections()
+    connection.connection_made(MemoryTransport())
+    connection.data_received(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n")
+    connection.data_received(b"host: b\r\nauthorization: Bearer b\r\nb: b\r\n\r\n")
+    connection.data_received(b"GET / HTTP/1.1\r\na: 1\r\n\r\n")
+    await connections.ended()
+    await connections.ended()
+    assert seen == [{"transfer-encoding": "chunked"}, {"a": "1"}]
+    assert seen[0].again is None
 
 
 async def test_an_unfinished_response_is_seen_to_be_cut() -> None:

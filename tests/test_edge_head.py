@@ -113,7 +113,17 @@ async def test_one_that_comes_again_now_and_then_stays_known() -> None:
     assert sum(one.head is known for one in listener.exchanges) == 11
 
 
-@pytest.mark.parametrize("before", [b"POST / HTTP/1.1\r\nx: ", b"P", b"\r\n", wire(ASK)[:-3]])
+@pytest.mark.parametrize(
+    "before",
+    [
+        b"POST / HTTP/1.1\r\nx: ",
+        wire(ASK) + b"POST / HTTP/1.1\r\nx: ",
+        wire(ASK) * 2 + b"POST /x",
+        b"P",
+        b"\r\n",
+        wire(ASK)[:-3],
+    ],
+)
 async def test_what_has_begun_otherwise_goes_on_so(before: bytes) -> None:
     """A known head in the middle of something else is a part of that."""
     one, other = Listener(), Listener()

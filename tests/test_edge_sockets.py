@@ -169,6 +169,18 @@ async def one_more(port: int) -> Response:
         return await read_response(reader)
 
 
+async def test_an_answer_that_is_read_slowly_is_whole_at_a_stop() -> None:
+    text = "x" * 8_000_000  # more than any socket holds
+    pipeline = ScriptedPipeline(script=[TextDelta(text), *HELLO[2:]])
+    async with asyncio.TaskGroup() as group, serving(make_edge(pipeline)) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(wire(ASK))
+        await soon(pipeline.released)
+        answer = group.create_task(read_response(reader))
+    assert answer.result().json()["choices"][0]["message"]["content"] == text
+    writer.close()
+
+
 async def test_what_runs_too_long_at_a_stop_ends_with_an_error() -> None:
     pipeline = ScriptedPipeline(script=[TextDelta("Hel"), asyncio.Event()])
     edge = make_edge(pipeline)

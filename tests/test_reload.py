@@ -122,6 +122,18 @@ async def test_what_waits_for_a_restart_is_said(tmp_path: Path) -> None:
             "says 30.0",
         )
         assert await service.models("/v1") == ["own"]
+        secret = "postgresql://u:s3cret@db/n"
+        keys = 'secret_keys = [{ env = "PATH" }]'
+        service.file.write_text(
+            f'{SERVER}[console]\nsign_up = true\n[store]\nurl = "{secret}"\n{keys}\n'
+            f'[shared]\nurl = "valkey://:s3cret@there:6379"\n{OWN}'
+        )
+        assert (await service.reload()).notes == (
+            "console.sign_up stays False until the service is started again; the configuration "
+            "says True",
+            "store stays as it was until the service is started again",
+            "shared stays as it was until the service is started again",
+        )
 
 
 async def test_a_removed_model_finishes_what_it_began(tmp_path: Path) -> None:

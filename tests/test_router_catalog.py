@@ -249,6 +249,16 @@ def test_no_more_is_kept_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kept == queries[: -len(kept) - 1 : -1]
 
 
+def test_pages_that_show_nothing_are_not_kept_without_end() -> None:
+    """Whoever asks for what nobody has, again and again, asks for another page each time."""
+    shelf, one = Shelf(lambda: 0.0), [listing(1)]
+    queries = [f"limit={number + 1}&q=author" for number in range(1000)]
+    for query in queries:
+        shelf.page("router", "/", query, lambda: one)
+    kept = [query for query in reversed(queries) if b'"id"' in _again(shelf, query)]
+    assert 0 < len(kept) <= 256
+
+
 def _again(shelf: Shelf, query: str) -> bytes:
     """The page that is kept, or an empty one."""
     return shelf.page("router", "/", query, list).body

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +21,19 @@ from causerie.settings import Loaded, Settings, SettingsError
 from causerie.settings.credentials import Credentials
 
 log = structlog.get_logger(__name__)
+
+_READ_AT_START = (
+    "server.host",
+    "server.port",
+    "server.drain_seconds",
+    "logging.level",
+    "logging.format",
+    "console.enabled",
+    "console.sign_up",
+    "console.address",
+    "console.proxies",
+    "console.api_requests_per_minute",
+)
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -131,16 +145,13 @@ class Reloading:
 
 def waits_for_restart(running: Settings, wanted: Settings) -> list[str]:
     """What has changed and cannot change while the service runs."""
-    pairs = {
-        "server.host": (running.server.host, wanted.server.host),
-        "server.port": (running.server.port, wanted.server.port),
-        "server.drain_seconds": (running.server.drain_seconds, wanted.server.drain_seconds),
-        "logging.level": (running.logging.level, wanted.logging.level),
-        "logging.format": (running.logging.format, wanted.logging.format),
-        "shared": (running.shared, wanted.shared),
-    }
-    return [
-        f"{name} stays {before} until the service is started again; the configuration says {now}"
-        for name, (before, now) in pairs.items()
-        if before != now
-    ]
+    notes = []
+    for name in _READ_AT_START:
+        before, now = attrgetter(name)(running), attrgetter(name)(wanted)
+        if before != now:
+            stays = f"{name} stays {before} until the service is started again"
+            notes.append(f"{stays}; the configuration says {now}")
+    for name in ("store", "shared"):  # what they hold may be secret
+        if attrgetter(name)(running) != attrgetter(name)(wanted):
+            notes.append(f"{name} stays as it was until the service is started again")
+    return notes

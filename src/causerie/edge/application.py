@@ -35,7 +35,7 @@ Refusal = Callable[[Exchange, ServiceError], None]
 
 _NO_DOOR = Door("", "")  # that of what is the service's own
 _MAX_WAYS = 4096
-_MAX_PATH = 256  # of a way that is kept, in characters
+_MAX_PLACE = 512  # of a way that is kept: its host and path, in characters
 
 
 class Way(Struct, frozen=True):
@@ -134,7 +134,8 @@ class Edge:
             failure = internal(exchange.request_id)
         if failure is not None and exchange.status is None:
             door = "" if way is None else way.door.name
-            self._metrics.refused(door, failure.code, failure.status)
+            if not exchange.metered:
+                self._metrics.refused(door, failure.code, failure.status)
             log.info("refused", path=exchange.path, status=failure.status, code=failure.code)
             self._refusal(exchange)(exchange, failure)
         if not exchange.ended:
@@ -158,7 +159,7 @@ class Edge:
             routes = self._router_routes if door.kind == "router" else self._door_routes
             door_handler, parameter = pick(routes, exchange.method, rest)
             way = Way(door_handler, door, parameter)
-        if len(path) <= _MAX_PATH:
+        if len(path) + len(host or "") <= _MAX_PLACE:
             if len(self._ways) >= _MAX_WAYS:
                 self._ways.clear()
             self._ways[exchange.method, host, path] = way

@@ -12,36 +12,26 @@ import asyncio
 import socket
 from collections import deque
 from typing import cast
-from urllib.parse import unquote
 
 import httptools
-import msgspec
 
 from causerie.access.credential import bearer
+from causerie.edge.bounds import Bounds
+from causerie.edge.errors import head_too_large, invalid_http
 from causerie.edge.exchange import Exchange
-from causerie.edge.head import Head, Heads, cut
+from causerie.edge.head import Head, Heads, cut, declined
 from causerie.edge.headers import NAMES, Headers
+from causerie.edge.places import places
 from causerie.edge.workers import Handler, Workers
-from causerie.errors import InvalidRequest, Overloaded, ServiceError
+from causerie.errors import Overloaded, ServiceError
 
 _MAX_UNREAD = 256 * 1024  # bytes of a body that wait for a handler
 _LINGER_SECONDS = 5.0  # for the next piece of a body that nobody wants
 _LINGER_SECONDS_IN_ALL = 30.0
-_MAX_PATHS = 1024
 _MAX_STRANGE = 8  # heads of a connection, one after the other, until none is looked for
 _NEVER = float("inf")
 _KEEPING = frozenset({"connection", "proxy-connection"})  # headers that ask to be kept
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-
-
-class Bounds(msgspec.Struct, frozen=True):
-    """What a connection may cost. Times are in seconds, sizes in bytes."""
-
-    head_seconds: float
-    idle_seconds: float
-    stuck_seconds: float
-    max_head_bytes: int
-    max_connections: int
 
 
 class Connections:
@@ -53,6 +43,7 @@ class Connections:
         self.heads = Heads()
         self.open: set[Connection] = set()
         self.closing = False
+        self._none_open = asyncio.Event()
         self.loop = asyncio.get_running_loop()
 
     def __call__(self) -> Connection:
@@ -74,6 +65,18 @@ class Connections:
         """Return when every request has been answered."""
         await self.workers.ended()
 
+    async def left(self) -> None:
+        """Return when no connection is open: every client has all of its answer."""
+        while self.open:
+            self._none_open.clear()
+            await self._none_open.wait()
+
+    def forget(self, connection: Connection) -> None:
+        """This one is closed."""
+        self.open.discard(connection)
+        if not self.open:
+            self._none_open.set()
+
     def abort(self) -> None:
         """Close every connection at once."""
         for connection in tuple(self.open):
@@ -94,6 +97,7 @@ class Connection(asyncio.Protocol):
         self._strange = 0  # heads since one that had come before
         self._unknown = b""  # the digest of the last
         self._expects = False
+        self._declined = b""  # a head as it is without its offer to speak something else
         self._incoming: Exchange | None = None  # whose body is arriving
         self._current: Exchange | None = None  # which is being answered
         self._waiting: deque[Exchange] = deque()
@@ -102,10 +106,15 @@ class Connection(asyncio.Protocol):
         self._over = False  # nothing more is read or answered
         self._deadline = _NEVER
         self._linger_end = _NEVER
-        self.closing = server.closing
+        self._closing = server.closing
         self.full: asyncio.Future[None] | None = None
 
     # What exchanges ask.
+
+    @property
+    def closing(self) -> bool:
+        """Also where a client is answered that has not been asked for its body: will it come?"""
+        return self._closing or (self._expects and self._incoming is self._current)
 
     @property
     def peer(self) -> str:
@@ -124,6 +133,7 @@ class Connection(asyncio.Protocol):
         if exchange.complete:
             self._next(exchange)
         else:  # Closing now would throw away the answer: the rest of the request is read first.
+            self._expects = False
             self._linger_end = self._server.loop.time() + _LINGER_SECONDS_IN_ALL
             self._linger()
             self.read_on()
@@ -152,7 +162,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
-        self._server.open.discard(self)
+        self._server.forget(self)
         self._end()
         self.resume_writing()
         for exchange in (self._current, self._incoming, *self._waiting):
@@ -166,7 +176,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._deaf:
             return
-        if self._current is not None or self._head_bytes or self._strange >= _MAX_STRANGE:
+        busy = self._current is not None or self.full is not None or self._head_bytes
+        if busy or self._strange >= _MAX_STRANGE:
             self._parse(data)
             return
         digest, body = cut(data)
@@ -187,6 +198,7 @@ class Connection(asyncio.Protocol):
             self.full.set_result(None)
             self.full = None
             self._deadline = _NEVER
+            self._go_on()
 
     # What the parser calls.
 
@@ -194,6 +206,8 @@ class Connection(asyncio.Protocol):
         self._url = self._url + url if self._url else url
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._incoming is not None:
+            return  # it comes behind the body: of what nobody asks for there is no end
         key = NAMES[name]
         if key in self._headers:
             self._headers.add_again(key, value.decode("latin-1"))
@@ -202,11 +216,16 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self._head_bytes = 0
-        self._deadline = _NEVER
+        if self.full is None:
+            self._deadline = _NEVER
         parser, headers = self._parser, self._headers
+        if "upgrade" in headers and parser.should_upgrade():
+            self._declined = declined(parser, self._url, headers)
+            return
         self._expects = "expect" in headers and headers["expect"].lower() == "100-continue"
-        path, query = _places[self._url]
-        method, keep_alive = parser.get_method().decode("ascii"), parser.should_keep_alive()
+        path, query = places[self._url]
+        method = parser.get_method().decode("ascii")
+        keep_alive = parser.should_keep_alive() and not parser.should_upgrade()
         # Who is kept without having asked speaks 1.1; the parser would make a text of its numbers.
         unasked = keep_alive and _KEEPING.isdisjoint(headers)
         version = "1.1" if unasked else parser.get_http_version()
@@ -214,13 +233,14 @@ class Connection(asyncio.Protocol):
         head = Head(method, path, version, headers, keep_alive, query, credential)
         exchange = Exchange(self, head)
         self._incoming = exchange
-        if self._current is None:
+        if self._current is None and self.full is None:
             self._begin(exchange)
         else:
             self._waiting.append(exchange)
             self._pause()
 
     def on_body(self, body: bytes) -> None:
+        self._expects = False  # to be asked: it comes
         if self._incoming is not None:
             self._incoming.feed(body)
 
@@ -249,7 +269,7 @@ class Connection(asyncio.Protocol):
 
     def close_when_idle(self) -> None:
         """Close unless a request is being answered, and after it."""
-        self.closing = True
+        self._closing = True
         if self._current is None and self._incoming is None:
             self._close()
 
@@ -263,20 +283,24 @@ class Connection(asyncio.Protocol):
     def _parse(self, data: bytes) -> None:
         """Bytes of requests, of one or of several, whole or not."""
         headers = self._headers
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            # Not taken up: the request is answered as it stands, and is the last one.
-            self._deaf = True
-            for exchange in (self._current, *self._waiting):
-                if exchange is not None:
-                    exchange.keep_alive = False
-        except httptools.HttpParserError:
-            self._refuse(_invalid("This is not a valid HTTP/1.1 request."))
+        while True:
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                # Not taken up; the parser takes a body only where nothing of the kind was offered.
+                if self._declined:
+                    data, self._declined = self._declined + data[upgrade.args[0] :], b""
+                    continue
+                self._deaf = True  # it is a tunnel that was asked for
+            except httptools.HttpParserError:
+                self._refuse(invalid_http())
+            break
         if self._incoming is not None:
             self._bound_body(self._incoming)
         elif self._headers is headers:
             self._bound_head(len(data))
+        elif self._url:
+            self._bound_head(len(self._url))  # which began behind a whole request
 
     def _come_again(self, head: Head, body: bytes) -> None:
         """A whole request, whose head needs no parser."""
@@ -305,9 +329,14 @@ class Connection(asyncio.Protocol):
     def _next(self, exchange: Exchange) -> None:
         """Go on after an exchange whose request was read and whose response was sent."""
         self._current = None
-        if self.closing or not exchange.keep_alive:
+        if self._closing or not exchange.keep_alive:
             self._close()
-        elif self._waiting:
+        else:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Begin what waits, if nothing is before it: no answer, and none that nobody reads."""
+        if self._waiting and self._current is None and self.full is None and not self._over:
             self._begin(self._waiting.popleft())
             self.read_on()
 
@@ -316,11 +345,11 @@ class Connection(asyncio.Protocol):
         if self._over:
             return
         bounds = self._server.bounds
-        if not self._head_bytes and self._current is None:
+        if not self._head_bytes and self._current is None and self.full is None:
             self._deadline = self._server.loop.time() + bounds.head_seconds
         self._head_bytes += came
         if self._head_bytes > bounds.max_head_bytes:
-            self._refuse(self._too_large())
+            self._refuse(head_too_large(bounds.max_head_bytes))
 
     def _bound_body(self, exchange: Exchange) -> None:
         """Read a body no faster than it is taken, nor for long where nobody wants it."""
@@ -343,50 +372,24 @@ class Connection(asyncio.Protocol):
         self._transport.close()
 
     def _end(self) -> None:
-        self._over = self._deaf = self.closing = True
-
-    def _too_large(self) -> InvalidRequest:
-        return InvalidRequest(
-            f"The request's head is larger than {self._server.bounds.max_head_bytes} bytes.",
-            code="head_too_large",
-            status=431,
-        )
+        self._over = self._deaf = self._closing = True
 
     def _refuse(self, failure: ServiceError) -> None:
-        """Answer what never became a request, and close."""
+        """Answer what never became a request, and close; or close behind the requests before it."""
         if self._over:
             return
-        if self._current is not None:
+        broken = self._incoming
+        if broken is not None:
+            if broken is self._current and broken.status is None:
+                broken.keep_alive = False
+                broken.refuse(failure)
             self._close()
+            return
+        last = self._waiting[-1] if self._waiting else self._current
+        if last is not None:
+            last.keep_alive = False
+            self._deaf = True
             return
         exchange = self._current = Exchange(self, Head("GET", "", keep_alive=False))
         exchange.feed_end()
         exchange.refuse(failure)
-
-
-class _Places(dict[bytes, tuple[str, str]]):
-    """Path and query of request targets; most are asked for again and again."""
-
-    def __missing__(self, url: bytes) -> tuple[str, str]:
-        query = url.partition(b"?")[2].partition(b"#")[0].decode("ascii", "replace")
-        place = _path(url), query
-        if len(url) <= 128 and len(self) < _MAX_PATHS and not query:
-            self[url] = place
-        return place
-
-
-_places = _Places()
-
-
-def _path(url: bytes) -> str:
-    """The path of a request target, with escapes resolved; empty where it is not one."""
-    try:
-        path = httptools.parse_url(url).path or b""
-    except httptools.HttpParserInvalidURLError:
-        return ""
-    text: str = path.decode("ascii", "replace")
-    return unquote(text) if "%" in text else text
-
-
-def _invalid(message: str) -> InvalidRequest:
-    return InvalidRequest(message, code="invalid_http")

@@ -28,3 +28,15 @@ def internal(request_id: str) -> InternalError:
     return InternalError(
         f"Something went wrong on our side. Please try again; request id {request_id}."
     )
+
+
+def invalid_http() -> InvalidRequest:
+    """400 for what is no request."""
+    return InvalidRequest("This is not a valid HTTP/1.1 request.", code="invalid_http")
+
+
+def head_too_large(most: int) -> InvalidRequest:
+    """431, with the bytes that a head may have."""
+    return InvalidRequest(
+        f"The request's head is larger than {most} bytes.", code="head_too_large", status=431
+    )

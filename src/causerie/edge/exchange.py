@@ -33,8 +33,10 @@ class ClientGone(Exception):
 class Wire(Protocol):
     """The connection that an exchange is on."""
 
-    closing: bool
-    """Whether no further request will be taken on this connection."""
+    @property
+    def closing(self) -> bool:
+        """Whether no further request will be taken on this connection."""
+        ...
 
     def write(self, data: bytes) -> bool:
         """Send bytes; they are buffered where the client is slow. Whether it is not."""
@@ -69,8 +71,9 @@ class Exchange(msgspec.Struct, eq=False):
     Every response carries the request's id. ``status`` is what was sent, or
     ``None``; once it is set, the response cannot be changed any more.
     ``keep_alive``: the connection stays open after it. ``complete``: the whole request has
-    arrived, ``unread`` the bytes of its body that nobody took yet. ``task`` is what
-    answers it, where it is one of its own. ``on_gone`` is called once when the client leaves.
+    arrived, ``unread`` the bytes of its body that nobody took yet. ``metered``: whatever becomes
+    of it is counted behind the edge. ``task`` is what answers it, where it is one of its own.
+    ``on_gone`` is called once when the client leaves.
     """
 
     wire: Wire
@@ -82,6 +85,7 @@ class Exchange(msgspec.Struct, eq=False):
     complete: bool = False
     ended: bool = False
     gone: bool = False
+    metered: bool = False
     on_gone: Callable[[], None] | None = None
     task: asyncio.Task[None] | None = None
     unread: int = 0

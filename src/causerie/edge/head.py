@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from hashlib import blake2b
 
+import httptools
 from msgspec import Struct, structs
 
 from causerie.access.credential import Credential
@@ -66,3 +67,12 @@ def cut(data: bytes) -> tuple[bytes, bytes]:
         return _NOTHING
     start, stop = length.span(1)
     return blake2b(data[:start] + data[stop:end], digest_size=32).digest(), data[end + 4 :]
+
+
+def declined(parser: httptools.HttpRequestParser, url: bytes, headers: Headers) -> bytes:
+    """The head of a request that would change the protocol, without that."""
+    method, version = parser.get_method().decode(), parser.get_http_version()
+    lines = [f"{method} {url.decode('latin-1')} HTTP/{version}"]
+    every = [*headers.items(), *(headers.again or ())]
+    lines += [f"{name}: {value}" for name, value in every if name != "upgrade"]
+    return "\r\n".join([*lines, "\r\n"]).encode("latin-1")

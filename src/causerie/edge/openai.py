@@ -101,6 +101,7 @@ class OpenAI:
                     answer = Stream(request, exchange, self._pings)
                 else:
                     answer = Plain(request)
+                exchange.metered = True
                 await self.pipeline.answer(
                     door, caller, request, identity, answer.deliver, asides.labels
                 )

@@ -11,7 +11,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from causerie.edge.application import Edge
-from causerie.edge.connection import Bounds, Connections
+from causerie.edge.bounds import Bounds
+from causerie.edge.connection import Connections
 from causerie.edge.ownership import owned
 
 _SWEEP_SECONDS = 0.5
@@ -78,25 +79,30 @@ async def serve(
                 if on_ready is not None:
                     on_ready(host, port)
                 await stop.wait()
-                await _end(edge, connections, listen.drain_seconds, hurry)
+                await _drain(edge, listen.drain_seconds, hurry)
+                server.close()
+                await _last_bytes(connections)
         finally:
             server.close()
             connections.abort()
             await connections.ended()
 
 
-async def _end(
-    edge: Edge, connections: Connections, drain_seconds: float, hurry: asyncio.Event
-) -> None:
+async def _drain(edge: Edge, drain_seconds: float, hurry: asyncio.Event) -> None:
     """Let what runs finish; ``hurry`` cuts it short."""
     async with owned(edge.drain.finish(drain_seconds)) as draining, owned(_set(hurry)) as hurried:
         await asyncio.wait([draining, hurried], return_when=asyncio.FIRST_COMPLETED)
     if hurry.is_set():
         await edge.drain.finish(0)
+
+
+async def _last_bytes(connections: Connections) -> None:
+    """Close every connection when its client has what it was answered, if that is soon."""
     connections.close()
     with suppress(TimeoutError):
         async with asyncio.timeout(_LAST_BYTES_SECONDS):
             await connections.ended()
+            await connections.left()
 
 
 async def _set(event: asyncio.Event) -> None:

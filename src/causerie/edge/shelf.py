@@ -19,6 +19,7 @@ import msgspec
 from causerie.edge.filters import Filters, Listed
 
 _FRESH_SECONDS = 2.0
+_MOST_PAGES = 256
 _MOST_BYTES = 32 * 1024 * 1024
 _GZIP_LEVEL = 1
 _encode = msgspec.json.Encoder().encode
@@ -82,9 +83,13 @@ class Shelf:
             if kept[1].etag == page.etag:
                 page = kept[1]
         self._pages[place] = now, page
-        while sum(one.size for _, one in self._pages.values()) > _MOST_BYTES:
+        while self._too_many():
             del self._pages[next(iter(self._pages))]
         return page
+
+    def _too_many(self) -> bool:
+        size = sum(one.size for _, one in self._pages.values())
+        return size > _MOST_BYTES or len(self._pages) > _MOST_PAGES
 
     def made(self, path: str, filters: Filters, entries: Sequence[Shown]) -> Page:
         """A page that is not kept."""
