@@ -8,6 +8,7 @@ import tracemalloc
 
 import pytest
 from edgekit import ASK, KEY, ScriptedPipeline, Statuses, call, make_edge
+from structlog.testing import capture_logs
 
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import Overloaded, RateLimited, UpstreamFailed
@@ -194,6 +195,12 @@ async def test_only_json_as_it_stands_is_read(headers: dict[str, str]) -> None:
 )
 async def test_json_under_other_names_is_read(kind: str) -> None:
     assert (await call(make_edge(), CHAT, ASK, headers={"content-type": kind})).status == 200
+
+
+async def test_a_path_of_any_length_is_a_short_line_of_the_log() -> None:
+    with capture_logs() as lines:
+        assert (await call(make_edge(), "/" + "x" * 50_000)).status == 404
+    assert [len(line["path"]) for line in lines if line["event"] == "refused"] == [200]
 
 
 async def test_two_host_headers_are_refused() -> None:

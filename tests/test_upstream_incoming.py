@@ -83,6 +83,7 @@ def test_what_has_been_read_is_free_at_once() -> None:
         [{"choices": [{"index": "0", "delta": {"content": "Hi"}}]}],  # a number as text
         [{"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": ""}]}],
         [{"choices": [{"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}]}],
+        [{"choices": [{"index": None, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}],
         [chunk(content=[{"type": "text", "text": "H"}, "i"]), chunk("stop")],
         [chunk(refusal="Hi"), chunk("stop")],
         [chunk("tool_calls", content="Hi")],  # none came
@@ -108,6 +109,7 @@ def test_usage_is_last_and_once() -> None:
         ({**USAGE, "prompt_tokens_details": None, "prompt_cache_hit_tokens": 2}, 2, 0),
         ({**USAGE, "completion_tokens_details": {"reasoning_tokens": 4}}, 0, 4),
         ({**USAGE, "reasoning_tokens": 4}, 0, 4),
+        ({**USAGE, "prompt_tokens_details": [], "reasoning_tokens": 4}, 0, 4),
         ({**USAGE, "completion_tokens_details": {"reasoning_tokens": 99}}, 0, 7),
     ],
 )
@@ -286,6 +288,11 @@ def test_a_call_without_arguments_has_an_empty_object() -> None:
         STARTED,
         Finished("length"),
     ]
+
+
+def test_an_id_that_is_a_number_is_its_text() -> None:
+    pieces = [call(id=12, name="f", arguments='{"a"'), call(id=12, arguments=":1}")]
+    assert said(*pieces, chunk("tool_calls"))[0] == ToolCallStarted(0, "12", "f")
 
 
 def test_text_before_calls() -> None:

@@ -34,6 +34,7 @@ log = structlog.get_logger(__name__)
 Refusal = Callable[[Exchange, ServiceError], None]
 
 _NO_DOOR = Door("", "")  # that of what is the service's own
+_SHOWN = 200  # characters of a path in log lines
 _MAX_WAYS = 4096
 _MAX_PLACE = 512  # of a way that is kept: its host and path, in characters
 
@@ -126,17 +127,19 @@ class Edge:
                 way = self._way(exchange)
             await way.handler(exchange, way.door, way.parameter)
         except ClientGone:
-            log.info("client gone", path=exchange.path, status=exchange.status)
+            log.info("client gone", path=exchange.path[:_SHOWN], status=exchange.status)
         except ServiceError as refused:
             failure = refused
         except Exception:  # the true top: whatever it is, the client gets an answer
-            log.exception("request failed", path=exchange.path)
+            log.exception("request failed", path=exchange.path[:_SHOWN])
             failure = internal(exchange.request_id)
         if failure is not None and exchange.status is None:
             door = "" if way is None else way.door.name
             if not exchange.metered:
                 self._metrics.refused(door, failure.code, failure.status)
-            log.info("refused", path=exchange.path, status=failure.status, code=failure.code)
+            log.info(
+                "refused", path=exchange.path[:_SHOWN], status=failure.status, code=failure.code
+            )
             self._refusal(exchange)(exchange, failure)
         if not exchange.ended:
             exchange.abandon()

@@ -95,9 +95,9 @@ _strictly = msgspec.json.Decoder(Chunk).decode
 def read_chunk(data: bytes) -> Chunk:
     """The chunk in ``data``; raises :class:`ValueError` where there is none.
 
-    Numbers that were sent as strings are read as well; one of tokens that no reply can
-    have is as if it had not been told. JSON that is no chunk but tells of an error comes
-    back as one with that error.
+    Numbers that were sent as strings are read as well, and ids that were sent as numbers; a
+    number of tokens that no reply can have is as if it had not been told. JSON that is no chunk
+    but tells of an error comes back as one with that error.
     """
     try:
         chunk = _strictly(data)
@@ -118,6 +118,8 @@ def _leniently(data: bytes) -> Chunk:
             return Chunk(error=found["error"])
         if "usage" in found:
             found["usage"] = _believed(found["usage"])
+        for choice in _objects(found.get("choices")):
+            _put_right(choice)
     try:
         return msgspec.convert(found, Chunk, strict=False)
     except msgspec.ValidationError as error:
@@ -128,7 +130,25 @@ def _believed(told: object) -> object:
     """Numbers of tokens, without those that no reply can have."""
     if not isinstance(told, dict):
         return told
-    return {name: _believed(value) for name, value in told.items() if not _nonsense(value)}
+    return {
+        name: _believed(value)
+        for name, value in told.items()
+        if not _nonsense(value) and not (isinstance(value, list) and name.endswith("_details"))
+    }
+
+
+def _put_right(choice: dict[str, Any]) -> None:
+    """Its place where none is told, and ids of calls that are numbers."""
+    if choice.get("index") is None:
+        choice["index"] = 0
+    for said in _objects([choice.get("delta"), choice.get("message")]):
+        for call in _objects(said.get("tool_calls")):
+            if isinstance(call.get("id"), int):
+                call["id"] = str(call["id"])
+
+
+def _objects(found: object) -> list[dict[str, Any]]:
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def _nonsense(told: object) -> bool:
