@@ -15,8 +15,9 @@ from causerie.chat.constraint import AnswerPlan, CallPlan, closed_schema, compos
 from causerie.chat.formats.format import Format
 from causerie.chat.formats.registry import FORMATS, by_name
 from causerie.chat.segments.choices import anchored
-from causerie.chat.validation import validate_arguments
+from causerie.chat.validation import validate
 from causerie.errors import InvalidRequest
+from causerie.protocol.request import JsonSchema
 
 CALLING = [form.name for form in FORMATS if form.calls]
 PARALLEL = [form.name for form in FORMATS if form.calls and form.calls.parallel]
@@ -176,7 +177,8 @@ def understood(form: Format, text: str, tools: Mapping[str, Mapping[str, object]
     assert not told.answer.strip(), text
     assert told == read(form, text, tools=tools, size=1)
     for name, arguments in told.calls:
-        wrong = validate_arguments(json.dumps(arguments), tools[name])
+        parameters = JsonSchema({"type": "object", **tools[name]})
+        wrong = validate(json.dumps(arguments), parameters)
         assert wrong is None, (wrong, text)
 
 

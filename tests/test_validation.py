@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from causerie.chat.validation import validate, validate_arguments
+from causerie.chat.validation import validate
 from causerie.protocol.request import (
     Choice,
     Grammar,
@@ -81,13 +81,6 @@ def test_the_place_is_named() -> None:
 
 def test_objects_are_not_closed_here() -> None:
     assert validate('{"a": 1, "b": 2}', _schema(properties={"a": {}})) is None
-
-
-def test_arguments_are_an_object() -> None:
-    parameters = {"properties": {"a": {"type": "integer"}}, "required": ["a"]}
-    assert validate_arguments('{"a": 1}', parameters) is None
-    assert validate_arguments('{"a": "1"}', parameters) is not None
-    assert validate_arguments("[]", parameters) is not None
 
 
 def test_patterns_that_backtrack_elsewhere_are_decided() -> None:

@@ -74,11 +74,6 @@ def validate(text: str, output: OutputFormat) -> str | None:
             return None if _follows(text, grammar) else "The answer does not follow the grammar."
 
 
-def validate_arguments(text: str, parameters: Mapping[str, object]) -> str | None:
-    """``None`` if ``text`` is a JSON object that follows a function's ``parameters``."""
-    return _json(text, {"type": "object", **parameters})
-
-
 def _json(text: str, schema: Mapping[str, object] | bool) -> str | None:
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
