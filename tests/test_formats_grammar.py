@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from causerie.chat.constraint import AnswerPlan, CallPlan, closed_schema, compose
 from causerie.chat.formats.format import Format
 from causerie.chat.formats.registry import FORMATS, by_name
+from causerie.chat.schema import keywords
 from causerie.chat.segments.choices import anchored
 from causerie.chat.validation import validate
 from causerie.errors import InvalidRequest
@@ -238,6 +240,50 @@ def test_parameters_as_clients_write_them_are_held_to(name: str) -> None:
         made: dict[str, object] = dict(sorted({**least, **wrong}.items()))
         text = form.calls.lead + write_calls(form.calls, [Call("f", made)])
         assert vocabulary.refused_at(grammar, text) is not None
+
+
+STRINGS: list[tuple[Mapping[str, object], str, str]] = [
+    ({"format": "date"}, "2024-02-29", "2024-02-30"),
+    ({"format": "date-time"}, "2024-02-29T12:00:00.5+01:00", "2024-02-29"),
+    ({"format": "time"}, "23:59:59Z", "24:00:00Z"),
+    ({"format": "duration"}, "P1DT2H", "P1D2H"),
+    ({"format": "email"}, "a.b+c@example.org", "a@"),
+    ({"format": "hostname"}, "a-b.example.org", "-a.org"),
+    ({"format": "ipv4"}, "192.0.2.255", "192.0.2.256"),
+    ({"format": "ipv6"}, "2001:db8::1", "2001:db8::1::2"),
+    ({"format": "uuid"}, "123e4567-e89b-12d3-a456-426614174000", "123e4567"),
+    ({"format": "uri"}, "https://example.org/a?b=c", "no address"),
+    ({"format": "date", "pattern": "^2024"}, "2024-01-31", "2023-01-31"),
+    ({"pattern": "^\\d{2}$"}, "42", "\u0664\u0662"),
+]
+
+
+@pytest.mark.parametrize("name", NOTATIONS)
+@pytest.mark.parametrize(("what", "right", "wrong"), STRINGS)
+def test_strings_are_held_to_format_and_pattern(
+    name: str, what: Mapping[str, object], right: str, wrong: str
+) -> None:
+    form = by_name(name)
+    tools = offered({"properties": {"a": {"type": "string", **what}}, "required": ["a"]})
+    assert form.calls
+    control, vocabulary = vocabularies(form)[1]
+    plan = CallPlan(tools, required=True, parallel=True)
+    grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
+    assert grammar is not None
+    for value, admitted in ((right, True), (wrong, False)):
+        text = form.calls.lead + write_calls(form.calls, [Call("f", {"a": value})])
+        assert (vocabulary.refused_at(grammar, text) is None) is admitted
+
+
+@pytest.mark.parametrize("name", keywords.FORMATS)
+@given(data=st.data())
+def test_what_a_format_admits_in_other_notations_it_admits_in_json(
+    name: str, data: st.DataObject
+) -> None:
+    """But for days that no calendar has: which years leap is no pattern."""
+    text = data.draw(st.from_regex(re.compile(keywords.FORMATS[name], re.ASCII), fullmatch=True))
+    wrong = validate(json.dumps(text), JsonSchema({"type": "string", "format": name}))
+    assert wrong is None or "a day that does not exist" in wrong
 
 
 @pytest.mark.parametrize("name", NOTATIONS)

@@ -8,10 +8,41 @@ from causerie.errors import InvalidRequest
 
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
-# Formats that hold as patterns while tokens are drawn.
-FORMATS = (
-    "date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid",
-)  # fmt: skip
+_DATE = (
+    "[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
+    "|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|[12][0-9]))"
+)
+_HOUR = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
+_TIME = rf"{_HOUR}:[0-5][0-9](?:\.[0-9]+)?(?:Z|[+\-]{_HOUR})"
+_DAYS = "(?:[0-9]+Y(?:[0-9]+M(?:[0-9]+D)?)?|[0-9]+M(?:[0-9]+D)?|[0-9]+D)"
+_HOURS = "T(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S)"
+_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9\\-]{0,61}[A-Za-z0-9])?"
+_HOST = rf"{_LABEL}(?:\.{_LABEL})*"
+_ATOM = "[A-Za-z0-9!#$%&'*+=?^_{|}~\\-]+"
+_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_GROUP = "[0-9A-Fa-f]{1,4}"
+
+FORMATS = {
+    "date-time": f"{_DATE}T{_TIME}",
+    "time": _TIME,
+    "date": _DATE,
+    "duration": f"P(?:[0-9]+W|{_DAYS}(?:{_HOURS})?|{_HOURS})",
+    "email": rf"{_ATOM}(?:\.{_ATOM})*@{_HOST}",
+    "hostname": _HOST,
+    "ipv4": rf"{_OCTET}(?:\.{_OCTET}){{3}}",
+    "ipv6": "(?:"
+    + "|".join(
+        [
+            f"(?:{_GROUP}:){{7}}{_GROUP}",
+            *(f"(?:{_GROUP}:){{1,{7 - few}}}(?::{_GROUP}){{{few}}}" for few in range(1, 7)),
+            f"(?:{_GROUP}:){{1,7}}:|:(?::{_GROUP}){{1,7}}|::",
+        ]
+    )
+    + ")",
+    "uuid": "[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}",
+}
+"""Formats that hold while tokens are drawn: in JSON the engine knows them, in other notations these
+patterns hold, which admit no more (RFC 3339, 5321, 1123, 4291, 9562)."""
 
 _SEGMENT = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@\-]|%[0-9A-Fa-f]{2})"
 # Absolute addresses with a registered name or without an authority; no IP literals in brackets.

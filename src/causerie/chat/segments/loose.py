@@ -2,7 +2,8 @@
 
 ``{city:<|"|>Paris<|"|>,days:3,tags:[<|"|>a<|"|>]}``: no white space, no escapes,
 keys in alphabetical order, ``None`` for null. The grammar enforces types,
-choices, bounds and lengths, and nothing that a schema says beyond them.
+choices, bounds, lengths, patterns and formats, and nothing that a schema says
+beyond them.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ import json
 import re
 
 from causerie.chat.formats.format import ParameterList
+from causerie.chat.schema.keywords import FORMATS, URI
+from causerie.chat.schema.pattern import search
 from causerie.chat.segments.base import Read, Schema, Scope, text_overlap, without
 from causerie.chat.segments.choices import (
     choices,
@@ -289,8 +291,14 @@ def string_terminal(schema: Schema) -> str | None:
     parts = []
     pattern = schema.get("pattern")
     if isinstance(pattern, str):
+        pattern = search(pattern)
         body = pattern.removeprefix("^").removesuffix("$") if _is_anchored(pattern) else None
         parts.append(f"/{_slashes(body if body is not None else _anywhere(pattern))}/")
+    form = schema.get("format")
+    if form == "uri":
+        parts.append(f"/{_slashes(URI[1:-1])}/")
+    elif form in FORMATS:
+        parts.append(f"/{_slashes(FORMATS[form])}/")
     low, high = schema.get("minLength", 0), schema.get("maxLength", "")
     if low or high != "":
         parts.append(f"/(?s:.){{{low},{high}}}/")
