@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from itertools import chain
 from typing import get_args
@@ -135,3 +136,22 @@ def test_an_answer_without_its_usage_is_no_answer() -> None:
     for events in ([], [TextDelta("half"), Finished("stop")]):
         with pytest.raises(InternalError, match="before it was complete"):
             frame.completion(events)
+
+
+@pytest.mark.parametrize(
+    ("events", "ended"),
+    [
+        ([], [0]),
+        ([TextDelta("half")], [0]),
+        ([TextDelta("whole"), Finished("stop")], []),
+        ([TextDelta("a"), TextDelta("b", (), 1), Finished("stop")], [1]),
+        ([TextDelta("a"), TextDelta("b", (), 1), Finished("stop"), Finished("stop", 1)], []),
+    ],
+)
+def test_a_stream_that_breaks_ends_every_choice_once(events: list[Event], ended: list[int]) -> None:
+    fold = Fold(Frame(Identity("chatcmpl-1", 1, "r"), "m", "f"))
+    fold.feed(events)
+    told = json.loads(fold.broken({"message": "It broke."}).removeprefix(b"data: "))
+    assert told["error"] == {"message": "It broke."}
+    assert [choice["index"] for choice in told["choices"]] == ended
+    assert all(choice["finish_reason"] == "error" for choice in told["choices"])

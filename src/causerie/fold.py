@@ -189,10 +189,11 @@ class Fold:
         """What ends a stream that cannot go on: the error, and an end of every choice that had
         none.
         """
+        begun = self._begun.keys() or {0}
         chunk = self._frame.chunk(
             *(
                 ChunkChoice(index=index, delta=Delta(), finish_reason="error")
-                for index in sorted(self._begun.keys() - self._ended) or [0]
+                for index in sorted(begun - self._ended)
             )
         )
         chunk.error = error
