@@ -367,6 +367,19 @@ def test_log_probabilities(top: int) -> None:
     ]
 
 
+def test_a_probability_of_none_is_a_number_all_the_same() -> None:
+    """Servers write null for minus infinity, which JSON cannot say."""
+    piece = with_logprobs(chunk("stop", content="a"), "a")
+    [told] = piece["choices"][0]["logprobs"]["content"]
+    told["logprob"] = told["top_logprobs"][0]["logprob"] = None
+    assert said(piece) == [TextDelta("a"), Finished("stop")]
+    [text, _] = said(piece, logprobs=True, top_logprobs=2)
+    assert isinstance(text, TextDelta)
+    assert [text.logprobs[0].logprob, text.logprobs[0].top[0].logprob] == [-9999.0, -9999.0]
+    told["top_logprobs"] = None
+    assert said(piece, logprobs=True)[1] == Finished("stop")
+
+
 def test_log_probabilities_behind_the_last_text_are_not_lost() -> None:
     events = said(chunk(content="a"), with_logprobs(chunk("stop", content=""), "a"), logprobs=True)
     assert events == [TextDelta("a", (token("a", 0),)), Finished("stop")]

@@ -32,6 +32,7 @@ FINISHES: Mapping[str, FinishReason] = {
     "content_filter": "content_filter",
 }
 _BROKEN = frozenset({"error", "abort", "insufficient_system_resource"})
+_LEAST = -9999.0  # a log-probability that stands for minus infinity, by OpenAI's convention
 
 
 class Answer(Struct, eq=False):
@@ -197,17 +198,14 @@ class Answer(Struct, eq=False):
 
     def _tokens(self, tokens: Iterable[Logprob]) -> list[TokenLogprob]:
         return [
-            TokenLogprob(
-                token.token,
-                token.logprob,
-                _raw(token),
-                tuple(
-                    TokenLogprob(other.token, other.logprob, _raw(other))
-                    for other in (token.top_logprobs or ())[: self.top_logprobs]
-                ),
-            )
+            _token(token, tuple(map(_token, (token.top_logprobs or ())[: self.top_logprobs])))
             for token in tokens
         ]
+
+
+def _token(token: Logprob | Alternative, top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:
+    logprob = _LEAST if token.logprob is None else token.logprob
+    return TokenLogprob(token.token, logprob, _raw(token), top)
 
 
 def _raw(token: Logprob | Alternative) -> bytes:

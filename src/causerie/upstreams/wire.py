@@ -39,14 +39,16 @@ class Delta(Struct, gc=False):
 
 
 class Alternative(Struct, gc=False):
+    """``logprob`` is null where it is minus infinity, for which JSON has no number."""
+
     token: str = ""
-    logprob: float = 0.0
+    logprob: float | None = 0.0
     bytes: list[int] | None = None
 
 
 class Logprob(Struct, gc=False):
     token: str = ""
-    logprob: float = 0.0
+    logprob: float | None = 0.0
     bytes: list[int] | None = None
     top_logprobs: list[Alternative] | None = None
 
