@@ -257,6 +257,31 @@ def test_two_calls(chunks: list[dict[str, Any]]) -> None:
     ]
 
 
+@pytest.mark.parametrize("other", ["f", "g"])
+def test_calls_with_one_index_and_no_ids_are_as_many_as_there_are(other: str) -> None:
+    first, second = call(name="f", arguments='{"a":1}'), call(name=other, arguments='{"a":2}')
+    both = [one for piece in (first, second) for one in piece["choices"][0]["delta"]["tool_calls"]]
+    events = [
+        ToolCallStarted(0, "call_1", "f"),
+        ToolCallDelta(0, '{"a":1}'),
+        ToolCallStarted(1, "call_2", other),
+        ToolCallDelta(1, '{"a":2}'),
+        Finished("tool_calls"),
+    ]
+    assert said(first, second, chunk("tool_calls")) == events
+    assert said(chunk("tool_calls", tool_calls=both)) == events
+
+
+def test_a_name_that_is_only_repeated_begins_no_call() -> None:
+    pieces = ['{"a":{"b":1}', " }", "", "\n"]
+    events = said(*(call(name="f", arguments=piece) for piece in pieces), chunk("tool_calls"))
+    assert events == [
+        ToolCallStarted(0, "call_1", "f"),
+        ToolCallDelta(0, '{"a":{"b":1} }\n'),
+        Finished("tool_calls"),
+    ]
+
+
 def test_ids_are_made_where_they_are_missing_or_taken() -> None:
     earlier = [
         {"role": "user", "content": "q"},

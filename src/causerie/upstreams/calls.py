@@ -1,8 +1,8 @@
 """Calls put together from their pieces, whatever servers leave out or repeat.
 
-Seen: no index, no id, the same index for every call, several calls in one
-piece, a whole call in one piece, the name repeated in every piece, arguments
-as an object, ids that an earlier turn of the conversation has already used.
+Seen: no index, no id, the same index for every call (without ids, too), several
+calls in one piece, a whole call in one piece, the name repeated in every piece,
+arguments as an object, ids that an earlier turn of the conversation has already used.
 """
 
 from __future__ import annotations
@@ -19,6 +19,16 @@ from causerie.protocol.events import Event, ReasoningDelta, ToolCallDelta, ToolC
 from causerie.protocol.reasoning import seal_of
 from causerie.protocol.request import Message
 from causerie.upstreams.wire import Call
+
+
+def is_object(arguments: object) -> bool:
+    """Whether these are the JSON text of an object, as arguments must be."""
+    if arguments == "{}":
+        return True
+    try:
+        return isinstance(arguments, str) and isinstance(msgspec.json.decode(arguments), dict)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
 
 
 def new_call_id() -> str:
@@ -56,7 +66,21 @@ class _Open:
     name: str = ""
     index: int | None = None
     held: list[str] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
     size: int = 0
+
+    def precedes(self, call: Call, name: str) -> bool:
+        """Whether the piece begins another call in this one's place, or only says the name again.
+
+        Without ids that is known by another name, and by arguments that were whole before.
+        """
+        if call.id and self.given:
+            return call.id != self.given
+        if name != self.name:
+            return bool(self.name)
+        more = call.function is not None and _text(call.function.arguments).strip()
+        ended = self.told and self.told[-1].rstrip().endswith("}")
+        return bool(more and ended) and is_object("".join(self.told))
 
 
 class Calls:
@@ -91,8 +115,9 @@ class Calls:
         last = self._open[-1] if self._open else None
         if call.index is not None:
             found = self._by_index.get(call.index)
-            another = found and call.id and found.given and call.id != found.given and name
-            return found if found is not None and not another else self._new(call)
+            if found is None or (name and found.precedes(call, name)):
+                return self._new(call)
+            return found
         if call.id:
             same = next((one for one in self._open if one.given == call.id), None)
             if same is None and last is not None and last.given is None and not name:
@@ -137,6 +162,7 @@ class Calls:
         if current.held:
             text = "".join([*current.held, text])
             current.held.clear()
+        current.told.append(text)
         current.size += len(text)
         self.size += len(text)
         events.append(ToolCallDelta(current.index, text, self._choice))

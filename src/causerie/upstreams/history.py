@@ -14,6 +14,7 @@ import msgspec
 
 from causerie.protocol.partial import Partial
 from causerie.protocol.reasoning import are_plain, blocks_of, text_of, unsealed
+from causerie.upstreams.calls import is_object
 from causerie.upstreams.draft import Draft
 
 _REASONING = ("reasoning_content", "reasoning")
@@ -138,7 +139,7 @@ def _call(draft: Draft, call: Entry, extras: Mapping[str, Entry]) -> Entry:
         draft.dropped(f"messages.tool_calls.{_EXTRA}")
     function = call.get("function") or {}
     arguments = function.get("arguments")
-    if not _is_object(arguments):
+    if not is_object(arguments):
         text = arguments if isinstance(arguments, str) else ""
         fixed = msgspec.json.encode({"malformed": text}).decode() if text.strip() else "{}"
         call = {**call, "function": {**function, "arguments": fixed}}
@@ -146,15 +147,6 @@ def _call(draft: Draft, call: Entry, extras: Mapping[str, Entry]) -> Entry:
     if draft.dialect.history.nine_character_ids:
         call = {**call, "id": _nine(draft, str(call.get("id")))}
     return call
-
-
-def _is_object(arguments: object) -> bool:
-    if arguments == "{}":
-        return True
-    try:
-        return isinstance(arguments, str) and isinstance(msgspec.json.decode(arguments), dict)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return False
 
 
 def _nine(draft: Draft, identifier: str) -> str:
