@@ -493,6 +493,41 @@ def test_an_end_that_is_none(reason: str) -> None:
         read(reader(), chunk(content="Hi"), chunk(reason))
 
 
+def halves(text: str) -> list[str]:
+    """The text cut at every sixteen bits, as servers see it whose strings are made of these."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    pairs = [units[at : at + 2] for at in range(0, len(units), 2)]
+    return [pair.decode("utf-16-be", "surrogatepass") for pair in pairs]
+
+
+@given(
+    st.text(alphabet='a"\\\U0001f600\U00010348é', max_size=9),
+    st.sampled_from(["content", "reasoning_content"]),
+)
+def test_characters_that_were_cut_in_two_are_whole(text: str, name: str) -> None:
+    twice = {"reasoning_content": "reasoning"}.get(name, name)
+    got = said(*(chunk(**{name: half, twice: half}) for half in halves(text)), chunk("stop"))
+    kind = TextDelta if name == "content" else ReasoningDelta
+    assert got == ([kind(text)] if text else []) + [Finished("stop")]
+
+
+def test_characters_of_arguments_that_were_cut_in_two_are_whole() -> None:
+    pieces = (call(arguments=half) for half in halves('{"a":"\U0001f600"}'))
+    assert said(call(id="c1", name="f"), *pieces, chunk("stop"))[1] == ToolCallDelta(
+        0, '{"a":"\U0001f600"}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("a\ud83d", "a"), ("\ude00b", "\ufffdb"), ("a\ud83db", "a\ufffdb")]
+)
+def test_half_a_character_does_not_cost_the_text(text: str, told: str) -> None:
+    assert said(chunk(content=text), chunk("stop")) == [TextDelta(told), Finished("stop")]
+    choice = {"message": {"content": text}, "finish_reason": "stop"}
+    whole = reader().whole(json.dumps({"choices": [choice]}).encode())
+    assert whole[:-1] == [TextDelta(told), Finished("stop")]
+
+
 def test_a_stream_without_its_end() -> None:
     cut = reader()
     fed(cut, json.dumps(chunk(content="Hi")).encode())

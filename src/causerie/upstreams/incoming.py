@@ -19,9 +19,10 @@ from causerie.upstreams.answer import Answer
 from causerie.upstreams.calls import CallIds, new_call_id
 from causerie.upstreams.counts import counted
 from causerie.upstreams.dialect import Dialect
+from causerie.upstreams.halves import Halves
 from causerie.upstreams.refusal import failure_in_reply
 from causerie.upstreams.separator import Separators
-from causerie.upstreams.wire import UsageBody, read_chunk
+from causerie.upstreams.wire import Chunk, UsageBody, read_chunk
 
 _DONE = b"[DONE]"
 
@@ -42,6 +43,7 @@ class Incoming(Struct, eq=False):
     fingerprint: str | None = None
     _answers: dict[int, Answer] = {}
     _ids: CallIds | None = None
+    _halves: Halves | None = None  # of characters, once one has come
     _pieces: int = 0  # that brought content
     _told: UsageBody | None = None  # the last that the server said
 
@@ -74,7 +76,7 @@ class Incoming(Struct, eq=False):
             try:
                 chunk = read_chunk(data)
             except (ValueError, RecursionError) as error:
-                raise self._unreadable(str(error)) from error
+                chunk = self._put_together(data, error)
             if chunk.error is not None:
                 raise failure_in_reply(chunk.error, begun=self._pieces > 0)
             before = len(events)
@@ -109,6 +111,18 @@ class Incoming(Struct, eq=False):
         if not self.complete:
             raise UpstreamFailed("The endpoint ended its reply before it was complete.")
         self._end(events)
+
+    def _put_together(self, data: bytes, error: Exception) -> Chunk:
+        """The chunk, where nothing is wrong with it but characters that were cut in two."""
+        if self._halves is None:
+            self._halves = Halves()
+        mended = self._halves.put_together(data)
+        try:
+            if mended != data:
+                return read_chunk(mended)
+        except (ValueError, RecursionError):
+            pass
+        raise self._unreadable(str(error)) from error
 
     def _unreadable(self, what: str) -> UpstreamFailed:
         return UpstreamFailed(f"The endpoint sent a reply that cannot be read ({what}).")
