@@ -232,3 +232,16 @@ async def test_while_one_choice_is_under_way_the_reply_is_not_complete() -> None
     script = [TextDelta("a"), TextDelta("b", choice=1), Finished("stop")]
     with pytest.raises(UpstreamFailed):
         await told(router(Scripted([*script, BROKEN])), 1, two)
+
+
+@pytest.mark.parametrize("after", [3, 6, 7])
+async def test_a_reply_that_had_reached_its_limit_is_not_made_longer(after: int) -> None:
+    limited = ChatRequest(model="m", messages=ASK.messages, max_tokens=after)
+    first, second = Scripted(breaks(after)), Scripted(REPLY)
+    way = router(first, second)
+    async with begun(way.generate(in_turn(2), limited)) as journey:
+        said = await poured(journey)
+    assert said == [*REPLY[:after], Finished("length"), Usage(PROMPT, after)]
+    assert (second.asked, journey.whole, journey.finish) == ([], True, "length")
+    assert journey.usage() == Usage(PROMPT, after)
+    assert way.status()[0].failures == 1

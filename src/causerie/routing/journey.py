@@ -13,7 +13,7 @@ from typing import Protocol
 from msgspec import field
 
 from causerie.errors import Overloaded, ServiceError, UpstreamFailed
-from causerie.protocol.events import Batch, Finished, FinishReason, Take, Usage
+from causerie.protocol.events import Batch, Event, Finished, FinishReason, Take, Usage
 from causerie.protocol.partial import Partial
 from causerie.routing.continuation import MANY, Passed, added
 from causerie.routing.search import Search
@@ -104,12 +104,17 @@ class Journey(Search, eq=False):
                 batch, upcoming = visit.first, visit.next
 
     async def _mended(self, broken: Visit, failure: ServiceError) -> Visit:
-        """Who goes on after what went out; the same one where only its counts were missing."""
-        if self._passed.finished < self.request.n:
-            return await self._continued(broken, failure)
-        self._told = told = self.usage()
-        self.finish, self.whole = self._passed.finish, True
-        broken.first = [told]
+        """Who goes on after what went out; the same one where only its end was missing."""
+        passed, request, told = self._passed, self.request, self.usage()
+        ending: list[Event] = []
+        if passed.finished < request.n:
+            if request.n > 1 or request.max_tokens is None or told.completion < request.max_tokens:
+                return await self._continued(broken, failure)
+            broken.seat.failed(failure)
+            ending.append(Finished("length"))  # whoever went on would say more than was asked for
+        self._told, self.whole = told, True
+        self.finish = "length" if ending else passed.finish
+        broken.first = [*ending, told]
         return broken
 
     def _ended(self, visit: Visit, batch: Batch, told: Usage) -> Batch:
