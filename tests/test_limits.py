@@ -119,6 +119,21 @@ async def test_a_failure_gives_places_and_tokens_back(house: House, failure: Exc
     await house.pass_through(scope, input=100)
 
 
+@pytest.mark.parametrize("seconds", [0, 30, 61])
+async def test_a_request_that_counts_elsewhere_takes_nothing(house: House, seconds: int) -> None:
+    scope = key(requests_per_minute=2, tokens_per_minute=100, concurrent=1)
+    with await house.admit(scope, input=60, output=40) as lease:
+        lease.settle(Used(60, 40))
+        lease.counts = False
+        house.clock.pass_seconds(seconds)
+    for left in ("1", "0"):
+        with await house.admit(scope, input=30, output=20) as lease:
+            assert told(lease)["x-ratelimit-remaining-requests"] == left
+            lease.settle(Used(30, 20))
+    with pytest.raises(RateLimited):
+        await house.admit(scope)
+
+
 async def test_what_was_used_before_a_failure_counts(house: House) -> None:
     scope = key(tokens_per_minute=100)
     lease = await house.admit(scope, input=50, output=50)

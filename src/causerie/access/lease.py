@@ -30,9 +30,13 @@ class Used(Protocol):
 
 
 class Lease(Struct, kw_only=True):
-    """Failures that leave its block say how limits stand, too."""
+    """Failures that leave its block say how limits stand, too.
+
+    ``counts`` is false where the request counts elsewhere instead.
+    """
 
     used: Used = _NOTHING
+    counts: bool = True
 
     def __enter__(self) -> Self:
         return self
@@ -43,7 +47,10 @@ class Lease(Struct, kw_only=True):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.release(self.used.prompt, self.used.completion)
+        if self.counts:
+            self.release(self.used.prompt, self.used.completion)
+        else:
+            self.undo()
         if error is not None and isinstance(error, ServiceError):
             headers: dict[str, str] = {}
             tell(self.standings(), headers)
@@ -60,6 +67,9 @@ class Lease(Struct, kw_only=True):
         waits nor fails; a shared store is told in the background. There a lease
         ends by itself when its process is gone.
         """
+
+    def undo(self) -> None:
+        """As :meth:`release`, but as if nothing had been taken."""
 
     def standings(self) -> Standings:
         """How the strictest limits of its scopes stand, as far as is known here.

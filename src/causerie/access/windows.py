@@ -142,8 +142,9 @@ class MemoryLease(Lease):
         """Nothing was taken after all."""
         self.release(0, 0)
         for _, window, tick, _ in self.parts:
-            tick.requests -= 1
-            window.requests -= 1
+            if not tick.gone:
+                tick.requests -= 1
+                window.requests -= 1
 
     def standings(self) -> Standings:
         """How the strictest limits stand now."""

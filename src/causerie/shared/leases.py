@@ -44,7 +44,7 @@ class SharedLease(Lease):
         self._end(input, output, 0)
 
     def undo(self) -> None:
-        """Nobody was ever told that it was taken."""
+        """Nothing was taken after all."""
         self._end(0, 0, -1)
 
     def standings(self) -> Standings:
@@ -73,6 +73,11 @@ class LocalLease(Lease):
     def release(self, input: int, output: int) -> None:
         """The request has ended and has used this."""
         self.lease.release(input, output)
+        self.keeper.left(self.scopes)
+
+    def undo(self) -> None:
+        """Nothing was taken after all."""
+        self.lease.undo()
         self.keeper.left(self.scopes)
 
     def standings(self) -> Standings:
