@@ -76,6 +76,15 @@ def test_a_reply_that_broke_off_says_so() -> None:
     assert kept["usage"]["total_tokens"] == USED.prompt + USED.completion
 
 
+def test_a_reply_that_began_anew_is_kept_from_there() -> None:
+    made = contents(TextDelta("x" * 2 * MOST_BYTES), Finished("stop"))
+    made.forget()
+    made.see([TextDelta("New."), Finished("length"), Usage(3, 4)])
+    assert not made.reply(Usage(0, 0)).cut
+    [choice] = reply(made)["choices"]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("New.", "length")
+
+
 def test_without_a_reply_none_is_kept() -> None:
     assert contents().reply(USED).text == ""
 

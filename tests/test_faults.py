@@ -82,7 +82,10 @@ async def one(fault: Fault, streamed: bool, *, helped: bool) -> str:
     async with upstream(step(fault)) as bad, upstream(Reply()) as good:
         urls = [bad.base_url, good.base_url] if helped else [bad.base_url]
         async with gateway(*urls, deadlines=QUICK) as there:
-            answer = await (there.stream() if streamed else there.plain())
+            limit = (
+                {"max_tokens": 10**6} if fault is Fault.ENDLESS else {}
+            )  # which is never reached
+            answer = await (there.stream(**limit) if streamed else there.plain(**limit))
             await settled(lambda: there.router.status()[0].in_flight == 0)
     if helped and fault is not Fault.ENDLESS:
         assert good.mistakes == []
@@ -170,6 +173,61 @@ async def test_where_nobody_can_go_on_the_failure_is_told() -> None:
     ):
         assert outcome(await there.stream()) == CUT
     assert good.requests == []
+
+
+async def test_a_plain_reply_that_nobody_can_go_on_with_is_begun_anew() -> None:
+    """Its client has been sent nothing, however far it had come."""
+    reply = Reply("", calls=(Call("look", '{"where": "here"}'),))
+    broken = Broken(Fault.RESET_MID_STREAM, after=2, reply=reply)
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    async with (
+        upstream(broken) as bad,
+        upstream(reply) as good,
+        gateway(bad.base_url, good.base_url, dialect="llama-server") as there,
+    ):
+        answer = await there.plain(tools=[tool])
+        await settled(lambda: there.records != [])
+    assert answer.status == 200
+    assert [call["arguments"] for call in answer.calls.values()] == ['{"where": "here"}']
+    assert (answer.headers["x-served-by"], answer.headers["x-attempts"]) == ("e1", "2")
+    assert good.mistakes == []
+    [record] = there.records
+    assert (record.status, record.continued, record.served_by) == (200, 0, "e1")
+    assert list(record.tried) == ["e0: bad_gateway", "e1: answered"]
+    assert answer.usage is not None
+    assert answer.usage["completion_tokens"] == record.used.completion == len(reply.deltas())
+
+
+async def test_a_plain_reply_that_nobody_gives_fails_as_it_is() -> None:
+    broken = Broken(Fault.RESET_MID_STREAM)
+    async with (
+        upstream(broken) as bad,
+        upstream(Fault.SERVER_ERROR) as worse,
+        gateway(bad.base_url, worse.base_url, dialect="llama-server") as there,
+    ):
+        answer = await there.plain(n=2)
+    assert outcome(answer) == GATEWAY
+    assert (len(bad.requests), len(worse.requests)) == (1, 1)
+
+
+async def test_reasoning_that_nobody_has_seen_is_begun_anew() -> None:
+    """What the client did not want to see is no reason to fail where nobody can go on."""
+    reply = Reply(reasoning="Was soll ich sagen …")
+    broken = Broken(Fault.RESET_MID_STREAM, after=2, reply=reply)
+    async with (
+        upstream(broken) as bad,
+        upstream(reply) as good,
+        gateway(bad.base_url, good.base_url, dialect="openai", reasoning_object=True) as there,
+    ):
+        answer = await there.stream(reasoning={"exclude": True})
+        await settled(lambda: there.records != [])
+        seen = await there.stream()
+    assert (answer.reasoning, answer.text, answer.finish) == ("", TEXT, ["stop"])
+    assert answer.done == len(answer.ids) == 1
+    assert there.records[0].served_by == "e1"
+    assert answer.usage is not None
+    assert answer.usage["completion_tokens"] == len(reply.deltas())
+    assert (seen.finish, len(good.requests)) == (["error"], 1)
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["plain", "stream"])

@@ -308,3 +308,40 @@ async def test_free_requests_go_away_at_once_where_paid_ones_are(tmp_path: Path)
                 assert (await paid.text()).rstrip().endswith("data: [DONE]")
             assert len(up.requests) == 1
             assert (await there.ask(R, "a/m:free", key))[0] == 200
+
+
+SEVERAL = (
+    ACCOUNTS
+    + """\
+[[endpoints]]
+name = "ill"
+base_url = "{ill}"
+dialect = "llama-server"
+[endpoints.health]
+path = ""
+[[catalog]]
+id = "a/ill"
+[[catalog.offers]]
+endpoint = "ill"
+model = "m"
+price = {{ prompt = "1", completion = "1" }}
+"""
+)
+
+
+@pytest.mark.parametrize("fault", [Fault.SERVER_ERROR, Fault.RESET_MID_STREAM])
+async def test_a_request_that_falls_back_is_one_request(tmp_path: Path, fault: Fault) -> None:
+    once = Bounds(limits=(Limit(requests_per_minute=1),))
+    async with upstream(Reply("Yes.")) as up, upstream(fault) as ill:
+        text = SEVERAL.format(base_url=up.base_url, ill=ill.base_url)
+        async with house(tmp_path, text) as there, office(tmp_path / "data") as opened:
+            key = (await opened.key(bounds=once)).credential
+            status, headers, answer = await there.ask(R, "a/ill", key, models=["a/m"])
+            assert (status, headers["x-served-model"]) == (200, "a/m")
+            assert headers["x-ratelimit-remaining-requests"] == "0"
+            assert answer["choices"][0]["message"]["content"] == "Yes."
+            status, _, refused = await there.ask(R, "a/ill", key, models=["a/m"])
+            assert (status, refused["error"]["code"]) == (429, "requests")
+            key = (await opened.key(bounds=once)).credential
+            status, headers, _ = await there.ask(R, "a/ill", key, models=["a/ill:floor"])
+            assert (status, headers["x-ratelimit-remaining-requests"]) == (502, "0")

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from routingkit import (
     ASK,
     BROKEN,
@@ -33,7 +34,7 @@ from causerie.protocol.events import (
     Usage,
 )
 from causerie.protocol.partial import Partial
-from causerie.protocol.request import ChatRequest
+from causerie.protocol.request import ChatRequest, Thinking
 from causerie.routing.breaker import THRESHOLD
 from causerie.routing.continuation import MANY, Passed, added
 from causerie.routing.terms import RetryBudget
@@ -245,3 +246,45 @@ async def test_a_reply_that_had_reached_its_limit_is_not_made_longer(after: int)
     assert (second.asked, journey.whole, journey.finish) == ([], True, "length")
     assert journey.usage() == Usage(PROMPT, after)
     assert way.status()[0].failures == 1
+
+
+HIDDEN = ChatRequest(
+    model="m", messages=ASK.messages, stream=True, thinking=Thinking(visible=False)
+)
+
+
+async def test_what_nobody_has_been_shown_is_begun_anew() -> None:
+    """By those who have not failed, and only what they make is counted."""
+    refusing = Scripted([Overloaded("Full.")], able=False)
+    targets = [Scripted(breaks(2), able=False), refusing, Scripted(REPLY, able=False)]
+    way = router(*targets)
+    async with begun(way.generate(in_turn(3), HIDDEN)) as journey:
+        said = await poured(journey)
+    assert said == [*REPLY[:2], *REPLY, Usage(PROMPT, 7)]
+    assert [target.asked for target in targets] == [[None], [None], [None]]
+    assert (journey.served_by, journey.continued, journey.usage()) == ("t2", 0, Usage(PROMPT, 7))
+    assert journey.whole
+
+
+@pytest.mark.parametrize(
+    ("after", "request_"),
+    [(3, HIDDEN), (5, HIDDEN), (2, structs.replace(HIDDEN, thinking=Thinking()))],
+    ids=["text", "a call", "reasoning"],
+)
+async def test_what_somebody_has_been_shown_is_not_begun_anew(
+    after: int, request_: ChatRequest
+) -> None:
+    second = Scripted(REPLY, able=False)
+    way = router(Scripted(breaks(after), able=False), second)
+    said: list[Event] = []
+    with pytest.raises(UpstreamFailed, match="It broke"):
+        async with begun(way.generate(in_turn(2), request_)) as journey:
+            await journey.pour(said.extend)
+    assert (said, second.asked, journey.usage()) == (list(REPLY[:after]), [], Usage(PROMPT, after))
+
+
+async def test_beginning_anew_is_one_of_the_attempts() -> None:
+    way = router(Scripted(breaks(2), able=False), Scripted(REPLY), budget=RetryBudget(attempts=1))
+    with pytest.raises(UpstreamFailed, match="It broke"):
+        await told(way, 2, HIDDEN)
+    assert way.status()[0].in_flight == 0

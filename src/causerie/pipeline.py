@@ -24,7 +24,7 @@ from causerie.access.credential import Credential
 from causerie.access.estimate import estimate
 from causerie.access.free import FreeScopes
 from causerie.access.keys import Caller, Locked, StaticKeys
-from causerie.access.lease import tell
+from causerie.access.lease import Lease, tell
 from causerie.access.limits import Limits
 from causerie.access.quota import Scope
 from causerie.catalog.catalog import Catalog, Entry
@@ -76,8 +76,15 @@ class _Offer(Struct, frozen=True):
     free: bool
 
 
+def _never(_: ServiceError) -> bool:
+    return False
+
+
 class _Asked(Struct, frozen=True):
-    """One request, where its answer goes, and what is written down of it."""
+    """One request, where its answer goes, and what is written down of it.
+
+    ``goes_on`` says of a failure whether another model is asked then.
+    """
 
     door: Door
     caller: Caller
@@ -85,6 +92,7 @@ class _Asked(Struct, frozen=True):
     identity: Identity
     deliver: Deliver
     record: Record
+    goes_on: Callable[[ServiceError], bool] = _never
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,57 +193,84 @@ class Pipeline:
         scopes = offer.scopes if plain else self._scopes(caller, offer)
         limits = self.limits
         with limits.take_now(scopes, need) or await limits.take(scopes, need) as lease:
-            if members is not None:
-                record.reservation = await members.allowances.reserve(caller, model.id, need)
-            contents = _kept(asked) if caller.recorded else None
-            journey = self.router.generate(candidates, request, model.hedge_seconds, contents)
-            record.way = journey
             try:
-                answer = (await journey.begin()).answer
-                headers = _headers(asked, model, request, journey, answer.changes)
+                if members is not None:
+                    record.reservation = await members.allowances.reserve(caller, model.id, need)
+                await self._served(asked, model, request, candidates, lease, more)
+            except ServiceError as failure:
+                lease.counts = not asked.goes_on(failure)
+                raise
+
+    async def _served(
+        self,
+        asked: _Asked,
+        model: Entry,
+        request: ChatRequest,
+        candidates: Sequence[Candidate],
+        lease: Lease,
+        more: Mapping[str, str] | None,
+    ) -> None:
+        """The answer of one of the candidates; a plain one is begun anew where it breaks off."""
+        contents = _kept(asked) if asked.caller.recorded else None
+        journey = self.router.generate(candidates, request, model.hedge_seconds, contents)
+        asked.record.way = journey
+        try:
+            visit = await journey.begin()
+            while True:
+                headers = _headers(asked, model, request, journey, visit.answer.changes)
                 tell(lease.standings(), headers)
                 if more is not None:
                     headers |= more
                 frame = Frame(
                     asked.identity,
                     request.model,
-                    answer.fingerprint,
+                    visit.answer.fingerprint,
                     request.thinking.visible,
                     asked.door.reasoning_object,
                     _costs(model, journey) if isinstance(model, Listing) else None,
                 )
                 if contents is not None:
                     contents.frame = frame
-                await asked.deliver(headers, frame, journey.pour)
-            finally:
-                left = journey.leave()
-                lease.settle(journey.usage())
-                if left is not None:
-                    await left
+                try:
+                    await asked.deliver(headers, frame, journey.pour)
+                    return
+                except (UpstreamFailed, Overloaded) as failure:
+                    if request.stream:
+                        raise
+                    visit = await journey.again(failure)
+        finally:
+            left = journey.leave()
+            lease.settle(journey.usage())
+            if left is not None:
+                await left
 
     async def _first_of(self, asked: _Asked) -> None:
         """The answer of the first model that has one, of those the request falls back on."""
-        names = (asked.request.model, *asked.request.fallbacks)
-        for name in names:
+        *others, last = asked.request.model, *asked.request.fallbacks
+        for name in (*others, last):
             self.allowed(asked.door, asked.caller, name)
         begun = False
 
         def begin(headers: Mapping[str, str], frame: Frame, pour: Pour) -> Awaitable[None]:
             nonlocal begun
-            begun = True
+            begun = asked.request.stream
             return asked.deliver(headers, frame, pour)
 
+        def goes_on(failure: ServiceError) -> bool:
+            return not begun and another_may(failure)
+
         record = asked.record
-        for name in names:
+        for name in others:
             try:
-                await self._one(structs.replace(asked, deliver=begin), name)
+                await self._one(structs.replace(asked, deliver=begin, goes_on=goes_on), name)
                 return
             except ServiceError as failure:
-                if begun or name == names[-1] or not another_may(failure):
+                if not goes_on(failure):
                     raise
                 if self.members is not None and record.reservation is not None:
                     self.members.allowances.release(record.reservation)
                     record.reservation = None
+        await self._one(asked, last)
 
     def allowed(self, door: Door, caller: Caller, name: str) -> Entry:
         """The model of this name, which the caller may use at the door.

@@ -53,6 +53,12 @@ class Contents:
         """Take note of some events; beyond the bound only of how the reply ends."""
         self._kept += filter(self._takes, batch)
 
+    def forget(self) -> None:
+        """The reply begins anew."""
+        self._kept.clear()
+        self._open.clear()
+        self._size, self._cut = 0, False
+
     def request(self) -> Excerpt:
         """What was asked: messages, tools and the form of the answer, as they were sent."""
         sent = self._request.document

@@ -44,6 +44,17 @@ class Passed(Struct):
                     return event.reason
         return None if self._together is None else self._together.finish
 
+    @property
+    def is_unsaid(self) -> bool:
+        """Whether nothing of it is answer: neither text nor calls nor an end."""
+        together = self.put_together()
+        return not (any(together.text) or together.calls or together.finished)
+
+    def forget(self) -> None:
+        """Nothing has gone out."""
+        self._together = None
+        self.batches.clear()
+
     def partial(self, usage: Usage, trail: Trail | None) -> Partial:
         """The reply so far, which has one choice; ``usage`` counts all its tokens."""
         together = self.put_together()

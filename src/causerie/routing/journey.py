@@ -16,7 +16,7 @@ from causerie.errors import Overloaded, ServiceError, UpstreamFailed
 from causerie.protocol.events import Batch, Event, Finished, FinishReason, Take, Usage
 from causerie.protocol.partial import Partial
 from causerie.routing.continuation import MANY, Passed, added
-from causerie.routing.search import Search
+from causerie.routing.search import SLOWER, Search
 from causerie.routing.seat import Seat
 from causerie.routing.target import NOTHING
 from causerie.routing.visit import Visit
@@ -29,6 +29,10 @@ class Watch(Protocol):
 
     def see(self, batch: Batch) -> None:
         """This is passed on."""
+        ...
+
+    def forget(self) -> None:
+        """The reply begins anew."""
         ...
 
 
@@ -56,6 +60,26 @@ class Journey(Search, eq=False):
         """
         return self.find(self.seats())
 
+    async def again(self, failure: ServiceError) -> Visit:
+        """Who begins the reply anew, of those who have not failed; what was passed on is forgotten.
+
+        For replies of which the client has been shown nothing. Raises ``failure``, which broke
+        the last one off, where nobody does.
+        """
+        failed = {one.target for one in self.tried if one.failure and one.failure != SLOWER}
+        others = [seat for seat in self.seats() if seat.name not in failed]
+        if self.spent() or not others:
+            raise failure
+        try:
+            visit = await self.find(others)
+        except ServiceError as refused:
+            raise failure from refused
+        self._passed.forget()
+        self._before, self.continued = NOTHING, 0
+        if self.watch is not None:
+            self.watch.forget()
+        return visit
+
     def leave(self) -> Awaitable[object] | None:
         """Free the target, once what this gives, if anything, has been awaited."""
         if self._told is None:
@@ -75,7 +99,7 @@ class Journey(Search, eq=False):
     async def pour(self, take: Take) -> None:
         """Hand on the reply, unbroken where it can be; raises the failure that could not be mended.
 
-        To be called once.
+        To be called once after each beginning.
         """
         batches, watch, visit = self._passed.batches, self.watch, self.visit
         assert visit is not None
@@ -135,16 +159,27 @@ class Journey(Search, eq=False):
         return batch
 
     async def _continued(self, broken: Visit, failure: ServiceError) -> Visit:
-        """Who goes on after what went out; raises ``failure`` where nobody does."""
-        usage, trail = self.usage(), broken.answer.trail()
+        """Who goes on after what went out, or begins anew where none of it was shown.
+
+        Raises ``failure`` where nobody does.
+        """
+        usage, trail, request = self.usage(), broken.answer.trail(), self.request
         broken.seat.failed(failure)
         self.broke(broken, failure)
         self.visit, self._before = None, usage
         if (left := broken.leave()) is not None:
             await left
-        if self.request.n > 1:
-            raise failure
-        partial = self._passed.partial(usage, trail)
+        try:
+            if request.n > 1:
+                raise failure
+            return await self._gone_on(self._passed.partial(usage, trail), failure)
+        except ServiceError:
+            if not request.stream or request.thinking.visible or not self._passed.is_unsaid:
+                raise
+        return await self.again(failure)
+
+    async def _gone_on(self, partial: Partial, failure: ServiceError) -> Visit:
+        """Who goes on after ``partial``; raises ``failure`` where nobody does."""
         waited, pause = 0.0, _FIRST_PAUSE_SECONDS
         while not self.spent() and (able := self._able(partial)):
             try:
