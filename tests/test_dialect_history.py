@@ -197,3 +197,11 @@ def test_a_client_continues_its_own_message(dialect: str) -> None:
         assert body["messages"] == begun
         assert body["continue_final_message"] is True
         assert changes == []
+
+
+def test_reasoning_that_goes_on_has_the_rest_of_its_budget() -> None:
+    for thought, rest in ((30, 70), (120, 0)):
+        partial = Partial(reasoning="Hm", completion=thought, reasoning_tokens=thought)
+        body, _ = sent("llama-server", partial, thinking_token_budget=100)
+        assert body["thinking_budget_tokens"] == rest
+    assert sent("llama-server", thinking_token_budget=100)[0]["thinking_budget_tokens"] == 100

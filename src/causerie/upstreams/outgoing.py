@@ -108,6 +108,7 @@ def outgoing(
     _write_limits(draft, partial)
     if thinking.PARAMETERS & request.params:
         write_thinking(draft)
+        _write_rest_of_thought(draft, partial)
     if tools.PARAMETERS & request.params:
         write_tools(draft)
     if shapes.PARAMETERS & request.params:
@@ -167,6 +168,14 @@ def _write_limits(draft: Draft, partial: Partial | None) -> None:
             draft.fields["add_generation_prompt"] = request.add_generation_prompt
         elif not request.add_generation_prompt:
             raise draft.unsupported("add_generation_prompt")
+
+
+def _write_rest_of_thought(draft: Draft, partial: Partial | None) -> None:
+    """The budget of the reasoning, less what of it is there already."""
+    name = draft.dialect.thinking.budget
+    budget = draft.fields.get(name or "")
+    if partial is not None and name is not None and isinstance(budget, int):
+        draft.fields[name] = max(budget - partial.reasoning_tokens, 0)
 
 
 def _write_stream(draft: Draft) -> None:
