@@ -42,6 +42,13 @@ _CONFIGURED_WRONG: Mapping[int, str] = {
     404: "does not know the model or the path",
     405: "does not know the method",
 }
+_MEANT: Mapping[str, int] = {
+    "invalid_request_error": 400,
+    "BadRequestError": 400,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "overloaded_error": 529,
+}
 _TIMED_OUT = frozenset({408, 504, 522, 524})
 _PARAMETERS = HONOURED | HINTS
 _MAX_WAIT = 3600
@@ -158,8 +165,10 @@ def _status(error: Mapping[str, object]) -> int:
             value = int(value)
         if isinstance(value, int) and 400 <= value < 600:
             return value
-    if error.get("type") in ("invalid_request_error", "BadRequestError"):
-        return 400
+    for name in ("code", "type"):
+        value = error.get(name)
+        if isinstance(value, str) and value in _MEANT:
+            return _MEANT[value]
     return 500
 
 
