@@ -84,6 +84,8 @@ def test_what_has_been_read_is_free_at_once() -> None:
         [{"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": ""}]}],
         [{"choices": [{"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}]}],
         [{"choices": [{"index": None, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}],
+        [chunk(content="Hi"), {"choices": [{"index": 0, "delta": [], "finish_reason": "stop"}]}],
+        [chunk(content="Hi", tool_calls={}), {**chunk("stop"), "usage": []}, {"choices": {}}],
         [chunk(content=[{"type": "text", "text": "H"}, "i"]), chunk("stop")],
         [chunk(refusal="Hi"), chunk("stop")],
         [chunk("tool_calls", content="Hi")],  # none came

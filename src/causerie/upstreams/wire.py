@@ -118,6 +118,7 @@ def _leniently(data: bytes) -> Chunk:
     if isinstance(found, dict):
         if found.get("error") is not None:
             return Chunk(error=found["error"])
+        _drop_empty(found)
         if "usage" in found:
             found["usage"] = _believed(found["usage"])
         for choice in _objects(found.get("choices")):
@@ -141,12 +142,21 @@ def _believed(told: object) -> object:
 
 def _put_right(choice: dict[str, Any]) -> None:
     """Its place where none is told, and ids of calls that are numbers."""
+    _drop_empty(choice)
     if choice.get("index") is None:
         choice["index"] = 0
     for said in _objects([choice.get("delta"), choice.get("message")]):
+        _drop_empty(said)
         for call in _objects(said.get("tool_calls")):
+            _drop_empty(call)
             if isinstance(call.get("id"), int):
                 call["id"] = str(call["id"])
+
+
+def _drop_empty(found: dict[str, Any]) -> None:
+    """Nothing is in them: in some languages an empty object is written as an empty list is."""
+    for name in [name for name, value in found.items() if value in ([], {})]:
+        del found[name]
 
 
 def _objects(found: object) -> list[dict[str, Any]]:
