@@ -110,6 +110,16 @@ async def test_a_gated_repository_wants_the_token(shell: Shell, hub: Hub) -> Non
     assert TOKEN not in err
 
 
+async def test_an_interrupt_waits_for_no_hub(shell: Shell, hub: Hub) -> None:
+    hub.behaviour.silent = True
+    process = await shell.start("pull", "hf:org/repo")
+    await hub.sending.wait()
+    process.send_signal(signal.SIGINT)
+    async with asyncio.timeout(15):  # fewer seconds than the hub is given
+        assert await process.communicate() == (b"", b"")
+    assert process.returncode == 130
+
+
 async def test_an_interrupt_is_code_130_and_the_next_try_succeeds(shell: Shell, hub: Hub) -> None:
     hub.behaviour.held = 2_000_000
     process = await shell.start("pull", "hf:org/repo", "-q")
