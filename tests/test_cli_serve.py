@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -53,6 +56,27 @@ def test_what_cannot_be_served(
     assert result.exit_code == code
     assert message in result.stderr
     assert result.stderr.splitlines()[-1].startswith("causerie: ")
+
+
+def test_it_goes_on_when_nobody_reads_what_it_says(tmp_path: Path) -> None:
+    config = tmp_path / "causerie.toml"
+    config.write_text('[[models]]\nid = "m"\nengine = "fake"\n', encoding="utf-8")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "causerie", "serve", "--port", "0", "--config", str(config)],
+        stderr=subprocess.PIPE,
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+    )
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if line.startswith(b"Ctrl-C"):
+                break
+        process.stderr.close()
+        process.terminate()  # of which it tells
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_the_block_says_how_to_use_it() -> None:

@@ -18,6 +18,7 @@ from causerie.cli import loop
 from causerie.cli.announcement import Announcer
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
 from causerie.cli.options import Config, Set, flag, settings_in_force
+from causerie.cli.stderr import heedless
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.settings import Loaded, Model, Problem, Settings, SettingsError
 from causerie.settings.load import Override
@@ -93,9 +94,10 @@ def serve(
 
         read = partial(_read, config, pairs, flags, choose)
         loaded = read()
-        logging.configure(loaded.settings.logging.level, loaded.settings.logging.format)
-        announcer = Announcer(loaded.settings, Console(stderr=True))
-        loop.run(run_service(loaded, _again(read), announcer))
+        with heedless():
+            logging.configure(loaded.settings.logging.level, loaded.settings.logging.format)
+            announcer = Announcer(loaded.settings, Console(stderr=True))
+            loop.run(run_service(loaded, _again(read), announcer))
 
 
 def _read(
