@@ -46,6 +46,7 @@ def test_a_model_is_called_after_its_weights(ref: str, expected: str) -> None:
         (["--context", "0"], 3, "the command line: models[0].llamacpp.context: is 0; it takes"),
         (["--host", "0.0.0.0"], 3, "server.keys: is unset, and 0.0.0.0 can be reached"),
         (["./a.gguf"], 4, "a.gguf does not exist; name a .gguf file"),
+        (["org/repo"], 4, "name a .gguf file. A repository is written hf:org/repo."),
     ],
 )
 def test_what_cannot_be_served(

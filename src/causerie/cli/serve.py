@@ -137,7 +137,8 @@ def _chosen(
     if only:
         raise CommandFailed("give REF or --model, not both", ExitCode.USAGE)
     parsed = Reference.parse(ref)
-    wanted = str(parsed.path.absolute()) if parsed.kind is Kind.PATH else str(parsed)
+    own = parsed.kind is Kind.PATH and not parsed.like_repository  # which the failure is to name
+    wanted = str(parsed.path.absolute()) if own else str(parsed)
     known = next((model for model in settings.models if model.ref == wanted), None)
     if known is not None:
         return (msgspec.structs.replace(known, id=id or known.id),)

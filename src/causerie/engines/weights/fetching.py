@@ -87,8 +87,7 @@ def _own(reference: Reference) -> Weights:
 
 
 def _hint(reference: Reference) -> str:
-    looks_like_repository = reference.name.count("/") == 1 and reference.name[:1] not in "./~"
-    return f" A repository is written hf:{reference.name}." if looks_like_repository else ""
+    return f" A repository is written hf:{reference.name}." if reference.like_repository else ""
 
 
 async def _fetched(
