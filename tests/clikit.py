@@ -23,7 +23,7 @@ class Terminal:
     def run(self, *words: str, stdin: str | None = None) -> Result:
         """What became of a command."""
         store = ["--set", f"store.folder={self.folder}"]
-        env = {"TERM": "dumb", "COLUMNS": "200"}
+        env = {"TERM": "dumb", "COLUMNS": "40"}
         return CliRunner(env=env).invoke(app, [*words, *store], input=stdin)
 
     def done(self, *words: str, stdin: str | None = None) -> str:

@@ -76,11 +76,12 @@ class Behaviour:
 
     ``cuts`` are byte counts after which bodies break off, one a download;
     ``held`` is a count after which a body stays open until the client leaves;
-    ``surplus`` bytes follow what was announced.
+    where it is ``silent`` no question is answered; ``surplus`` bytes follow what was announced.
     """
 
     cuts: list[int] = field(default_factory=list)
     held: int | None = None
+    silent: bool = False
     surplus: int = 0
     statuses: list[int] = field(default_factory=list)
     ranges: bool = True
@@ -108,6 +109,9 @@ class Hub:
         return sum(line.startswith(("GET /files", "GET /cdn")) for line in self.asked)
 
     async def model(self, request: web.Request) -> web.StreamResponse:
+        if self.behaviour.silent:
+            self.sending.set()
+            await asyncio.Event().wait()
         name = f"{request.match_info['org']}/{request.match_info['repo']}"
         files = self.repositories.get(name)
         if files is None:

@@ -65,6 +65,7 @@ async def test_the_path_is_on_stdout_and_the_progress_on_stderr(shell: Shell, hu
 
 async def test_what_is_here_is_listed(shell: Shell, tmp_path: Path) -> None:
     text = '[[models]]\nid = "small"\nref = "hf:org/repo"\n[[models]]\nid = "x"\nengine = "fake"\n'
+    text += f'[[models]]\nid = "long-{"g" * 100}"\nref = "hf:org/{"r" * 90}:Q4_K_M"\n'
     (tmp_path / "causerie.toml").write_text(text, encoding="utf-8")
     _, before, _ = await shell.run("models")
     _, path, _ = await shell.run("pull", "hf:org/repo")
@@ -72,6 +73,9 @@ async def test_what_is_here_is_listed(shell: Shell, tmp_path: Path) -> None:
     assert before.splitlines()[1].split() == ["small", "hf:org/repo", "llamacpp", "not", "fetched"]
     assert after.splitlines()[1].split() == ["small", "hf:org/repo", "llamacpp", "3", "MB"]
     assert after.splitlines()[2].split() == ["x", "-", "fake", "-"]
+    assert after.splitlines()[3].split() == [
+        f"long-{'g' * 100}", f"hf:org/{'r' * 90}:Q4_K_M", "llamacpp", "not", "fetched"
+    ]  # fmt: skip
     (tmp_path / "causerie.toml").unlink()
     _, rows, _ = await shell.run("models", "--json")
     default, kept = json.loads(rows)
@@ -108,6 +112,16 @@ async def test_a_gated_repository_wants_the_token(shell: Shell, hub: Hub) -> Non
     code, _, err = await shell.run("pull", "hf:org/repo", HF_TOKEN=TOKEN)
     assert code == 0, err
     assert TOKEN not in err
+
+
+async def test_an_interrupt_waits_for_no_hub(shell: Shell, hub: Hub) -> None:
+    hub.behaviour.silent = True
+    process = await shell.start("pull", "hf:org/repo")
+    await hub.sending.wait()
+    process.send_signal(signal.SIGINT)
+    async with asyncio.timeout(15):  # fewer seconds than the hub is given
+        assert await process.communicate() == (b"", b"")
+    assert process.returncode == 130
 
 
 async def test_an_interrupt_is_code_130_and_the_next_try_succeeds(shell: Shell, hub: Hub) -> None:

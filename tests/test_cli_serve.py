@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -43,6 +46,7 @@ def test_a_model_is_called_after_its_weights(ref: str, expected: str) -> None:
         (["--context", "0"], 3, "the command line: models[0].llamacpp.context: is 0; it takes"),
         (["--host", "0.0.0.0"], 3, "server.keys: is unset, and 0.0.0.0 can be reached"),
         (["./a.gguf"], 4, "a.gguf does not exist; name a .gguf file"),
+        (["org/repo"], 4, "name a .gguf file. A repository is written hf:org/repo."),
     ],
 )
 def test_what_cannot_be_served(
@@ -53,6 +57,27 @@ def test_what_cannot_be_served(
     assert result.exit_code == code
     assert message in result.stderr
     assert result.stderr.splitlines()[-1].startswith("causerie: ")
+
+
+def test_it_goes_on_when_nobody_reads_what_it_says(tmp_path: Path) -> None:
+    config = tmp_path / "causerie.toml"
+    config.write_text('[[models]]\nid = "m"\nengine = "fake"\n', encoding="utf-8")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "causerie", "serve", "--port", "0", "--config", str(config)],
+        stderr=subprocess.PIPE,
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+    )
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if line.startswith(b"Ctrl-C"):
+                break
+        process.stderr.close()
+        process.terminate()  # of which it tells
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_the_block_says_how_to_use_it() -> None:

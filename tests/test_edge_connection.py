@@ -77,6 +77,34 @@ async def test_what_is_no_request_takes_no_answer_from_those_before_it(behind: b
             assert await reader.read() == b""
 
 
+@pytest.mark.parametrize("first", [b"", b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n"])
+@pytest.mark.parametrize("last", [0, 2, 70_000])
+@pytest.mark.parametrize(
+    "lines",
+    [b"x: " + b"a" * 65_536 + b"\r\n", b"x: y\r\n" * 12_000, b""],
+    ids=["one header", "many headers", "path"],
+)
+async def test_a_head_that_comes_whole_may_be_no_larger_than_others(
+    first: bytes, last: int, lines: bytes
+) -> None:
+    """``last`` of its bytes come later."""
+    path = b"/v1/models" if lines else b"/" + b"a" * 65_536
+    sent = first + b"GET " + path + b" HTTP/1.1\r\nhost: a\r\n" + lines + b"\r\n"
+    cut = len(sent) - last
+    connections = Connections(make_edge().answer, Listen().bounds)
+    connection, transport = connections(), MemoryTransport()
+    connection.connection_made(transport)
+    for piece in filter(None, (sent[:cut], sent[cut:])):
+        connection.data_received(piece)
+    await connections.ended()
+    assert transport.closed
+    if first:  # which says that the connection ends with it
+        assert transport.written.count(b"200 OK") == transport.written.count(b"HTTP/1.1") == 1
+    else:
+        answer = parse_response(bytes(transport.written))
+        assert (answer.status, answer.error["code"]) == (431, "head_too_large")
+
+
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/models"])
 @pytest.mark.parametrize(
     ("encoding", "body"), [(b"chunked", b"5\r\nhello\r\nZZ\r\n"), (b"gzip", b"0\r\n\r\n")]

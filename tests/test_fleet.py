@@ -205,6 +205,19 @@ async def test_an_idle_model_is_unloaded_and_comes_back() -> None:
         assert yard.made == 2
 
 
+async def test_a_model_that_has_lost_what_it_was_made_of_is_made_anew() -> None:
+    first, second = Ship("a"), Ship("a")
+    yard = Yard([first, second])
+    async with Fleet([entry(yard)]) as fleet:
+        await fleet.engine("a").facts()
+        await FakeEngine.stop(first)  # it gives up by itself
+        assert states(fleet) == [EngineState.ABSENT]
+        await fleet.engine("a").facts()
+        assert first.stopped.is_set()
+        assert states(fleet) == [EngineState.READY]
+    assert yard.made == 2
+
+
 @pytest.mark.usefixtures("single_steps")
 async def test_a_model_that_comes_back_waits_for_its_own_end() -> None:
     first, second = Ship("a", may_stop=asyncio.Event()), Ship("a")

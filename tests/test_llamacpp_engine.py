@@ -288,6 +288,25 @@ async def test_a_killed_child_fails_its_requests_and_comes_back(
     assert len(tokens(await run(engine, TextRequest(prompt, 3, GREEDY, ignore_eos=True)))) == 3
 
 
+async def test_weights_that_are_gone_are_not_waited_for(gguf: Path, tmp_path: Path) -> None:
+    weights = tmp_path / "m.gguf"
+    weights.symlink_to(gguf)
+    engine = LlamaCppEngine("small", weights, LlamaCppOptions(context=256, parallel=1))
+    await engine.start()
+    try:
+        weights.unlink()
+        assert engine.pid is not None
+        os.kill(engine.pid, signal.SIGKILL)
+        while engine.status().state is not EngineState.ABSENT:
+            await a_moment()
+        assert f"{weights} does not exist any more" in engine.status().detail
+        with pytest.raises(EngineFailed) as failure:
+            await engine.tokenize(["a"], special=False)
+        assert not failure.value.loading
+    finally:
+        await engine.stop()
+
+
 @pytest.fixture
 def short_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where temporary files go; a Unix socket takes no long path."""

@@ -9,7 +9,7 @@ import pytest
 
 from causerie.engines import supervisor as module
 from causerie.engines.base import EngineFailed, EngineState
-from causerie.engines.supervisor import Supervisor
+from causerie.engines.supervisor import GivenUp, Supervisor
 
 
 class Child:
@@ -27,7 +27,7 @@ class Child:
 class Nursery:
     """Spawns children, or fails as told; waits only as long as the test lets it."""
 
-    def __init__(self, failures: Sequence[str | None] = ()) -> None:
+    def __init__(self, failures: Sequence[str | EngineFailed | None] = ()) -> None:
         self.failures = list(failures)
         self.children: list[Child] = []
         self.waits: list[float] = []
@@ -37,7 +37,7 @@ class Nursery:
     async def spawn(self) -> Child:
         failure = self.failures.pop(0) if self.failures else None
         if failure is not None:
-            raise EngineFailed(failure)
+            raise EngineFailed(failure) if isinstance(failure, str) else failure
         self.children.append(Child())
         self.spawned.release()
         return self.children[-1]
@@ -97,6 +97,18 @@ async def test_an_ended_child_is_started_again() -> None:
     assert not watched.restarting
     await watched.stop()
     assert nursery.children[1].stopped == 1
+
+
+async def test_a_child_that_nothing_can_be_made_of_is_not_started_again() -> None:
+    nursery = Nursery([None, GivenUp("the weights are gone")])
+    watched = nursery.supervisor()
+    await watched.start()
+    nursery.children[0].end.set_result("signal 9")
+    nursery.go.release()
+    await settled()
+    assert seen(watched) == (EngineState.ABSENT, None)
+    assert (watched.detail, watched.restarting) == ("the weights are gone", False)
+    await watched.stop()
 
 
 async def test_the_delay_doubles_up_to_half_a_minute() -> None:

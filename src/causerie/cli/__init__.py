@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
-from causerie.cli.root import main
+import sys
 
-__all__ = ["main"]
+
+def main() -> None:
+    """Entry point of the installed command."""
+    try:
+        from causerie.cli.root import app  # noqa: PLC0415 - it takes a while: Ctrl-C may come
+    except KeyboardInterrupt:
+        sys.exit(130)
+    app()

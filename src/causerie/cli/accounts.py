@@ -20,7 +20,7 @@ from rich.table import Table
 from causerie.accounts.people import SYSTEM, Project, User
 from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.cli.options import settings_in_force
-from causerie.cli.terminal import printable
+from causerie.cli.terminal import WHOLE_LINES, printable
 from causerie.settings import Settings
 
 if TYPE_CHECKING:
@@ -91,7 +91,8 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         shown.add_column(title, no_wrap=True)
     for row in rows:
         shown.add_row(*map(printable, row))
-    Console(highlight=False, soft_wrap=True, markup=False).print(shown)
+    console = Console(highlight=False, soft_wrap=True, markup=False, width=WHOLE_LINES)
+    console.print(shown)
 
 
 def day(moment: datetime | None) -> str:

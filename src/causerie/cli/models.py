@@ -15,6 +15,7 @@ from rich.table import Table
 from causerie.app import cached_weights, weights_here
 from causerie.cli.exits import reporting
 from causerie.cli.options import Config, Set, settings_in_force
+from causerie.cli.terminal import WHOLE_LINES
 from causerie.settings import Settings
 
 
@@ -47,7 +48,7 @@ def models(
         if as_json:
             typer.echo(msgspec.json.encode(rows))
         else:
-            _show(rows, Console(highlight=False, soft_wrap=True))
+            _show(rows, Console(highlight=False, soft_wrap=True, width=WHOLE_LINES))
 
 
 async def listed(settings: Settings) -> list[Row]:

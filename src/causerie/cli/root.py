@@ -51,8 +51,3 @@ app.command("key")(key.key)
 app.add_typer(users.app, name="users")
 app.add_typer(projects.app, name="projects")
 app.add_typer(keys.app, name="keys")
-
-
-def main() -> None:
-    """Entry point of the installed command."""
-    app()

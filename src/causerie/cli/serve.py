@@ -18,6 +18,7 @@ from causerie.cli import loop
 from causerie.cli.announcement import Announcer
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
 from causerie.cli.options import Config, Set, flag, settings_in_force
+from causerie.cli.stderr import heedless
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.settings import Loaded, Model, Problem, Settings, SettingsError
 from causerie.settings.load import Override
@@ -93,9 +94,10 @@ def serve(
 
         read = partial(_read, config, pairs, flags, choose)
         loaded = read()
-        logging.configure(loaded.settings.logging.level, loaded.settings.logging.format)
-        announcer = Announcer(loaded.settings, Console(stderr=True))
-        loop.run(run_service(loaded, _again(read), announcer))
+        with heedless():
+            logging.configure(loaded.settings.logging.level, loaded.settings.logging.format)
+            announcer = Announcer(loaded.settings, Console(stderr=True))
+            loop.run(run_service(loaded, _again(read), announcer))
 
 
 def _read(
@@ -135,7 +137,8 @@ def _chosen(
     if only:
         raise CommandFailed("give REF or --model, not both", ExitCode.USAGE)
     parsed = Reference.parse(ref)
-    wanted = str(parsed.path.absolute()) if parsed.kind is Kind.PATH else str(parsed)
+    own = parsed.kind is Kind.PATH and not parsed.like_repository  # which the failure is to name
+    wanted = str(parsed.path.absolute()) if own else str(parsed)
     known = next((model for model in settings.models if model.ref == wanted), None)
     if known is not None:
         return (msgspec.structs.replace(known, id=id or known.id),)

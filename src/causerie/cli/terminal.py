@@ -25,6 +25,9 @@ from causerie.protocol.events import (
     Usage,
 )
 
+WHOLE_LINES = 10_000
+"""A console of so many columns cuts nothing off a table: breaking lines is left to the terminal."""
+
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _REASONS = {"length": "cut: output limit reached", "content_filter": "withheld by a filter"}
 

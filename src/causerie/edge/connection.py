@@ -19,7 +19,7 @@ from causerie.access.credential import bearer
 from causerie.edge.bounds import Bounds
 from causerie.edge.errors import head_too_large, invalid_http
 from causerie.edge.exchange import Exchange
-from causerie.edge.head import Head, Heads, cut, declined
+from causerie.edge.head import Head, Heads, cut, declined, size
 from causerie.edge.headers import NAMES, Headers
 from causerie.edge.places import places
 from causerie.edge.workers import Handler, Workers
@@ -94,6 +94,7 @@ class Connection(asyncio.Protocol):
         self._url = b""
         self._headers = Headers()  # of the head that arrives
         self._head_bytes = 0  # of what came before its end
+        self._came = 0  # bytes of what is being read
         self._strange = 0  # heads since one that had come before
         self._unknown = b""  # the digest of the last
         self._expects = False
@@ -215,10 +216,12 @@ class Connection(asyncio.Protocol):
             self._headers[key] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
+        parser, headers, most = self._parser, self._headers, self._server.bounds.max_head_bytes
+        if (self._head_bytes or self._came > most) and size(self._url, headers) > most:
+            raise head_too_large(most)
         self._head_bytes = 0
         if self.full is None:
             self._deadline = _NEVER
-        parser, headers = self._parser, self._headers
         if "upgrade" in headers and parser.should_upgrade():
             self._declined = declined(parser, self._url, headers)
             return
@@ -282,7 +285,7 @@ class Connection(asyncio.Protocol):
 
     def _parse(self, data: bytes) -> None:
         """Bytes of requests, of one or of several, whole or not."""
-        headers = self._headers
+        headers, self._came = self._headers, len(data)
         while True:
             try:
                 self._parser.feed_data(data)
@@ -292,8 +295,9 @@ class Connection(asyncio.Protocol):
                     data, self._declined = self._declined + data[upgrade.args[0] :], b""
                     continue
                 self._deaf = True  # it is a tunnel that was asked for
-            except httptools.HttpParserError:
-                self._refuse(invalid_http())
+            except httptools.HttpParserError as error:
+                ours = error.__context__  # raised by what the parser called
+                self._refuse(ours if isinstance(ours, ServiceError) else invalid_http())
             break
         if self._incoming is not None:
             self._bound_body(self._incoming)

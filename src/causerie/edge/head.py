@@ -69,6 +69,12 @@ def cut(data: bytes) -> tuple[bytes, bytes]:
     return blake2b(data[:start] + data[stop:end], digest_size=32).digest(), data[end + 4 :]
 
 
+def size(url: bytes, headers: Headers) -> int:
+    """About how many bytes a head has."""
+    every = [*headers.items(), *(headers.again or ())]
+    return len(url) + sum(len(name) + len(value) + 4 for name, value in every)
+
+
 def declined(parser: httptools.HttpRequestParser, url: bytes, headers: Headers) -> bytes:
     """The head of a request that would change the protocol, without that."""
     method, version = parser.get_method().decode(), parser.get_http_version()

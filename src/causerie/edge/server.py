@@ -17,6 +17,7 @@ from causerie.edge.ownership import owned
 
 _SWEEP_SECONDS = 0.5
 _LAST_BYTES_SECONDS = 5.0
+_HURRIED_SECONDS = 0.2
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -81,7 +82,7 @@ async def serve(
                 await stop.wait()
                 await _drain(edge, listen.drain_seconds, hurry)
                 server.close()
-                await _last_bytes(connections)
+                await _last_bytes(connections, hurry)
         finally:
             server.close()
             connections.abort()
@@ -96,13 +97,18 @@ async def _drain(edge: Edge, drain_seconds: float, hurry: asyncio.Event) -> None
         await edge.drain.finish(0)
 
 
-async def _last_bytes(connections: Connections) -> None:
+async def _last_bytes(connections: Connections, hurry: asyncio.Event) -> None:
     """Close every connection when its client has what it was answered, if that is soon."""
     connections.close()
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_LAST_BYTES_SECONDS):
-            await connections.ended()
-            await connections.left()
+    async with owned(_left(connections)) as left, owned(_set(hurry)) as hurried:
+        either = asyncio.FIRST_COMPLETED
+        await asyncio.wait([left, hurried], timeout=_LAST_BYTES_SECONDS, return_when=either)
+        await asyncio.wait([left], timeout=_HURRIED_SECONDS)
+
+
+async def _left(connections: Connections) -> None:
+    await connections.ended()
+    await connections.left()
 
 
 async def _set(event: asyncio.Event) -> None:

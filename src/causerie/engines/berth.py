@@ -79,6 +79,13 @@ class Berth:
         return self.engine is None and self.loading is None and not self.uses
 
     @property
+    def serves(self) -> bool:
+        """Whether its engine is loaded, or will be again without being made anew."""
+        if self.engine is None or self.loading is not None:
+            return False
+        return self.engine.status().state is not EngineState.ABSENT
+
+    @property
     def idle_seconds(self) -> float | None:
         """How long it may be without use; ``None`` for ever."""
         return LEAVING_SECONDS if self.leaving else self.entry.idle_seconds

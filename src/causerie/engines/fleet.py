@@ -148,7 +148,7 @@ class Fleet:
 
     async def _loaded(self, berth: Berth, seconds: float | None) -> ManagedEngine:
         """The engine, for which a load under way or a new one is waited for so long."""
-        if berth.engine is not None and berth.loading is None:
+        if berth.engine is not None and berth.serves:
             return berth.engine
         loading = self._load(berth)
         done, _ = await asyncio.wait({loading}, timeout=seconds)
@@ -178,6 +178,7 @@ class Fleet:
     async def _start(self, berth: Berth) -> ManagedEngine:
         began = time.monotonic()
         try:
+            await self._unload(berth)  # one that has lost what it was made of
             engine = await berth.entry.make()
             await self._take_room(berth, engine)
             await self._bring_up(berth, engine)

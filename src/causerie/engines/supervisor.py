@@ -39,12 +39,17 @@ class Child(Protocol):
 C = TypeVar("C", bound=Child)
 
 
+class GivenUp(EngineFailed):
+    """No child can be started any more: what it is made of is gone."""
+
+
 class Supervisor(Generic[C]):
     """One child at a time. ``child`` is there only while it is ready.
 
     The delay before a restart doubles from 0.2 to 30 seconds, with jitter, and
     starts anew once a child has run for a minute or has finished a piece of work:
     it is for those that cannot serve, and each second of it is one without service.
+    Where a restart raises :class:`GivenUp` it is absent from then on.
     """
 
     def __init__(
@@ -98,7 +103,7 @@ class Supervisor(Generic[C]):
     @property
     def restarting(self) -> bool:
         """Whether the child is gone and will be started again."""
-        return self._task is not None and self.child is None
+        return self._task is not None and not self._task.done() and self.child is None
 
     def retry_after(self) -> float:
         """Seconds until the next start is tried."""
@@ -116,7 +121,11 @@ class Supervisor(Generic[C]):
             self._proved = False
             log.warning("engine ended", model=self._name, why=why)
             self.detail = why
-            child, delay = await self._again(delay)
+            try:
+                child, delay = await self._again(delay)
+            except GivenUp:
+                self.state = EngineState.ABSENT
+                return
             started = time.monotonic()
 
     async def _again(self, delay: float) -> tuple[C, float]:
@@ -134,6 +143,8 @@ class Supervisor(Generic[C]):
             except EngineFailed as failure:
                 self.detail = str(failure)
                 log.warning("engine did not start", model=self._name, why=str(failure))
+                if isinstance(failure, GivenUp):
+                    raise
                 continue
             self.state, self.detail = EngineState.READY, ""
             return self.child, delay

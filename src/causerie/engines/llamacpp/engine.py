@@ -29,9 +29,9 @@ from causerie.engines.llamacpp.guide import Draw, Guide, Guided, Run, Spelling, 
 from causerie.engines.llamacpp.options import Launch, LlamaCppOptions, for_machine
 from causerie.engines.llamacpp.process import LlamaCppChild, spawn
 from causerie.engines.llamacpp.withheld import PartialTokens
-from causerie.engines.supervisor import Supervisor
+from causerie.engines.supervisor import GivenUp, Supervisor
 from causerie.engines.weights.errors import WeightsError
-from causerie.engines.weights.gguf import Header, read_header
+from causerie.engines.weights.gguf import Header, parts, read_header
 from causerie.engines.weights.vocabulary import TokenType, Vocabulary, read_vocabulary
 
 _NO_TOKEN = -1
@@ -201,6 +201,9 @@ class LlamaCppEngine:
         return self._read
 
     async def _spawn(self) -> LlamaCppChild:
+        for file in parts(self._header.path):
+            if not file.is_file():
+                raise GivenUp(f"the weights are gone: {file} does not exist any more")
         return await spawn(self._launch, self._load_seconds)
 
     def _client(self) -> LlamaCppClient:

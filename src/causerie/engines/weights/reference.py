@@ -57,6 +57,12 @@ class Reference:
         except RuntimeError:
             raise BadReference(f"{self.name!r} begins with the home of no known user.") from None
 
+    @property
+    def like_repository(self) -> bool:
+        """Whether a path that leads nowhere looks like a repository without its ``hf:``."""
+        alike = self.name.count("/") == 1 and self.name[:1] not in "./~"
+        return alike and not self.name.endswith(".gguf") and not self.path.exists()
+
     @staticmethod
     def parse(text: str) -> Reference:
         """The reference that ``text`` spells; raises :class:`BadReference`."""
