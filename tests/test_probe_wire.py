@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from probekit import BY_ID, answer
+from probekit import BY_ID, Made, answer, interviewed
 from probekit import document as json_reply
 
 from causerie.probe.ask import Ask, chat
@@ -151,6 +151,15 @@ async def test_a_busy_server_gets_the_time_it_asks_for() -> None:
         (found,) = [one async for one in interview.findings([BY_ID["completion"]])]
     assert found.verdict.grade is Grade.YES
     assert len(turns) == 3
+
+
+async def test_a_time_to_wait_that_is_no_number_is_none() -> None:
+    replies = [Reply(429, {"retry-after": "\xb2"}), answer()]
+    hasty = Patience(busy_seconds=0.01)
+    asked = [BY_ID["completion"]]
+    interview, found = await interviewed(Made(lambda ask: replies.pop(0)), asked, patience=hasty)
+    assert found["completion"].verdict.grade is Grade.YES
+    assert interview.complete
 
 
 async def test_a_server_that_stays_busy_leaves_it_unclear() -> None:
