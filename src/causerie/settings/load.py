@@ -94,11 +94,13 @@ def load(
     overrides: Sequence[Override] = (),
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
+    base: Path | None = None,
 ) -> Loaded:
     """The settings in force. Raises :class:`SettingsError` with everything that is wrong.
 
     Without ``file``, ``CAUSERIE_CONFIG`` and then ``causerie.toml`` in the
-    folder (the working directory) are looked for; none at all is fine.
+    folder (the working directory) are looked for; none at all is fine. Files
+    that settings name are relative to ``base``, else to the file's own folder.
     """
     environ = environment.variables() if environ is None else environ
     folder = folder or Path.cwd()
@@ -112,7 +114,7 @@ def load(
     problems += decoder.problems
     if settings is None or problems:
         raise SettingsError(problems)
-    base = layers.file.parent if layers.file is not None else folder
+    base = base or (layers.file.parent if layers.file is not None else folder)
     settings = settled(
         settings, base, environment.cache_folder(environ), environment.data_folder(environ)
     )
