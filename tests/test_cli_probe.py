@@ -309,6 +309,20 @@ def test_a_link_to_the_file_stays_one(tmp_path: Path) -> None:
     assert load(file=link, environ={}).settings.endpoints[0].models[0].id == "m"
 
 
+def test_what_flags_of_the_service_give_is_not_missed(tmp_path: Path) -> None:
+    """Another host without keys holds only where the command line says more."""
+    file = tmp_path / "causerie.toml"
+    file.write_text('[server]\nhost = "0.0.0.0"\n')
+    endpoint_file.write_entries(file, endpoint_file.NewEndpoint("http://a/v1"), [_FOUND])
+    written = file.read_text()
+    assert 'id = "m"' in written
+    wrong = endpoint_file.NewEndpoint("http://user:word@b/v1")
+    with pytest.raises(CannotWrite, match="user name") as refused:
+        endpoint_file.write_entries(file, wrong, [_FOUND])
+    assert "server.keys" not in str(refused.value)
+    assert file.read_text() == written
+
+
 def test_a_file_of_somebody_else_stays_theirs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from causerie.probe.entry import Entry
-from causerie.settings import SettingsError, load
+from causerie.settings import Problem, SettingsError, load
 from causerie.settings.edit import CannotEdit, by_hand, with_table
 from causerie.settings.values import Secret
 from causerie.upstreams.dialect import Dialect
@@ -179,11 +179,21 @@ def endpoint_name(base_url: str, taken: Collection[object] = ()) -> str:
 
 
 def _check(file: Path, fresh: Path) -> None:
-    try:
-        load(file=fresh, base=file.parent)
-    except SettingsError as error:
-        words = str(error).replace(str(fresh), str(file))
+    """What is wrong already is not held against the entry: flags of a service may mend it."""
+    found = _problems(fresh, file.parent)
+    before = {(one.key, one.advice) for one in _problems(file, file.parent)} if found else ()
+    new = [str(one) for one in found if (one.key, one.advice) not in before]
+    if new:
+        words = "\n".join(new).replace(str(fresh), str(file))
         raise CannotWrite(
             f"{file} stays as it is, because with the entry it would not hold:\n{words}",
             configuration=True,
-        ) from error
+        )
+
+
+def _problems(file: Path, folder: Path) -> Sequence[Problem]:
+    try:
+        load(file=file, base=folder)
+    except SettingsError as error:
+        return error.problems
+    return ()
