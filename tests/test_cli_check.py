@@ -40,6 +40,15 @@ def test_what_is_printed_is_the_same_configuration(file: Path, tmp_path: Path) -
     assert load(file=again, environ={}).settings == load(file=file, environ={}).settings
 
 
+def test_a_template_must_be_one(file: Path) -> None:
+    file.with_name("bad.jinja").write_text("{% if messages", encoding="utf-8")
+    file.write_text('[[models]]\nid = "a"\nref = "pypi:a"\ntemplate = "bad.jinja"\n')
+    result = CliRunner().invoke(app, ["check", "--config", str(file)])
+    assert result.exit_code == 3
+    assert "models[0].template: " in result.stderr
+    assert "is not valid Jinja: line 1" in result.stderr
+
+
 def test_endpoints_and_aliases_too(tmp_path: Path) -> None:
     text = """
 [[endpoints]]

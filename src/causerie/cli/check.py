@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from causerie.assembly.targets import chat_options
 from causerie.cli.doors import door_table
 from causerie.cli.exits import reporting
 from causerie.cli.options import Config, Set, settings_in_force
@@ -39,6 +40,7 @@ def check(
         for name in loaded.ignored:
             typer.echo(f"causerie: the variable {name} sets nothing", err=True)
         read_credentials(loaded, commands=False)
+        chat_options(loaded.settings)
         if not quiet:
             typer.echo("\n".join([*in_force(loaded), "", *door_table(loaded.settings)]))
 
