@@ -172,6 +172,17 @@ async def test_a_server_that_stays_busy_leaves_it_unclear() -> None:
     assert not interview.complete
 
 
+@pytest.mark.parametrize("placeholder", ["x", "1", "none", "EMPTY", "ollama"])
+async def test_a_placeholder_for_a_key_spoils_no_reply(placeholder: str) -> None:
+    """Clients that insist on a key send such; what is so short is no secret."""
+    said = answer(f"1 {placeholder} x")
+    async with (
+        server(always(response(said))) as base_url,
+        Asker(base_url, placeholder) as asker,
+    ):
+        assert (await asker.put(chat({}))).body == said.body
+
+
 async def test_the_key_is_sent_and_never_shown() -> None:
     heads: list[str] = []
 
