@@ -103,6 +103,11 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def names_user(text: str) -> bool:
+    """Whether an address in it has a user, and so perhaps a password."""
+    return _USER.search(text) is not None
+
+
 def plain(kind: Any) -> Any:
     """The type without its annotations."""
     while get_origin(kind) is Annotated:
