@@ -112,6 +112,17 @@ def test_variables_that_set_nothing_are_named_and_harmless(tmp_path: Path) -> No
     assert found.settings.server.port == 8000
 
 
+def test_places_of_secrets_fit_into_no_variable_and_secrets_are_not_shown(tmp_path: Path) -> None:
+    found = loaded(tmp_path, "", CAUSERIE_STORE_SECRET_KEYS="the-secret")
+    assert found.ignored == ("CAUSERIE_STORE_SECRET_KEYS",)
+    assert found.settings.store.secret_keys == ()
+    (flag,) = refused(tmp_path, "", Override("store.secret_keys", "the-secret", "--set"))
+    assert flag.startswith("--set: store.secret_keys: is not a setting that a flag can set")
+    (inline,) = refused(tmp_path, '[store]\nsecret_keys = "the-secret"\n')
+    assert "store.secret_keys: is not usable; it takes a list, each `{ env = " in inline
+    assert "the-secret" not in inline
+
+
 def test_a_token_is_never_shown(tmp_path: Path) -> None:
     found = loaded(tmp_path, "", HF_TOKEN="hf_secret")
     assert "hf_secret" not in repr(found.settings)

@@ -66,14 +66,14 @@ class Decoder:
             return tuple(
                 self.struct(element, item, (*path, index)) for index, item in enumerate(value)
             )
-        places = _secret_places(bare)
+        places = secret_places(bare)
         if places is not None and isinstance(value, list | tuple):
             found = [self._value(places, item, (*path, at)) for at, item in enumerate(value)]
             return tuple(found)
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError:
-            hidden = is_secret(kind) or is_secret(only)
+            hidden = is_secret(kind) or is_secret(only) or places is not None
             known = "not usable" if hidden else shown(value)
             self._wrong(path, f"is {known}; it takes {describe(kind)}")
             return None
@@ -87,7 +87,7 @@ class Decoder:
         self.problems.append(Problem(self._where(path), dotted(path), advice))
 
 
-def _secret_places(bare: Any) -> Any:
+def secret_places(bare: Any) -> Any:
     """What a list of places of secrets holds; ``None`` for any other type."""
     args = get_args(bare) if get_origin(bare) is tuple else ()
     return args[0] if args and "inline" in extras(args[0]) else None

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from causerie.settings import environment
-from causerie.settings.decode import Decoder, extras, plain
+from causerie.settings.decode import Decoder, extras, plain, secret_places
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.lines import line_numbers, line_of
 from causerie.settings.problems import Broken, Problem, SettingsError, dotted
@@ -127,12 +127,12 @@ def load(
 
 
 def leaves(kind: type[msgspec.Struct], path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
-    """Path and type of every setting that stands outside lists."""
+    """Path and type of every setting that is one value, or several, of a variable or a flag."""
     for found in msgspec.structs.fields(kind):
         bare = plain(found.type)
         if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
             yield from leaves(bare, (*path, found.name))
-        else:
+        elif secret_places(bare) is None:
             yield (*path, found.name), found.type
 
 
