@@ -123,6 +123,23 @@ def test_places_of_secrets_fit_into_no_variable_and_secrets_are_not_shown(tmp_pa
     assert "the-secret" not in inline
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[server]\nkeys = ["sk-mine"]\n',
+        '[server]\nkeys = "sk-mine"\n',
+        '[[models]]\nid = "a"\nref = "x"\nkeys = ["sk-mine"]\n',
+        '[[doors]]\nname = "a"\nkeys = "sk-mine"\n',
+        '[console]\noperator_keys = ["sk-mine"]\n',
+    ],
+)
+def test_a_key_in_the_place_of_its_digest_is_not_shown(tmp_path: Path, text: str) -> None:
+    (problem,) = refused(tmp_path, text)
+    assert "is not usable; it takes " in problem
+    assert "a digest as `causerie key` prints it" in problem
+    assert "sk-mine" not in problem
+
+
 def test_a_token_is_never_shown(tmp_path: Path) -> None:
     found = loaded(tmp_path, "", HF_TOKEN="hf_secret")
     assert "hf_secret" not in repr(found.settings)

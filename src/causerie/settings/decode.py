@@ -73,8 +73,7 @@ class Decoder:
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError:
-            hidden = is_secret(kind) or is_secret(only) or places is not None
-            known = "not usable" if hidden else shown(value)
+            known = "not usable" if _may_be_secret(kind) else shown(value)
             self._wrong(path, f"is {known}; it takes {describe(kind)}")
             return None
 
@@ -140,6 +139,14 @@ def extras(kind: Any) -> dict[str, Any]:
 def is_secret(kind: Any) -> bool:
     """Whether the value must not be shown."""
     return bool(extras(kind).get("secret"))
+
+
+def _may_be_secret(kind: Any) -> bool:
+    """Whether what stands there wrongly may be a secret, also where a right value is none."""
+    if any(extras(kind).get(mark) for mark in ("secret", "inline", "digest")):
+        return True
+    bare = plain(kind)
+    return get_origin(bare) is not Literal and any(map(_may_be_secret, get_args(bare)))
 
 
 def describe(kind: Any) -> str:
