@@ -18,7 +18,8 @@ port = 9000
 [[models]]
 id = "echo"
 engine = "fake"
-options = { "a b" = [1, { deep = "x" }], on = true }
+description = "\\u007f"
+options = { "a b" = [1, { deep = "x" }], on = true, most = inf, day = 1979-05-27 }
 
 [models.sampling]
 temperature = 0.5
@@ -38,6 +39,15 @@ def test_what_is_printed_is_the_same_configuration(file: Path, tmp_path: Path) -
     again = tmp_path / "again.toml"
     again.write_text(result.stdout, encoding="utf-8")
     assert load(file=again, environ={}).settings == load(file=file, environ={}).settings
+
+
+def test_a_template_must_be_one(file: Path) -> None:
+    file.with_name("bad.jinja").write_text("{% if messages", encoding="utf-8")
+    file.write_text('[[models]]\nid = "a"\nref = "pypi:a"\ntemplate = "bad.jinja"\n')
+    result = CliRunner().invoke(app, ["check", "--config", str(file)])
+    assert result.exit_code == 3
+    assert "models[0].template: " in result.stderr
+    assert "is not valid Jinja: line 1" in result.stderr
 
 
 def test_endpoints_and_aliases_too(tmp_path: Path) -> None:
@@ -93,7 +103,7 @@ def test_each_value_says_where_it_comes_from(file: Path) -> None:
     lines = result.stdout.splitlines()
     assert lines[0] == f"# {file}"
     assert "port = 9000  # line 2" in lines
-    assert "temperature = 0.5  # line 10" in lines
+    assert "temperature = 0.5  # line 11" in lines
     assert "load_seconds = 5.0  # --set" in lines
     assert 'level = "debug"  # variable CAUSERIE_LOGGING_LEVEL' in lines
     assert 'host = "127.0.0.1"  # default' in lines
@@ -104,6 +114,14 @@ def test_secrets_are_left_out(file: Path) -> None:
     assert "hf_secret" not in result.output
     assert "# token: set, not shown  # variable HF_TOKEN" in result.stdout
     tomllib.loads(result.stdout)
+
+
+def test_an_address_with_a_password_is_left_out(file: Path) -> None:
+    mirror = '[weights]\nhub_endpoint = "https://user:word@hub.example"\n'
+    file.write_text(TEXT + mirror, encoding="utf-8")
+    result = CliRunner().invoke(app, ["check", "-c", str(file)])
+    assert "word@" not in result.output
+    assert "# hub_endpoint: set, not shown  # line 13" in result.stdout
 
 
 def test_quiet_says_nothing(file: Path) -> None:

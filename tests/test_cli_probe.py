@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -240,12 +241,24 @@ async def test_an_endpoint_that_is_not_there_is_added(tmp_path: Path) -> None:
     assert (added.dialect, added.key) == ("vllm", Secret(env="MY_KEY"))
 
 
-async def test_a_file_that_would_not_hold_stays(tmp_path: Path) -> None:
-    """Its endpoint could not be named anew: the name is taken by another address."""
+async def test_another_address_of_the_same_host_gets_a_name_of_its_own(tmp_path: Path) -> None:
     file = tmp_path / "causerie.toml"
     async with endpoint() as (base_url, _):
         name = endpoint_name(base_url)
-        text = f'[[endpoints]]\nname = "{name}"\nbase_url = "http://other/v1"\n'
+        other = base_url.replace("/v1", "/other/v1")
+        file.write_text(f'[[endpoints]]\nname = "{name}"\nbase_url = "{other}"\n')
+        ended = await run(base_url, "--write", "--config", str(file))
+    assert ended.exit_code == 0, ended.output
+    endpoints = load(file=file, environ={}).settings.endpoints
+    assert [one.name for one in endpoints] == [name, f"{name}-2"]
+    assert [len(one.models) for one in endpoints] == [0, 1]
+
+
+async def test_a_file_that_would_not_hold_stays(tmp_path: Path) -> None:
+    """Its endpoint would have the name that a model of our own begins with."""
+    file = tmp_path / "causerie.toml"
+    async with endpoint() as (base_url, _):
+        text = f'[[models]]\nid = "{endpoint_name(base_url)}/a"\nref = "pypi:a"\n'
         file.write_text(text)
         ended = await run(base_url, "--write", "--config", str(file))
     assert ended.exit_code == 3
@@ -266,20 +279,74 @@ async def test_what_is_written_inline_is_shown_for_the_hand(tmp_path: Path) -> N
     assert file.read_text() == text
 
 
+_FOUND = Entry("m", None, (), None, None, date(2026, 11, 21), "")
+
+
 def test_a_file_that_changed_meanwhile_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "causerie.toml"
     file.write_text("")
 
-    def load_slowly(*, file: Path) -> None:
+    def load_slowly(*, file: Path, base: Path) -> None:
         (tmp_path / "causerie.toml").write_text("# somebody else\n")
 
     monkeypatch.setattr(endpoint_file, "load", load_slowly)
-    found = Entry("m", None, (), None, None, date(2026, 11, 21), "")
     with pytest.raises(CannotWrite, match="changed meanwhile"):
-        endpoint_file.write_entries(file, endpoint_file.NewEndpoint("http://a/v1"), [found])
+        endpoint_file.write_entries(file, endpoint_file.NewEndpoint("http://a/v1"), [_FOUND])
     assert file.read_text() == "# somebody else\n"
+
+
+def test_a_link_to_the_file_stays_one(tmp_path: Path) -> None:
+    """What the settings name is looked for beside the link, as the service does."""
+    real, link = tmp_path / "real" / "a.toml", tmp_path / "causerie.toml"
+    real.parent.mkdir()
+    real.write_text('[[models]]\nid = "a"\nref = "pypi:a"\ntemplate = "a.jinja"\n')
+    (tmp_path / "a.jinja").write_text("")
+    link.symlink_to(real)
+    endpoint_file.write_entries(link, endpoint_file.NewEndpoint("http://a/v1"), [_FOUND])
+    assert link.is_symlink()
+    assert load(file=link, environ={}).settings.endpoints[0].models[0].id == "m"
+
+
+def test_what_flags_of_the_service_give_is_not_missed(tmp_path: Path) -> None:
+    """Another host without keys holds only where the command line says more."""
+    file = tmp_path / "causerie.toml"
+    file.write_text('[server]\nhost = "0.0.0.0"\n')
+    endpoint_file.write_entries(file, endpoint_file.NewEndpoint("http://a/v1"), [_FOUND])
+    written = file.read_text()
+    assert 'id = "m"' in written
+    wrong = endpoint_file.NewEndpoint("http://user:word@b/v1")
+    with pytest.raises(CannotWrite, match="user name") as refused:
+        endpoint_file.write_entries(file, wrong, [_FOUND])
+    assert "server.keys" not in str(refused.value)
+    assert file.read_text() == written
+
+
+def test_a_file_of_somebody_else_stays_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "causerie.toml"
+    file.write_text("")
+    before, given = file.stat(), []
+    monkeypatch.setattr(endpoint_file.os, "chown", lambda _, *owner: given.append(owner))
+    endpoint_file.write_entries(file, endpoint_file.NewEndpoint("http://a/v1"), [_FOUND])
+    assert given == [(before.st_uid, before.st_gid)]
+
+    def not_mine(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(endpoint_file.os, "chown", not_mine)
+    after = file.read_text()
+    for mode, written in ((0o640, False), (0o644, True)):
+        file.chmod(mode)
+        new = endpoint_file.NewEndpoint(f"http://b{mode}/v1")
+        if written:
+            endpoint_file.write_entries(file, new, [_FOUND])
+        else:
+            with pytest.raises(CannotWrite, match="Operation not permitted"):
+                endpoint_file.write_entries(file, new, [_FOUND])
+        assert (file.read_text() != after) is written
 
 
 async def test_certificates_of_the_configured_endpoint_are_used(tmp_path: Path) -> None:

@@ -62,6 +62,11 @@ def test_the_answer_comes_back(tmp_path: Path) -> None:
             "digits and `-`\n"
         )
         assert "configuration not reloaded, nothing has changed" in service.log.read_text()
+        link = tmp_path / "link.toml"
+        link.symlink_to(file)
+        for same in (link, tmp_path / "gone" / ".." / file.name):
+            result = CliRunner().invoke(app, ["reload", "-c", str(same)])
+            assert result.exit_code == 3, result.stderr
         file.write_text("[logging]\nlevel = 'warning'\n" + CONFIG)
         result = CliRunner().invoke(app, ["reload", "--pid", str(service.process.pid)])
         assert result.exit_code == 0

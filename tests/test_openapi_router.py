@@ -152,6 +152,19 @@ def test_answers_are_as_described(place: Place) -> None:
     hold("Error", refused)
 
 
+@pytest.mark.parametrize("path", ["/models", "/models/user"])
+def test_an_answer_that_is_known_already_is_described(place: Place, path: str) -> None:
+    headers = {"authorization": f"Bearer {place.key}", "if-none-match": "*"}
+    request = urllib.request.Request(f"{place.root}{BASE}{path}", headers=headers)
+    with pytest.raises(urllib.error.HTTPError) as same:
+        urllib.request.urlopen(request, timeout=20)
+    operation = DOCUMENT["paths"][f"{BASE}{path}"]["get"]
+    same.value.close()
+    assert same.value.code == 304
+    assert "304" in operation["responses"]
+    assert "If-None-Match" in [one["name"] for one in operation["parameters"]]
+
+
 async def test_a_past_request_is_as_described(place: Place) -> None:
     _, answer = await asyncio.to_thread(
         place.ask, "/chat/completions", {"model": "own/small:free", "messages": MESSAGES}

@@ -542,6 +542,34 @@ def test_leaving_is_seen_on_a_page_of_the_server() -> None:
     assert judged("cancel.plain", none, idle, answer()).grade is UNCLEAR
 
 
+@pytest.mark.parametrize("number", [b"1.2.3", b"1e+", b"1e999", b"..", b"9" * 40])
+async def test_a_gauge_may_hold_any_number(number: bytes) -> None:
+    page = Reply(200, {}, b"vllm:num_requests_running " + number)
+    asked = [BY_ID["cancel.stream"]]
+    _, found = await interviewed(Made(lambda ask: page if ask.at_root else answer()), asked)
+    assert found["cancel.stream"].verdict.grade is UNCLEAR
+
+
+@pytest.mark.parametrize("odd", [[], {}, 0.5, None])
+async def test_members_of_a_call_may_be_of_any_type(odd: object) -> None:
+    function = {"name": odd, "arguments": "{}"}
+    plain = answer(calls=[{"id": odd, "type": odd, "function": function}])
+    pieces = [{"index": odd, "id": odd, "function": function}] * 2
+    streams = stream(chunk(tool_calls=pieces), chunk("tool_calls"))
+    made = Made(lambda ask: streams if b'"stream":true' in ask.body else plain)
+    _, found = await interviewed(made, subject=LOUD)
+    for id in ("tools", "tools.stream", "tool_choice.named"):
+        assert found[id].verdict.grade is not YES
+
+
+async def test_json_may_be_nested_beyond_every_measure() -> None:
+    deep = "[" * 20_000
+    made = Made(lambda ask: answer(deep, calls=[call(arguments=deep)]))
+    _, found = await interviewed(made, subject=LOUD)
+    assert found["tool_choice.required"].verdict.grade is not YES
+    assert not found["response_format.schema"].verdict.good
+
+
 def test_leaving_is_seen_in_the_next_request_where_there_is_no_page() -> None:
     none, left = refused(status=404), Reply(ended="left")
     quick, slow = replace(answer(), seconds=0.1), replace(answer(), seconds=9.0)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from probekit import BY_ID, answer
+from probekit import BY_ID, Made, answer, interviewed
 from probekit import document as json_reply
 
 from causerie.probe.ask import Ask, chat
@@ -153,6 +153,15 @@ async def test_a_busy_server_gets_the_time_it_asks_for() -> None:
     assert len(turns) == 3
 
 
+async def test_a_time_to_wait_that_is_no_number_is_none() -> None:
+    replies = [Reply(429, {"retry-after": "\xb2"}), answer()]
+    hasty = Patience(busy_seconds=0.01)
+    asked = [BY_ID["completion"]]
+    interview, found = await interviewed(Made(lambda ask: replies.pop(0)), asked, patience=hasty)
+    assert found["completion"].verdict.grade is Grade.YES
+    assert interview.complete
+
+
 async def test_a_server_that_stays_busy_leaves_it_unclear() -> None:
     busy = always(response(Reply(503, {"retry-after": "0"}, b'{"error": {"message": "full"}}')))
     async with server(busy) as base_url, Asker(base_url, None) as asker:
@@ -161,6 +170,17 @@ async def test_a_server_that_stays_busy_leaves_it_unclear() -> None:
     assert found.verdict.grade is Grade.UNCLEAR
     assert "full" in found.verdict.how
     assert not interview.complete
+
+
+@pytest.mark.parametrize("placeholder", ["x", "1", "none", "EMPTY", "ollama"])
+async def test_a_placeholder_for_a_key_spoils_no_reply(placeholder: str) -> None:
+    """Clients that insist on a key send such; what is so short is no secret."""
+    said = answer(f"1 {placeholder} x")
+    async with (
+        server(always(response(said))) as base_url,
+        Asker(base_url, placeholder) as asker,
+    ):
+        assert (await asker.put(chat({}))).body == said.body
 
 
 async def test_the_key_is_sent_and_never_shown() -> None:

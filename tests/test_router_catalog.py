@@ -12,12 +12,13 @@ import pytest
 from faultkit import Reply, upstream
 from housekit import House, house
 
+from causerie.catalog.catalog import Catalog
 from causerie.catalog.listing import Listing
 from causerie.catalog.model import Card, Offer, Profile
 from causerie.catalog.supply import Supply
 from causerie.catalog.tariff import Tariff
 from causerie.edge.shelf import Shelf
-from causerie.errors import InvalidRequest
+from causerie.errors import InvalidRequest, NotFound
 from causerie.protocol.candidate import Candidate
 from causerie.settings import Settings, SettingsError, load
 
@@ -202,11 +203,14 @@ async def test_what_is_known_already_is_not_sent_again(tmp_path: Path) -> None:
             assert other.status == 200
         async with there.session.head(url) as head:
             assert (head.status, head.headers["content-length"]) == (200, length)
-        plain = {"accept-encoding": "identity"}
-        async with there.session.get(url, headers=plain) as whole:
-            assert "content-encoding" not in whole.headers
-            assert whole.headers["etag"] == etag
-            assert int(whole.headers["content-length"]) > int(length)
+        for plain in ("identity", "br, gzip;q=0", "gzip; q=0.000, *"):
+            async with there.session.get(url, headers={"accept-encoding": plain}) as whole:
+                assert "content-encoding" not in whole.headers
+                assert whole.headers["etag"] == etag
+                assert int(whole.headers["content-length"]) > int(length)
+        small = {"accept-encoding": "br;q=0, gzip;q=0.5"}
+        async with there.session.get(url, headers=small) as taken:
+            assert taken.headers["content-encoding"] == "gzip"
         changed = config(up.base_url).replace('name = "Big"', 'name = "Bigger"')
         await there.reload(changed)
         async with there.session.get(url, headers={"if-none-match": etag}) as new:
@@ -283,7 +287,11 @@ def test_pages_are_made_anew_after_a_while_and_written_anew_after_a_change() -> 
 def test_a_model_is_there_until_its_last_day() -> None:
     last = date(2025, 1, 31)
     assert not listing(1, ends=last, clock=lambda: last).is_over
-    assert listing(1, ends=last, clock=lambda: last + timedelta(days=1)).is_over
+    over = listing(1, ends=last, clock=lambda: last + timedelta(days=1))
+    assert over.is_over
+    with pytest.raises(NotFound) as missing:
+        Catalog([over]).resolve(None, f"{over.id}s")
+    assert over.id not in str(missing.value).replace(f"{over.id}s", "")
 
 
 def settings(folder: Path, text: str) -> Settings:

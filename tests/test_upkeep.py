@@ -231,6 +231,20 @@ async def test_a_result_that_is_not_whole_is_not_used(
         assert made.file.read_text() == before
 
 
+async def test_a_result_that_cannot_be_kept_is_in_force_and_noted(
+    lite: World, operator: Actor, tmp_path: Path
+) -> None:
+    (tmp_path / "probes").write_text("no folder")
+    async with endpoint() as (base_url, _), market(lite, tmp_path, north=base_url) as made:
+        await made.desk.probe(operator, "north", "m")
+        assert await made.probed("north") == "done"
+        used = await made.desk.use(operator, "north", "m")
+        assert used.in_force
+        assert (await made.desk.endpoint(operator, "north")).models[0].changes == ()
+    [entry, *_] = await _log(lite)
+    assert entry.action == "endpoint.use_probe"
+
+
 async def test_a_file_that_cannot_be_written_is_left_to_a_person(
     lite: World, operator: Actor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+import stat
+import sys
 import tempfile
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 
 from causerie.probe.entry import Entry
-from causerie.settings import SettingsError, load
+from causerie.settings import Problem, SettingsError, load
 from causerie.settings.edit import CannotEdit, by_hand, with_table
 from causerie.settings.values import Secret
 from causerie.upstreams.dialect import Dialect
@@ -49,12 +52,12 @@ class NewEndpoint:
     dialect: Dialect | None = None
     name: str | None = None
 
-    def values(self) -> dict[str, object]:
-        """As the configuration has it."""
+    def values(self, taken: Collection[object] = ()) -> dict[str, object]:
+        """As the configuration has it, under a name that is not ``taken``."""
         key = msgspec.to_builtins(self.key) if self.key is not None else {}
         place = {name: value for name, value in key.items() if value is not None}
         known = {
-            "name": endpoint_name(self.base_url),
+            "name": endpoint_name(self.base_url, taken),
             "base_url": self.base_url,
             "dialect": self.dialect.name if self.dialect is not None else None,
             "key": place or None,
@@ -70,7 +73,7 @@ def write_entries(file: Path, endpoint: NewEndpoint, entries: Sequence[Entry]) -
     :class:`CannotWrite`, with the file untouched.
     """
     try:
-        _write(file.resolve(), endpoint, entries)
+        _write(file, endpoint, entries)
     except OSError as error:
         words = f"{file} cannot be written ({error.strerror})"
         raise CannotWrite(words, by_hand=tables(entries)) from error
@@ -82,23 +85,35 @@ def tables(entries: Sequence[Entry]) -> str:
 
 
 def _write(file: Path, endpoint: NewEndpoint, entries: Sequence[Entry]) -> None:
-    before = file.read_bytes() if file.exists() else b""
+    real = file.resolve()
+    before = real.read_bytes() if real.exists() else b""
     after = _edited(file, before, endpoint, entries)
-    handle, name = tempfile.mkstemp(prefix=f".{file.name}.", suffix=".toml", dir=file.parent)
+    handle, name = tempfile.mkstemp(prefix=f".{real.name}.", suffix=".toml", dir=real.parent)
     fresh = Path(name)
     try:
         with os.fdopen(handle, "wb") as out:
             out.write(after)
             out.flush()
             os.fsync(out.fileno())
-        if file.exists():
-            fresh.chmod(file.stat().st_mode & 0o777)
+        if real.exists():
+            _give_rights(real.stat(), fresh)
         _check(file, fresh)
-        if (file.read_bytes() if file.exists() else b"") != before:
+        if (real.read_bytes() if real.exists() else b"") != before:
             raise CannotWrite(f"{file} has been changed meanwhile; try again")
-        fresh.replace(file)
+        fresh.replace(real)
     finally:
         fresh.unlink(missing_ok=True)
+
+
+def _give_rights(before: os.stat_result, fresh: Path) -> None:
+    """Whoever could read the file still can, also where somebody else writes it (root, say)."""
+    try:
+        if sys.platform != "win32":
+            os.chown(fresh, before.st_uid, before.st_gid)
+    except PermissionError:
+        if not before.st_mode & stat.S_IROTH:
+            raise
+    fresh.chmod(before.st_mode & 0o777)
 
 
 def _edited(file: Path, before: bytes, endpoint: NewEndpoint, entries: Sequence[Entry]) -> bytes:
@@ -121,7 +136,7 @@ def _with_entries(text: str, endpoint: NewEndpoint, entries: Sequence[Entry]) ->
     if index is None and endpoint.name is not None:
         raise CannotEdit(f"the endpoint {endpoint.name} is not in it")
     if index is None:
-        text = with_table(text, ("endpoints",), endpoint.values(), key="base_url")
+        text = with_table(text, ("endpoints",), endpoint.values(_names(text)), key="base_url")
         index = endpoint_index(text, endpoint.base_url, endpoint.name)
     if index is None:
         raise CannotEdit("the endpoint could not be added")
@@ -148,18 +163,37 @@ def endpoint_index(text: str, base_url: str, name: str | None = None) -> int | N
     return None
 
 
-def endpoint_name(base_url: str) -> str:
-    """A name made of host and port: ``10-0-0-5-8000``."""
+def _names(text: str) -> list[object]:
+    """Of the endpoints that the file has."""
+    endpoints = tomllib.loads(text).get("endpoints")
+    every = endpoints if isinstance(endpoints, list) else ()
+    return [one.get("name") for one in every if isinstance(one, dict)]
+
+
+def endpoint_name(base_url: str, taken: Collection[object] = ()) -> str:
+    """A name made of host and port: ``10-0-0-5-8000``, with a number where that is taken."""
     words = re.sub(r"[^a-z0-9]+", "-", urlsplit(base_url).netloc.rpartition("@")[2].lower())
-    return words.strip("-")[:63] or "endpoint"
+    name = words.strip("-")[:60] or "endpoint"
+    numbered = (f"{name}-{number}" for number in count(2))
+    return next(one for one in chain([name], numbered) if one not in taken)
 
 
 def _check(file: Path, fresh: Path) -> None:
-    try:
-        load(file=fresh)
-    except SettingsError as error:
-        words = str(error).replace(str(fresh), str(file))
+    """What is wrong already is not held against the entry: flags of a service may mend it."""
+    found = _problems(fresh, file.parent)
+    before = {(one.key, one.advice) for one in _problems(file, file.parent)} if found else ()
+    new = [str(one) for one in found if (one.key, one.advice) not in before]
+    if new:
+        words = "\n".join(new).replace(str(fresh), str(file))
         raise CannotWrite(
             f"{file} stays as it is, because with the entry it would not hold:\n{words}",
             configuration=True,
-        ) from error
+        )
+
+
+def _problems(file: Path, folder: Path) -> Sequence[Problem]:
+    try:
+        load(file=file, base=folder)
+    except SettingsError as error:
+        return error.problems
+    return ()

@@ -15,6 +15,7 @@ from causerie.access.admission import Gate
 from causerie.assembly.endpoints import Connected
 from causerie.chat.chat import ChatOptions, GrammarCheck, TextChat
 from causerie.chat.separation import Separation
+from causerie.chat.template import ChatTemplate
 from causerie.routing.target import Target
 from causerie.settings import Model, Problem, Settings, SettingsError
 from causerie.startup import Engine, Engines
@@ -62,7 +63,7 @@ class Targets:
 def chat_options(settings: Settings) -> Mapping[str, ChatOptions]:
     """What the configuration says of each model's chat. Reads template files.
 
-    Raises :class:`SettingsError` where one cannot be read.
+    Raises :class:`SettingsError` where one cannot be read, or is no template.
     """
     options: dict[str, ChatOptions] = {}
     problems: list[Problem] = []
@@ -70,11 +71,14 @@ def chat_options(settings: Settings) -> Mapping[str, ChatOptions]:
         try:
             options[model.id] = ChatOptions(
                 format=model.format,
-                template=_text(model.template),
+                template=_template(model.template),
                 max_output_tokens=model.max_output_tokens,
             )
         except (OSError, UnicodeDecodeError) as error:
             words = f"{model.template} cannot be read as UTF-8 text: {error}"
+            problems.append(Problem("", f"models[{index}].template", words))
+        except ValueError as error:
+            words = f"{model.template} cannot be used: {error}"
             problems.append(Problem("", f"models[{index}].template", words))
     if problems:
         raise SettingsError(problems)
@@ -135,5 +139,9 @@ def _gate(model: Model, engine: Engine) -> Gate:
     )
 
 
-def _text(file: str | None) -> str | None:
-    return Path(file).read_text(encoding="utf-8") if file is not None else None
+def _template(file: str | None) -> str | None:
+    if file is None:
+        return None
+    text = Path(file).read_text(encoding="utf-8")
+    _ = ChatTemplate(text, bos_token="", eos_token="")  # raises where it is none
+    return text

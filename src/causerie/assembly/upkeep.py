@@ -163,7 +163,7 @@ class UpkeepDesk:
         told = ", ".join(f"{each.what}: {each.now}" for each in changes(before, result))
         used = await self._used(one, result)
         if used.in_force:
-            await asyncio.to_thread(self._examinations.results.use, result)
+            await self._examinations.use(result)
         if used.written:
             details = {"model": model, "changes": told[:500] or "none"}
             await self._accounts.operating.note(actor, "endpoint.use_probe", name, **details)

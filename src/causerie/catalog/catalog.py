@@ -32,7 +32,7 @@ class Catalog:
         entry = self._by_name.get(name) or self._twisted(name)
         if entry is not None and (visible is None or entry.id in visible):
             return entry
-        known = [entry.id for entry in self.visible(visible)]
+        known = [entry.id for entry in self.visible(visible) if not _is_over(entry)]
         close = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {close[0]}?" if close else " GET /models lists those that there are."
         raise NotFound(
@@ -58,3 +58,7 @@ class Catalog:
         if twist is None or not isinstance(entry, Listing):
             return None
         return entry.twisted(twist)
+
+
+def _is_over(entry: Entry) -> bool:
+    return isinstance(entry, Listing) and entry.is_over

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from datetime import date, time
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
+from causerie.assembly.targets import chat_options
 from causerie.cli.doors import door_table
 from causerie.cli.exits import reporting
 from causerie.cli.options import Config, Set, settings_in_force
 from causerie.settings import Loaded, Secret
 from causerie.settings.credentials import read_credentials
-from causerie.settings.decode import is_secret
+from causerie.settings.decode import is_secret, names_user
 from causerie.settings.lines import Path
 
 
@@ -39,6 +42,7 @@ def check(
         for name in loaded.ignored:
             typer.echo(f"causerie: the variable {name} sets nothing", err=True)
         read_credentials(loaded, commands=False)
+        chat_options(loaded.settings)
         if not quiet:
             typer.echo("\n".join([*in_force(loaded), "", *door_table(loaded.settings)]))
 
@@ -76,13 +80,14 @@ def _table(header: str, value: msgspec.Struct, path: Path, loaded: Loaded) -> It
 def _line(field: Any, value: object, origin: str) -> str:
     if value is None:
         return f"# {field.name}: unset"
-    if is_secret(field.type):
+    written = _toml(value)
+    if is_secret(field.type) or names_user(written):
         return f"# {field.name}: set, not shown  # {origin}"
-    return f"{field.name} = {_toml(value)}  # {origin}"
+    return f"{field.name} = {written}  # {origin}"
 
 
 def _toml(value: object) -> str:
-    """The value as TOML writes it; JSON's texts, numbers and lists are TOML's too."""
+    """The value as TOML writes it; most of JSON's texts, numbers and lists are TOML's too."""
     if isinstance(value, Secret):
         places = msgspec.structs.asdict(value)
         value = {name: place for name, place in places.items() if place is not None}
@@ -93,4 +98,8 @@ def _toml(value: object) -> str:
         return "{ " + ", ".join(pairs) + " }" if value else "{}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_toml(item) for item in value) + "]"
-    return msgspec.json.encode(value).decode()
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -65,8 +66,7 @@ def _chosen(running: Sequence[Socket], config: Path | None, pid: int | None) -> 
     fitting = [
         (one, facts)
         for one, facts in services
-        if (pid is None or one.pid == pid)
-        and (config is None or facts.file == str(config.absolute()))
+        if (pid is None or one.pid == pid) and (config is None or _is_same(config, facts.file))
     ]
     if len(fitting) == 1:
         return fitting[0][0]
@@ -77,3 +77,8 @@ def _chosen(running: Sequence[Socket], config: Path | None, pid: int | None) -> 
     if fitting:
         raise CommandFailed(f"several services are running; say which:\n{listed}", ExitCode.USAGE)
     raise CommandFailed(f"no such service is running; there are:\n{listed}", ExitCode.USAGE)
+
+
+def _is_same(config: Path, file: str | None) -> bool:
+    """Whether both lead to one file, by whatever links and folders."""
+    return file is not None and os.path.realpath(config) == os.path.realpath(file)

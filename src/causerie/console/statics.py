@@ -64,7 +64,7 @@ class Statics:
             exchange.respond(304, b"", content_type=file.type, headers=kept)
             return
         content = file.content
-        if "gzip" in exchange.headers.get("accept-encoding", ""):
+        if exchange.headers.take_gzip:
             content, kept["content-encoding"] = file.small, "gzip"
         exchange.respond(200, content, content_type=file.type, headers=kept)
 

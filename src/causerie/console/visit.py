@@ -145,7 +145,7 @@ class Visit:
         if status == _OK and asked.get("if-none-match") == etag:
             self.exchange.respond(_NOT_MODIFIED, b"", headers=headers)
             return
-        if "gzip" in asked.get("accept-encoding", ""):
+        if asked.take_gzip:
             body, headers["content-encoding"] = gzip.compress(body, _GZIP_LEVEL, mtime=0), "gzip"
         self.exchange.respond(status, body, content_type=_HTML, headers=headers)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 _MAX_NAMES = 512
+_NEVER = re.compile(r"q=0(\.0*)?")
 
 
 class Headers(dict[str, str]):
@@ -18,6 +21,15 @@ class Headers(dict[str, str]):
         if self.again is None:
             self.again = []
         self.again.append((name, value))
+
+    @property
+    def take_gzip(self) -> bool:
+        """Whether ``Accept-Encoding`` names gzip and does not refuse it (RFC 9110, 12.5.3)."""
+        for part in self.get("accept-encoding", "").split(","):
+            coding, _, weight = part.partition(";")
+            if coding.strip() == "gzip":
+                return _NEVER.fullmatch(weight.strip()) is None
+        return False
 
     def every(self, name: str) -> list[str]:
         """All values of the header ``name`` (in lower case), in their order."""

@@ -75,8 +75,12 @@ def _models(name: str, summary: str, security: list[Schema]) -> Schema:
         "operationId": name,
         "summary": summary,
         "security": security,
-        "parameters": _filters(),
-        "responses": {"200": json_answer("The entries.", "RouterModelList"), **errors(*statuses)},
+        "parameters": [*_filters(), header("If-None-Match", "The `ETag` of an earlier answer.")],
+        "responses": {
+            "200": json_answer("The entries.", "RouterModelList"),
+            "304": {"description": "The answer of that `ETag` is still the answer."},
+            **errors(*statuses),
+        },
     }
 
 

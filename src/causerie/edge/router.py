@@ -127,7 +127,7 @@ class RouterPages:
 def _send(exchange: Exchange, page: Page, caching: Mapping[str, str]) -> None:
     headers = {"etag": page.etag, "vary": "accept-encoding, authorization", **caching}
     body = page.body
-    if "gzip" in exchange.headers.get("accept-encoding", ""):
+    if exchange.headers.take_gzip:
         body = page.small
         headers["content-encoding"] = "gzip"
     known = exchange.headers.get("if-none-match", "")

@@ -32,6 +32,7 @@ _KEPT = (
     "x-request-id",
 )
 _MAX_HEADER = 300
+_SHORTEST_SECRET = 8  # shorter is a placeholder, which may be any word of a reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Asker:
         self, base_url: str, key: str | None, reach: Reach | None = None, bounds: Bounds = Bounds()
     ) -> None:
         self._key = key
-        self._secrets = _spellings(key) if key else ()
+        self._secrets = _spellings(key) if key and len(key) >= _SHORTEST_SECRET else ()
         self._bounds = bounds
         reach = reach or Reach()
         self._client = HttpClient(base_url, reach)

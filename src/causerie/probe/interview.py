@@ -179,7 +179,7 @@ class Interview:
     def _pause(self, reply: Reply, turn: int) -> float:
         """The time a busy server asks for; where it does not say, longer from turn to turn."""
         asked = reply.headers.get("retry-after", "")
-        seconds = float(asked) if asked.isdigit() else 2.0 ** (turn + 1)
+        seconds = float(asked) if asked.isdecimal() else 2.0 ** (turn + 1)
         return min(seconds, self._patience.busy_seconds)
 
 

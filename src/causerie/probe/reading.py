@@ -214,10 +214,10 @@ def plain(reply: Reply) -> Reply:
 
 
 def _joined_calls(deltas: list[dict[str, object]]) -> list[Call]:
-    pieces: dict[object, list[object]] = {}
+    pieces: dict[str, list[object]] = {}
     for delta in deltas:
         for piece in _list(delta.get("tool_calls")):
-            pieces.setdefault(dig(piece, "index"), []).append(piece)
+            pieces.setdefault(repr(dig(piece, "index")), []).append(piece)
     calls = []
     for parts in pieces.values():
         arguments = "".join(_text(dig(part, "function", "arguments")) for part in parts)

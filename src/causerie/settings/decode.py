@@ -66,15 +66,14 @@ class Decoder:
             return tuple(
                 self.struct(element, item, (*path, index)) for index, item in enumerate(value)
             )
-        places = _secret_places(bare)
+        places = secret_places(bare)
         if places is not None and isinstance(value, list | tuple):
             found = [self._value(places, item, (*path, at)) for at, item in enumerate(value)]
             return tuple(found)
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError:
-            hidden = is_secret(kind) or is_secret(only)
-            known = "not usable" if hidden else shown(value)
+            known = "not usable" if _may_be_secret(kind) else shown(value)
             self._wrong(path, f"is {known}; it takes {describe(kind)}")
             return None
 
@@ -87,7 +86,7 @@ class Decoder:
         self.problems.append(Problem(self._where(path), dotted(path), advice))
 
 
-def _secret_places(bare: Any) -> Any:
+def secret_places(bare: Any) -> Any:
     """What a list of places of secrets holds; ``None`` for any other type."""
     args = get_args(bare) if get_origin(bare) is tuple else ()
     return args[0] if args and "inline" in extras(args[0]) else None
@@ -101,6 +100,11 @@ def shown(value: object) -> str:
         return "a table"
     text = _USER.sub("//…@", msgspec.json.encode(value, enc_hook=str).decode())
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def names_user(text: str) -> bool:
+    """Whether an address in it has a user, and so perhaps a password."""
+    return _USER.search(text) is not None
 
 
 def plain(kind: Any) -> Any:
@@ -135,6 +139,14 @@ def extras(kind: Any) -> dict[str, Any]:
 def is_secret(kind: Any) -> bool:
     """Whether the value must not be shown."""
     return bool(extras(kind).get("secret"))
+
+
+def _may_be_secret(kind: Any) -> bool:
+    """Whether what stands there wrongly may be a secret, also where a right value is none."""
+    if any(extras(kind).get(mark) for mark in ("secret", "inline", "digest")):
+        return True
+    bare = plain(kind)
+    return get_origin(bare) is not Literal and any(map(_may_be_secret, get_args(bare)))
 
 
 def describe(kind: Any) -> str:

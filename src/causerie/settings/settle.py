@@ -17,6 +17,8 @@ from causerie.settings.store import Store
 from causerie.settings.tree import Door, Model, Settings
 from causerie.settings.values import Keys, Secret
 
+_SQLITE = "sqlite:///"
+
 
 def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settings:
     """The tree with nothing left to derive; ``cache`` and ``data`` are used where none is set."""
@@ -41,7 +43,9 @@ def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settin
 
 def _store(store: Store, folder: Path, data: Path) -> Store:
     place = str(data) if store.folder is None else _absolute(store.folder, folder)
-    url = store.url or f"sqlite:///{place}/causerie.db"
+    url = store.url or f"{_SQLITE}{place}/causerie.db"
+    if url.startswith(_SQLITE):
+        url = _SQLITE + _absolute(url.removeprefix(_SQLITE), folder)
     keys = tuple(_secret(each, folder) for each in store.secret_keys)
     return msgspec.structs.replace(store, folder=place, url=url, secret_keys=keys)
 

@@ -20,12 +20,23 @@ from causerie.settings.values import (
     WebAddress,
 )
 
+_Address = Annotated[
+    str,
+    Meta(
+        pattern=r"^(sqlite:///(?!:memory:)|postgres(ql)?://)\S",
+        extra={
+            "words": "an address like `sqlite:///PATH` or `postgresql://HOST/NAME`",
+            "secret": True,
+        },
+    ),
+]
+
 
 class Store(Struct, frozen=True, kw_only=True):
     """The database; in use as soon as a door takes keys of accounts."""
 
     url: Annotated[
-        Text | None,
+        _Address | None,
         Meta(
             description="`sqlite:///PATH` or `postgresql://USER:PASSWORD@HOST/NAME`; with a "
             "password better in the variable than in the file. Unset: SQLite in `folder`.",

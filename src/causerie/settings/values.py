@@ -46,7 +46,7 @@ Digest = Annotated[
     str,
     Meta(
         pattern=r"^(ck_[a-zA-Z0-9]{1,32}:)?[0-9a-f]{64}\Z",
-        extra={"words": "a digest as `causerie key` prints it"},
+        extra={"words": "a digest as `causerie key` prints it", "digest": True},
     ),
 ]
 Size = Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
@@ -91,8 +92,15 @@ class Examinations:
             log.error("probe failed", endpoint=made.endpoint, exc_info=failure)
             made.end("failed", f"it broke off: {failure}")
 
+    async def use(self, result: Result) -> None:
+        """It is in force now."""
+        await self._stored(self.results.use, result)
+
     async def _keep(self, result: Result) -> None:
+        await self._stored(self.results.keep, result)
+
+    async def _stored(self, store: Callable[[Result], None], result: Result) -> None:
         try:
-            await asyncio.to_thread(self.results.keep, result)
+            await asyncio.to_thread(store, result)
         except OSError as failure:
             log.warning("result of a probe is not kept", error=str(failure))

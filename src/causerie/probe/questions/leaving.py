@@ -23,7 +23,7 @@ _LOOKS = 12
 _PAUSE = 0.15
 _GAUGES = re.compile(
     rb"^(?:vllm:num_requests_running|sglang:num_running_reqs|llamacpp:requests_processing)"
-    rb"(?:\{[^}]*\})? ([0-9.e+]+)",
+    rb"(?:\{[^}]*\})? ([0-9]{1,9})(?![0-9])",
     re.MULTILINE,
 )
 
@@ -37,7 +37,7 @@ def _slots(reply: Reply) -> int | None:
 
 def _gauges(reply: Reply) -> int | None:
     found = _GAUGES.findall(reply.body)
-    return round(sum(map(float, found))) if found else None
+    return sum(map(int, found)) if found else None
 
 
 def _engines(reply: Reply) -> int | None:

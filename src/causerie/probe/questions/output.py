@@ -52,7 +52,7 @@ def _format(schema: object) -> dict[str, object]:
 def _json(text: str) -> object:
     try:
         return msgspec.json.decode(text)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None
 
 

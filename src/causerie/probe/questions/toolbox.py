@@ -61,14 +61,14 @@ def call_faults(answer: Answer) -> list[str]:
 
 
 def _argument_faults(call: Call) -> list[str]:
-    if call.name not in _PARAMETERS:
+    if not isinstance(call.name, str) or call.name not in _PARAMETERS:
         return [f"the function {call.name!r:.40} was not offered"]
     if not isinstance(call.arguments, str):
         return ["`arguments` is no string"]
     try:
         value = msgspec.json.decode(call.arguments)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return [f"`arguments` is not JSON: {call.arguments!r:.60}"]
-    if not Draft202012Validator(_PARAMETERS[str(call.name)]).is_valid(value):
+    if not Draft202012Validator(_PARAMETERS[call.name]).is_valid(value):
         return [f"the arguments break the schema: {call.arguments!r:.80}"]
     return []
