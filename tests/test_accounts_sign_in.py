@@ -330,6 +330,18 @@ async def test_a_second_factor_can_be_removed_by_who_has_it(world: World) -> Non
     assert (await signed_in(world)).session.stage is Stage.OPEN
 
 
+async def test_who_has_no_password_removes_a_second_factor_by_a_code_of_it(world: World) -> None:
+    user = await world.person()
+    secret = (await world.profile.enrol(user, "Causerie")).secret
+    await world.profile.confirm(user, code(world, secret), HOME)
+    world.later(minutes=2)
+    for guess in ("", "not one", code(world, totp.new_secret())):
+        with pytest.raises(Unauthenticated, match="code"):
+            await world.profile.remove_factor(user, "", guess, HOME)
+    await world.profile.remove_factor(user, "", code(world, secret), HOME)
+    assert not await world.profile.has_factor(user)
+
+
 async def test_another_providers_word_opens_a_session(world: World) -> None:
     user, other = await ada(world), await world.person()
     await world.users.link_identity(user, "https://id.example.org", "ada-1")

@@ -16,6 +16,7 @@ from hostedkit import config
 from housekit import house
 from oidcserver import CLIENT, SECRET, RunningIssuer
 
+from causerie.accounts import totp
 from causerie.accounts.people import SYSTEM, Role, User, actor_of
 from causerie.identity.provider import OidcProvider, ProviderOptions
 from causerie.identity.web import Web
@@ -240,6 +241,25 @@ async def test_the_last_way_in_stays(place: Place, oidc: RunningIssuer) -> None:
     [user] = [each for each in await place.world.users.every(SYSTEM) if each.name == "Ada"]
     await place.world.users.link_identity(user, "https://another.example", "a")
     assert (await visitor.post("/profile/identities/unlink", named)).status == 303
+
+
+async def test_without_a_password_none_is_asked_for(place: Place, oidc: RunningIssuer) -> None:
+    oidc.behave(claims={"email": "ada@example.com"})
+    visitor = place.visitor()
+    await come(visitor)
+    await visitor.get("/profile")
+    await visitor.post("/profile/factor")
+    [user] = [each for each in await place.world.users.every(SYSTEM) if each.name == "Ada"]
+    async with place.world.store.reading() as books:
+        factor = await books.factors.find(user.id)
+    assert factor is not None
+    now = totp.code_at(factor.secret, int(place.world.now.timestamp()) // 30)
+    codes = await visitor.post("/profile/factor/confirm", {"code": now})
+    asked = await visitor.get("/profile/factor/remove")
+    assert 'name="password"' not in asked.text
+    recovery = codes.code("codes").split()[0]
+    removed = await visitor.post("/profile/factor/remove", {"code": recovery})
+    assert removed.target == "/profile?done=factor-removed"
 
 
 async def test_a_service_offers_what_its_settings_name(tmp_path: Path, oidc: RunningIssuer) -> None:
