@@ -123,6 +123,25 @@ async def test_an_invitation_is_followed_by_a_provider(place: Place) -> None:
     assert (await thief.post("/link/with/test", {"token": link.token})).status == 404
 
 
+async def test_who_is_known_finds_the_invitation_behind_the_provider(
+    place: Place, oidc: RunningIssuer
+) -> None:
+    """The provider's word opens their account; the link they came by has still to be accepted."""
+    user, owner = await linked(place, oidc), await place.world.person("owner")
+    project = await place.world.project(owner=owner)
+    link = await place.world.projects.invite(actor_of(owner), project.id, role=Role.MEMBER)
+    visitor = place.visitor()
+    await visitor.get("/link")
+    away = await visitor.post("/link/with/test", {"token": link.token})
+    entered = await visitor.get(await follow(visitor, away_address(away)))
+    assert entered.target == f"/link#{link.token}"
+    await visitor.get("/link")
+    assert f"Join {project.name}" in (await visitor.post("/link", {"token": link.token})).text
+    joined = await visitor.post("/link/join", {"token": link.token})
+    assert joined.target == f"/projects/{project.id}/keys?done=joined"
+    assert [each.id for each, _ in await place.world.projects.of(user)] == [project.id]
+
+
 def away_address(page: Page) -> str:
     found = re.search(r'class="button button-main button-wide" href="([^"]+)"', page.text)
     assert found, page.text
