@@ -67,6 +67,17 @@ async def test_a_session_is_another_one_after_signing_in(world: World) -> None:
             await world.sign_in.whose(planted)
 
 
+async def test_the_session_of_before_ends_where_a_code_is_still_asked_for(world: World) -> None:
+    """The browser has lost it with its cookie; nobody else is to find it alive."""
+    user, secret, _ = await with_factor(world)
+    half = await signed_in(world)
+    first = await world.sign_in.with_code(half.token, code(world, secret), HOME)
+    await world.sign_in.with_password("ada@example.org", PASSWORD, HOME, old_token=first.token)
+    with pytest.raises(Unauthenticated):
+        await world.sign_in.whose(first.token)
+    assert await world.sign_in.sessions(user) == []
+
+
 async def test_sessions_end(world: World) -> None:
     await ada(world)
     made = await signed_in(world)
