@@ -310,7 +310,16 @@ async def test_every_change_is_in_the_audit_log(world: World) -> None:
     assert older[0].action == "key.disable"
 
 
-@pytest.mark.parametrize("name", ["", "  ", "x" * 101, "a\0b", "a\x1bb"])
+@pytest.mark.parametrize(
+    "name", ["शक्\u200dति", "ශ්\u200dරී", "می\u200cخواهم", "Ada 👩\u200d💻", "O\u2019Brien", "李"]
+)
+async def test_names_of_every_script(world: World, name: str) -> None:
+    assert (await world.projects.create(SYSTEM, f"  {name} ")).name == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", "  ", "x" * 101, "a\0b", "a\x1bb", "\u200d\u200c", "a\u202eb", "a\u200bb"]
+)
 async def test_names_that_are_none(world: World, name: str) -> None:
     with pytest.raises(InvalidRequest):
         await world.projects.create(SYSTEM, name)
