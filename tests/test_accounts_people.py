@@ -140,6 +140,23 @@ async def test_who_has_an_account_joins_with_it(world: World) -> None:
         await world.users.join(again.token, guest)
 
 
+async def test_of_two_invitations_used_at_once_one_counts(world: World) -> None:
+    """Which one may be either; the other changes no role, and is not used up."""
+    owner, guest = await world.person(), await world.person()
+    project = await world.project(owner=owner)
+    roles = (Role.OWNER, Role.VIEWER)
+    links = [await world.projects.invite(actor_of(owner), project.id, role) for role in roles]
+    done = await asyncio.gather(
+        *(world.users.join(each.token, guest) for each in links), return_exceptions=True
+    )
+    [(_, part)] = await world.projects.of(guest)
+    assert part.role is roles[done.index(None)]
+    [refused] = [each for each in done if each is not None]
+    assert isinstance(refused, InvalidRequest)
+    [left] = await world.projects.invitations(actor_of(owner), project.id)
+    assert left.role is not part.role
+
+
 async def test_an_invitation_can_be_withdrawn(world: World) -> None:
     owner = await world.person()
     project, other = await world.project(owner=owner), await world.project(owner=owner)
@@ -293,7 +310,16 @@ async def test_every_change_is_in_the_audit_log(world: World) -> None:
     assert older[0].action == "key.disable"
 
 
-@pytest.mark.parametrize("name", ["", "  ", "x" * 101, "a\0b", "a\x1bb"])
+@pytest.mark.parametrize(
+    "name", ["शक्\u200dति", "ශ්\u200dරී", "می\u200cخواهم", "Ada 👩\u200d💻", "O\u2019Brien", "李"]
+)
+async def test_names_of_every_script(world: World, name: str) -> None:
+    assert (await world.projects.create(SYSTEM, f"  {name} ")).name == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", "  ", "x" * 101, "a\0b", "a\x1bb", "\u200d\u200c", "a\u202eb", "a\u200bb"]
+)
 async def test_names_that_are_none(world: World, name: str) -> None:
     with pytest.raises(InvalidRequest):
         await world.projects.create(SYSTEM, name)

@@ -67,6 +67,17 @@ async def test_a_session_is_another_one_after_signing_in(world: World) -> None:
             await world.sign_in.whose(planted)
 
 
+async def test_the_session_of_before_ends_where_a_code_is_still_asked_for(world: World) -> None:
+    """The browser has lost it with its cookie; nobody else is to find it alive."""
+    user, secret, _ = await with_factor(world)
+    half = await signed_in(world)
+    first = await world.sign_in.with_code(half.token, code(world, secret), HOME)
+    await world.sign_in.with_password("ada@example.org", PASSWORD, HOME, old_token=first.token)
+    with pytest.raises(Unauthenticated):
+        await world.sign_in.whose(first.token)
+    assert await world.sign_in.sessions(user) == []
+
+
 async def test_sessions_end(world: World) -> None:
     await ada(world)
     made = await signed_in(world)
@@ -328,6 +339,18 @@ async def test_a_second_factor_can_be_removed_by_who_has_it(world: World) -> Non
     await world.profile.remove_factor(user, PASSWORD, code(world, secret), HOME)
     assert not await world.profile.has_factor(user)
     assert (await signed_in(world)).session.stage is Stage.OPEN
+
+
+async def test_who_has_no_password_removes_a_second_factor_by_a_code_of_it(world: World) -> None:
+    user = await world.person()
+    secret = (await world.profile.enrol(user, "Causerie")).secret
+    await world.profile.confirm(user, code(world, secret), HOME)
+    world.later(minutes=2)
+    for guess in ("", "not one", code(world, totp.new_secret())):
+        with pytest.raises(Unauthenticated, match="code"):
+            await world.profile.remove_factor(user, "", guess, HOME)
+    await world.profile.remove_factor(user, "", code(world, secret), HOME)
+    assert not await world.profile.has_factor(user)
 
 
 async def test_another_providers_word_opens_a_session(world: World) -> None:

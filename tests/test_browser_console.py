@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from decimal import Decimal
 
 import pytest
 from accountkit import PASSWORD, World
 from browserkit import sign_in, window
 from consolekit import Place
+from ledgerkit import record
+from msgspec import structs
 from playwright.async_api import Page, Route, expect
 
+from causerie.accounts.bounds import Bounds, Budget, Period
 from causerie.accounts.people import actor_of
+from causerie.store.usage import SqlUsage
 
 NEW = "nine purple ladders hum"
 
@@ -89,6 +94,39 @@ async def test_a_key_is_stopped_and_deleted(place: Place, page: Page) -> None:
     await expect(page.locator(".empty")).to_contain_text("No keys yet")
 
 
+async def test_the_keyboard_is_where_it_was_before_a_dialog(place: Place, page: Page) -> None:
+    owner = await place.world.person(password=PASSWORD)
+    project = await place.world.project(owner=owner)
+    await place.world.key(project, owner, name="Old")
+    await sign_in(page, root(place), owner)
+    dialog, menu = page.locator("dialog"), page.locator("table summary")
+    await menu.focus()
+    for key in ("Enter", "Tab", "Enter"):
+        await page.keyboard.press(key)
+    await expect(dialog).to_have_accessible_name("Old")
+    await page.keyboard.press("Escape")
+    await expect(menu).to_be_focused()
+
+    await page.locator(".page-head").get_by_text("New key").click()
+    await page.fill("dialog [name=name]", "New")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("dialog #panel")).to_be_focused()  # what was made is read out
+    await expect(dialog).to_have_accessible_name("New")
+
+
+async def test_what_is_copied_twice_says_so_and_no_longer_then(place: Place, page: Page) -> None:
+    owner = await place.world.person(password=PASSWORD)
+    await place.world.project(owner=owner)
+    await sign_in(page, root(place), owner)
+    await page.locator(".page-head").get_by_text("New key").click()
+    await page.fill("dialog [name=name]", "New")
+    await page.keyboard.press("Enter")
+    copy = page.locator("dialog [data-copy=credential]")
+    await copy.click(click_count=2)
+    await expect(copy).to_have_text("Copied")
+    await expect(copy).to_have_text("Copy")
+
+
 async def test_times_are_in_the_visitors_zone(lite: World, place: Place) -> None:
     owner = await lite.person(password=PASSWORD)
     project = await lite.project(owner=owner)
@@ -116,6 +154,30 @@ async def test_the_navigation_folds_on_a_narrow_screen(place: Place) -> None:
         await expect(page.locator("#main h1")).to_have_text("Project")
         wider = "document.documentElement.scrollWidth - innerWidth"
         assert await page.evaluate(wider) <= 0
+
+
+@pytest.mark.parametrize("width", [1280, 1100, 390])
+async def test_long_names_and_large_numbers_stay_in_their_places(place: Place, width: int) -> None:
+    world, long = place.world, "a-name-without-a-space/" * 4
+    owner = await world.person(password=PASSWORD)
+    project = await world.project(owner=owner)
+    await world.projects.rename(actor_of(owner), project.id, long)
+    bounds = Bounds((), tuple(Budget(Decimal(9_000_000), each, model=long) for each in Period))
+    key = await world.key(project, owner, name=long, bounds=bounds)
+    at = int(world.now.timestamp()) * 1_000_000
+    asked = record(project=project.id, key=key.key.id, at=at, prompt=128_000, completion=16_384)
+    slow = {"model": long, "duration_us": 754_000_000, "referer": f"https://x.example/{long * 3}"}
+    await SqlUsage(world.database).append([structs.replace(asked, **slow)])
+    async with window(viewport={"width": width, "height": 800}) as page:
+        await sign_in(page, root(place), owner)
+        for path in ("keys", "activity", "usage?by=key", "bounds", f"keys/{key.key.id}/delete"):
+            await page.goto(f"{root(place)}/projects/{project.id}/{path}")
+            wider = "document.documentElement.scrollWidth - innerWidth"
+            assert await page.evaluate(wider) <= 0, path
+            cells = page.locator(".request-line > .number")
+            beyond = "all => all.filter(each => each.scrollWidth > each.clientWidth)"
+            found = await cells.evaluate_all(f"{beyond}.map(each => each.textContent)")
+            assert found == [], path
 
 
 async def test_forms_work_without_scripts(place: Place) -> None:

@@ -90,7 +90,15 @@ async def test_another_project_is_not_seen(shop: Place, team: Team) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["status=abc", "status=2000", "before=1", "before=x~y", "before=1~" + "'" * 36]
+    "query",
+    [
+        "status=abc",
+        "status=2000",
+        "before=1",
+        "before=x~y",
+        "before=1~" + "'" * 36,
+        "before=1~" + "z" * 36,
+    ],
 )
 async def test_what_makes_no_sense_is_said(shop: Place, team: Team, query: str) -> None:
     visitor = await shop.visitor_of(team.owner)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_network
 from typing import Any
 
 import msgspec
@@ -198,6 +199,31 @@ async def test_who_cannot_be_known_has_another_count(lite: World) -> None:
             await visitor.post("/sign-in", {"email": user.email, "password": "no"}, spoofed)
         page = await visitor.post("/sign-in", {"email": user.email, "password": PASSWORD})
         assert page.status == 429
+
+
+@pytest.mark.parametrize(
+    ("said", "address"),
+    [
+        ("203.0.113.7", "203.0.113.7"),
+        ("198.51.100.1, 203.0.113.7:51234", "203.0.113.7"),
+        ("203.0.113.7:51234, 127.0.0.2:80", "203.0.113.7"),
+        ("2001:db8::7", "2001:db8::7"),
+        ("[2001:db8::7]:51234", "2001:db8::7"),
+        ("unknown", "unknown"),
+        ("", "127.0.0.1"),
+    ],
+)
+async def test_a_trusted_proxy_says_where_somebody_comes_from(
+    lite: World, said: str, address: str
+) -> None:
+    """Some write the port behind it, another for each connection: that is nobody else."""
+    user = await lite.person(password=PASSWORD)
+    async with console_of(lite, Site(proxies=(ip_network("127.0.0.0/8"),))) as place:
+        visitor = place.visitor()
+        visitor.extra["x-forwarded-for"] = said
+        assert (await visitor.sign_in(user)).status == 303
+    [session] = await lite.sign_in.sessions(user)
+    assert session.address == address
 
 
 async def test_forms_are_bounded(place: Place) -> None:

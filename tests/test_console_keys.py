@@ -29,7 +29,7 @@ FULL: list[tuple[str, object]] = [
     ("limit_input_tokens_per_minute", ""),
     ("limit_output_tokens_per_minute", "5000"),
     ("limit_concurrent", "4"),
-    ("budget_amount", "25.50"),
+    ("budget_amount", "$1,025.50"),
     ("budget_unit", "money"),
     ("budget_period", "week"),
     ("budget_model", MODELS[0]),
@@ -62,12 +62,12 @@ async def test_a_key_is_made_and_shown_once(place: Place) -> None:
     assert key.models == frozenset(MODELS[:2])
     assert key.bounds == Bounds(
         (Limit("", 1000, None, None, 5000, 4),),
-        (Budget(Decimal("25.50"), Period.WEEK, Unit.MONEY, MODELS[0]),),
+        (Budget(Decimal("1025.50"), Period.WEEK, Unit.MONEY, MODELS[0]),),
     )
     listed = await visitor.get(base)
     assert "Batch job" in listed.text
     assert credential not in listed.text
-    assert "$25.50" in listed.text
+    assert "$1,025.50" in listed.text
     assert "never" in listed.text
 
 
@@ -80,6 +80,8 @@ async def test_a_key_is_made_and_shown_once(place: Place) -> None:
         ({"name": "a", "purpose": "both"}, "inference or management"),
         ({"name": "a", "limit_model": "", "limit_concurrent": "-1"}, "no whole number"),
         ({"name": "a", "budget_amount": "much", "budget_unit": "money"}, "no amount"),
+        ({"name": "a", "budget_amount": "12,50", "budget_unit": "money"}, "no amount"),
+        ({"name": "a", "limit_model": "", "limit_concurrent": "1,5"}, "no whole number"),
         (
             {"name": "a", "budget_amount": "1.5", "budget_unit": "tokens", "budget_period": "day"},
             "Tokens are whole",

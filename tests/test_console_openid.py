@@ -16,6 +16,7 @@ from hostedkit import config
 from housekit import house
 from oidcserver import CLIENT, SECRET, RunningIssuer
 
+from causerie.accounts import totp
 from causerie.accounts.people import SYSTEM, Role, User, actor_of
 from causerie.identity.provider import OidcProvider, ProviderOptions
 from causerie.identity.web import Web
@@ -120,6 +121,25 @@ async def test_an_invitation_is_followed_by_a_provider(place: Place) -> None:
     thief = place.visitor()
     await thief.get("/link")
     assert (await thief.post("/link/with/test", {"token": link.token})).status == 404
+
+
+async def test_who_is_known_finds_the_invitation_behind_the_provider(
+    place: Place, oidc: RunningIssuer
+) -> None:
+    """The provider's word opens their account; the link they came by has still to be accepted."""
+    user, owner = await linked(place, oidc), await place.world.person("owner")
+    project = await place.world.project(owner=owner)
+    link = await place.world.projects.invite(actor_of(owner), project.id, role=Role.MEMBER)
+    visitor = place.visitor()
+    await visitor.get("/link")
+    away = await visitor.post("/link/with/test", {"token": link.token})
+    entered = await visitor.get(await follow(visitor, away_address(away)))
+    assert entered.target == f"/link#{link.token}"
+    await visitor.get("/link")
+    assert f"Join {project.name}" in (await visitor.post("/link", {"token": link.token})).text
+    joined = await visitor.post("/link/join", {"token": link.token})
+    assert joined.target == f"/projects/{project.id}/keys?done=joined"
+    assert [each.id for each, _ in await place.world.projects.of(user)] == [project.id]
 
 
 def away_address(page: Page) -> str:
@@ -240,6 +260,25 @@ async def test_the_last_way_in_stays(place: Place, oidc: RunningIssuer) -> None:
     [user] = [each for each in await place.world.users.every(SYSTEM) if each.name == "Ada"]
     await place.world.users.link_identity(user, "https://another.example", "a")
     assert (await visitor.post("/profile/identities/unlink", named)).status == 303
+
+
+async def test_without_a_password_none_is_asked_for(place: Place, oidc: RunningIssuer) -> None:
+    oidc.behave(claims={"email": "ada@example.com"})
+    visitor = place.visitor()
+    await come(visitor)
+    await visitor.get("/profile")
+    await visitor.post("/profile/factor")
+    [user] = [each for each in await place.world.users.every(SYSTEM) if each.name == "Ada"]
+    async with place.world.store.reading() as books:
+        factor = await books.factors.find(user.id)
+    assert factor is not None
+    now = totp.code_at(factor.secret, int(place.world.now.timestamp()) // 30)
+    codes = await visitor.post("/profile/factor/confirm", {"code": now})
+    asked = await visitor.get("/profile/factor/remove")
+    assert 'name="password"' not in asked.text
+    recovery = codes.code("codes").split()[0]
+    removed = await visitor.post("/profile/factor/remove", {"code": recovery})
+    assert removed.target == "/profile?done=factor-removed"
 
 
 async def test_a_service_offers_what_its_settings_name(tmp_path: Path, oidc: RunningIssuer) -> None:

@@ -111,6 +111,13 @@ async def test_an_invitation_brings_somebody_known_into_a_project(place: Place) 
     assert joined.target == f"/projects/{project.id}/keys?done=joined"
 
 
+async def test_who_accepts_no_project_is_told_of_none(place: Place) -> None:
+    made = await place.world.users.invite(SYSTEM)
+    visitor = await place.visitor_of(await place.world.person())
+    await visitor.get("/link")
+    assert (await visitor.post("/link/join", {"token": made.token})).target == "/"
+
+
 async def test_a_reset_link_changes_the_password_and_ends_sessions(place: Place) -> None:
     user = await place.world.person(password=PASSWORD)
     old = await place.visitor_of(user)

@@ -8,6 +8,7 @@ import itertools
 import re
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from consolekit import Place
@@ -17,6 +18,7 @@ from pageskit import LONG, Team, with_history
 from causerie.accounts.usage import Step
 from causerie.console.charts import lines, scale, stacked
 from causerie.console.fields import Fields
+from causerie.console.names import Names
 from causerie.console.periods import period
 from causerie.errors import InvalidRequest
 from causerie.metering.ledger import UsageRecord
@@ -164,6 +166,9 @@ async def test_one_day_is_shown_by_the_hour(shop: Place, team: Team) -> None:
         ("from=yesterday", "from"),
         ("from=2026-11-20&to=2026-11-10", "from"),
         ("from=1999-01-01&to=2026-11-10", "from"),
+        ("from=9999-12-31&to=9999-12-31", "from"),
+        ("to=9999-12-31", "to"),
+        ("to=0001-01-02", "to"),
         ("metric=fame", "metric"),
         ("by=door", "by"),
     ],
@@ -246,6 +251,24 @@ async def test_hostile_names_stay_text(shop: Place, team: Team) -> None:
 
 def _at_noon(each: UsageRecord) -> UsageRecord:
     return record(project=each.project, key=each.key, model=each.model)
+
+
+def test_names_are_gone_through_once_however_many_are_asked_for() -> None:
+    """A page names each key for each day: thousands of keys would hold up every stream."""
+
+    class Known(dict[str, str]):
+        gone_through = 0
+
+        def values(self) -> Any:
+            self.gone_through += 1
+            return super().values()
+
+    known = Known(ck_a="web", ck_b="web", ck_c="batch")
+    names = Names(known)
+    assert [names.of(id) for id in (*known, "ck_gone", "")] == [
+        *("web (ck_a)", "web (ck_b)", "batch", "ck_gone", "none")
+    ]
+    assert known.gone_through == 1
 
 
 def test_periods_are_whole_intervals_in_utc() -> None:

@@ -214,6 +214,24 @@ async def test_money_is_put_in_and_taken_out(world: World) -> None:
         await world.credits.put(SYSTEM, project.id, Decimal(1), "x" * 201)
 
 
+async def test_what_was_put_in_stays_a_sum_that_can_be_kept(world: World) -> None:
+    """Beyond it the database could not add up, and no key of the project would work."""
+    project = await world.project()
+    made = await world.key(project)
+    most = Decimal(9_000_000_000)
+    await world.credits.put(SYSTEM, project.id, most)
+    with pytest.raises(InvalidRequest, match="in all") as caught:
+        await world.credits.put(SYSTEM, project.id, Decimal(1))
+    assert caught.value.param == "amount"
+    for sign in (-1, -1):
+        await world.credits.put(SYSTEM, project.id, sign * most)
+    with pytest.raises(InvalidRequest):
+        await world.credits.put(SYSTEM, project.id, Decimal(-1))
+    assert (await world.credits.balance(SYSTEM, project.id)).left == -most
+    async with world.store.reading() as books:
+        assert await books.keys.grant(digest(made.credential)) is not None
+
+
 async def test_a_key_is_bounded_by_the_credits_of_its_project(world: World) -> None:
     project = await world.project()
     made = await world.key(project)

@@ -72,6 +72,7 @@ async def test_records_of_before_stay_readable(bare: Database) -> None:
     by_app = Question(began, began + timedelta(days=1), by=(By.APP, By.MODEL))
     [summed] = await SqlUsageReader(bare).sums(by_app)
     assert (summed.group, summed.requests) == ({By.APP: "", By.MODEL: "m"}, 2)
+    assert summed.charged == summed.prompt + summed.completion == 4
     assert (found.upstream_us, found.continued, found.estimated) == (0, 0, False)
 
 
@@ -137,6 +138,20 @@ async def test_several_processes_may_start_together(store_url: str) -> None:
     assert await differences(databases[0]) == []
     for each in databases:
         await each.close()
+
+
+async def test_a_migration_takes_the_time_that_it_needs(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a large table one statement may last longer than any that a request waits for."""
+    monkeypatch.setattr("causerie.store.database._STATEMENT_SECONDS", 1e-6)
+    hurried = Database(store_url)
+    await upgrade(hurried)
+    await hurried.close()
+    monkeypatch.undo()
+    database = Database(store_url)
+    assert await differences(database) == []
+    await database.close()
 
 
 async def test_a_newer_database_is_left_alone(database: Database) -> None:

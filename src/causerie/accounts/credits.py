@@ -47,6 +47,11 @@ class Credits:
         made = Credit(new_id("cr"), project_id, amount, now, actor.label, note.strip())
         async with self._store.writing() as books:
             await visible_project(books, actor, project_id, Action.CREDITS_PUT)
+            in_all = (await books.credits.total(project_id) or 0) + amount
+            if abs(in_all) > _MOST:
+                raise InvalidRequest(
+                    f"It would be {in_all:,f} in all; at most {_MOST:,} are kept.", param="amount"
+                )
             await books.credits.add(made)
             await books.keys.announce(f"project:{project_id}", now)
             details = {"amount": f"{amount:f}", "note": made.note}

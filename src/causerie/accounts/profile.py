@@ -110,11 +110,12 @@ class Profile:
         return codes
 
     async def remove_factor(self, user: User, password: str, code: str, client: Client) -> None:
-        """Do without the second factor; needs it once more.
+        """Do without the second factor; needs it once more, and the password where there is one.
 
         Raises :class:`Unauthenticated`, and :class:`RateLimited` after too many failures.
         """
-        await self._prove(user, password, client)
+        if user.password is not None:
+            await self._prove(user, password, client)
         now, tried = self._clock(), throttle.scopes(throttle.codes_of(user.id), client.address)
         await self._attempts.begin(tried)
         async with self._store.writing() as books:

@@ -138,6 +138,7 @@ class SignIn:
         factor = await books.factors.find(user.id)
         if factor is None or factor.confirmed_at is None:
             return await self._open(books, user, client, old_token)
+        await _end(books, old_token)
         made = new_session(user.id, Stage.SECOND_FACTOR, self._clock(), client)
         await books.sessions.add(made.session)
         return made
@@ -146,10 +147,7 @@ class SignIn:
         self, books: Books, user: User, client: Client, old_token: str | None
     ) -> NewSession:
         now = self._clock()
-        if old_token:
-            old = await books.sessions.by_digest(digest(old_token))
-            if old is not None:
-                await books.sessions.end(old.user_id, old.id)
+        await _end(books, old_token)
         await books.sessions.forget(now)
         await books.attempts.forget(now - throttle.FORGET_AFTER)
         made = new_session(user.id, Stage.OPEN, now, client)
@@ -171,6 +169,13 @@ async def good_code(books: Books, user_id: str, code: str, now: datetime) -> boo
     if step is not None:
         return await books.factors.step(user_id, step)
     return await books.factors.use_recovery(user_id, digest(code.strip().lower()))
+
+
+async def _end(books: Books, token: str | None) -> None:
+    """End the session of this token, if it is of one."""
+    old = await books.sessions.by_digest(digest(token)) if token else None
+    if old is not None:
+        await books.sessions.end(old.user_id, old.id)
 
 
 def _wrong() -> Unauthenticated:

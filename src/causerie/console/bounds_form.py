@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -30,6 +31,7 @@ UNITS = ((Unit.MONEY, "$"), (Unit.TOKENS, "tokens"))
 CHOICES = MappingProxyType({"limits": LIMITS, "periods": PERIODS, "units": UNITS})
 _BUDGET = ("amount", "unit", "period", "model")
 _LIMIT = tuple(name for name, _ in LIMITS)
+_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ def _rows(form: Fields, kind: str, names: Iterable[str]) -> list[Row]:
 
 def _budget(row: Row) -> Budget:
     try:
-        amount = Decimal(row["amount"].replace(",", "").removeprefix("$"))
+        amount = Decimal(_joined(row["amount"].removeprefix("$")))
         return Budget(amount, Period(row["period"]), Unit(row["unit"]), row["model"])
     except (InvalidOperation, ValueError) as failure:
         raise InvalidRequest(
@@ -102,13 +104,18 @@ def _budget(row: Row) -> Budget:
 
 
 def _whole(text: str, name: str) -> int | None:
-    plain = text.replace(",", "").replace(" ", "")
+    plain = _joined(text.replace(" ", ""))
     if not plain:
         return None
     if not plain.isascii() or not plain.isdigit() or len(plain) > 16:
         title = dict(LIMITS)[name]
         raise InvalidRequest(f"{title}: `{text[:20]}` is no whole number.", param="limits")
     return int(plain)
+
+
+def _joined(text: str) -> str:
+    """Without the commas between thousands; one for decimals stays, and is refused."""
+    return text.replace(",", "") if _THOUSANDS.fullmatch(text) else text
 
 
 def _text(number: int | None) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from causerie.accounts.usage import By
 from causerie.console.visit import Visit
@@ -17,20 +17,20 @@ _NONE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
 class Names:
     """Names by id; two things of one name are told apart by their ids."""
 
-    known: Mapping[str, str]
-    none: str = "none"
+    def __init__(self, known: Mapping[str, str], none: str = "none") -> None:
+        self.known = known
+        self._none = none
+        self._bearers = Counter(known.values())
 
     def of(self, id: str) -> str:
         """The name; the id itself of what is gone."""
         if not id:
-            return self.none
+            return self._none
         name = self.known.get(id, id)
-        same = sum(other == name for other in self.known.values())
-        return f"{name} ({id})" if same > 1 else name
+        return f"{name} ({id})" if self._bearers[name] > 1 else name
 
 
 async def names_of(visit: Visit, project: str | None, by: By) -> Names:

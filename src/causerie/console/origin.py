@@ -46,7 +46,7 @@ class Site:
         address = exchange.peer
         hops = ",".join(exchange.headers.every("x-forwarded-for")).split(",")
         while self._trusts(address) and hops and (hop := hops.pop().strip()):
-            address = hop
+            address = _without_port(hop)
         return address[:100]
 
     def check(self, exchange: Exchange) -> None:
@@ -69,3 +69,10 @@ class Site:
         except ValueError:
             return False
         return any(parsed in network for network in self.proxies)
+
+
+def _without_port(hop: str) -> str:
+    """The address alone: some proxies name the port of each connection behind it."""
+    host, _, port = hop.rpartition(":")
+    named = port.isdecimal() and (host.endswith("]") or ":" not in host)
+    return (host if named else hop).strip("[]")

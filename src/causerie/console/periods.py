@@ -18,6 +18,7 @@ HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 LONGEST = timedelta(days=731)
 _HOURLY = timedelta(days=3)
+_FIRST_YEAR, _LAST_YEAR = 1980, 2199  # with room around them for what dates and sums can hold
 USUAL = "7d"
 LENGTHS = MappingProxyType(
     {
@@ -88,11 +89,16 @@ def _custom(query: Fields, now: datetime) -> Period:
 
 def _day(text: str, name: str) -> datetime:
     try:
-        return datetime.combine(date.fromisoformat(text), datetime.min.time(), UTC)
+        found = date.fromisoformat(text)
     except ValueError as failure:
         raise InvalidRequest(
             f"{text[:20]} is not a day; write it like 2026-11-21.", param=name
         ) from failure
+    if not _FIRST_YEAR <= found.year <= _LAST_YEAR:
+        raise InvalidRequest(
+            f"A day lies between {_FIRST_YEAR} and {_LAST_YEAR}, not in {found.year}.", param=name
+        )
+    return datetime.combine(found, datetime.min.time(), UTC)
 
 
 def _floor(moment: datetime, unit: timedelta) -> datetime:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from ssl import SSLContext
 from typing import Any
@@ -53,8 +54,8 @@ class Database:
             self._writer = _sqlite(address, connections=1, begin="BEGIN IMMEDIATE")
             self._reader = _sqlite(address, connections=_READERS, begin="BEGIN", reads_only=True)
         else:
-            plain, tls = tls_of(address)
-            self._writer = self._reader = _postgres(plain, tls)
+            self._connect = partial(_postgres, *tls_of(address))
+            self._writer = self._reader = self._connect(_STATEMENT_SECONDS)
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
@@ -65,6 +66,21 @@ class Database:
         with _failures():
             async with self._writer.begin() as connection:
                 yield connection
+
+    @asynccontextmanager
+    async def migrating(self) -> AsyncIterator[AsyncConnection]:
+        """As :meth:`writing`, for statements that take as long as all there is needs.
+
+        Raises :class:`StoreUnavailable` where the database cannot be used.
+        """
+        engine = self._writer if self.sqlite else self._connect(None)
+        try:
+            with _failures():
+                async with engine.begin() as connection:
+                    yield connection
+        finally:
+            if engine is not self._writer:
+                await engine.dispose()
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
@@ -167,7 +183,9 @@ def _pragmas(*, reads_only: bool) -> Iterator[str]:
         yield "query_only = ON"
 
 
-def _postgres(address: URL, tls: SSLContext | str | None) -> AsyncEngine:
+def _postgres(
+    address: URL, tls: SSLContext | str | None, statement_seconds: float | None
+) -> AsyncEngine:
     return create_async_engine(
         address,
         pool_size=_POSTGRES_CONNECTIONS,
@@ -176,7 +194,7 @@ def _postgres(address: URL, tls: SSLContext | str | None) -> AsyncEngine:
         pool_pre_ping=True,
         connect_args={
             "timeout": _CONNECT_SECONDS,
-            "command_timeout": _STATEMENT_SECONDS,
+            "command_timeout": statement_seconds,
             **({"ssl": tls} if tls is not None else {}),
         },
     )

@@ -29,13 +29,13 @@ async def upgrade(database: Database, revision: str = "head") -> None:
     Raises :class:`NewerSchema` where the tables are of a version unknown here,
     and :class:`~causerie.errors.StoreUnavailable`.
     """
-    async with database.writing() as connection:
+    async with database.migrating() as connection:
         await connection.run_sync(_upgrade, revision)
 
 
 async def downgrade(database: Database, revision: str = "base") -> None:
     """Take the tables back to ``revision``; what only newer ones hold is lost."""
-    async with database.writing() as connection:
+    async with database.migrating() as connection:
         await connection.run_sync(_downgrade, revision)
 
 

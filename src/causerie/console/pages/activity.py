@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,7 @@ from causerie.metering.ledger import UsageRecord
 
 PAGE = 50
 _FIELDS = ("model", "key", "status", "request_id")
+_PLACE = re.compile(r"\d{1,18}~[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -138,10 +140,9 @@ def _status(text: str) -> int | None:
 def _before(text: str) -> tuple[int, str] | None:
     if not text:
         return None
-    at, _, id = text.partition("~")
-    plain = id.isascii() and id.replace("-", "").isalnum() and len(id) == 36
-    if not (at.isascii() and at.isdigit() and len(at) <= 18 and plain):
+    if not _PLACE.fullmatch(text):
         raise InvalidRequest("`before` is not the end of a page.", param="before")
+    at, _, id = text.partition("~")
     return int(at), id
 
 

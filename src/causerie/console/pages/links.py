@@ -75,7 +75,10 @@ async def join(visit: Visit) -> None:
     except ServiceError as problem:
         await visit.show_problem("links/join.html", problem, **await _values(visit, link, token))
         return
-    visit.go(f"/projects/{link.project_id}/keys" if link.project_id else "/", done="joined")
+    if link.project_id is None:
+        visit.go("/")
+    else:
+        visit.go(f"/projects/{link.project_id}/keys", done="joined")
 
 
 async def reset(visit: Visit) -> None:

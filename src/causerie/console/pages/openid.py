@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from causerie.accounts.arrival import Vouched
 from causerie.console.errand import Errand, sealed, unsealed
-from causerie.console.pages.links import opened
+from causerie.console.pages.links import address, opened
 from causerie.console.pages.sign_in import go_on
 from causerie.console.visit import PREFIX, Visit
 from causerie.errors import NotFound
@@ -55,7 +55,7 @@ async def back(visit: Visit) -> None:
         link_token=errand.link if errand is not None else "",
         old_token=visit.token,
     )
-    go_on(visit, begun, errand.after if errand is not None else "")
+    go_on(visit, begun, await _after(visit, errand) if errand is not None else "")
 
 
 async def unlink(visit: Visit) -> None:
@@ -63,6 +63,16 @@ async def unlink(visit: Visit) -> None:
     form = visit.form
     await visit.accounts.users.unlink_identity(visit.me, form.get("issuer"), form.raw("subject"))
     visit.go("/profile", done="identity-unlinked")
+
+
+async def _after(visit: Visit, errand: Errand) -> str:
+    """Where to: whoever had an account already has still to accept what they came for."""
+    try:
+        link = await visit.accounts.users.link(errand.link)
+    except NotFound:  # there was none, or it has just been used up
+        return errand.after
+    wanted = link.project_id is not None or link.operator
+    return address("", errand.link) if wanted else errand.after
 
 
 def _provider(visit: Visit) -> OidcProvider:

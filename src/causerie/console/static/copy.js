@@ -17,10 +17,13 @@ document.addEventListener("click", async (event) => {
     selection.addRange(range);
     if (!document.execCommand("copy")) return;
   }
+  if (button.classList.contains("copied")) return; // it says so still
   const label = button.querySelector("[data-copy-label]");
+  const before = label?.textContent;
   button.classList.add("copied");
-  if (!label) return;
-  const before = label.textContent;
-  label.textContent = "Copied";
-  setTimeout(() => { label.textContent = before; button.classList.remove("copied"); }, 1600);
+  if (label) label.textContent = "Copied";
+  setTimeout(() => {
+    button.classList.remove("copied");
+    if (label) label.textContent = before;
+  }, 1600);
 });

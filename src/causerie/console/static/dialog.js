@@ -3,17 +3,24 @@
 const dialog = document.getElementById("dialog");
 const inside = document.getElementById("dialog-content");
 let again = false; // whether something was made, so that the page behind is out of date
+let opener = null; // where the keyboard was, and goes back to
 
 document.addEventListener("htmx:afterSwap", (event) => {
   if (!dialog || !(event.detail.target === inside || inside.contains(event.target))) return;
-  if (!dialog.open) dialog.showModal();
+  if (!dialog.open) {
+    opener = event.detail.requestConfig?.elt;
+    dialog.showModal();
+  }
   again = again || inside.querySelector("[data-made]") !== null;
-  const wrong = inside.querySelector("[aria-invalid=true]");
-  (wrong ?? inside.querySelector("[autofocus]"))?.focus();
+  const panel = inside.querySelector("#panel");
+  dialog.setAttribute("aria-label", panel?.querySelector("h1")?.textContent ?? "Dialog");
+  panel?.setAttribute("tabindex", "-1");
+  (inside.querySelector("[aria-invalid=true]") ?? inside.querySelector("[autofocus]") ?? panel)?.focus();
 });
 
 dialog?.addEventListener("close", () => {
   inside.replaceChildren(); // a secret that was shown is gone
+  (opener?.closest("details.menu")?.querySelector("summary") ?? opener)?.focus();
   if (again) location.reload();
 });
 

@@ -114,6 +114,7 @@ async function copyText(button, text) {
     return;
   }
   const label = button.querySelector("[data-label]") || button;
+  if (label.textContent === "Copied") return;
   const before = label.textContent;
   label.textContent = "Copied";
   setTimeout(() => { label.textContent = before; }, 1600);

@@ -20,7 +20,12 @@ def upgrade() -> None:
         op.add_column(
             table, sa.Column("charged", sa.BigInteger, nullable=False, server_default="0")
         )
-        op.execute(f"UPDATE {table} SET charged = prompt + completion")
+        if op.get_bind().dialect.name == "sqlite":
+            op.execute(f"UPDATE {table} SET charged = prompt + completion")
+        else:  # writes the table anew, at once; an update would keep every row twice
+            op.execute(
+                f"ALTER TABLE {table} ALTER COLUMN charged TYPE BIGINT USING prompt + completion"
+            )
 
 
 def downgrade() -> None:
