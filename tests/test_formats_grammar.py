@@ -12,11 +12,11 @@ from grammarkit import Vocabulary, closers, vocabularies
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.chat.constraint import AnswerPlan, CallPlan, closed_schema, compose
+from causerie.chat.constraint import AnswerPlan, CallPlan, compose
 from causerie.chat.formats.format import Format
 from causerie.chat.formats.registry import FORMATS, by_name
 from causerie.chat.schema import keywords
-from causerie.chat.segments.choices import anchored
+from causerie.chat.segments.choices import anchored, closed_schema
 from causerie.chat.validation import validate
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import JsonSchema
@@ -255,6 +255,9 @@ STRINGS: list[tuple[Mapping[str, object], str, str]] = [
     ({"format": "uri"}, "https://example.org/a?b=c", "no address"),
     ({"format": "date", "pattern": "^2024"}, "2024-01-31", "2023-01-31"),
     ({"pattern": "^\\d{2}$"}, "42", "\u0664\u0662"),
+    ({"pattern": "\\.py$"}, "a.py", "a.txt"),
+    ({"minLength": 1}, "Hello", ""),
+    ({"maxLength": 12}, "Hello", "Hello, Hello!"),
 ]
 
 
@@ -266,13 +269,13 @@ def test_strings_are_held_to_format_and_pattern(
     form = by_name(name)
     tools = offered({"properties": {"a": {"type": "string", **what}}, "required": ["a"]})
     assert form.calls
-    control, vocabulary = vocabularies(form)[1]
-    plan = CallPlan(tools, required=True, parallel=True)
-    grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
-    assert grammar is not None
-    for value, admitted in ((right, True), (wrong, False)):
-        text = form.calls.lead + write_calls(form.calls, [Call("f", {"a": value})])
-        assert (vocabulary.refused_at(grammar, text) is None) is admitted
+    for control, vocabulary in models(name):
+        plan = CallPlan(tools, required=True, parallel=True)
+        grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
+        assert grammar is not None
+        for value, admitted in ((right, True), (wrong, False)):
+            text = form.calls.lead + write_calls(form.calls, [Call("f", {"a": value})])
+            assert (vocabulary.refused_at(grammar, text) is None) is admitted
 
 
 @pytest.mark.parametrize("name", keywords.FORMATS)
@@ -316,6 +319,108 @@ def test_parameters_that_are_elsewhere_or_several(
     for arguments in (*right, *wrong):
         text = form.calls.lead + write_calls(form.calls, [Call("f", arguments)])
         assert (vocabulary.refused_at(grammar, text) is None) == (arguments in right)
+
+
+_AB = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
+BESIDE: list[tuple[Mapping[str, object], list[object], list[object]]] = [
+    (
+        {"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}], "items": False}
+        | {"minItems": 2},
+        [["x", 1]],
+        [["x"], [1, "x"], ["x", 1, 1]],
+    ),
+    (
+        {"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": "integer"}},
+        [[], ["x"], ["x", 1, 2]],
+        [["x", "y"]],
+    ),
+    (
+        {"type": "object", "patternProperties": {"^x_": {"type": "integer"}}}
+        | {"additionalProperties": False},
+        [{}, {"x_1": 1}, {"x_1": 1, "x_2": 2}],
+        [{"y": 1}, {"x_1": []}],
+    ),
+    ({"type": "object", "additionalProperties": {"type": "integer"}}, [{}, {"k": 1}], [{"k": []}]),
+    ({**_AB, "additionalProperties": {"type": "string"}}, [{"a": 1, "k": "x"}], [{"a": "x"}]),
+    (
+        {"allOf": [{**_AB, "required": ["a"]}, {"properties": {"a": {"maximum": 7}}}]},
+        [{"a": 7}, {"a": 7, "b": 8}],
+        [{"a": 8}, {"b": 1}, {}],
+    ),
+    ({**_AB, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, [{"a": 1}, {"b": 1}], [{}]),
+    ({**_AB, "required": ["c"], "additionalProperties": True}, [{"a": 1, "c": "x"}], [{"a": 1}]),
+    ({"type": "integer", "allOf": [{"minimum": 5}, {"minimum": 1}]}, [5], [4, 1]),
+    ({"type": "string", "allOf": [{"pattern": "^a"}, {"pattern": "b$"}]}, ["ab"], ["a", "b"]),
+    ({"type": "string", "pattern": "^[A-Z]$|^/\\\\/$"}, ["A", "/\\/"], ["a", "//"]),
+    ({"type": "string", "enum": ["x", 1, None]}, ["x"], ["1"]),
+    ({"type": ["string", "integer"], "enum": ["x", "7", 1]}, ["x", "7", 1], ["y"]),
+]
+
+
+@pytest.mark.parametrize("name", NOTATIONS)
+@pytest.mark.parametrize(("what", "right", "wrong"), BESIDE)
+def test_what_holds_at_once_holds_in_every_notation(
+    name: str, what: Mapping[str, object], right: list[object], wrong: list[object]
+) -> None:
+    form = by_name(name)
+    tools = offered({"properties": {"v": what}, "required": ["v"]})
+    assert form.calls
+    control, vocabulary = vocabularies(form)[1]
+    plan = CallPlan(tools, required=True, parallel=True)
+    grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
+    assert grammar is not None
+    for value in (*right, *wrong):
+        text = form.calls.lead + write_calls(form.calls, [Call("f", {"v": value})])
+        assert (vocabulary.refused_at(grammar, text) is None) == (value in right), value
+        if value in right:
+            assert read(form, text, tools=tools).calls == [("f", {"v": value})]
+
+
+@pytest.mark.parametrize("name", NOTATIONS)
+def test_keys_of_the_model_s_own_where_the_function_takes_them(name: str) -> None:
+    form = by_name(name)
+    tools = offered({"properties": {"a": {"type": "integer"}}, "additionalProperties": True})
+    assert form.calls
+    control, vocabulary = vocabularies(form)[1]
+    plan = CallPlan(tools, required=True, parallel=True)
+    grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
+    assert grammar is not None
+    for right in ({}, {"a": 1}, {"b": "x"}, {"a": 1, "b": "x", "c": "y"}):
+        text = form.calls.lead + write_calls(form.calls, [Call("f", right)])
+        assert vocabulary.refused_at(grammar, text) is None
+        assert read(form, text, tools=tools, size=1).calls == [("f", right)]
+
+
+@pytest.mark.parametrize("name", NOTATIONS[1:])
+@pytest.mark.parametrize("keyword", ["minProperties", "maxProperties"])
+def test_how_many_of_the_optional_is_refused_where_it_cannot_be_held(
+    name: str, keyword: str
+) -> None:
+    tools = offered({**_AB, keyword: 1})
+    plan = CallPlan(tools, required=True, parallel=True)
+    with pytest.raises(InvalidRequest) as refused:
+        compose(by_name(name), {}, reasoning="none", calls=plan, answer=None)
+    assert refused.value.code == "unsupported_schema"
+    assert refused.value.metadata == {"pointer": f"#/{keyword}"}
+
+
+def test_a_constant_that_the_notation_cannot_hold_is_refused_where_it_stands() -> None:
+    nested = {"o": {"type": "object", "properties": {"v": {"enum": ["x", '<|"|>']}}}}
+    plan = CallPlan(offered({"properties": nested}), required=True, parallel=True)
+    with pytest.raises(InvalidRequest) as refused:
+        compose(by_name("gemma-4"), {}, reasoning="none", calls=plan, answer=None)
+    assert refused.value.metadata == {"pointer": "#/properties/o/properties/v"}
+
+
+@pytest.mark.parametrize("name", ["gemma-4", "minimax-m3"])
+def test_no_schema_is_too_deep_for_a_notation(name: str) -> None:
+    def link(at: int) -> dict[str, object]:
+        return {"type": "object", "properties": {"next": {"$ref": f"#/$defs/n{at + 1}"}}}
+
+    chain = {f"n{at}": link(at) for at in range(500)} | {"n500": {"type": "integer"}}
+    tools = offered({"$defs": chain, "properties": {"v": {"$ref": "#/$defs/n0"}}})
+    plan = CallPlan(tools, required=True, parallel=True)
+    assert compose(by_name(name), {}, reasoning="none", calls=plan, answer=None)
 
 
 @pytest.mark.parametrize("name", ["qwen-3-coder", "kimi-k3", "lfm-2"])

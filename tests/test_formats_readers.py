@@ -65,6 +65,7 @@ def python(value: object) -> str:
         ("a=-1.5e3, b=0x10, c=1_000, d=.5)", {"a": -1500.0, "b": 16, "c": 1000, "d": 0.5}),
         ("'Paris', 3)", {"first": "Paris", "second": 3}),
         ("a=')', b=1)", {"a": ")", "b": 1}),
+        (r"""a={'it\'s': 1, "\u00e9\"": 2})""", {"a": {"it's": 1, 'é"': 2}}),
         ("user-id='x', first=1, $top=2)", {"user-id": "x", "first": 1, "$top": 2}),
     ],
 )
@@ -175,6 +176,8 @@ def element(name: str, inside: str) -> str:
         ),
         (element("other", element("item", "true")), {"other": [True]}),
         (element("$top", "1"), {"$top": 1}),
+        (element("a/b c", "1"), {"a/b c": 1}),
+        (f"{MARK}<free>{MARK}<k>1{MARK}</l>{MARK}</free>", {"free": {"k": 1}}),
     ],
 )
 def test_elements(text: str, expected: Mapping[str, object], size: int) -> None:
@@ -218,6 +221,8 @@ WRAPPED = ParameterList('<p k="', '">', "</p>", wrap=("<![CDATA[", "]]>"))
         (CODER, "<p=x>\nNone\n</p>\n", {"x": None}),
         (CODER, "<p=o>\n90210\n</p>\n", {"o": "90210"}),
         (CODER, "<p=o>\nnull\n</p>\n", {"o": None}),
+        (CODER, '<p=o>\n["\\w]\n</p>\n', {"o": '["\\w]'}),
+        (CODER, '<p=o>\n{"\n</p>\n<p=b>\nTrue\n</p>\n', {"o": '{"', "b": True}),
         (CODER, "<p=i>\n7\n</p>\n", {"i": 7}),
         (CODER, "<p=i>\n7.5\n</p>\n", {"i": "7.5"}),
         (CODER, "<p=x>\nhello\n</p>\n", {"x": "hello"}),

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.chat.formats.format import Format, Reasoning, ThinkingSwitch
+from causerie.chat.formats.format import (
+    Calls,
+    Format,
+    JsonArguments,
+    Literal,
+    Name,
+    Reasoning,
+    ThinkingSwitch,
+)
 from causerie.chat.prompt import (
     ControlTokens,
     Piece,
@@ -311,3 +320,28 @@ def test_documents_are_shown_or_refused() -> None:
     with pytest.raises(InvalidRequest) as refused:
         render(hides, Format("x"), request, thinking_on=None, effort=None)
     assert (refused.value.code, refused.value.param) == ("unsupported_parameter", "documents")
+
+
+# Shows a call or what is said, never both, as many templates do.
+_EITHER = (
+    "{% for tool in tools or [] %}{{ tool | tojson }}{% endfor %}{% for m in messages %}"
+    "{{ '<|im_start|>' + m.role + '\n' }}{% if m.tool_calls %}{% for call in m.tool_calls %}"
+    "{{ '<call>' + call.function.name + call.function.arguments | tojson + '</call>' }}"
+    "{% endfor %}{% else %}{{ m.content }}{% endif %}{{ '<|im_end|>' }}{% endfor %}"
+)
+
+
+def test_what_is_said_before_a_call_is_not_lost() -> None:
+    native = replace(
+        NATIVE, calls=Calls((Literal("<call>"), Name(), JsonArguments(), Literal("</call>")))
+    )
+    call = ToolCall("call_1", "weather", '{"city": "Rome"}')
+    messages = (HI, Message("assistant", "Let me see.", tool_calls=(call,)))
+    messages += (Message("tool", "sunny", tool_call_id="call_1"),)
+    request = ChatRequest(
+        model="m", messages=messages, tools=(Tool("weather", {"type": "object"}),)
+    )
+    template = ChatTemplate(_EITHER, bos_token="", eos_token="")
+    text = render(template, native, request, thinking_on=None, effort=None).text
+    assert 'Let me see.\n<call>weather{"city": "Rome"}</call><|im_end|>' in text
+    assert text.endswith("tool\nsunny<|im_end|>")

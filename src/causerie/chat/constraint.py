@@ -153,6 +153,21 @@ class _Text:
         lazy = self.rule(f"{self._any()} {_quote(head)}", "lazy")
         return " ".join([lazy, *([self.literal("".join(parts[1:]))] if parts[1:] else [])])
 
+    def closed(self, text: str, marker: str) -> str:
+        """Bounded text, then the marker.
+
+        A plain marker is of one lexeme with the text, which would else swallow its
+        beginning: what may stand in a text goes on as text.
+        """
+        core = marker.strip()
+        lead, margin = marker.split(core)
+        head, *rest = self._parts(core)
+        if head in self.control_tokens:
+            inside = self.terminal(f"({text} & {without(core)}) {_quote(lead)}")
+            return f"{inside} {self.literal(core + margin)}"
+        whole = self.terminal(f"({text} & {without(head)}) {_quote(lead + head)}")
+        return f"{whole} {self.literal(''.join(rest) + margin)}"
+
     def free(self) -> str:
         """A whole reply that nothing constrains: text, and the format's own control tokens."""
         return f"({_SOME} | {self._marked})*" if self._marked else _ANY
@@ -214,23 +229,6 @@ def _marks(form: Format) -> tuple[str, ...]:
     thought = form.reasoning
     own = (thought.open, *thought.also_open, thought.close) if thought else ()
     return tuple(mark for mark in (*own, form.answer_open, form.answer_close, *form.skip) if mark)
-
-
-def closed_schema(parameters: Schema) -> Schema:
-    """A function's parameters as the constraint takes them.
-
-    No properties means no arguments; otherwise properties that the schema does
-    not name are left out, which any schema that merely allows them admits.
-    """
-    schema = {"type": "object", **parameters}
-    if not any(
-        key in schema
-        for key in ("properties", "patternProperties", "anyOf", "allOf", "oneOf", "$ref")
-    ):
-        schema.setdefault("properties", {})
-    if "properties" in schema and "patternProperties" not in schema:
-        schema.setdefault("additionalProperties", False)
-    return schema
 
 
 def _reasoning(form: Format, text: _Text, state: str, *, free: bool) -> str:

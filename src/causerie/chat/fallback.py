@@ -113,6 +113,13 @@ def said_calls(entry: Entry, calls: Calls) -> Entry:
     return {key: value for key, value in entry.items() if key != "tool_calls"} | {"content": text}
 
 
+def said_beside(entry: Entry, calls: Calls, keys: Sequence[str]) -> Entry:
+    """The same of a message that says something and has no reasoning of its own."""
+    if not entry["content"] or any(entry.get(key) for key in keys):
+        return entry
+    return said_calls(entry, calls)
+
+
 def _parts_of(call: Mapping[str, object]) -> tuple[str, ...]:
     function = call["function"]
     if not isinstance(function, Mapping):

@@ -19,7 +19,6 @@ from causerie.chat.constraint import (
     AnswerPlan,
     CallPlan,
     Manner,
-    closed_schema,
     compose,
     leaves_free,
 )
@@ -28,7 +27,7 @@ from causerie.chat.lark import embed
 from causerie.chat.prompt import PromptEncoder, render_aside, spells
 from causerie.chat.schema import choice, json_object, prepare, regex
 from causerie.chat.segments.base import Schema
-from causerie.chat.segments.choices import anchored
+from causerie.chat.segments.choices import anchored, closed_schema
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.engines.base import ModelFacts, Sampling, TextEngine
 from causerie.errors import ContextLengthExceeded, InvalidRequest

@@ -127,6 +127,8 @@ def _conversation(
         told = [fallback.said_calls(entry, calls) if entry["content"] else entry for entry in told]
     elif shows_calls and not traits.together:
         told = [part for entry in told for part in history.apart(entry, traits, keys)]
+    elif shows_calls and not (traits.text_beside_calls or format.answer_open):
+        told = [fallback.said_beside(entry, calls, keys) for entry in told]
     switch = format.thinking
     if switch is not None and thinking_on is not None:
         word = switch.system_on if thinking_on else switch.system_off

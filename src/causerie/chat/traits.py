@@ -19,7 +19,7 @@ from causerie.errors import InvalidRequest
 Entry = dict[str, object]
 Shape = Literal["object", "text"]
 
-_ONE, _TWO, _THREE = "Ahorn one", "Birke two", "Cedar three"
+_ONE, _TWO, _THREE, _FOUR = "Ahorn one", "Birke two", "Cedar three", "Dattel four"
 _SHORT_ID, _LONG_ID = "abcdefgh1", "call_0123456789abcdefghij"
 
 
@@ -36,7 +36,8 @@ class Traits:
     ``no_content`` in which shape it wants a call and its missing content;
     ``short_ids`` that call ids must be nine letters or digits; ``reasoning``
     that earlier reasoning is shown somewhere; ``calls_beside_text`` that a call
-    is shown also where its message says something; ``together`` that it takes
+    is shown also where its message says something, ``text_beside_calls`` that this
+    is shown too, or could not be shown otherwise; ``together`` that it takes
     text, reasoning and a call in one message; ``marked`` that an answer may
     begin with the markers of reasoning.
     """
@@ -55,6 +56,7 @@ class Traits:
     short_ids: bool = False
     reasoning: bool = True
     calls_beside_text: bool = True
+    text_beside_calls: bool = True
     together: bool = True
     marked: bool = True
 
@@ -81,7 +83,8 @@ def traits_of(
     thought = dict.fromkeys(reasoning_keys, _THREE)
     call = _exchange(kind, nothing, short)
     call[1] |= thought
-    beside = _exchange(kind, _ONE, short)
+    beside = _exchange(kind, _FOUR, short)
+    told = [user, _said("assistant", _FOUR), beside[2], answer, user]
     marked = _said("assistant", _THREE.join(marks) + _TWO)
     return Traits(
         empty_tools=empty,
@@ -99,6 +102,8 @@ def traits_of(
         reasoning=probe.shows([user, {**answer, **thought}, user], _THREE, _TWO)
         or probe.shows(call, _THREE, "probe_weather", tools=[_tool("")]),
         calls_beside_text=probe.shows(beside, _ONE, _TWO, _THREE, tools=[_tool("")]),
+        text_beside_calls=probe.shows(beside, _FOUR, tools=[_tool("")])
+        or not probe.shows(told, _FOUR, _THREE, _TWO, tools=[_tool("")]),
         together=probe.text([beside[0], beside[1] | thought, beside[2]], [_tool("")]) is not None,
         marked=probe.text([user, marked, user]) is not None,
     )

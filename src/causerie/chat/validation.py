@@ -12,7 +12,7 @@ import datetime
 import json
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -72,6 +72,12 @@ def validate(text: str, output: OutputFormat) -> str | None:
             part = embed(source, "g")
             grammar = f"{_HEADER}{part.start}\n{part.rules}"
             return None if _follows(text, grammar) else "The answer does not follow the grammar."
+
+
+def following(values: Iterable[object], schema: Mapping[str, object]) -> list[object]:
+    """Those of some values that follow a schema that refers to nothing."""
+    rules = Rewriter(schema, "schema").rewrite()
+    return [value for value in values if _Checker({}).holds(value, rules, "#")]
 
 
 def _json(text: str, schema: Mapping[str, object] | bool) -> str | None:
@@ -164,10 +170,11 @@ class _Checker:
         for part in _items(schema, "allOf"):
             self.check(value, part, at)
         options = _items(schema, "anyOf")
-        if options and not any(self._holds(value, option, at) for option in options):
+        if options and not any(self.holds(value, option, at) for option in options):
             raise _Wrong(f"The value at {at} follows none of the alternatives.")
 
-    def _holds(self, value: object, schema: object, at: str) -> bool:
+    def holds(self, value: object, schema: object, at: str) -> bool:
+        """Whether ``value`` follows ``schema``."""
         try:
             self.check(value, schema, at)
         except _Wrong:

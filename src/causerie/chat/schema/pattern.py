@@ -68,6 +68,28 @@ def whole(pattern: str) -> str:
     return "".join(out)
 
 
+def anywhere(pattern: str) -> str:
+    """The pattern rewritten to match the whole of every text in which it is found."""
+    ways: list[list[Piece]] = [[]]
+    for piece in pieces(pattern):
+        if piece.kind == "or" and not piece.depth:
+            ways.append([])
+        else:
+            ways[-1].append(piece)
+    return "|".join(map(_surrounded, ways))
+
+
+def _surrounded(way: list[Piece]) -> str:
+    """One alternative, with any text on each side that is not anchored."""
+    start = bool(way) and way[0].kind == "start"
+    end = len(way) > start and way[-1].kind == "end"
+    inside = way[start : len(way) - end]
+    if any(piece.kind in ("start", "end") for piece in inside):
+        raise Refused("`^` and `$` may only stand at the very start and end of the pattern.")
+    text = "".join(piece.text for piece in inside)
+    return f"{'' if start else f'{_ANY}*'}{text}{'' if end else f'{_ANY}*'}"
+
+
 def may_match(rewritten: str, name: str) -> bool:
     """Whether a rewritten pattern may match ``name``; yes, where Python cannot tell at once."""
     if len(name) > 64 and re.search(r"[*+{?]", rewritten):

@@ -70,6 +70,13 @@ class Scope(Protocol):
         """An expression for any text up to and including the first ``marker``."""
         ...
 
+    def closed(self, text: str, marker: str) -> str:
+        """An expression for ``text``, a terminal's, that does not hold ``marker``, and the marker.
+
+        White space around a marker belongs to it.
+        """
+        ...
+
     def json(self, schema: Schema) -> str:
         """An expression for JSON by schema, written as Python's ``json.dumps`` would."""
         ...

@@ -10,20 +10,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from urllib.parse import unquote
 
-from causerie.chat.schema.keywords import ANNOTATIONS
-from causerie.chat.schema.refusal import unsupported
+from causerie.chat.schema.keywords import ANNOTATIONS, APPLIES
+from causerie.chat.schema.refusal import step
 from causerie.chat.segments.base import Schema
+from causerie.chat.segments.conjunction import (
+    AT,
+    admits,
+    constants,
+    kind_of,
+    met,
+    refused,
+    settled,
+)
 
 ALL = frozenset({"string", "number", "boolean", "null", "array", "object"})
+_VALUES = frozenset({"const", "enum", "default", "example", "examples"})
+_NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions"})
+_SPEAK_OF_PROPERTIES = APPLIES - {"const", "enum", "maxProperties"}
 _DEFINITIONS = ("$defs", "definitions")
 _WITHIN = tuple(f"#/{name}/" for name in _DEFINITIONS)
 _ALTERNATIVES = ("anyOf", "oneOf")
 _APPLIED = frozenset({"$ref", "allOf", *_ALTERNATIVES})
 _MOST = 64  # combinations of alternatives that hold at once
-_NAMES: Mapping[type, str] = {
-    str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null",
-    list: "array", dict: "object",
-}  # fmt: skip
 
 
 def definitions(schema: Schema) -> dict[str, object]:
@@ -47,35 +55,77 @@ def anchored(root: Schema) -> Schema:
     """The same schema, whose parts mean what they mean with nothing but its definitions.
 
     Whatever else is referred to becomes one of them. What is applied alone
-    stands for itself: a reference of the whole, and an ``allOf`` of one.
+    stands for itself: a reference of the whole, and an ``allOf`` of one. Every
+    part says where it stood (``AT``), for refusals.
     """
     moved: dict[str, object] = {}
     names: dict[str, str] = {}
 
-    def walked(value: object) -> object:
+    def walked(value: object, at: str) -> object:
         if isinstance(value, list):
-            return [walked(item) for item in value]
+            return [walked(item, step(at, index)) for index, item in enumerate(value)]
         if not isinstance(value, Mapping):
             return value
-        out = {key: walked(item) for key, item in _unwrapped(value).items()}
+        out: dict[str, object] = {AT: at}
+        for key, of in _unwrapped(value).items():
+            below = step(at, key)
+            if key in _NAMED and isinstance(of, Mapping):
+                out[key] = {name: walked(each, step(below, name)) for name, each in of.items()}
+            else:
+                out[key] = of if key in _VALUES else walked(of, below)
         reference = out.get("$ref")
         if isinstance(reference, str) and not reference.startswith(_WITHIN):
             if reference not in names:
                 name = names[reference] = f"#{len(names)}"
-                moved[name] = walked(_without_definitions(resolved(root, reference)))
+                found = _without_definitions(resolved(root, reference))
+                moved[name] = walked(found, reference)
             out["$ref"] = f"#/$defs/{names[reference]}"
         return out
 
-    whole = walked(root)
+    whole = walked(root, "#")
     assert isinstance(whole, dict)
     if moved:
         shared = whole.get("$defs")
         whole["$defs"] = {**(shared if isinstance(shared, dict) else {}), **moved}
     reference = whole.get("$ref")
-    if isinstance(reference, str) and whole.keys() - {"$ref", "type"} <= ANNOTATIONS:
+    if isinstance(reference, str) and whole.keys() - {"$ref", "type", AT} <= ANNOTATIONS:
         del whole["$ref"]
         whole |= _without_definitions(resolved(whole, reference))
     return whole
+
+
+def closed_schema(parameters: Schema) -> Schema:
+    """A function's parameters as the constraint takes them.
+
+    No properties means no arguments; otherwise properties that the schema does
+    not name are left out, which any schema that merely allows them admits.
+    """
+    schema = {"type": "object", **parameters}
+    if not schema.keys() & _SPEAK_OF_PROPERTIES:
+        schema["properties"] = {}
+    named, required = schema.get("properties"), schema.get("required", [])
+    if (
+        isinstance(named, Mapping)
+        and isinstance(required, list)
+        and named.keys() >= set(map(str, required))
+        and not any(map(_names_others, _beside(schema)))
+        and "patternProperties" not in schema
+    ):
+        schema.setdefault("additionalProperties", False)
+    return schema
+
+
+def _beside(schema: Schema) -> Iterator[object]:
+    """The schemas that hold beside it for the same object."""
+    for key in ("allOf", "anyOf", "oneOf"):
+        options = schema.get(key)
+        yield from options if isinstance(options, list) else ()
+    if "$ref" in schema:
+        yield schema["$ref"]
+
+
+def _names_others(option: object) -> bool:
+    return not isinstance(option, Mapping) or bool(option.keys() & (APPLIES - {"required"}))
 
 
 def _unwrapped(schema: Mapping[str, object]) -> Mapping[str, object]:
@@ -95,7 +145,8 @@ def _without_definitions(schema: Schema) -> Schema:
 def choices(schema: Schema) -> list[Schema]:
     """The schemas one of which a value follows, with the definitions; none of them applies others.
 
-    Raises ``InvalidRequest`` (``unsupported_schema``) where they are too many.
+    There are none where no value can follow ``schema``. Raises ``InvalidRequest``
+    (``unsupported_schema``) where they are too many, or cannot be told.
     """
     shared = definitions(schema)
     found: list[Schema] = [{key: of for key, of in schema.items() if key not in _APPLIED}]
@@ -107,9 +158,10 @@ def choices(schema: Schema) -> list[Schema]:
             for choice in choices({**(option if isinstance(option, Mapping) else {}), **shared})
         ]
         if len(found) > 1 and len(found) * len(each) > _MOST:
-            raise unsupported("tools", "Too many alternatives hold for one value at once.")
-        found = [_met(one, other) for one in found for other in each]
-    return found
+            raise refused(schema, "too many alternatives hold for one value at once.")
+        pairs = (met(one, other) for one in found for other in each)
+        found = [both for both in pairs if both is not None]
+    return [choice for one in found if (choice := settled(one)) is not None]
 
 
 def _applied(schema: Schema) -> Iterator[list[object]]:
@@ -124,57 +176,21 @@ def _applied(schema: Schema) -> Iterator[list[object]]:
             yield options
 
 
-def _met(one: Schema, other: Schema) -> Schema:
-    """Both at once."""
-    both = {**one, **other}
-    first, second = one.get("properties"), other.get("properties")
-    if isinstance(first, Mapping) and isinstance(second, Mapping):
-        both["properties"] = {**first, **second}
-    needed, too = one.get("required"), other.get("required")
-    if isinstance(needed, list) and isinstance(too, list):
-        both["required"] = [*needed, *too]
-    return both
-
-
 def kinds_of(choice: Schema) -> frozenset[str]:
     """The JSON types that a value of a choice may have; all where it does not say."""
     values = constants(choice)
     if values is not None:
-        return frozenset(_NAMES[type(value)] for value in values)
+        return frozenset(map(kind_of, values))
     declared = choice.get("type")
     if isinstance(declared, list):
         return frozenset(map(str, declared))
     return frozenset({declared}) if isinstance(declared, str) else ALL
 
 
-def constants(choice: Schema) -> list[object] | None:
-    """The values that a choice lists."""
-    values = [choice["const"]] if "const" in choice else choice.get("enum")
-    return values if isinstance(values, list) else None
-
-
 def kinds(schema: Schema) -> frozenset[str]:
     """The JSON types that a value may have; empty where it may have any."""
     found = frozenset[str]().union(*map(kinds_of, choices(schema)))
     return frozenset() if found >= ALL else found
-
-
-def properties(schema: Schema) -> Mapping[str, Schema]:
-    """The properties of an object schema, each with the definitions it may refer to."""
-    found: dict[str, dict[int, object]] = {}
-    for choice in choices(schema):
-        declared = choice.get("properties")
-        for name, value in declared.items() if isinstance(declared, Mapping) else ():
-            found.setdefault(str(name), {})[id(value)] = value
-    shared = definitions(schema)
-    return {name: {**_one_of(list(values.values())), **shared} for name, values in found.items()}
-
-
-def _one_of(values: list[object]) -> Schema:
-    first = values[0]
-    if len(values) > 1:
-        return {"anyOf": values}
-    return first if isinstance(first, Mapping) else {}
 
 
 def without_text(choice: Schema) -> Schema:
@@ -186,3 +202,8 @@ def without_text(choice: Schema) -> Schema:
         return narrowed
     narrowed.pop("const", None)
     return {**narrowed, "enum": [value for value in values if not isinstance(value, str)]}
+
+
+def is_meant(value: object, schema: Schema) -> bool:
+    """Whether a text that may be a string, and reads as JSON too, stands for ``value``."""
+    return any(admits(choice, value) for choice in choices(schema))

@@ -9,17 +9,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from causerie.chat.segments.base import Read, Schema, Scope, Unreadable, text_overlap, without
-from causerie.chat.segments.choices import choices, kinds, properties, resolved
-from causerie.chat.segments.parameters import string_terminal
+from causerie.chat.segments.choices import ALL, choices, is_meant, kinds, kinds_of
+from causerie.chat.segments.conjunction import NUMERIC, constants, refused
+from causerie.chat.segments.items import item_in, items_of
+from causerie.chat.segments.members import members_of, names_in, property_in
+from causerie.chat.segments.rules import Rules
+from causerie.chat.segments.strings import string_terminal
 
 _ITEM = "item"
 _NULL = frozenset({"null"})
-_TAG = re.compile(r"<(/?)([^<>/\s]+)>")
-_MAY_BE_TAG = re.compile(r"(<(/?[^<>/\s]*)?)?")
+_KEY = "/[a-zA-Z0-9_.\\-]+/"
+_NAME = re.compile(r"[^<>/][^<>]*")
+_TAG = re.compile(rf"<(/?)({_NAME.pattern})>")
+_MAY_BE_TAG = re.compile(r"(<[^<>]*)?")
 
 
 @dataclass(slots=True)
@@ -28,6 +34,7 @@ class _Element:
 
     name: str
     schema: Schema
+    free: bool = False  # by a name of the model's own, which its closing tag need not repeat
     brackets: str = ""
     count: int = 0
 
@@ -37,8 +44,7 @@ class ElementReader:
 
     def __init__(self, mark: str, schema: Schema) -> None:
         self._mark = mark
-        self._root = schema
-        self._open = [_Element("", schema, "{}")]
+        self._open = [_Element("", schema, brackets="{}")]
         self._text = ""
         self._done = False
         self._begun = False
@@ -76,24 +82,26 @@ class ElementReader:
         if len(self._open) == 1:
             self._text, self._done = text, True
             return "}" if inner.count else "{}"
-        if name != inner.name:
+        if name != inner.name and not inner.free:
             raise Unreadable
         self._text = text[found.end() :]
         self._open.pop()
-        return inner.brackets[1]
+        return inner.brackets[1:]
 
     def _enter(self, name: str) -> str:
         outer = self._open[-1]
         lead = ""
         if not outer.brackets:
             expected = kinds(outer.schema)
-            outer.brackets = "[]" if name == _ITEM and "object" not in expected else "{}"
+            is_list = name == _ITEM and ("array" in expected or "object" not in expected)
+            outer.brackets = "[]" if is_list else "{}"
         if not outer.count:
             lead = outer.brackets[0]
         outer.count += 1
         lead += ", " if outer.count > 1 else ""
         schema = self._schema_of(outer, name)
-        self._open.append(_Element(name, schema))
+        free = outer.brackets == "{}" and name not in names_in(outer.schema)
+        self._open.append(_Element(name, schema, free))
         self._begun = False
         self._streams = kinds(schema) == {"string"}
         self._step = self._value
@@ -102,40 +110,31 @@ class ElementReader:
 
     def _schema_of(self, outer: _Element, name: str) -> Schema:
         if outer.brackets == "[]":
-            items = outer.schema.get("items")
-            found: Schema = items if isinstance(items, Mapping) else {}
-        else:
-            found = properties(outer.schema).get(name, {})
-        reference = found.get("$ref")
-        return resolved(self._root, reference) if isinstance(reference, str) else found
+            return item_in(outer.schema, outer.count - 1)
+        return property_in(outer.schema, name)
 
     def _value(self) -> str | None:
         """A leaf's text up to its closing tag, or the first child."""
-        inner = self._open[-1]
-        end = f"{self._mark}</{inner.name}>"
-        if not self._begun and not self._streams and not self._leaf(end):
-            if self._step == self._tag:
-                return ""
-            return None
-        at = self._text.find(end)
+        if not self._begun and not self._streams and not self._leaf():
+            return "" if self._step == self._tag else None
+        at = self._text.find(self._mark)
         if at >= 0:
-            piece, self._text = self._text[:at], self._text[at + len(end) :]
-            self._open.pop()
+            piece, self._text = self._text[:at], self._text[at:]
             self._step = self._tag
-            return self._written(piece, inner.schema)
+            return self._written(piece, self._open[-1].schema)
         if not self._streams:
             return None
-        ready = len(self._text) - text_overlap(self._text, end)
+        ready = len(self._text) - text_overlap(self._text, self._mark)
         piece, self._text = self._text[:ready], self._text[ready:]
         return json.dumps(piece, ensure_ascii=False)[1:-1] or None
 
-    def _leaf(self, end: str) -> bool:
+    def _leaf(self) -> bool:
         """Whether a text stands here; sets the step where a child does."""
         text = self._text.lstrip()
         opening = f"{self._mark}<"
-        if end.startswith(text) or opening.startswith(text):
+        if f"{opening}/".startswith(text):
             return False
-        if text.startswith(opening) and not text.startswith(opening + "/"):
+        if text.startswith(opening) and not text.startswith(f"{opening}/"):
             self._step = self._tag
             return False
         self._begun = True
@@ -151,90 +150,115 @@ class ElementReader:
             value = json.loads(piece)
         except (ValueError, RecursionError):
             return json.dumps(piece, ensure_ascii=False)
-        if isinstance(value, str) or "string" in expected:
+        if isinstance(value, str) or ("string" in expected and not is_meant(value, schema)):
             return json.dumps(piece, ensure_ascii=False)
         return piece.strip()
 
 
-def element_grammar(mark: str, schema: Schema, scope: Scope) -> str:
-    """The elements of a function's parameters, in order."""
-    writer = _Elements(mark, scope, schema)
-    objects = dict.fromkeys(writer.object(choice) for choice in choices(schema))
-    return scope.rule(" | ".join(objects))
+class _Elements(Rules[str | None]):
+    """Writes rules for values; the place of one is the name in the closing tag behind it.
 
+    Without a name, any closes it.
 
-class _Elements:
-    """Writes rules for elements; those that refer to themselves are written once."""
+    Marker and tag are one text: engines read such texts whole, and a list
+    goes on with the same marker.
+    """
 
-    def __init__(self, mark: str, scope: Scope, root: Schema) -> None:
+    def __init__(self, mark: str, scope: Scope) -> None:
+        super().__init__(scope)
         self._mark = mark
-        self._scope = scope
-        self._root = root
-        self._references: dict[tuple[str, str], str] = {}
 
-    def object(self, schema: Schema) -> str:
-        """Declared properties only: no grammar can close a tag whose name it does not know."""
-        required = schema.get("required")
-        names = set(required) if isinstance(required, list) else set()
+    def ways(self, schema: Schema, place: str | None) -> Iterator[str | None]:
+        """The ways to write a value; null is left out where it can be something else."""
+        found = choices(schema)
+        is_null = all(kinds_of(choice) == _NULL for choice in found)
+        lists = any("array" in kinds_of(choice) for choice in found)
+        for choice in found:
+            values = constants(choice)
+            if values is not None:
+                told = [each for each in values if each is not None or is_null]
+                yield from (self._constant(each, choice, place) for each in told)
+                continue
+            expected = kinds_of(choice) - (frozenset() if is_null else _NULL)
+            for kind in _likely(choice) if expected >= ALL - _NULL else sorted(expected):
+                yield self._kind(kind, choice, place, lists)
+
+    def _constant(self, value: object, choice: Schema, place: str | None) -> str:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        if self._mark in text:
+            raise refused(choice, "a constant holds the marker of this model's tags.")
+        return self._closed(text, place)
+
+    def _closed(self, text: str, place: str | None) -> str:
+        """Fixed text and the closing tag."""
+        return self.scope.literal(text + self._tag(place)) + self._any(place)
+
+    def _tag(self, place: str | None) -> str:
+        """The closing tag, as far as its text is known."""
+        return f"{self._mark}</" if place is None else f"{self._mark}</{place}>"
+
+    def _any(self, place: str | None) -> str:
+        """What there is behind that: any name."""
+        return f" {_KEY} {self.scope.literal('>')}" if place is None else ""
+
+    def _kind(self, kind: str, choice: Schema, place: str | None, lists: bool) -> str | None:
+        closed = self._closed("", place)
+        match kind:
+            case "string":
+                return self._string(choice, place)
+            case "object":
+                inside = self.object(choice, lists)
+            case "array":
+                inside = items_of(choice).grammar(self._item, "")
+            case _:
+                bounds = {key: choice[key] for key in NUMERIC if key in choice}
+                inside = self.scope.json({"type": kind, **bounds})
+        return None if inside is None else f"{inside} {closed}"
+
+    def _string(self, choice: Schema, place: str | None) -> str:
+        bounded = string_terminal(choice)
+        if bounded is not None:
+            text = self.scope.closed(f"{bounded} & {without(self._mark)}", self._tag(place))
+        else:
+            tag = self.scope.literal(self._tag(place).removeprefix(self._mark))
+            text = f"{self.scope.until(self._mark)} {tag}"
+        return text + self._any(place)
+
+    def object(self, choice: Schema, lists: bool = False) -> str | None:
+        """Its elements; a free one is closed by any name, for no grammar can repeat one."""
+        members = members_of(
+            choice,
+            f"{_KEY} & ~/{_ITEM}/" if lists else _KEY,
+            lambda name: _NAME.fullmatch(name) is not None and not (lists and name == _ITEM),
+        )
+        if members is None:
+            return None
         parts = []
-        for name, of in properties(schema).items():
-            each = self._scope.rule(self._element(name, of))
-            parts.append(each if name in names else f"{each}?")
-        return self._scope.rule(" ".join(parts)) if parts else '""'
+        for one in members.named:
+            opened = self.scope.literal(f"{self._mark}<{one.name}>")
+            each = f"{opened} {self.value(one.schema, one.name)}"
+            parts.append(each if one.required else f"({each})?")
+        begin, end = self.scope.literal(f"{self._mark}<"), self.scope.literal(">")
+        others = [
+            f"{begin} {self.scope.terminal(key)} {end} {self.value(of, None)}"
+            for key, of in members.free
+        ]
+        if others:
+            parts.append(f"({' | '.join(others)}){members.how_many()}")
+        return " ".join(parts) or '""'
 
-    def _element(self, name: str, schema: Schema) -> str:
-        begin = self._scope.literal(f"{self._mark}<{name}>")
-        return f"{begin} ({' | '.join(self._values(name, schema))})"
+    def _item(self, schema: Schema) -> str:
+        return f"{self.scope.literal(f'{self._mark}<{_ITEM}>')} {self.value(schema, _ITEM)}"
 
-    def _values(self, name: str, schema: Schema) -> list[str]:
-        """The ways to write a value, each with its closing tag.
 
-        Marker and tag are one text: engines read such texts whole, and a list
-        goes on with the same marker.
-        """
-        reference = schema.get("$ref")
-        if isinstance(reference, str):
-            return [self._referred(name, reference)]
-        for key in ("anyOf", "oneOf"):
-            options = schema.get(key)
-            if isinstance(options, list) and options:
-                options = [each for each in options if kinds(each) != _NULL] or options
-                return [each for option in options for each in self._values(name, option)]
-        end = f"{self._mark}</{name}>"
-        chosen = [schema["const"]] if "const" in schema else schema.get("enum")
-        if isinstance(chosen, list):
-            chosen = [each for each in chosen if each is not None] or chosen
-            texts = [each if isinstance(each, str) else json.dumps(each) for each in chosen]
-            return [self._scope.literal(text + end) for text in texts]
-        expected = kinds(schema) - _NULL or kinds(schema) or {"string"}
-        return [self._kind(kind, schema, end) for kind in sorted(expected)]
+def _likely(choice: Schema) -> tuple[str]:
+    """The one kind of value that is written where the schema names none."""
+    if "properties" in choice:
+        return ("object",)
+    return ("array",) if "items" in choice else ("string",)
 
-    def _kind(self, kind: str, schema: Schema, end: str) -> str:
-        closed = self._scope.literal(end)
-        if kind == "object":
-            return f"{self.object(schema)} {closed}"
-        if kind == "array":
-            return f"{self._array(schema)} {closed}"
-        if kind != "string":
-            kept = {key: of for key, of in schema.items() if key not in ("description", "title")}
-            return f"{self._scope.json({**kept, 'type': kind})} {closed}"
-        bounded = string_terminal(schema)
-        if bounded is None:
-            tag = self._scope.literal(end.removeprefix(self._mark))
-            return f"{self._scope.until(self._mark)} {tag}"
-        return f"{self._scope.terminal(f'{bounded} & {without(self._mark)}')} {closed}"
 
-    def _array(self, schema: Schema) -> str:
-        items = schema.get("items")
-        of = items if isinstance(items, Mapping) else {}
-        item = self._scope.rule(self._element(_ITEM, of))
-        low, high = schema.get("minItems", 0), schema.get("maxItems", "")
-        return f"{item}{{{low},{high}}}"
-
-    def _referred(self, name: str, reference: str) -> str:
-        if (name, reference) not in self._references:
-            rule = self._scope.reserve()
-            self._references[name, reference] = rule
-            found = resolved(self._root, reference)
-            self._scope.define(rule, " | ".join(self._values(name, found)))
-        return self._references[name, reference]
+def element_grammar(mark: str, schema: Schema, scope: Scope) -> str:
+    """The elements of a function's parameters."""
+    writer = _Elements(mark, scope)
+    return writer.finish(schema, map(writer.object, choices(schema)))

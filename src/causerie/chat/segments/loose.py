@@ -1,25 +1,27 @@
 """An object with bare keys and strings between a marker of the family's own.
 
 ``{city:<|"|>Paris<|"|>,days:3,tags:[<|"|>a<|"|>]}``: no white space, no escapes,
-keys in alphabetical order, ``None`` for null. The grammar enforces types,
-choices, bounds, lengths, patterns and formats, and nothing that a schema says
-beyond them.
+keys in alphabetical order, ``None`` for null.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping
 
-from causerie.chat.segments.base import Read, Schema, Scope, without
-from causerie.chat.segments.choices import choices, kinds, properties, resolved
-from causerie.chat.segments.parameters import string_terminal
+from causerie.chat.segments.base import Read, Schema, Scope
+from causerie.chat.segments.choices import choices, kinds_of
+from causerie.chat.segments.conjunction import NUMERIC, constants, refused
+from causerie.chat.segments.items import items_of
+from causerie.chat.segments.members import members_of
 from causerie.chat.segments.python import separated
 from causerie.chat.segments.relaxed import RelaxedReader
+from causerie.chat.segments.rules import Rules
+from causerie.chat.segments.strings import string_terminal
 
 _KEY = "/[a-zA-Z0-9_.\\-]+/"
-_ALL = ("string", "number", "boolean", "null", "array", "object")
-_NUMERIC = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_BARE = re.compile(r"[^\s:,{}\[\]\"'<]([^:,{}\[\]]*[^\s:,{}\[\]])?")
 
 
 class LooseReader:
@@ -34,112 +36,75 @@ class LooseReader:
 
 def loose_grammar(quote: str, schema: Schema, scope: Scope) -> str:
     """The object by a function's parameters."""
-    writer = _Loose(quote, scope, schema)
-    objects = dict.fromkeys(writer.object(choice) for choice in choices(schema))
-    return scope.rule(" | ".join(objects))
+    writer = _Loose(quote, scope)
+    return writer.finish(schema, map(writer.object, choices(schema)))
 
 
-class _Loose:
-    """Writes rules for values; those that refer to themselves are written once."""
+class _Loose(Rules[None]):
+    """Writes rules for values."""
 
-    def __init__(self, quote: str, scope: Scope, root: Schema) -> None:
+    def __init__(self, quote: str, scope: Scope) -> None:
+        super().__init__(scope)
         self._quote = quote
-        self._scope = scope
-        self._root = root
-        self._references: dict[str, str] = {}
-        self._any: str | None = None
 
-    def object(self, schema: Schema) -> str:
-        declared = properties(schema)
-        if not declared:
-            if schema.get("additionalProperties", True) is False:
-                return '"{}"'
-            extra = schema.get("additionalProperties")
-            value = self.value(extra) if isinstance(extra, Mapping) else self.anything()
-            pair = self._scope.rule(f'{_KEY} ":" {value}')
-            return self._scope.rule(f'"{{" ({pair} ("," {pair})*)? "}}"')
-        required = schema.get("required")
-        names = set(required) if isinstance(required, list) else set()
-        parts = [
-            (name in names, self._scope.rule(f"{self._scope.literal(name + ':')} {self.value(of)}"))
-            for name, of in sorted(declared.items(), key=lambda item: (item[0].lower(), item[0]))
-        ]
-        return self._scope.rule(f'"{{" {separated(parts, ",", self._scope)} "}}"')
+    def ways(self, schema: Schema, place: None) -> Iterator[str | None]:
+        """The ways to write a value."""
+        for choice in choices(schema):
+            if constants(choice) is None:
+                yield from (self._kind(kind, choice) for kind in sorted(kinds_of(choice)))
+            else:
+                yield from self._listed(choice)
 
-    def value(self, schema: Schema) -> str:
-        reference = schema.get("$ref")
-        if isinstance(reference, str):
-            return self._referred(reference)
-        for key in ("anyOf", "oneOf"):
-            options = schema.get(key)
-            if isinstance(options, list) and options:
-                return self._one_of([self.value(each) for each in options])
-        chosen = [schema["const"]] if "const" in schema else schema.get("enum")
-        if isinstance(chosen, list):
-            return self._one_of([self._scope.literal(loose(each, self._quote)) for each in chosen])
-        expected = kinds(schema) or frozenset(_ALL)
-        if expected == frozenset(_ALL):
-            return self.anything()
-        return self._one_of([self._kind(kind, schema) for kind in sorted(expected)])
+    def _listed(self, choice: Schema) -> list[str]:
+        values = constants(choice) or []
+        if self._quote in json.dumps(values, ensure_ascii=False).replace('\\"', '"'):
+            raise refused(choice, "a constant holds the text that ends a string of this model.")
+        return [self.scope.literal(loose(each, self._quote)) for each in values]
 
-    def anything(self) -> str:
-        """Any value at all, as one rule that refers to itself."""
-        if self._any is None:
-            name = self._scope.reserve()
-            self._any = name
-            pair = f'{_KEY} ":" {name}'
-            options = [
-                *(self._kind(kind, {}) for kind in ("string", "number", "boolean", "null")),
-                f'"[" ({name} ("," {name})*)? "]"',
-                f'"{{" ({pair} ("," {pair})*)? "}}"',
-            ]
-            self._scope.define(name, " | ".join(options))
-        return self._any
-
-    def _referred(self, reference: str) -> str:
-        if reference not in self._references:
-            name = self._scope.reserve()
-            self._references[reference] = name
-            self._scope.define(name, self.value(resolved(self._root, reference)))
-        return self._references[reference]
-
-    def _one_of(self, options: Sequence[str]) -> str:
-        distinct = list(dict.fromkeys(options))
-        return distinct[0] if len(distinct) == 1 else self._scope.rule(" | ".join(distinct))
-
-    def _kind(self, kind: str, schema: Schema) -> str:
+    def _kind(self, kind: str, choice: Schema) -> str | None:
         match kind:
             case "string":
-                return self._string(schema)
+                return self._string(choice)
             case "boolean":
                 return '("true" | "false")'
             case "null":
                 return '"None"'
             case "array":
-                return self._array(schema)
+                inside = items_of(choice).grammar(self._item, '","')
+                return None if inside is None else f'"[" {inside} "]"'
             case "object":
-                return self.object(schema)
-        bounds = {key: schema[key] for key in _NUMERIC if key in schema}
-        return self._scope.json({"type": kind, **bounds})
+                return self.object(choice)
+        bounds = {key: choice[key] for key in NUMERIC if key in choice}
+        return self.scope.json({"type": kind, **bounds})
 
-    def _string(self, schema: Schema) -> str:
-        quote = self._scope.literal(self._quote)
-        bounded = string_terminal(schema)
+    def _item(self, schema: Schema) -> str:
+        return self.value(schema, None)
+
+    def object(self, choice: Schema) -> str | None:
+        """An object with its braces; ``None`` where there can be none."""
+        members = members_of(choice, _KEY, lambda name: self._quote not in name)
+        if members is None:
+            return None
+        named = sorted(members.named, key=lambda one: (one.name.lower(), one.name))
+        parts = [
+            (one.required, f"{self.scope.literal(self._key(one.name))} {self._item(one.schema)}")
+            for one in named
+        ]
+        free = members.free
+        others = [f'{self.scope.terminal(key)} ":" {self._item(of)}' for key, of in free]
+        inside = separated(parts, others, members, '","', self.scope)
+        return f'"{{" {inside} "}}"'
+
+    def _key(self, name: str) -> str:
+        """The name and its colon; in quotes where it would not be read as one."""
+        return f"{name}:" if _BARE.fullmatch(name) else f"{self._quote}{name}{self._quote}:"
+
+    def _string(self, choice: Schema) -> str:
+        quote = self.scope.literal(self._quote)
+        bounded = string_terminal(choice)
         if bounded is not None:
-            inside = self._scope.terminal(f"{bounded} & {without(self._quote)}")
-            return f"{quote} {inside} {quote}"
-        return f"{quote} {self._scope.until(self._quote)}"
-
-    def _array(self, schema: Schema) -> str:
-        items = schema.get("items")
-        item = self.value(items) if isinstance(items, Mapping) else self.anything()
-        low, high = schema.get("minItems", 0), schema.get("maxItems")
-        low = low if isinstance(low, int) else 0
-        if high == 0:
-            return '"[]"'
-        more = f"{max(low - 1, 0)},{high - 1 if isinstance(high, int) else ''}"
-        filled = f'"[" {item} ("," {item}){{{more}}} "]"'
-        return f'({filled} | "[]")' if low == 0 else f"({filled})"
+            return f"{quote} {self.scope.closed(bounded, self._quote)}"
+        return f"{quote} {self.scope.until(self._quote)}"
 
 
 def loose(value: object, quote: str) -> str:

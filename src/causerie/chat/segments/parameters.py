@@ -10,19 +10,19 @@ import json
 import re
 
 from causerie.chat.formats.format import ParameterList
-from causerie.chat.schema.keywords import FORMATS, URI
-from causerie.chat.schema.pattern import search
-from causerie.chat.segments.base import Read, Schema, Scope, text_overlap, without
+from causerie.chat.segments.base import Read, Schema, Scope, text_overlap
 from causerie.chat.segments.choices import (
     choices,
-    constants,
     definitions,
+    is_meant,
     kinds,
     kinds_of,
-    properties,
     without_text,
 )
+from causerie.chat.segments.conjunction import constants, kind_of, refused
+from causerie.chat.segments.members import members_of, property_in
 from causerie.chat.segments.relaxed import relaxed_json
+from causerie.chat.segments.strings import string_terminal
 
 _CONSTANTS = ("True", "False", "None")
 _NAMED = {"integer": "number"}  # where the type is named, it is as JSON has it
@@ -36,7 +36,7 @@ class ParameterReader:
 
     def __init__(self, form: ParameterList, schema: Schema) -> None:
         self._form = form
-        self._properties = properties(schema)
+        self._schema = schema
         self._before = form.before.strip()
         self._after = form.after.strip()
         self._between = [form.between.strip()]
@@ -51,6 +51,7 @@ class ParameterReader:
         self._end = self._after
         self._streams = False
         self._raw: bool | None = None
+        self._value: Schema = {}
         self._expected: frozenset[str] = frozenset()
 
     def feed(self, text: str) -> Read:
@@ -111,7 +112,8 @@ class ParameterReader:
         return len(self._between) > 1 and any(text_overlap(text, mark) for mark in self._between)
 
     def _open_value(self, key: str) -> None:
-        expected = kinds(self._properties.get(key, {}))
+        self._value = property_in(self._schema, key)
+        expected = kinds(self._value)
         self._expected = expected
         self._streams = self._raw is True or (self._raw is None and expected == {"string"})
         self._end = self._after
@@ -127,7 +129,8 @@ class ParameterReader:
             return None
         self._fresh = False
         end = self._text.find(self._end)
-        while end >= 0 and not self._streams and _in_string(self._text[:end]):
+        is_json = not (self._streams or self._is_text or self._raw)
+        while end >= 0 and is_json and _in_string(self._text[:end]):
             end = self._text.find(self._end, end + 1)
         if end >= 0:
             piece, self._text = self._text[:end], self._text[end + len(self._end) :]
@@ -169,13 +172,14 @@ class ParameterReader:
             return json.dumps(piece, ensure_ascii=False)
         if isinstance(value, str):
             return json.dumps(value, ensure_ascii=False)
-        if "string" in self._expected and self._raw is None and not self._expects(value):
+        if self._is_text and not is_meant(value, self._value):
             return json.dumps(piece, ensure_ascii=False)
         return piece.strip()
 
-    def _expects(self, value: object) -> bool:
-        kind = next(iter(kinds_of({"const": value})))
-        return kind in self._expected or (kind == "integer" and "number" in self._expected)
+    @property
+    def _is_text(self) -> bool:
+        """Whether the value may be a string and nothing has told that it is none."""
+        return self._raw is None and (not self._expected or "string" in self._expected)
 
 
 def _in_string(text: str) -> bool:
@@ -186,27 +190,37 @@ def _in_string(text: str) -> bool:
 
 
 def parameter_grammar(form: ParameterList, schema: Schema, scope: Scope) -> str:
-    """Each declared property in order, the required ones always; any key where none is declared."""
-    lists = list(dict.fromkeys(_list(form, choice, scope) for choice in choices(schema)))
+    """Each declared property in order, the required ones always; then others that may be."""
+    found = (_list(form, choice, scope) for choice in choices(schema))
+    lists = list(dict.fromkeys(each for each in found if each is not None))
+    if not lists:
+        raise refused(schema, "nothing can follow it.")
     return lists[0] if len(lists) == 1 else f"({' | '.join(lists)})"
 
 
-def _list(form: ParameterList, schema: Schema, scope: Scope) -> str:
-    declared = properties(schema)
-    if not declared:
-        extra = schema.get("additionalProperties", False)
-        if extra is False:
-            return '""'
-        value = {**(extra if isinstance(extra, dict) else {}), **definitions(schema)}
-        head = f"{scope.literal(form.before)} {_ANY_KEY}"
-        return f"({scope.rule(f'{head} {_value(form, value, scope)}')})*"
-    required = schema.get("required")
-    names = set(required) if isinstance(required, list) else set()
+def _list(form: ParameterList, schema: Schema, scope: Scope) -> str | None:
+    between = {mark.strip() for mark in (form.between, form.between_json or form.between)}
+    heads = [mark.partition("{type}")[0].strip() for mark in between]
+    members = members_of(
+        schema,
+        _ANY_KEY,
+        lambda name: name == name.strip() and not any(head in name for head in heads),
+    )
+    if members is None:
+        return None
+    before = scope.literal(form.before)
     parts = []
-    for name, of in declared.items():
-        each = scope.rule(f"{scope.literal(form.before + name)} {_value(form, of, scope)}")
-        parts.append(each if name in names else f"{each}?")
-    return " ".join(parts)
+    for one in members.named:
+        head = scope.literal(form.before + one.name)
+        each = scope.rule(f"{head} {_value(form, one.schema, scope)}")
+        parts.append(each if one.required else f"{each}?")
+    if members.free:
+        others = [
+            scope.rule(f"{before} {scope.terminal(key)} {_value(form, of, scope)}")
+            for key, of in members.free
+        ]
+        parts.append(f"({' | '.join(others)}){members.how_many()}")
+    return " ".join(parts) or '""'
 
 
 def _value(form: ParameterList, schema: Schema, scope: Scope) -> str:
@@ -257,7 +271,7 @@ def _of_kind(choice: Schema, kind: str) -> Schema:
     values = constants(choice)
     if values is None:
         return {**choice, "type": kind}
-    return {"enum": [value for value in values if kind in kinds_of({"const": value})]}
+    return {"enum": [value for value in values if kind_of(value) == kind]}
 
 
 def _any_of(options: list[Schema]) -> Schema:
@@ -271,12 +285,13 @@ def _raw_value(form: ParameterList, choice: Schema, scope: Scope) -> str | None:
     values = constants(choice)
     if values is not None:
         texts = [value for value in values if isinstance(value, str)]
+        if any(form.after.strip() in text for text in texts):
+            raise refused(choice, "a constant holds the text that ends a value of this model.")
         return "(" + " | ".join(scope.literal(text + form.after) for text in texts) + ")"
     terminal = string_terminal(choice)
     if terminal is None:
         return None
-    text = scope.terminal(f"{terminal} & {without(form.after.strip())}")
-    return f"{text} {scope.literal(form.after)}"
+    return scope.closed(terminal, form.after)
 
 
 def _any_value(form: ParameterList, scope: Scope) -> str:
@@ -284,40 +299,3 @@ def _any_value(form: ParameterList, scope: Scope) -> str:
     core = form.after.strip()
     margin = form.after[form.after.index(core) + len(core) :]
     return f"{scope.until(core)} {scope.literal(margin)}".strip()
-
-
-def string_terminal(schema: Schema) -> str | None:
-    """The regular expression of a bounded string; ``None`` when any text will do."""
-    parts = []
-    pattern = schema.get("pattern")
-    if isinstance(pattern, str):
-        pattern = search(pattern)
-        body = pattern.removeprefix("^").removesuffix("$") if _is_anchored(pattern) else None
-        parts.append(f"/{_slashes(body if body is not None else _anywhere(pattern))}/")
-    form = schema.get("format")
-    if form == "uri":
-        parts.append(f"/{_slashes(URI[1:-1])}/")
-    elif form in FORMATS:
-        parts.append(f"/{_slashes(FORMATS[form])}/")
-    low, high = schema.get("minLength", 0), schema.get("maxLength", "")
-    if low or high != "":
-        parts.append(f"/(?s:.){{{low},{high}}}/")
-    return " & ".join(parts) or None
-
-
-def _is_anchored(pattern: str) -> bool:
-    return pattern.startswith("^") and pattern.endswith("$") and not pattern.endswith("\\$")
-
-
-def _anywhere(pattern: str) -> str:
-    """The pattern with any text where it is not anchored."""
-    start = pattern.startswith("^")
-    end = pattern.endswith("$") and not pattern.endswith("\\$")
-    if start or end:
-        pattern = pattern.removeprefix("^").removesuffix("$")
-    any_text = "(?s:.*)"
-    return f"{'' if start else any_text}({pattern}){'' if end else any_text}"
-
-
-def _slashes(pattern: str) -> str:
-    return re.sub(r"(?<!\\)/", r"\\/", pattern)

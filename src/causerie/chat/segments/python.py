@@ -8,7 +8,9 @@ constants as Python does and everything else as JSON, which reads the same.
 from __future__ import annotations
 
 from causerie.chat.segments.base import Read, Schema, Scope
-from causerie.chat.segments.choices import choices, constants, definitions, kinds, properties
+from causerie.chat.segments.choices import choices, kinds
+from causerie.chat.segments.conjunction import constants, refused
+from causerie.chat.segments.members import Members, members_of, names_in
 from causerie.chat.segments.relaxed import RelaxedReader
 
 _KEY = "/[a-zA-Z_][a-zA-Z0-9_]*/"
@@ -18,40 +20,41 @@ class PythonReader:
     """Reads keyword arguments up to the bracket that closes the call, which is left."""
 
     def __init__(self, schema: Schema) -> None:
-        self._reader = RelaxedReader(parameters=tuple(properties(schema)))
+        self._reader = RelaxedReader(parameters=names_in(schema))
 
     def feed(self, text: str) -> Read:
         return self._reader.feed(text)
 
 
 def python_grammar(schema: Schema, scope: Scope) -> str:
-    """Each declared parameter in order, the required ones always; any where none is declared."""
-    lists = list(dict.fromkeys(_list(choice, scope) for choice in choices(schema)))
+    """Each declared parameter in order, the required ones always; then others that may be."""
+    found = (_list(choice, scope) for choice in choices(schema))
+    lists = list(dict.fromkeys(each for each in found if each is not None))
+    if not lists:
+        raise refused(schema, "nothing can follow it.")
     return lists[0] if len(lists) == 1 else f"({' | '.join(lists)})"
 
 
-def _list(schema: Schema, scope: Scope) -> str:
-    declared = properties(schema)
-    if not declared:
-        extra = schema.get("additionalProperties", False)
-        if extra is False:
-            return '""'
-        value = {**(extra if isinstance(extra, dict) else {}), **definitions(schema)}
-        each = scope.rule(f'{_KEY} "=" {_value(value, scope)}')
-        return f'({each} (", " {each})*)?'
-    required = schema.get("required")
-    names = set(required) if isinstance(required, list) else set()
+def _list(schema: Schema, scope: Scope) -> str | None:
+    members = members_of(schema, _KEY, lambda name: name == name.strip())
+    if members is None:
+        return None
     written = [
-        (name in names, scope.rule(f"{scope.literal(name + '=')} {_value(value, scope)}"))
-        for name, value in declared.items()
+        (one.required, scope.rule(f"{scope.literal(one.name + '=')} {_value(one.schema, scope)}"))
+        for one in members.named
     ]
-    return separated(written, ", ", scope)
+    others = [
+        scope.rule(f'{scope.terminal(key)} "=" {_value(of, scope)}') for key, of in members.free
+    ]
+    return separated(written, others, members, scope.literal(", "), scope)
 
 
-def separated(parts: list[tuple[bool, str]], separator: str, scope: Scope) -> str:
-    """The parts in order with separators between; the first of each pair: must it be there."""
-    comma = scope.literal(separator)
-    rest = ['""']  # what may follow once something has been written
+def separated(
+    parts: list[tuple[bool, str]], others: list[str], members: Members, comma: str, scope: Scope
+) -> str:
+    """The parts in order, then the others in any; the first of each pair: must it be there."""
+    other = scope.rule(" | ".join(others)) if others else ""
+    rest = [f"({comma} {other}){members.how_many()}" if other else '""']  # behind what is written
     for needed, part in reversed(parts):
         one = f"{comma} {part}" if needed else f"({comma} {part})?"
         rest.append(scope.rule(f"{one} {rest[-1]}"))
@@ -62,7 +65,10 @@ def separated(parts: list[tuple[bool, str]], separator: str, scope: Scope) -> st
         if needed:
             break
     else:
-        options.append('""')
+        if other:
+            options.append(f"{other} ({comma} {other}){members.how_many(but=1)}")
+        if not (other and members.least):
+            options.append('""')
     return scope.rule(" | ".join(options))
 
 

@@ -23,6 +23,7 @@ _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _KEYWORD = re.compile(r"([^\W\d]\w*)\s*=(?!=)")
 _MAYBE_KEYWORD = re.compile(r"[^\W\d]\w*\s*=?")
 _PLAIN = re.compile(r"[^\\]+")
+_ESCAPED = {mark: re.compile(rf"(?:[^{mark}\\]|\\.)*", re.DOTALL) for mark in "\"'"}
 _HEX = {"x": 2, "u": 4, "U": 8}
 _SAME = {'"': '\\"', "\\": "\\\\", "/": "/", "'": "'", "\n": ""}
 _SHORT = {letter: f"\\{letter}" for letter in "ntrbf"} | {"a": "\\u0007", "v": "\\u000b"}
@@ -293,7 +294,12 @@ def _bare_key(text: str) -> tuple[str, int] | None:
 
 
 def _quoted_key(text: str, mark: str) -> tuple[str, int] | None:
-    end = text.find(mark, len(mark))
+    inside = _ESCAPED.get(mark)
+    if inside is None:
+        end = text.find(mark, len(mark))
+    else:
+        found = inside.match(text, 1)
+        end = found.end() if found and found.end() < len(text) else -1
     if end < 0:
         return None
     colon = text[end + len(mark) :].lstrip()
@@ -301,7 +307,10 @@ def _quoted_key(text: str, mark: str) -> tuple[str, int] | None:
         return None
     if colon[0] != ":":
         raise Unreadable
-    return text[len(mark) : end], len(text) - len(colon) + 1
+    name = text[len(mark) : end]
+    if inside is not None and "\\" in name:
+        name = json.loads(relaxed_json(text[: end + 1]) or _quoted(name))
+    return name, len(text) - len(colon) + 1
 
 
 def _constant(word: str) -> str | None:

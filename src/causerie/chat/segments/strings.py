@@ -1,0 +1,35 @@
+"""Bounded strings as terminals: their patterns, formats and lengths."""
+
+from __future__ import annotations
+
+import re
+
+from causerie.chat.schema.keywords import FORMATS, URI
+from causerie.chat.schema.pattern import Refused, anywhere
+from causerie.chat.segments.base import Schema
+from causerie.chat.segments.conjunction import refused
+
+
+def string_terminal(schema: Schema) -> str | None:
+    """The regular expression of a bounded string; ``None`` when any text will do.
+
+    Raises ``InvalidRequest`` (``unsupported_schema``) for a pattern that cannot be followed.
+    """
+    low, high = schema.get("minLength", 0), schema.get("maxLength", "")
+    parts = [f"/(?s:.){{{low},{high}}}/"] if low or high != "" else []
+    beside = schema.get("allOf")
+    for rules in (schema, *(beside if isinstance(beside, list) else ())):
+        pattern, form = rules.get("pattern"), rules.get("format")
+        if isinstance(pattern, str):
+            try:
+                parts.append(f"/{_slashes(anywhere(pattern))}/")
+            except Refused as reason:
+                raise refused(schema, str(reason), "pattern") from None
+        if form == "uri" or form in FORMATS:
+            parts.append(f"/{_slashes(URI[1:-1] if form == 'uri' else FORMATS[form])}/")
+    return " & ".join(dict.fromkeys(parts)) or None
+
+
+def _slashes(pattern: str) -> str:
+    """The pattern to stand between slashes."""
+    return re.sub(r"(\\.)|/", lambda found: found[1] or "\\/", pattern)
