@@ -187,10 +187,10 @@ def test_only_those_are_asked_that_support_everything() -> None:
     failure = caught.value
     assert (failure.code, failure.param) == ("unsupported_parameter", "top_k")
     assert failure.metadata["excluded"] == {
-        "one/m": "lacks `top_k`",
-        "two/m": "lacks `top_k`",
-        "four/m": "lacks `seed`, `top_k`",
-        "new/m": "lacks `seed`, `top_k`",
+        "one/m": "does not support `top_k`",
+        "two/m": "does not support `top_k`",
+        "four/m": "does not support `seed`, `top_k`",
+        "new/m": "is not known to support `seed`, `top_k`",
     }
 
 
@@ -201,7 +201,7 @@ def test_what_preferences_exclude_is_told_for_each() -> None:
         )
     failure = caught.value
     assert failure.metadata["excluded"] == {
-        "one/m": "lacks `tools`",
+        "one/m": "does not support `tools`",
         "two/m": "is not in `provider.only`",
         "four/m": "costs 4 (prompt)",
     }

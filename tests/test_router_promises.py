@@ -175,7 +175,7 @@ async def test_who_is_excluded_by_what_is_said(street: Street) -> None:
     )
     assert (status, error["code"], error["param"]) == (400, "unsupported_parameter", "seed")
     assert error["metadata"]["excluded"] == {
-        "cheap/m": "lacks `seed`",
+        "cheap/m": "does not support `seed`",
         "mid/m": "is in `provider.ignore`",
         "dear/m": "costs 3 (prompt)",
     }

@@ -122,7 +122,8 @@ def _nobody(
     for one in supplies:
         lacks = one.lacking(wanted, strict=strict)
         dislikes = list(one.disliked(preferences))
-        words = [f"lacks {', '.join(f'`{name}`' for name in lacks)}"] if lacks else []
+        named = ", ".join(f"`{name}`" for name in lacks)
+        words = [f"{one.falls_short} {named}"] if lacks else []
         excluded[one.name] = " and ".join([*words, *(why for _, why in dislikes)])
         fields += [field for field, _ in dislikes]
         if lacks and not dislikes:

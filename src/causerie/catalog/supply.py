@@ -69,6 +69,11 @@ class Supply:
             supported = BASIC if strict else self.parameters
         return sorted(wanted - supported)
 
+    @property
+    def falls_short(self) -> str:
+        """What to say of it before the names of parameters that it is :meth:`lacking`."""
+        return "does not support" if self.measured else "is not known to support"
+
     def disliked(self, preferences: Preferences) -> Iterator[tuple[str, str]]:
         """The preferences that leave it out: the field, and why, in words."""
         if preferences.only is not None and not self.is_one_of(preferences.only):
@@ -90,11 +95,8 @@ class Supply:
 
     def exclusions(self, wanted: frozenset[str], preferences: Preferences) -> Iterator[Exclusion]:
         """Everything that leaves it out of a request; nothing where it can take it."""
-        known = (
-            "does not support" if self.offer.parameters is not None else "is not known to support"
-        )
         for name in self.lacking(wanted, strict=preferences.require_parameters):
-            yield Exclusion(name, f"{known} `{name}`")
+            yield Exclusion(name, f"{self.falls_short} `{name}`")
         for name, why in self.disliked(preferences):
             yield Exclusion(f"provider.{name}", why)
 
