@@ -89,6 +89,15 @@ async def test_when_all_fail_the_last_failure_is_told_with_the_number_of_attempt
     assert failure.value.metadata["attempts"] == 2
 
 
+@pytest.mark.parametrize("waits", [(2, 60), (60, 2), (60, 2, 30)])
+async def test_when_all_are_full_the_shortest_wait_is_told(waits: tuple[int, ...]) -> None:
+    metadata = {"upstream_status": 429}
+    full = [Overloaded("Full.", retry_after=wait, metadata=metadata) for wait in waits]
+    with pytest.raises(Overloaded) as failure:
+        await told(router(*(Scripted([one]) for one in full)), len(full))
+    assert failure.value.headers["Retry-After"] == "2"
+
+
 async def test_one_budget_for_all_attempts() -> None:
     targets = [Scripted([UpstreamFailed("No.")]) for _ in range(9)]
     with pytest.raises(UpstreamFailed):

@@ -15,7 +15,7 @@ from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
 from causerie.routing.hedge import race
 from causerie.routing.order import order
-from causerie.routing.seat import Seat
+from causerie.routing.seat import Seat, wait_of
 from causerie.routing.terms import Terms
 from causerie.routing.visit import Visit
 
@@ -154,6 +154,9 @@ class Search(Struct, eq=False):
                 code="no_endpoint",
                 retry_after=max(1, round(wait)),
             )
+        if isinstance(failure, Overloaded):  # whoever has room first will do
+            wait = min(wait_of(one) for one in telling if isinstance(one, Overloaded))
+            failure.headers["Retry-After"] = str(round(wait))
         if len(self.tried) > 1:
             failure.metadata["attempts"] = len(self.tried)
         return failure

@@ -43,7 +43,7 @@ class Seat:
         """Draw the conclusion from a failure."""
         if isinstance(failure, (Overloaded, RateLimited)):
             if not _is_bound_of_ours(failure):
-                self.breaker.full(_wait_of(failure), failure.code)
+                self.breaker.full(wait_of(failure), failure.code)
         elif isinstance(failure, UpstreamFailed) and not _is_refusal(failure):
             self.breaker.failed(failure.code)
             self.pace.failed()
@@ -79,7 +79,8 @@ class Seat:
         )
 
 
-def _wait_of(failure: ServiceError) -> float:
+def wait_of(failure: ServiceError) -> float:
+    """After how many seconds a full target may have room."""
     said = failure.headers.get("Retry-After", "")
     return float(said) if said.isdigit() else _FULL_SECONDS
 
