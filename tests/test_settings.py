@@ -182,6 +182,10 @@ class TestOpenDoors:
     def test_loopback_needs_nothing(self, tmp_path: Path, host: str) -> None:
         assert loaded(tmp_path, f'[server]\nhost = "{host}"\n').settings.server.host == host
 
+    def test_an_address_may_stand_in_brackets(self, tmp_path: Path) -> None:
+        flag = Override("server.host", "[::1]", "--host")
+        assert loaded(tmp_path, "", flag).settings.server.host == "::1"
+
     def test_written_down(self, tmp_path: Path) -> None:
         text = '[server]\nhost = "0.0.0.0"\nkeys = "off"\n[[doors]]\nname = "a"\n'
         assert loaded(tmp_path, text).settings.doors[0].keys == "off"

@@ -27,6 +27,7 @@ def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settin
     kept = _absolute(weights.cache, folder) if weights.cache is not None else str(cache)
     return msgspec.structs.replace(
         settings,
+        server=msgspec.structs.replace(settings.server, host=_bare(settings.server.host)),
         weights=msgspec.structs.replace(weights, cache=kept),
         store=_store(settings.store, folder, data),
         shared=_shared(settings.shared, folder),
@@ -39,6 +40,11 @@ def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settin
             _identity_provider(each, folder) for each in settings.identity_providers
         ),
     )
+
+
+def _bare(host: str) -> str:
+    """The address that stands in brackets, as those of IPv6 do in a URL."""
+    return host[1:-1] if host.startswith("[") and host.endswith("]") else host
 
 
 def _store(store: Store, folder: Path, data: Path) -> Store:
