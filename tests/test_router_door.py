@@ -59,6 +59,12 @@ endpoint = "good"
 model = "m"
 supported_parameters = ["max_tokens", "temperature"]
 context_length = 100
+[[catalog]]
+id = "a/over"
+ends = 2025-01-31
+[[catalog.offers]]
+endpoint = "good"
+model = "m"
 """
 
 
@@ -126,6 +132,16 @@ async def test_models_to_fall_back_on(tmp_path: Path) -> None:
         assert (status, answer["error"]["param"]) == (400, "temperature")
 
 
+async def test_a_model_that_has_ended_is_passed_over(tmp_path: Path) -> None:
+    async with Market(tmp_path) as there:
+        status, headers, _ = await there.ask(R, "a/over", models=["a/good"])
+        assert (status, headers["x-served-model"]) == (200, "a/good")
+        status, _, answer = await there.ask(R, "a/full", models=["a/over"])
+        assert (status, answer["error"]["type"]) == (503, "overloaded_error")
+        status, _, answer = await there.ask(R, "a/over", models=["a/over"])
+        assert (status, answer["error"]["code"]) == (404, "model_not_found")
+
+
 async def test_a_streamed_answer_falls_back_too(tmp_path: Path) -> None:
     async with Market(tmp_path) as there:
         body = {
@@ -177,7 +193,7 @@ async def test_what_no_endpoint_supports_is_refused_with_reasons(tmp_path: Path)
         status, _, answer = await there.ask(R, "a/probed", seed=1)
         error = answer["error"]
         assert (status, error["code"], error["param"]) == (400, "unsupported_parameter", "seed")
-        assert error["metadata"]["excluded"] == {"good/m": "lacks `seed`"}
+        assert error["metadata"]["excluded"] == {"good/m": "does not support `seed`"}
 
 
 async def test_only_what_a_key_opens_needs_one(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from causerie.access.keys import Caller, Locked, StaticKeys
 from causerie.access.lease import Lease, tell
 from causerie.access.limits import Limits
 from causerie.access.quota import Scope
-from causerie.catalog.catalog import Catalog, Entry
+from causerie.catalog.catalog import Catalog, Entry, is_over
 from causerie.catalog.listing import Listing
 from causerie.errors import (
     Forbidden,
@@ -245,10 +245,13 @@ class Pipeline:
                 await left
 
     async def _first_of(self, asked: _Asked) -> None:
-        """The answer of the first model that has one, of those the request falls back on."""
-        *others, last = asked.request.model, *asked.request.fallbacks
-        for name in (*others, last):
-            self.allowed(asked.door, asked.caller, name)
+        """The answer of the first model that has one, of those the request falls back on.
+
+        Those whose last day has gone by are passed over, unless there is no other.
+        """
+        named = (asked.request.model, *asked.request.fallbacks)
+        models = {name: self.allowed(asked.door, asked.caller, name) for name in named}
+        *others, last = [name for name in named if not is_over(models[name])] or named[:1]
         begun = False
 
         def begin(headers: Mapping[str, str], frame: Frame, pour: Pour) -> Awaitable[None]:

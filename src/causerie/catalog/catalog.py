@@ -32,7 +32,7 @@ class Catalog:
         entry = self._by_name.get(name) or self._twisted(name)
         if entry is not None and (visible is None or entry.id in visible):
             return entry
-        known = [entry.id for entry in self.visible(visible) if not _is_over(entry)]
+        known = [entry.id for entry in self.visible(visible) if not is_over(entry)]
         close = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {close[0]}?" if close else " GET /models lists those that there are."
         raise NotFound(
@@ -60,5 +60,6 @@ class Catalog:
         return entry.twisted(twist)
 
 
-def _is_over(entry: Entry) -> bool:
+def is_over(entry: Entry) -> bool:
+    """Whether it is of the router's catalog, and its last day there has gone by."""
     return isinstance(entry, Listing) and entry.is_over
