@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -26,6 +27,7 @@ from causerie.protocol.events import (
 from causerie.protocol.partial import Partial, PartialCall
 from causerie.protocol.request import ChatRequest
 from causerie.transport.client import HttpClient, Reach
+from causerie.transport.response import HttpResponse
 from causerie.upstreams.dialects import DIALECTS
 from causerie.upstreams.endpoint import Deadlines, Endpoint
 from causerie.upstreams.remote import RemoteChat
@@ -283,6 +285,51 @@ async def test_comments_are_no_content(begun: bytes) -> None:
         with pytest.raises(UpstreamFailed) as failed:
             await asyncio.wait_for(events_of(RemoteChat(endpoint, "m"), STREAMED), 20)
         assert failed.value.code == "upstream_timeout"
+        await endpoint.close()
+
+
+TOO_LONG = {
+    "message": "This model's maximum context length is 16 tokens. However, your messages resulted "
+    "in 20 tokens.",
+    "code": "context_length_exceeded",
+    "type": "invalid_request_error",
+}
+WHOLE = {"choices": [{"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}]}
+
+
+@pytest.mark.parametrize("body", [{"error": TOO_LONG}, WHOLE], ids=["a refusal", "a reply"])
+async def test_what_is_called_a_stream_and_is_none_is_read_as_what_it_is(
+    body: dict[str, object],
+) -> None:
+    """Also where it does not come together with its head."""
+    begun = asyncio.Event()
+    text = json.dumps(body, indent=1).encode()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + text[:20])
+        await begun.wait()
+        writer.write(text[20:])
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        host, port = server.sockets[0].getsockname()[:2]
+        endpoint = Endpoint("them", HttpClient(f"http://{host}:{port}/v1"), DIALECTS["generic"])
+        post = endpoint.post
+
+        async def head(body: bytes, due: float, *, anew: bool = False) -> HttpResponse:
+            response = await post(body, due, anew=anew)
+            begun.set()
+            return response
+
+        endpoint.post = head
+        if body is WHOLE:
+            assert text_of(await events_of(RemoteChat(endpoint, "m"), STREAMED)) == "Hi"
+        else:
+            with pytest.raises(InvalidRequest) as refused:
+                await events_of(RemoteChat(endpoint, "m"), STREAMED)
+            assert refused.value.code == "context_length_exceeded"
         await endpoint.close()
 
 

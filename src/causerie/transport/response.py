@@ -95,6 +95,13 @@ class HttpResponse(Struct, eq=False):
         """The whole body where it has come before somebody read, else ``b""``; it stays there."""
         return b"".join(self._pieces) if self._end is True else b""
 
+    async def beginning(self) -> bytes:
+        """The first piece, once there is one; it stays there. Raises :class:`TransportFailed`."""
+        piece = await self.piece()
+        self._pieces.insert(0, piece)
+        self._size += len(piece)
+        return piece
+
     async def read(self, max_bytes: int) -> bytes:
         """The whole body. Raises :class:`TransportFailed`, for a larger one too."""
         pieces: list[bytes] = []

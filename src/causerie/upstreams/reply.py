@@ -137,7 +137,8 @@ class Reply:
         try:
             if not 200 <= response.status < 300:
                 raise await self._asked.endpoint.refused(response)
-            if _is_stream(response, streamed=streamed):
+            stream = _is_stream(response, streamed=streamed)
+            if stream and not (await response.beginning()).lstrip().startswith(b"{"):
                 self._streamed(response, end)
             else:
                 self._whole(await response.read(_MAX_REPLY_BYTES))
