@@ -47,6 +47,14 @@ async def test_models_aliases_and_doors_come_and_go(tmp_path: Path) -> None:
             assert (await service.get(f"{base}/models"))[0] == 404
 
 
+async def test_what_is_known_of_a_loaded_model_is_shown_before_it_is_asked(tmp_path: Path) -> None:
+    async with house(tmp_path, OWN) as service:
+        for text in (OWN, f"{OWN}max_output_tokens = 9\n"):
+            assert (await service.reload(text)).applied
+            _, listed = await service.get("/v1/models")
+            assert listed["data"][0]["context_length"] > 0
+
+
 async def test_entries_of_the_catalog_are_counted(tmp_path: Path) -> None:
     entry = '[[catalog]]\nid = "a/own"\n[[catalog.offers]]\nmodel = "own"\n'
     router = '[[doors]]\nname = "router"\nkind = "router"\nkeys = "off"\n'

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from causerie.edge.application import Edge
 from causerie.edge.server import Listen, listening_socket, serve
-from causerie.engines.base import EngineFailed, EngineStatus, TextEngine
+from causerie.engines.base import EngineFailed, EngineStatus, ModelFacts, TextEngine
 
 _REFRESH_SECONDS = 0.1
 _ALLOCATIONS = 20_000  # between two looks at the youngest objects
@@ -28,6 +28,11 @@ class Engine(TextEngine, Protocol):
     @property
     def slots(self) -> int:
         """Requests at the same time, as far as it is known now."""
+        ...
+
+    @property
+    def known(self) -> ModelFacts | None:
+        """Facts of the model as they were last; ``None`` where nobody has asked for them yet."""
         ...
 
 

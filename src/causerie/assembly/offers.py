@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 
 from causerie.assembly.listings import listings
 from causerie.assembly.targets import OwnModel
@@ -98,16 +99,18 @@ def _own_profile(model: OwnSettings, own: OwnModel) -> Callable[[], Profile]:
     """What is known of the model now; more once it has been loaded."""
 
     def profile() -> Profile:
-        loaded = own.chat.loaded
-        if loaded is None:
+        facts = own.engine.known
+        if facts is None:
             return Profile(
                 context_length=model.llamacpp.context, max_output_tokens=model.max_output_tokens
             )
-        switch = loaded.form.thinking
+        switch = None
+        with suppress(ValueError):  # of a template that is none, which requests are told of
+            switch = own.chat.model(facts).form.thinking
         return Profile(
-            context_length=loaded.facts.context_length,
+            context_length=facts.context_length,
             max_output_tokens=model.max_output_tokens,
-            images=loaded.facts.vision,
+            images=facts.vision,
             must_think=switch is not None and switch.mandatory,
         )
 

@@ -71,9 +71,10 @@ class TextChat:
         self._options = options
         self._loaded: LoadedModel | None = None
 
-    @property
-    def loaded(self) -> LoadedModel | None:
-        """What is known of the model since it was loaded first."""
+    def model(self, facts: ModelFacts) -> LoadedModel:
+        """The model with these facts; raises :class:`ValueError` where its template is none."""
+        if self._loaded is None or self._loaded.facts is not facts:
+            self._loaded = _loaded(facts, self._options)
         return self._loaded
 
     @asynccontextmanager
@@ -82,7 +83,7 @@ class TextChat:
     ) -> AsyncIterator[Answering]:
         """Answer a request; entering raises whatever can be refused before the first token."""
         with engine_failures(started=False):
-            model = await self._load()
+            model = self.model(await self._engine.facts())
             _check_images(request, model.facts)
             plan, choices = await self._begin(request, model, partial)
 
@@ -125,12 +126,6 @@ class TextChat:
         if partial is not None:
             return plan, [await resumed(self._engine, request, model, plan, partial)]
         return plan, [Generation(self._engine, request, plan, n) for n in range(request.n)]
-
-    async def _load(self) -> LoadedModel:
-        facts = await self._engine.facts()
-        if self._loaded is None or self._loaded.facts is not facts:
-            self._loaded = _loaded(facts, self._options)
-        return self._loaded
 
 
 def _usage(plan: Plan, choices: Sequence[Generation]) -> Usage:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from causerie.engines.base import EngineState, EngineStatus, TextEngine
+from causerie.engines.base import EngineState, EngineStatus, ModelFacts, TextEngine
 
 LEAVING_SECONDS = 1.0  # between the steps of a request that still has the engine
 _LAST_DELAY = 30.0
@@ -62,6 +62,7 @@ class Berth:
 
     entry: FleetEntry
     engine: ManagedEngine | None = None
+    facts: ModelFacts | None = None  # of the engine, as they were last
     loading: asyncio.Task[ManagedEngine] | None = None
     uses: int = 0
     used_at: float = field(default_factory=time.monotonic)

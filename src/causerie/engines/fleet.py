@@ -329,10 +329,16 @@ class FleetEngine:
         """Requests at the same time, as far as it is known now."""
         return self._berth.slots
 
+    @property
+    def known(self) -> ModelFacts | None:
+        """Facts of the model as they were last; ``None`` where nobody has asked for them yet."""
+        return self._berth.facts
+
     async def facts(self) -> ModelFacts:
         """Facts of the model, loaded for it."""
         async with self._fleet.using(self._berth) as engine:
-            return await engine.facts()
+            self._berth.facts = facts = await engine.facts()
+            return facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         """Token ids of the pieces."""
