@@ -12,6 +12,7 @@ from causerie.cli.key import digest_line, new_key
 
 R = "/router/v1"
 KEY = new_key()
+FEW = "max_output_tokens = 2"
 
 
 def config(good: str, bad: str, full: str, *, keys: str = '"off"') -> str:
@@ -114,6 +115,42 @@ async def test_nothing_said_to_the_router_reaches_an_upstream(tmp_path: Path) ->
         assert market.ups[0].requests[-1].body["provider"] == {"order": ["x"]}
         _, _, answer = await there.ask("/gateway/v1", "plain")
         assert "cost" not in answer["usage"]
+
+
+def own(id: str, lengths: str, *others: str) -> str:
+    """An entry whose first offer is our own model, with these lengths."""
+    text = f'[[catalog]]\nid = "{id}"\n[[catalog.offers]]\nmodel = "own"\n{lengths}\n'
+    return text + "".join(
+        f'[[catalog.offers]]\nendpoint = "up"\nmodel = "m"\n{other}\n' for other in others
+    )
+
+
+async def test_an_offer_may_be_shorter_than_its_model(tmp_path: Path) -> None:
+    text = '[[models]]\nid = "own"\nengine = "fake"\noptions = { replies = ["A b c d e f."] }\n'
+    text += '[[doors]]\nname = "router"\nkind = "router"\nkeys = "off"\n'
+    text += own("a/full", "") + own("a/short", "context_length = 4") + own("a/few", FEW)
+    text += own("a/both", "context_length = 4", FEW)
+    async with upstream(Reply("Yes.")) as up:
+        text += f'[[endpoints]]\nname = "up"\nbase_url = "{up.base_url}"\n'
+        async with house(tmp_path, text) as there:
+            _, _, full = await there.ask(R, "a/full")
+            status, _, answer = await there.ask(R, "a/short", max_tokens=9)
+            assert (status, answer["error"]["code"]) == (400, "context_length_exceeded")
+            prompt = full["usage"]["prompt_tokens"]
+            assert answer["error"]["metadata"] == {
+                "prompt_tokens": prompt, "max_tokens": 9, "context_length": 4,
+            }  # fmt: skip
+            for asked, told in (({}, None), ({"max_tokens": 9}, "max_tokens lowered to 2")):
+                _, headers, answer = await there.ask(R, "a/few", **asked)
+                assert answer["choices"][0]["finish_reason"] == "length"
+                assert answer["usage"]["completion_tokens"] == 2
+                assert headers.get("x-request-changes") == told
+            _, headers, answer = await there.ask(R, "a/both", max_completion_tokens=9)
+            assert headers["x-served-by"] == "up/m"
+            assert headers["x-request-changes"] == "max_tokens lowered to 2"
+            assert up.requests[-1].body["max_completion_tokens"] == 2
+            await there.ask(R, "a/both")
+            assert not {"max_tokens", "max_completion_tokens"} & set(up.requests[-1].body)
 
 
 async def test_models_to_fall_back_on(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ from causerie.protocol.request import ChatRequest
 from causerie.protocol.variants import free_name, is_free
 from causerie.routing.journey import Journey
 from causerie.routing.router import Router
+from causerie.routing.visit import Visit
 
 
 class Door(Locked, Protocol):
@@ -217,7 +218,7 @@ class Pipeline:
         try:
             visit = await journey.begin()
             while True:
-                headers = _headers(asked, model, request, journey, visit.answer.changes)
+                headers = _headers(asked, model, request, journey, _changes(request, visit))
                 tell(lease.standings(), headers)
                 if more is not None:
                     headers |= more
@@ -370,6 +371,12 @@ def _not_for(caller: Caller, model: Entry) -> Forbidden:
 def _costs(model: Listing, journey: Journey) -> Callable[[Usage], float]:
     """What a reply costs, told once it is there, by who has given it."""
     return lambda usage: float(model.cost(journey.served_by, usage))
+
+
+def _changes(request: ChatRequest, visit: Visit) -> Sequence[str]:
+    """What was dropped or rewritten for who answers."""
+    changes, limit = visit.answer.changes, visit.request.max_tokens
+    return changes if limit == request.max_tokens else (f"max_tokens lowered to {limit}", *changes)
 
 
 def _headers(

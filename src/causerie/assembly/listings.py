@@ -10,6 +10,7 @@ from causerie.catalog.listing import Listing
 from causerie.catalog.model import Card, Offer, Profile
 from causerie.catalog.supply import Supply
 from causerie.catalog.tariff import Tariff
+from causerie.protocol.bounds import UNBOUNDED, Bounds
 from causerie.protocol.candidate import Candidate
 from causerie.settings import EndpointModel, Settings
 from causerie.settings.catalog import Entry
@@ -60,13 +61,18 @@ def _supply(
         said = EndpointModel(id=offer.model, supported_parameters=offer.supported_parameters)
         parameters = supported(said)
     return Supply(
-        Offer(Candidate(offer.name), parameters, _said(offer, profile)),
+        Offer(Candidate(offer.name, bounds=_bounds(offer)), parameters, _said(offer, profile)),
         provider=offer.endpoint or OWN_PROVIDER,
         tariff=tariff(offer.price),
         quantization=offer.quantization,
         private=not offer.keeps_data,
         probed=known.probed if known is not None else None,
     )
+
+
+def _bounds(offer: Offered) -> Bounds:
+    context, output = offer.context_length, offer.max_output_tokens
+    return UNBOUNDED if context is None and output is None else Bounds(context, output)
 
 
 def tariff(price: Price) -> Tariff:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from msgspec import structs
+
 from causerie.catalog.supply import Supply
 from causerie.errors import InvalidRequest
 from causerie.protocol.candidate import Candidate
@@ -53,7 +55,7 @@ def ranked(
             if one.is_one_of(frozenset((name,)))
         ]
         listed = list(dict.fromkeys(first))
-        candidates = [Candidate(one.name, place) for place, one in enumerate(listed)]
+        candidates = [one.candidate(place) for place, one in enumerate(listed)]
         rest = [one for one in supplies if one not in listed]
         candidates += _shifted(_sorted(rest, by, standings), len(listed))
         return candidates  # without fallbacks the others were left out before
@@ -66,11 +68,11 @@ def weighted(supplies: Sequence[Supply]) -> list[Candidate]:
     gratis = [one for one in supplies if not one.tariff.usual]
     paid = [one for one in supplies if one.tariff.usual]
     least = min((one.tariff.usual for one in paid), default=None)
-    candidates = [Candidate(one.name) for one in gratis]
+    candidates = [one.candidate() for one in gratis]
     for one in paid:
         assert least is not None
         weight = max((float(least) / float(one.tariff.usual)) ** 2, _LEAST_WEIGHT)
-        candidates.append(Candidate(one.name, 1 if gratis else 0, weight))
+        candidates.append(one.candidate(1 if gratis else 0, weight))
     return candidates
 
 
@@ -80,12 +82,12 @@ def _sorted(supplies: Sequence[Supply], by: SortBy | None, standings: Standings)
             return weighted(supplies)
         case "price":
             prices = sorted({one.tariff.usual for one in supplies})
-            return [Candidate(one.name, prices.index(one.tariff.usual)) for one in supplies]
+            return [one.candidate(prices.index(one.tariff.usual)) for one in supplies]
         case "throughput" | "latency":
             places = sorted(
                 supplies, key=lambda one: (_slowness(one.name, by, standings), one.tariff.usual)
             )
-            return [Candidate(one.name, place) for place, one in enumerate(places)]
+            return [one.candidate(place) for place, one in enumerate(places)]
 
 
 def _slowness(name: str, by: SortBy, standings: Standings) -> float:
@@ -109,7 +111,7 @@ def _single(candidates: Sequence[Candidate], standings: Standings) -> Sequence[C
 
 
 def _shifted(candidates: Sequence[Candidate], places: int) -> list[Candidate]:
-    return [Candidate(one.name, one.priority + places, one.weight) for one in candidates]
+    return [structs.replace(one, priority=one.priority + places) for one in candidates]
 
 
 def _nobody(

@@ -9,6 +9,7 @@ from datetime import date
 from causerie.catalog.exclusion import Exclusion
 from causerie.catalog.model import Offer, Profile, known
 from causerie.catalog.tariff import Tariff
+from causerie.protocol.candidate import Candidate
 from causerie.protocol.preferences import UNBOUNDED, MostPrice, Preferences
 
 BASIC = frozenset(
@@ -35,6 +36,10 @@ class Supply:
     def name(self) -> str:
         """Of the target."""
         return self.offer.candidate.name
+
+    def candidate(self, priority: int = 0, weight: float = 1.0) -> Candidate:
+        """It, at this place among the others."""
+        return Candidate(self.name, priority, weight, self.offer.candidate.bounds)
 
     @property
     def profile(self) -> Profile:

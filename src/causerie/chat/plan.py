@@ -118,7 +118,7 @@ async def make_plan(
         rendered=rendered,
         prompt=tuple(prompt),
         limit=limit,
-        room=model.facts.context_length - len(prompt),
+        room=_context(request, model) - len(prompt),
         budget=thinking.budget(request.thinking, limit),
         reasoning_open=reasoning_open,
         whole_reasoning=not leaves_free(form, calls if tools else None, answer),
@@ -243,7 +243,7 @@ def _leading(rendered: Rendered, form: Format) -> str:
 
 def _limit(request: ChatRequest, prompt: int, model: LoadedModel) -> int:
     """The output limit in tokens; raises where prompt and output do not fit."""
-    context = model.facts.context_length
+    context = _context(request, model)
     room = context - prompt
     asked = request.max_tokens
     if room < 1 or (asked is not None and asked > room):
@@ -253,7 +253,13 @@ def _limit(request: ChatRequest, prompt: int, model: LoadedModel) -> int:
             f"`min_tokens` is {request.min_tokens}, but at most {asked or room} tokens fit.",
             param="min_tokens",
         )
-    return asked or min(room, model.max_output_tokens or room)
+    most = request.bounds.max_output_tokens
+    return asked or min(room, model.max_output_tokens or room, most or room)
+
+
+def _context(request: ChatRequest, model: LoadedModel) -> int:
+    context = model.facts.context_length
+    return min(context, request.bounds.context_length or context)
 
 
 def _sampling(draw: Draw) -> Sampling:

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from causerie.protocol.bounds import UNBOUNDED, Bounds
 from causerie.protocol.preferences import INDIFFERENT, Preferences
 
 Role = Literal["system", "user", "assistant", "tool"]  # "developer" is read as "system"
@@ -176,6 +177,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
     cache_key: str | None = None  # names requests whose prompts begin alike
     fallbacks: tuple[str, ...] = ()  # models to ask where ``model`` does not answer
     preferences: Preferences = INDIFFERENT
+    bounds: Bounds = UNBOUNDED  # of whoever is asked
     unknown: tuple[str, ...] = ()  # top-level fields nobody here knows
     params: frozenset[str] = frozenset()  # names of the parameters that were given, as sent
     # The body as it came, for upstreams, which get it passed on; nobody else looks at it.
@@ -185,3 +187,12 @@ class ChatRequest(Struct, frozen=True, gc=False):
     def document(self) -> Mapping[str, object]:
         """What was sent; keep it, to ask again may be to read it again."""
         return self.sent.document() if isinstance(self.sent, Unread) else self.sent
+
+    def within(self, bounds: Bounds) -> ChatRequest:
+        """The request to one with these bounds; a higher limit of the output is lowered."""
+        if bounds is UNBOUNDED:
+            return self
+        asked, most = self.max_tokens, bounds.max_output_tokens
+        if asked is None or most is None or asked <= most:
+            return structs.replace(self, bounds=bounds)
+        return structs.replace(self, bounds=bounds, max_tokens=most, sent=self.document)

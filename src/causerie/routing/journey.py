@@ -132,7 +132,8 @@ class Journey(Search, eq=False):
         passed, request, told = self._passed, self.request, self.usage()
         ending: list[Event] = []
         if passed.finished < request.n:
-            if request.n > 1 or request.max_tokens is None or told.completion < request.max_tokens:
+            limit = broken.request.max_tokens
+            if request.n > 1 or limit is None or told.completion < limit:
                 return await self._continued(broken, failure)
             broken.seat.failed(failure)
             ending.append(Finished("length"))  # whoever went on would say more than was asked for

@@ -82,7 +82,7 @@ class Search(Struct, eq=False):
         for seat in seats:
             if seat in failures:
                 continue
-            visit = Visit(seat, self.request, partial)
+            visit = Visit(seat, self._request(seat), partial)
             try:
                 if self.hedge_seconds is None or failures or len(seats) == 1:
                     await visit.begin()
@@ -130,7 +130,12 @@ class Search(Struct, eq=False):
         able = [seat for seat in others if seat.breaker.state() == "up"]
         if not able or self._left < 2 or not self.terms.hedges.spend():
             return None
-        return Visit(able[0], self.request, first.partial)
+        return Visit(able[0], self._request(able[0]), first.partial)
+
+    def _request(self, seat: Seat) -> ChatRequest:
+        """The request as this one gets it."""
+        bounds = next(one.bounds for one in self.candidates if one.name == seat.name)
+        return self.request.within(bounds)
 
     def _note(self, visit: Visit, failure: ServiceError | None) -> None:
         """One that did not answer; what was sent away before it was sent costs nothing."""

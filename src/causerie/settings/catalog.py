@@ -32,10 +32,17 @@ class Offer(Struct, frozen=True, kw_only=True):
     price: Annotated[Price, Meta(description="What its use costs here.")] = Price()
     context_length: Annotated[
         Count | None,
-        Meta(description="Tokens that prompt and output may have. Unset: as a probe found."),
+        Meta(
+            description="Tokens that prompt and output may have. A model that this service runs "
+            "is held to it; an endpoint keeps to its own. Unset: as a probe found."
+        ),
     ] = None
     max_output_tokens: Annotated[
-        Count | None, Meta(description="Most tokens of a reply. Unset: not known.")
+        Count | None,
+        Meta(
+            description="Most tokens of a reply; a higher limit of a request is lowered to it. "
+            "Unset: not known."
+        ),
     ] = None
     supported_parameters: Annotated[
         tuple[Text, ...] | None,

@@ -1,0 +1,15 @@
+"""How long a request may be where one who answers takes less than he could."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Bounds(Struct, frozen=True):
+    """In tokens; ``None`` is as much as whoever answers can. A context is of prompt and output."""
+
+    context_length: int | None = None
+    max_output_tokens: int | None = None
+
+
+UNBOUNDED = Bounds()
