@@ -36,6 +36,7 @@ keys = "off"
 [[models]]
 id = "small"
 engine = "fake"
+options = {{ context_length = 1024 }}
 
 [[endpoints]]
 name = "dear"
@@ -172,8 +173,8 @@ async def test_filters_sorts_and_pages(tmp_path: Path) -> None:
         assert await ids(there, "?model_authors=own") == ["own/small"]
         assert await ids(there, "?providers=dear") == ["acme/big"]
         assert await ids(there, "?q=FREE") == ["acme/big:free"]
-        assert await ids(there, "?context=4096") == ["acme/big", "own/small"]
-        assert await ids(there, "?context=8192") == ["acme/big"]
+        assert await ids(there, "?context=1024") == ["acme/big", "acme/big:free", "own/small"]
+        assert await ids(there, "?context=4096") == ["acme/big"]
         assert await ids(there, "?max_price=0.1") == ["acme/big:free", "own/small"]
         cheap = ["acme/big:free", "own/small", "acme/big"]
         assert await ids(there, "?sort=pricing-low-to-high") == cheap
