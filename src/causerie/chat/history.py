@@ -7,6 +7,7 @@ user's. Which shape a template wants is told by its traits. It renders nothing.
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
 from causerie.chat.arguments import read_arguments
@@ -81,6 +82,32 @@ def apart(entry: Entry, traits: Traits, keys: Sequence[str]) -> list[Entry]:
         return [entry]
     said = {"role": entry["role"], "content": entry["content"]}
     return [said, {**entry, "content": traits.no_content}]
+
+
+def one_call_each(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:
+    """Several calls of a message as messages of one, each before its result, where they must be."""
+    if traits.several:
+        return list(conversation)
+    told: list[Entry] = []
+    rest = deque(conversation)
+    while rest:
+        entry = rest.popleft()
+        calls = entry.get("tool_calls")
+        if not isinstance(calls, list) or len(calls) == 1:
+            told.append(entry)
+            continue
+        results: list[Entry] = []
+        while rest and rest[0]["role"] == "tool":
+            results.append(rest.popleft())
+        for call in calls:
+            own = next((each for each in results if each.get("tool_call_id") == call["id"]), None)
+            told.append({**entry, "tool_calls": [call]})
+            if own is not None:
+                results.remove(own)
+                told.append(own)
+            entry = {"role": entry["role"], "content": traits.no_content}
+        told += results
+    return told
 
 
 def prefixed(text: str, content: object) -> object:
