@@ -60,8 +60,8 @@ def arranged(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:
     """System messages where the template shows them, and no neighbours that it refuses.
 
     Where several, or later ones, are not shown, all are put together in front;
-    where none is shown, their text goes in front of the first message of the
-    user. Neighbours of role ``user`` become one message where the template
+    where none is shown, or one alone is refused, their text goes in front of
+    the first message of the user. Neighbours of role ``user`` become one message where the template
     wants the roles to take turns.
     """
     placed = _systems_placed(conversation, traits)
@@ -219,7 +219,8 @@ def _tool(tool: Tool, traits: Traits) -> Entry:
 def _systems_placed(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:
     at = [index for index, entry in enumerate(conversation) if entry["role"] == "system"]
     leading = at == list(range(len(at)))
-    shown = (
+    refused = len(at) == len(conversation) and not traits.system_alone
+    shown = not refused and (
         not at
         or (traits.system and at == [0])
         or (traits.systems and leading)
@@ -230,13 +231,13 @@ def _systems_placed(conversation: Sequence[Entry], traits: Traits) -> list[Entry
     texts = [content_text(conversation[index]["content"]) for index in at]
     text = _GAP.join([text for text in texts if text])
     others = [entry for entry in conversation if entry["role"] != "system"]
-    if traits.system:
+    if traits.system and not refused:
         return [_said("system", text), *others]
     return _in_front_of_user(text, others)
 
 
 def _in_front_of_user(text: str, others: list[Entry]) -> list[Entry]:
-    if not text:
+    if others and not text:
         return others
     if others and others[0]["role"] == "user":
         first = others[0]

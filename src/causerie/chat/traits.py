@@ -30,10 +30,11 @@ class Traits:
     ``empty_tools`` is what it wants when there are no tools (``None`` or an
     empty list); ``parts`` that it shows content only in parts; ``system`` that
     it shows a system message, ``systems`` several in front, ``system_later``
-    one in the middle; ``repeats`` two messages of a user in a row; ``tools``
-    that tools are shown; ``undescribed`` also one without descriptions;
-    ``calls`` that earlier calls and their results are shown, ``several`` also
-    those of a message that has more than one; ``arguments`` and
+    one in the middle, ``system_alone`` one that nothing follows; ``repeats``
+    two messages of a user in a row; ``tools`` that tools are shown;
+    ``undescribed`` also one without descriptions; ``calls`` that earlier calls
+    and their results are shown, ``several`` also those of a message that has
+    more than one; ``arguments`` and
     ``no_content`` in which shape it wants a call and its missing content;
     ``short_ids`` that call ids must be nine letters or digits; ``reasoning``
     that earlier reasoning is shown somewhere; ``calls_beside_text`` that a call
@@ -48,6 +49,7 @@ class Traits:
     system: bool = True
     systems: bool = True
     system_later: bool = True
+    system_alone: bool = True
     repeats: bool = True
     tools: bool = True
     undescribed: bool = True
@@ -95,6 +97,7 @@ def traits_of(
         system=probe.shows([first, user], _TWO, _ONE),
         systems=probe.shows([first, second, user], _TWO, _THREE, _ONE),
         system_later=probe.shows([user, answer, second, user], _ONE, _TWO, _THREE, _ONE),
+        system_alone=probe.shows([first], _TWO),
         repeats=probe.shows([user, _said("user", _TWO)], _ONE, _TWO),
         tools=probe.shows([user], "probe_weather", tools=[_tool(_THREE)]),
         undescribed=probe.shows([user], "probe_weather", tools=[_tool(None)]),
@@ -172,7 +175,7 @@ def _exchange(kind: str, nothing: str | None, short: bool, *places: str) -> list
         {"role": "tool", "content": _THREE, "tool_call_id": call["id"], "name": "probe_weather"}
         for call in calls
     ]
-    answer = {"role": "assistant", "content": nothing, "tool_calls": calls}
+    answer: Entry = {"role": "assistant", "content": nothing, "tool_calls": calls}
     return [_said("user", _ONE), answer, *results]
 
 
