@@ -256,6 +256,8 @@ STRINGS: list[tuple[Mapping[str, object], str, str]] = [
     ({"format": "date", "pattern": "^2024"}, "2024-01-31", "2023-01-31"),
     ({"pattern": "^\\d{2}$"}, "42", "\u0664\u0662"),
     ({"pattern": "\\.py$"}, "a.py", "a.txt"),
+    ({"pattern": r"^(?!\s*$)(?=.*\d)[a-z\d ]+$"}, "a 1", "a b"),
+    ({"pattern": r"^(?!\s*$)[a-z ]*$"}, "a b", "  "),
     ({"minLength": 1}, "Hello", ""),
     ({"maxLength": 12}, "Hello", "Hello, Hello!"),
 ]
@@ -348,6 +350,11 @@ BESIDE: list[tuple[Mapping[str, object], list[object], list[object]]] = [
         [{"a": 8}, {"b": 1}, {}],
     ),
     ({**_AB, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, [{"a": 1}, {"b": 1}], [{}]),
+    (
+        {"anyOf": [{"type": "number"}, {"type": "string", "pattern": r"^(?!^[-+.]*$)[-+]?\d*$"}]},
+        [7, -7],
+        ["", "-", "x"],
+    ),
     ({**_AB, "required": ["c"], "additionalProperties": True}, [{"a": 1, "c": "x"}], [{"a": 1}]),
     ({"type": "integer", "allOf": [{"minimum": 5}, {"minimum": 1}]}, [5], [4, 1]),
     ({"type": "string", "allOf": [{"pattern": "^a"}, {"pattern": "b$"}]}, ["ab"], ["a", "b"]),

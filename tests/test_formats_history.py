@@ -119,6 +119,41 @@ def test_own_template_shows_reasoning_as_declared(name: str) -> None:
     assert declared in prompt
 
 
+def _shows_both(template: ChatTemplate, form: Format, said: str | None, thought: str) -> bool:
+    """Whether two calls of one message are in the prompt, each before its result."""
+    calls = (ToolCall("abcdefgh1", "time", '{"zone": "UTC"}'),
+             ToolCall("abcdefgh2", "get_weather", '{"city": "Oslo"}'))  # fmt: skip
+    answer = Message("assistant", said, tool_calls=calls, reasoning_content=thought)
+    results = [
+        Message("tool", "RAIN", tool_call_id="abcdefgh2"),
+        Message("tool", "NOON", tool_call_id="abcdefgh1"),
+    ]
+    text = _rendered(template, form, answer, results, True)
+    return 0 < text.find("UTC") < text.find("NOON") and 0 < text.find("Oslo") < text.find("RAIN")
+
+
+@pytest.mark.parametrize("thought", ["", "Hm, so."])
+@pytest.mark.parametrize("said", [None, "I look."])
+@pytest.mark.parametrize("name", [form.name for form in FORMATS if form.calls])
+def test_no_call_is_lost_beside_another(name: str, said: str | None, thought: str) -> None:
+    assert _shows_both(_template(OWN / f"{name}.jinja"), by_name(name), said, thought)
+
+
+@pytest.mark.parametrize("thought", ["", "Hm, so."])
+@pytest.mark.parametrize("said", [None, "I look."])
+def test_real_templates_lose_no_call_beside_another(said: str | None, thought: str) -> None:
+    lost = set()
+    for path in _real():
+        template = _template(path)
+        try:
+            shown = _shows_both(template, detect(template.source), said, thought)
+        except InvalidRequest:
+            shown = False
+        if not shown:
+            lost.add(path.stem)
+    assert lost == {"fireworks-ai-llama-3-firefunction-v2"}
+
+
 def _real() -> list[Path]:
     if not REAL or not Path(REAL).is_dir():
         pytest.skip("CAUSERIE_TEMPLATES does not name a folder of chat templates")

@@ -163,6 +163,13 @@ def test_system_messages_move_to_the_front_where_they_are_not_shown() -> None:
     assert _told(_system("a"), USER, systems=False) == [("system", "a"), ("user", "hi")]
 
 
+def test_a_system_message_that_is_refused_alone_is_said_by_the_user() -> None:
+    assert _told(_system("a"), _system("b"), system_alone=False) == [("user", "a\n\nb")]
+    assert _told(_system(""), system_alone=False) == [("user", "")]
+    assert _told(_system("a"), USER, system_alone=False) == [("system", "a"), ("user", "hi")]
+    assert _told(_system("a")) == [("system", "a")]
+
+
 def test_without_system_messages_their_text_goes_to_the_user() -> None:
     none = {"system": False, "systems": False, "system_later": False}
     assert _told(_system("a"), USER, **none) == [("user", "a\n\nhi")]

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
 from causerie.chat.schema import choice, json_object, prepare, regex
+from causerie.chat.validation import validate
 from causerie.errors import InvalidRequest
+from causerie.protocol.request import JsonSchema
 
 Schema = Mapping[str, object] | bool
 
@@ -126,6 +131,12 @@ def test_options_with_different_tags_exclude_each_other() -> None:
         ({"properties": {"a": {"x-guidance": {}}}}, "#/properties/a"),
         ({"properties": {"a": {"$id": "other"}}}, "#/properties/a/$id"),
         ({"type": "string", "pattern": "(?=a)b"}, "#/pattern"),
+        ({"type": "string", "pattern": "^a(?!b)"}, "#/pattern"),
+        ({"type": "string", "pattern": "^(?!a)b"}, "#/pattern"),
+        ({"type": "string", "pattern": "^(?!.*$)b"}, "#/pattern"),
+        ({"type": "string", "pattern": "^(?!a*$)a|b"}, "#/pattern"),
+        ({"type": "string", "pattern": "^(?!a*$"}, "#/pattern"),
+        ({"type": "object", "patternProperties": {"^(?!a*$)": {}}}, "#/patternProperties/^(?!a*$)"),
         ({"type": "string", "pattern": "(a)\\1"}, "#/pattern"),
         ({"type": "string", "pattern": "\\bx"}, "#/pattern"),
         ({"type": "string", "format": "iri"}, "#/format"),
@@ -240,8 +251,27 @@ def test_patterns_match_whole_texts(pattern: str, good: str, bad: str) -> None:
 
 @pytest.mark.parametrize(
     "pattern",
-    ["(?=a)", "(?<!a)b", r"(a)\1", r"\bx", "(?i)a", "a++", "*a", "(a", "a)", "[a", "[b-a]", "[]",
-     "a\\", r"\Z", "(^a)b", "a^b", "a{3,1}", r"\ud800", "", "a" * 5_000],
+    [
+        r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$",  # pydantic's of a `Decimal`
+        r"^(?!\s*$).{2,}",
+        r"^(?!a+$)(?!\.*$)",
+        r"^(?=.*[ab])(?=.*\d|-+$)[ab\d.-]+$",
+        r"^(?=(a|0)(0|\+))",
+        "^(?=^a|b.$)(?=)",
+    ],
+)
+@given(text=st.text("ab01-+. ", max_size=5))
+def test_look_aheads_at_the_start_hold(pattern: str, text: str) -> None:
+    schema = {"type": "string", "pattern": pattern}
+    document = json.dumps(text)
+    assert allows(schema, document) == (re.search(pattern, text) is not None)
+    assert (validate(document, JsonSchema(schema)) is None) == allows(schema, document)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["(?=a)", "^(?=a)a", "(?<!a)b", r"(a)\1", r"\bx", "(?i)a", "a++", "*a", "(a", "a)", "[a",
+     "[b-a]", "[]", "a\\", r"\Z", "(^a)b", "a^b", "a{3,1}", r"\ud800", "", "a" * 5_000],
 )  # fmt: skip
 def test_patterns_nobody_can_follow_are_refused(pattern: str) -> None:
     with pytest.raises(InvalidRequest) as caught:

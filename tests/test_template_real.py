@@ -268,6 +268,15 @@ def test_every_request_renders_by_its_traits(path: Path) -> None:
 
 
 @every_template
+def test_a_system_message_alone_is_shown(path: Path) -> None:
+    if path.stem in _NEEDS_MORE_VARIABLES:
+        pytest.skip("this template needs variables that no request has")
+    request = ChatRequest(model="m", messages=(Message("system", "be kind"),))
+    rendered = render(_template(path), Format(name="probe"), request, thinking_on=None, effort=None)
+    assert "be kind" in rendered.text
+
+
+@every_template
 def test_an_answer_is_continued_where_it_ends(path: Path) -> None:
     if path.stem in _NEEDS_MORE_VARIABLES:
         pytest.skip("this template needs variables that no request has")

@@ -7,6 +7,7 @@ user's. Which shape a template wants is told by its traits. It renders nothing.
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
 from causerie.chat.arguments import read_arguments
@@ -59,8 +60,8 @@ def arranged(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:
     """System messages where the template shows them, and no neighbours that it refuses.
 
     Where several, or later ones, are not shown, all are put together in front;
-    where none is shown, their text goes in front of the first message of the
-    user. Neighbours of role ``user`` become one message where the template
+    where none is shown, or one alone is refused, their text goes in front of
+    the first message of the user. Neighbours of role ``user`` become one message where the template
     wants the roles to take turns.
     """
     placed = _systems_placed(conversation, traits)
@@ -81,6 +82,32 @@ def apart(entry: Entry, traits: Traits, keys: Sequence[str]) -> list[Entry]:
         return [entry]
     said = {"role": entry["role"], "content": entry["content"]}
     return [said, {**entry, "content": traits.no_content}]
+
+
+def one_call_each(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:
+    """Several calls of a message as messages of one, each before its result, where they must be."""
+    if traits.several:
+        return list(conversation)
+    told: list[Entry] = []
+    rest = deque(conversation)
+    while rest:
+        entry = rest.popleft()
+        calls = entry.get("tool_calls")
+        if not isinstance(calls, list) or len(calls) == 1:
+            told.append(entry)
+            continue
+        results: list[Entry] = []
+        while rest and rest[0]["role"] == "tool":
+            results.append(rest.popleft())
+        for call in calls:
+            own = next((each for each in results if each.get("tool_call_id") == call["id"]), None)
+            told.append({**entry, "tool_calls": [call]})
+            if own is not None:
+                results.remove(own)
+                told.append(own)
+            entry = {"role": entry["role"], "content": traits.no_content}
+        told += results
+    return told
 
 
 def prefixed(text: str, content: object) -> object:
@@ -192,7 +219,8 @@ def _tool(tool: Tool, traits: Traits) -> Entry:
 def _systems_placed(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:
     at = [index for index, entry in enumerate(conversation) if entry["role"] == "system"]
     leading = at == list(range(len(at)))
-    shown = (
+    refused = len(at) == len(conversation) and not traits.system_alone
+    shown = not refused and (
         not at
         or (traits.system and at == [0])
         or (traits.systems and leading)
@@ -203,13 +231,13 @@ def _systems_placed(conversation: Sequence[Entry], traits: Traits) -> list[Entry
     texts = [content_text(conversation[index]["content"]) for index in at]
     text = _GAP.join([text for text in texts if text])
     others = [entry for entry in conversation if entry["role"] != "system"]
-    if traits.system:
+    if traits.system and not refused:
         return [_said("system", text), *others]
     return _in_front_of_user(text, others)
 
 
 def _in_front_of_user(text: str, others: list[Entry]) -> list[Entry]:
-    if not text:
+    if others and not text:
         return others
     if others and others[0]["role"] == "user":
         first = others[0]

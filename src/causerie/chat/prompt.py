@@ -118,8 +118,9 @@ def _conversation(
         told[-1] = history.with_final(told[-1], keys)
     calls = format.calls or fallback.PLAIN_CALLS
     shows_calls = format.native_tools and traits.calls
-    if not shows_calls:
-        told = fallback.without_calls(told, calls)
+    told = (
+        history.one_call_each(told, traits) if shows_calls else fallback.without_calls(told, calls)
+    )
     if format.reasoning is not None and traits.marked and not traits.reasoning:
         reasoning = format.reasoning
         told = [fallback.with_reasoning(entry, reasoning, keys) for entry in told]

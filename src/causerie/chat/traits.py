@@ -20,7 +20,7 @@ Entry = dict[str, object]
 Shape = Literal["object", "text"]
 
 _ONE, _TWO, _THREE, _FOUR = "Ahorn one", "Birke two", "Cedar three", "Dattel four"
-_SHORT_ID, _LONG_ID = "abcdefgh1", "call_0123456789abcdefghij"
+_SHORT_ID, _LONG_ID = "abcdefgh", "call_0123456789abcdefghi"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,11 @@ class Traits:
     ``empty_tools`` is what it wants when there are no tools (``None`` or an
     empty list); ``parts`` that it shows content only in parts; ``system`` that
     it shows a system message, ``systems`` several in front, ``system_later``
-    one in the middle; ``repeats`` two messages of a user in a row; ``tools``
-    that tools are shown; ``undescribed`` also one without descriptions;
-    ``calls`` that earlier calls and their results are shown, ``arguments`` and
+    one in the middle, ``system_alone`` one that nothing follows; ``repeats``
+    two messages of a user in a row; ``tools`` that tools are shown;
+    ``undescribed`` also one without descriptions; ``calls`` that earlier calls
+    and their results are shown, ``several`` also those of a message that has
+    more than one; ``arguments`` and
     ``no_content`` in which shape it wants a call and its missing content;
     ``short_ids`` that call ids must be nine letters or digits; ``reasoning``
     that earlier reasoning is shown somewhere; ``calls_beside_text`` that a call
@@ -47,10 +49,12 @@ class Traits:
     system: bool = True
     systems: bool = True
     system_later: bool = True
+    system_alone: bool = True
     repeats: bool = True
     tools: bool = True
     undescribed: bool = True
     calls: bool = True
+    several: bool = True
     arguments: Shape = "object"
     no_content: str | None = ""
     short_ids: bool = False
@@ -84,6 +88,7 @@ def traits_of(
     call = _exchange(kind, nothing, short)
     call[1] |= thought
     beside = _exchange(kind, _FOUR, short)
+    both = _exchange(kind, nothing, short, _TWO, _FOUR)
     told = [user, _said("assistant", _FOUR), beside[2], answer, user]
     marked = _said("assistant", _THREE.join(marks) + _TWO)
     return Traits(
@@ -92,10 +97,12 @@ def traits_of(
         system=probe.shows([first, user], _TWO, _ONE),
         systems=probe.shows([first, second, user], _TWO, _THREE, _ONE),
         system_later=probe.shows([user, answer, second, user], _ONE, _TWO, _THREE, _ONE),
+        system_alone=probe.shows([first], _TWO),
         repeats=probe.shows([user, _said("user", _TWO)], _ONE, _TWO),
         tools=probe.shows([user], "probe_weather", tools=[_tool(_THREE)]),
         undescribed=probe.shows([user], "probe_weather", tools=[_tool(None)]),
         calls=shape is not None,
+        several=probe.shows(both, _TWO, _FOUR, _THREE, tools=[_tool("")]),
         arguments=kind,
         no_content=nothing,
         short_ids=short,
@@ -162,24 +169,24 @@ def _shown_whole(text: str) -> bool:
     return called >= 0 and '\\"' not in text and text.find(_THREE, called) >= 0
 
 
-def _exchange(kind: str, nothing: str | None, short: bool) -> list[Entry]:
-    text = f'{{"place": "{_TWO}"}}'
+def _exchange(kind: str, nothing: str | None, short: bool, *places: str) -> list[Entry]:
+    calls = [_call(kind, short, at, place) for at, place in enumerate(places or (_TWO,))]
+    results: list[Entry] = [
+        {"role": "tool", "content": _THREE, "tool_call_id": call["id"], "name": "probe_weather"}
+        for call in calls
+    ]
+    answer: Entry = {"role": "assistant", "content": nothing, "tool_calls": calls}
+    return [_said("user", _ONE), answer, *results]
+
+
+def _call(kind: str, short: bool, at: int, place: str) -> Entry:
+    text = f'{{"place": "{place}"}}'
     arguments = read_arguments(text) if kind == "object" else text
-    call = {
-        "id": _SHORT_ID if short else _LONG_ID,
+    return {
+        "id": f"{_SHORT_ID if short else _LONG_ID}{at + 1}",
         "type": "function",
         "function": {"name": "probe_weather", "arguments": arguments},
     }
-    return [
-        _said("user", _ONE),
-        {"role": "assistant", "content": nothing, "tool_calls": [call]},
-        {
-            "role": "tool",
-            "content": _THREE,
-            "tool_call_id": call["id"],
-            "name": "probe_weather",
-        },
-    ]
 
 
 def _tool(description: str | None) -> Entry:

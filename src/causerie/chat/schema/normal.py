@@ -18,7 +18,7 @@ from urllib.parse import unquote
 from causerie.chat.schema import keywords as words
 from causerie.chat.schema.disjoint import Exclusion
 from causerie.chat.schema.finite import circle, is_finite
-from causerie.chat.schema.pattern import Refused, may_match, search
+from causerie.chat.schema.pattern import LOOKS, Refused, may_match, searches
 from causerie.chat.schema.place import Place
 from causerie.chat.schema.refusal import step, unsupported
 from causerie.chat.schema.values import LEAKY_RANGE, MAX_DEPTH, Values, is_leaky_range, is_number
@@ -211,14 +211,15 @@ class Rewriter:
         out[key] = number
 
     def _pattern(self, place: Place, out: Node, key: str, value: object) -> None:
-        _conjoin(out, "pattern", self._rewritten(value, step(place.pointer, key)))
+        for pattern in self._rewritten(value, step(place.pointer, key)):
+            _conjoin(out, "pattern", pattern)
 
-    def _rewritten(self, pattern: object, pointer: str) -> str:
+    def _rewritten(self, pattern: object, pointer: str) -> list[str]:
         if not isinstance(pattern, str):
             raise self._refuse(pointer, "it must be a string.")
         self._values.count(pointer, text=len(pattern))
         try:
-            return search(pattern)
+            return searches(pattern)
         except Refused as refused:
             raise self._refuse(pointer, str(refused)) from None
 
@@ -305,7 +306,9 @@ class Rewriter:
         names = named if isinstance(named, Mapping) else {}
         patterns: Node = {}
         for pattern, schema in self._named(value, pointer):
-            rewritten = self._rewritten(pattern, step(pointer, pattern))
+            rewritten, *ahead = self._rewritten(pattern, step(pointer, pattern))
+            if ahead:
+                raise self._refuse(step(pointer, pattern), LOOKS)
             clash = next((name for name in names if may_match(rewritten, name)), None)
             if clash is not None:
                 raise self._refuse(

@@ -10,9 +10,11 @@ where one of them cannot follow. Knows nothing about schemas or grammars.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 MAX_LENGTH = 4096
+LOOKS = "Look-arounds are not supported here; write what the text itself looks like."
 
 _SPACE = " \\t-\\r\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _SETS = {"d": "0-9", "w": "A-Za-z0-9_", "s": _SPACE}
@@ -24,6 +26,7 @@ _ANY = "(?s:.)"
 _META = frozenset("\\.+*?()|[]{}^$")
 _QUANTIFIER = re.compile(r"[*+?]|\{([0-9]+)(,?)([0-9]*)\}")
 _GROUP_NAME = re.compile(r"\(\?P?<([A-Za-z_][A-Za-z0-9_]*)>")
+_AHEAD = re.compile(r"\(\?([=!])")
 _PROPERTY = re.compile(r"[pP]\{[A-Za-z0-9_=]+\}")
 _HEX = re.compile(r"x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|u\{([0-9A-Fa-f]{1,6})\}")
 
@@ -41,9 +44,12 @@ class Piece:
     depth: int
 
 
-def search(pattern: str) -> str:
-    """The pattern rewritten; it is still looked for anywhere unless anchored."""
-    return "".join(piece.text for piece in pieces(pattern))
+_START, _OR = Piece("start", "^", 0), Piece("or", "|", 0)
+
+
+def searches(pattern: str) -> list[str]:
+    """The pattern rewritten as such that are all found wherever it is."""
+    return ["".join(piece.text for piece in parts) for parts in _conditions(pattern)]
 
 
 def whole(pattern: str) -> str:
@@ -68,15 +74,35 @@ def whole(pattern: str) -> str:
     return "".join(out)
 
 
-def anywhere(pattern: str) -> str:
-    """The pattern rewritten to match the whole of every text in which it is found."""
+def anywhere(pattern: str) -> list[str]:
+    """The pattern rewritten as such that all match the whole of every text in which it is found."""
+    return ["|".join(map(_surrounded, _ways(parts))) for parts in _conditions(pattern)]
+
+
+def _conditions(pattern: str) -> list[list[Piece]]:
+    """The pattern, and its look-aheads at the start, each as a pattern of its own.
+
+    One that forbids is told where it forbids a run of one class up to the end.
+    """
+    reader = _reader(pattern)
+    aheads = [
+        _unlike(ahead) if forbids else _from_start(ahead) for forbids, ahead in reader.ahead()
+    ]
+    parts = reader.read()
+    if aheads and len(_ways(parts)) > 1:
+        raise Refused(LOOKS)
+    return [parts, *aheads]
+
+
+def _ways(parts: Sequence[Piece]) -> list[list[Piece]]:
+    """The alternatives."""
     ways: list[list[Piece]] = [[]]
-    for piece in pieces(pattern):
+    for piece in parts:
         if piece.kind == "or" and not piece.depth:
             ways.append([])
         else:
             ways[-1].append(piece)
-    return "|".join(map(_surrounded, ways))
+    return ways
 
 
 def _surrounded(way: list[Piece]) -> str:
@@ -88,6 +114,29 @@ def _surrounded(way: list[Piece]) -> str:
         raise Refused("`^` and `$` may only stand at the very start and end of the pattern.")
     text = "".join(piece.text for piece in inside)
     return f"{'' if start else f'{_ANY}*'}{text}{'' if end else f'{_ANY}*'}"
+
+
+def _from_start(ahead: Sequence[Piece]) -> list[Piece]:
+    """What is found where a look-ahead at the start holds."""
+    found: list[Piece] = []
+    for way in _ways(ahead):
+        anchored = bool(way) and way[0].kind == "start"
+        found += [_OR] if found else []
+        found += way if anchored else [_START, *way]
+    return found
+
+
+def _unlike(ahead: Sequence[Piece]) -> list[Piece]:
+    """What is found where a look-ahead at the start does not hold."""
+    match ahead[1:] if ahead[:1] == [_START] else ahead:
+        case [Piece("atom", run), Piece("quantifier", "*" | "+" as often), Piece("end") as end] if (
+            not run.startswith(("[^", "(?"))
+        ):
+            members = run[1:-1] if run.startswith("[") else run
+            members = members.replace(_SETS["s"], _SETS_INVERTED["s"])
+            other = Piece("atom", f"[^{members}]", 0)
+            return [other] if often == "*" else [_START, end, _OR, other]
+    raise Refused(LOOKS)
 
 
 def may_match(rewritten: str, name: str) -> bool:
@@ -102,9 +151,13 @@ def may_match(rewritten: str, name: str) -> bool:
 
 def pieces(pattern: str) -> list[Piece]:
     """The parts of a pattern in order; raises :class:`Refused`."""
+    return _reader(pattern).read()
+
+
+def _reader(pattern: str) -> _Reader:
     if len(pattern) > MAX_LENGTH:
         raise Refused(f"The pattern is longer than {MAX_LENGTH} characters.")
-    return _Reader(pattern).read()
+    return _Reader(pattern)
 
 
 class _Reader:
@@ -120,6 +173,21 @@ class _Reader:
         if self._depth:
             raise Refused("A group is opened with `(` and never closed.")
         return self._out
+
+    def ahead(self) -> Iterator[tuple[bool, list[Piece]]]:
+        """The look-aheads right behind a first ``^``: whether each forbids, and its parts."""
+        if not self._pattern.startswith("^"):
+            return
+        self._next()
+        while found := _AHEAD.match(self._pattern, self._at):
+            before, self._out, self._at = self._out, [], found.end()
+            while self._depth or not self._pattern.startswith(")", self._at):
+                if self._at >= len(self._pattern):
+                    raise Refused("A group is opened with `(` and never closed.")
+                self._next()
+            yield found[1] == "!", self._out
+            self._out = before
+            self._at += 1
 
     def _next(self) -> None:
         character = self._pattern[self._at]
@@ -165,7 +233,7 @@ class _Reader:
     def _open(self) -> None:
         rest = self._pattern[self._at : self._at + 4]
         if rest.startswith(("(?=", "(?!", "(?<=", "(?<!")):
-            raise Refused("Look-arounds are not supported; write what the text itself looks like.")
+            raise Refused(LOOKS)
         name = _GROUP_NAME.match(self._pattern, self._at)
         if name is not None:
             self._at = name.end()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from causerie.chat.schema.pattern import may_match, search
+from causerie.chat.schema.pattern import may_match, searches
 from causerie.chat.segments.base import Schema, spelled
 from causerie.chat.segments.choices import choices, definitions
 from causerie.chat.segments.conjunction import refused
@@ -73,7 +73,7 @@ def property_of(choice: Schema, name: str) -> Schema | None:
     if name in named:
         return _whole(named[name], choice)
     for pattern, of in _mapping(choice, "patternProperties").items():
-        if may_match(search(pattern), name):
+        if all(may_match(each, name) for each in searches(pattern)):
             return _whole(of, choice)
     return _whole(choice.get("additionalProperties", True), choice)
 

@@ -22,7 +22,7 @@ def string_terminal(schema: Schema) -> str | None:
         pattern, form = rules.get("pattern"), rules.get("format")
         if isinstance(pattern, str):
             try:
-                parts.append(f"/{_slashes(anywhere(pattern))}/")
+                parts += [f"/{_slashes(each)}/" for each in anywhere(pattern)]
             except Refused as reason:
                 raise refused(schema, str(reason), "pattern") from None
         if form == "uri" or form in FORMATS:
