@@ -164,6 +164,7 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "operator": "/operator",
         "operator-users": "/operator/users",
         "operator-invite": "/operator/invite",
+        "operator-factor": f"{people}/factor/remove",
         "operator-disable": f"{people}/disable",
         "operator-projects": "/operator/projects",
         "operator-new-project": "/operator/projects/new",
