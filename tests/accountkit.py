@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from argon2 import PasswordHasher
 
+from causerie.accounts import totp
 from causerie.accounts.arrival import Arrivals
 from causerie.accounts.attempts import Attempts
 from causerie.accounts.audit import AuditFilter
@@ -20,6 +21,7 @@ from causerie.accounts.profile import Profile
 from causerie.accounts.projects import Projects
 from causerie.accounts.recordings import Recordings
 from causerie.accounts.seal import Seal
+from causerie.accounts.sessions import Client
 from causerie.accounts.sign_in import SignIn
 from causerie.accounts.usage import Usage
 from causerie.accounts.users import Users
@@ -90,6 +92,12 @@ class World:
         """A key of a project, made by this user or by the machine's owner."""
         actor: Actor = actor_of(user) if user else SYSTEM
         return await self.keys.create(actor, project.id, Draft(**{"name": "key", **draft}))
+
+    async def factor(self, user: User) -> None:
+        """Put a second factor in force."""
+        secret = (await self.profile.enrol(user, "Causerie")).secret
+        code = totp.code_at(secret, int(self.now.timestamp()) // 30)
+        await self.profile.confirm(user, code, Client())
 
     async def actions(self) -> list[str]:
         """What the audit log says, oldest first."""

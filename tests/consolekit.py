@@ -171,7 +171,22 @@ class Visitor:
         if "set-cookie" in headers:
             name, _, value = headers["set-cookie"].partition(";")[0].partition("=")
             self.cookies[name] = value
+        if headers.get("transfer-encoding") == "chunked":
+            body = _whole(body)
         return Page(int(status.split()[1]), headers, body.decode())
+
+
+def _whole(rest: bytes) -> bytes:
+    """What was sent in chunks; raises :class:`ConnectionError` where it broke off."""
+    body = b""
+    while True:
+        size, _, rest = rest.partition(b"\r\n")
+        if not size:
+            raise ConnectionError("the answer broke off")
+        length = int(size, 16)
+        if not length:
+            return body
+        body, rest = body + rest[:length], rest[length + 2 :]
 
 
 @dataclass

@@ -164,6 +164,7 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "operator": "/operator",
         "operator-users": "/operator/users",
         "operator-invite": "/operator/invite",
+        "operator-factor": f"{people}/factor/remove",
         "operator-disable": f"{people}/disable",
         "operator-projects": "/operator/projects",
         "operator-new-project": "/operator/projects/new",
@@ -225,7 +226,8 @@ async def _by_hand(page: Page, root: str, _: Scene) -> None:
 async def _probe(page: Page, root: str, name: str) -> None:
     await page.goto(f"{root}/operator/endpoints/{name}")
     await page.locator("#probing .buttons .button").first.click()
-    await page.click("dialog .button-main")
+    async with page.expect_navigation():  # of an earlier probe there is the same on the page
+        await page.click("dialog .button-main")
 
 
 async def _asking(page: Page, root: str, _: Scene) -> None:

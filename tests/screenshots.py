@@ -54,12 +54,11 @@ async def _contexts(browser: Browser, stack: AsyncExitStack) -> dict[str, Browse
 async def _shoot(context: BrowserContext, root: str, go: Go, scene: Scene, file: Path) -> None:
     page = await context.new_page()
     await go(page, root, scene)
-    await page.wait_for_timeout(150)  # for what moves to come to rest
     over = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
     if over > 0:
         sys.stdout.write(f"{file.name}: {over} px wider than the window\n")
     whole = await page.locator("dialog[open]").count() == 0
-    await page.screenshot(path=file, full_page=whole)
+    await page.screenshot(path=file, full_page=whole, animations="disabled")
     await page.close()
 
 

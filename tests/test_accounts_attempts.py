@@ -14,6 +14,7 @@ from causerie.accounts.sessions import Client
 from causerie.errors import (
     InvalidRequest,
     NotFound,
+    Overloaded,
     RateLimited,
     ServiceError,
     Unauthenticated,
@@ -132,6 +133,31 @@ async def test_what_was_no_guess_is_forgiven(world: World) -> None:
         with pytest.raises(UpstreamFailed):
             async with world.attempts.from_address("provider", HOME):
                 raise UpstreamFailed("The provider cannot be asked.")
+
+
+async def test_what_nobody_had_time_to_check_was_no_guess(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does it make guesses of before forgotten."""
+    user = await ada(world)
+
+    async def overloaded(kept: str | None, password: str) -> bool:
+        raise Overloaded("Too many people sign in at this moment.")
+
+    with pytest.raises(Unauthenticated):
+        await world.sign_in.with_password(user.email, "guess", HOME)
+    with monkeypatch.context() as patched:
+        patched.setattr(world.passwords, "matches", overloaded)
+        for _ in range(10):
+            with pytest.raises(Overloaded):
+                await world.sign_in.with_password(user.email, PASSWORD, HOME)
+            with pytest.raises(Overloaded):
+                await world.profile.change_password(user, PASSWORD, NEW, HOME)
+
+    async def guess() -> None:
+        await world.sign_in.with_password(user.email, "guess", HOME)
+
+    assert await guesses(guess, Unauthenticated) == 4
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,18 @@ from accountkit import PASSWORD, World
 
 from causerie.accounts import totp
 from causerie.accounts.people import SYSTEM, User, actor_of
+from causerie.accounts.seal import Seal
 from causerie.accounts.sessions import Client, NewSession, Stage, form_token, form_token_fits
-from causerie.errors import InvalidRequest, NotFound, Overloaded, RateLimited, Unauthenticated
+from causerie.accounts.users import Users
+from causerie.errors import (
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    Overloaded,
+    RateLimited,
+    Unauthenticated,
+)
+from causerie.store.accounts import SqlStore
 
 HOME, ELSEWHERE = Client("192.0.2.1", "Firefox"), Client("198.51.100.7", "curl")
 
@@ -351,6 +361,49 @@ async def test_who_has_no_password_removes_a_second_factor_by_a_code_of_it(world
             await world.profile.remove_factor(user, "", guess, HOME)
     await world.profile.remove_factor(user, "", code(world, secret), HOME)
     assert not await world.profile.has_factor(user)
+
+
+async def test_an_operator_removes_a_second_factor_that_was_lost(world: World) -> None:
+    user, _, recovery = await with_factor(world)
+    operator = await world.person(operator=True)
+    half = await signed_in(world)
+    opened = await world.sign_in.with_code(half.token, recovery[0], HOME)
+    assert await world.users.with_factor(actor_of(operator)) == {user.id}
+    await world.users.remove_factor(actor_of(operator), user.id)
+    for ended in (half, opened):
+        with pytest.raises(Unauthenticated):
+            await world.sign_in.whose(ended.token)
+    assert (await signed_in(world)).session.stage is Stage.OPEN
+    assert (await world.actions())[-1] == "user.second_factor_off"
+    with pytest.raises(NotFound, match="no second factor"):
+        await world.users.remove_factor(SYSTEM, user.id)
+
+
+async def test_a_second_factor_that_no_key_opens_can_be_removed(world: World) -> None:
+    user, _, _ = await with_factor(world)
+    lost = SqlStore(world.database, Seal(["another-key-than-the-one-that-sealed-it"]))
+    await Users(lost, world.passwords, world.clock).remove_factor(SYSTEM, user.id)
+    assert (await signed_in(world)).session.stage is Stage.OPEN
+
+
+async def test_nobody_removes_their_own_second_factor_without_a_code(world: World) -> None:
+    user, _, _ = await with_factor(world)
+    await world.users.make_operator(SYSTEM, user.id)
+    user = await world.users.see(SYSTEM, user.id)
+    with pytest.raises(InvalidRequest) as caught:
+        await world.users.remove_factor(actor_of(user), user.id)
+    assert caught.value.code == "own_factor"
+    assert await world.profile.has_factor(user)
+
+
+async def test_only_operators_remove_second_factors_of_others(world: World) -> None:
+    user, _, _ = await with_factor(world)
+    other = actor_of(await world.person())
+    with pytest.raises(Forbidden):
+        await world.users.remove_factor(other, user.id)
+    with pytest.raises(Forbidden):
+        await world.users.with_factor(other)
+    assert await world.profile.has_factor(user)
 
 
 async def test_another_providers_word_opens_a_session(world: World) -> None:

@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from accountkit import PASSWORD, World
 from clikit import Terminal
 
-from causerie.accounts.people import User
+from causerie.accounts.people import SYSTEM, User
 from causerie.store.database import Database
+
+T = TypeVar("T")
 
 
 def accept(terminal: Terminal, token: str, email: str) -> User:
     """Use a link, as the service would."""
 
-    async def use() -> User:
+    async def use(world: World) -> User:
+        return await world.users.accept(token, email=email, name="A", password=PASSWORD)
+
+    return with_world(terminal, use)
+
+
+def with_world(terminal: Terminal, work: Callable[[World], Awaitable[T]]) -> T:
+    """Do something beside the terminal, on the same database."""
+
+    async def run() -> T:
         database = Database(f"sqlite:///{terminal.folder}/causerie.db")
         try:
-            world = World(database)
-            return await world.users.accept(token, email=email, name="A", password=PASSWORD)
+            return await work(World(database))
         finally:
             await database.close()
 
-    return asyncio.run(use())
+    return asyncio.run(run())
 
 
 def test_a_link_makes_the_first_operator(terminal: Terminal) -> None:
@@ -81,6 +93,22 @@ def test_the_life_of_a_user(terminal: Terminal) -> None:
     nobody = terminal.run("users", "link", "nobody@example.org")
     assert nobody.exit_code == 2
     assert "there is no user 'nobody@example.org'" in nobody.stderr
+
+
+def test_a_second_factor_that_was_lost_is_removed(terminal: Terminal) -> None:
+    stdin = f"{PASSWORD}\n"
+    terminal.done("users", "create", "ann@example.org", "--password-stdin", stdin=stdin)
+    none = terminal.run("users", "remove-factor", "ann@example.org")
+    assert (none.exit_code, none.stderr) == (1, "causerie: This user has no second factor.\n")
+
+    async def enrol(world: World) -> None:
+        (ann,) = await world.users.every(SYSTEM)
+        await world.factor(ann)
+
+    with_world(terminal, enrol)
+    removed = terminal.run("users", "remove-factor", "Ann@example.org")
+    assert removed.stderr == "The second factor of ann@example.org is removed.\n"
+    assert terminal.run("users", "remove-factor", "ann@example.org").exit_code == 1
 
 
 def test_projects(terminal: Terminal) -> None:

@@ -136,6 +136,25 @@ async def test_an_operator_sees_to_users(place: Place) -> None:
     assert (await visitor.post(f"/operator/invitations/{link.id}/withdraw")).status == 303
 
 
+async def test_an_operator_removes_a_second_factor(place: Place) -> None:
+    operator = await place.world.person(operator=True)
+    user = await place.world.person("una", password=PASSWORD)
+    await place.world.factor(user)
+    visitor, theirs = await place.visitor_of(operator), await place.visitor_of(user)
+    listed = (await visitor.get("/operator/users")).text
+    offered = re.findall(r"href=.([^\"' ]+)/factor/remove", listed)
+    assert offered == [f"/console/operator/users/{user.id}"]
+    here = f"/operator/users/{user.id}/factor/remove"
+    assert "recovery codes" in (await visitor.get(here)).text
+    assert (await visitor.post(here)).target == "/operator/users?done=users-factor-removed"
+    assert (await theirs.get("/profile")).status == 303
+    assert "/factor/remove" not in (await visitor.get("/operator/users")).text
+    again = await visitor.post(here)
+    assert (again.status, "no second factor" in again.text) == (404, True)
+    own = await visitor.post(f"/operator/users/{operator.id}/factor/remove")
+    assert (own.status, "in your profile" in own.text) == (409, True)
+
+
 async def test_health_shows_engines_and_targets(place: Place) -> None:
     place.house.values = [
         EngineStatus("tiny", EngineState.LOADING, slots=4, progress=0.42),

@@ -6,6 +6,7 @@ import csv
 import io
 import itertools
 import re
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -15,12 +16,13 @@ from consolekit import Place
 from ledgerkit import record
 from pageskit import LONG, Team, with_history
 
-from causerie.accounts.usage import Step
+from causerie.accounts.people import Actor
+from causerie.accounts.usage import Question, Step, UsageSum
 from causerie.console.charts import lines, scale, stacked
 from causerie.console.fields import Fields
 from causerie.console.names import Names
 from causerie.console.periods import period
-from causerie.errors import InvalidRequest
+from causerie.errors import InvalidRequest, StoreUnavailable
 from causerie.metering.ledger import UsageRecord
 from causerie.store.usage import SqlUsage
 
@@ -97,6 +99,29 @@ async def test_percentiles_in_the_csv(shop: Place, team: Team, by: str) -> None:
             values = [float(rank) for rank in ranks]
             assert values == sorted(values)
             assert min(times) * 0.8 <= values[0] <= values[2] <= max(times) * 1.2
+
+
+async def test_the_csv_is_made_interval_by_interval(
+    shop: Place, team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand keys in ninety days are no single piece of work; what breaks off is no page."""
+    visitor, usage = await shop.visitor_of(team.viewer), shop.world.usage
+    asked: list[Question] = []
+    read = usage.of_project
+
+    async def of_project(actor: Actor, project: str, question: Question) -> Sequence[UsageSum]:
+        asked.append(question)
+        if len(asked) > 90 + 5:
+            raise StoreUnavailable("The database is away.")
+        return await read(actor, project, question)
+
+    monkeypatch.setattr(usage, "of_project", of_project)
+    await visitor.get(f"{team.path}/usage.csv?range=90d&by=key")
+    assert len(asked) == 90
+    assert {each.until - each.since for each in asked} == {timedelta(days=1)}
+    assert all(one.until == other.since for one, other in itertools.pairwise(asked))
+    with pytest.raises(ConnectionError):
+        await visitor.get(f"{team.path}/usage.csv?range=90d&by=key")
 
 
 def speeds(text: str) -> list[str]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import tracemalloc
 
 import pytest
-from edgekit import ASK, KEY, ScriptedPipeline, Statuses, call, make_edge
+from edgekit import ASK, KEY, ScriptedPipeline, Statuses, call, make_edge, serving
 from structlog.testing import capture_logs
 
+from causerie.edge import server
+from causerie.edge.exchange import Exchange
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import Overloaded, RateLimited, UpstreamFailed
 from causerie.protocol.events import TextDelta
@@ -306,6 +309,29 @@ async def test_a_stop_refuses_what_is_new() -> None:
     assert "retry-after" in answer.headers
     assert (await call(edge, "/health/ready")).json()["status"] == "stopping"
     assert (await call(edge, "/health/live")).status == 200
+
+
+async def test_a_page_that_hangs_does_not_hold_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_LAST_BYTES_SECONDS", 0.01)
+    monkeypatch.setattr(server, "_HANDLERS_SECONDS", 0.01)
+    asked, cut, never = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def hang(exchange: Exchange) -> None:
+        asked.set()
+        try:
+            await never.wait()
+        finally:
+            cut.set()
+
+    edge = make_edge()
+    edge.mount("/pages", hang)
+    async with asyncio.timeout(10):
+        async with serving(edge) as port:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /pages HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            await asked.wait()
+    writer.close()
+    assert cut.is_set()
 
 
 async def test_refusals_are_counted() -> None:

@@ -50,6 +50,17 @@ async def test_a_task_that_has_answered_answers_the_next_exchange() -> None:
     assert first.done()
 
 
+async def test_a_task_that_never_ends_is_cut() -> None:
+    answered = Answered()
+    workers = Workers(answered)
+    exchange = an_exchange()
+    workers.begin(exchange)
+    await asyncio.sleep(0)  # it begins to wait for what never comes
+    await workers.end(0.01)
+    assert exchange.task is not None
+    assert exchange.task.cancelled()
+
+
 async def test_exchanges_are_answered_beside_each_other() -> None:
     answered = Answered()
     workers = Workers(answered)

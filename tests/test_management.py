@@ -176,6 +176,10 @@ async def test_users_and_links(desk: Office) -> None:
     last = await desk.ask(OPERATOR, f"{place}/operator", {"operator": False}, method="PUT")
     assert (last.status, last.error["code"]) == (409, "last_operator")
     assert (await desk.ask(OPERATOR, place)).json()["operator"] is True
+    await desk.world.factor(await desk.world.users.see(SYSTEM, user["id"]))
+    factor = f"{place}/second-factor"
+    assert (await desk.ask(OPERATOR, factor, method="DELETE")).status == 204
+    assert (await desk.ask(OPERATOR, factor, method="DELETE")).status == 404
     invited = (await desk.ask(OPERATOR, "/invitations", {"email": "c@d.example"})).json()
     assert invited["email"] == "c@d.example"
     listed = (await desk.ask(OPERATOR, "/invitations")).json()["data"]

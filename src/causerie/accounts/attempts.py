@@ -14,7 +14,7 @@ from causerie.accounts import throttle
 from causerie.accounts.guard import Clock
 from causerie.accounts.ports import Books, Store
 from causerie.accounts.sessions import Client
-from causerie.errors import NotFound, Unauthenticated
+from causerie.errors import NotFound, Overloaded, Unauthenticated
 
 
 class Attempts:
@@ -31,6 +31,18 @@ class Attempts:
             throttle.check(await books.attempts.lock(sorted(allowed), now), allowed, now)
             for scope in sorted(allowed):
                 await books.attempts.failed(scope, now, now - throttle.FORGET_AFTER)
+
+    @asynccontextmanager
+    async def guess(self, allowed: Mapping[str, int]) -> AsyncIterator[None]:
+        """:meth:`begin`; taken back where the block raises :class:`Overloaded`: nobody looked."""
+        await self.begin(allowed)
+        try:
+            yield
+        except Overloaded:
+            async with self._store.writing() as books:
+                for scope in sorted(allowed):
+                    await books.attempts.forgive(scope)
+            raise
 
     @asynccontextmanager
     async def from_address(self, kind: throttle.Kind, client: Client) -> AsyncIterator[None]:

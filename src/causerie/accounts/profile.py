@@ -133,9 +133,9 @@ class Profile:
 
     async def _prove(self, user: User, password: str, client: Client) -> None:
         tried = throttle.scopes(user.email, client.address)
-        await self._attempts.begin(tried)
-        if not await self._passwords.matches(user.password, password):
-            raise _wrong()
+        async with self._attempts.guess(tried):
+            if not await self._passwords.matches(user.password, password):
+                raise _wrong()
         async with self._store.writing() as books:
             await succeeded(books, tried)
 

@@ -94,7 +94,7 @@ WORDS = {
     Action.AUDIT_SEE: "see who did what in the project",
     Action.USERS_SEE: "see all users and projects",
     Action.USERS_INVITE: "invite people to the service, make links for new passwords",
-    Action.USERS_CHANGE: "disable and enable users, make operators",
+    Action.USERS_CHANGE: "disable and enable users, remove their second factors, make operators",
     Action.PROJECTS_CREATE: "make a project",
     Action.SERVICE_SEE: "see usage, requests and audit log of the whole service",
     Action.ENDPOINTS_SEE: "see endpoints, what they can do, and who would get a request",

@@ -45,13 +45,13 @@ class SignIn:
         """
         account = email.strip().lower()
         tried = throttle.scopes(account, client.address)
-        await self._attempts.begin(tried)
-        async with self._store.reading() as books:
-            user = await books.people.by_email(account)
-        known = user is not None and user.disabled_at is None
-        kept = user.password if known and user is not None else None
-        if not await self._passwords.matches(kept, password) or user is None:
-            raise _wrong()
+        async with self._attempts.guess(tried):
+            async with self._store.reading() as books:
+                user = await books.people.by_email(account)
+            known = user is not None and user.disabled_at is None
+            kept = user.password if known and user is not None else None
+            if not await self._passwords.matches(kept, password) or user is None:
+                raise _wrong()
         async with self._store.writing() as books:
             now = await books.people.find(user.id)  # checking took a while
             if now is None or (now.password, now.disabled_at) != (kept, None):

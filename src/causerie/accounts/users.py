@@ -34,7 +34,7 @@ from causerie.accounts.people import (
 )
 from causerie.accounts.ports import Books, Store, Taken
 from causerie.accounts.rights import Action
-from causerie.errors import InvalidRequest
+from causerie.errors import InvalidRequest, NotFound
 
 
 class Users:
@@ -259,6 +259,33 @@ class Users:
                 entry(self._clock(), actor, "user.operator", user.id, operator=str(operator))
             )
             return changed
+
+    async def remove_factor(self, actor: Actor, user_id: str) -> User:
+        """For somebody who has lost it, codes and all: the password alone lets them in again.
+
+        Their sessions end. Raises :class:`NotFound` where there is none, and
+        :class:`InvalidRequest` for one's own, whose end needs a code of it.
+        """
+        async with self._store.writing() as books:
+            user = await self._changeable(books, actor, user_id)
+            if actor.kind == "user" and actor.id == user.id:
+                raise InvalidRequest(
+                    "Remove your own second factor in your profile, with a code of it.",
+                    code="own_factor",
+                    status=409,
+                )
+            if user.id not in await books.factors.users():
+                raise NotFound("This user has no second factor.", code="not_found")
+            await books.factors.remove(user.id)
+            await books.sessions.end_all(user.id)
+            await books.audit.add(entry(self._clock(), actor, "user.second_factor_off", user.id))
+            return user
+
+    async def with_factor(self, actor: Actor) -> frozenset[str]:
+        """The ids of those whose sign-in needs a code."""
+        async with self._store.reading() as books:
+            await require(books, actor, Action.USERS_SEE)
+            return await books.factors.users()
 
     async def reset_link(self, actor: Actor, user_id: str) -> NewLink:
         """A link by which somebody chooses a new password."""

@@ -151,6 +151,26 @@ def link(who: Who, config: Config = None, pairs: Set = None, json: AsJson = Fals
         _show_link(settings, made, json)
 
 
+@app.command("remove-factor")
+def remove_factor(who: Who, config: Config = None, pairs: Set = None) -> None:
+    """Remove a second factor that was lost, codes and all: their sessions end.
+
+    The password alone lets them in again; make sure that it is them who ask.
+
+    **Examples**
+
+    `causerie users remove-factor ann@example.org`
+    """
+    with reporting():
+
+        async def remove(accounts: Accounts) -> User:
+            user = await the_user(accounts, who)
+            return await accounts.users.remove_factor(SYSTEM, user.id)
+
+        _, user = with_accounts(config, pairs, remove)
+        typer.echo(f"The second factor of {user.email} is removed.", err=True)
+
+
 @app.command("operator")
 def operator(
     who: Who,

@@ -92,6 +92,8 @@ class Console:
         try:
             await self._serve(visit, route)
         except ServiceError as failure:
+            if exchange.status is not None:  # too late for a page: the file breaks off
+                raise
             await self._refuse(visit, failure)
 
     def refuse(self, exchange: Exchange, failure: ServiceError) -> None:

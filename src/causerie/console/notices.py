@@ -32,6 +32,7 @@ NOTICES = MappingProxyType(
         "left": "You have left the project.",
         "user-disabled": "The user was disabled; their sessions have ended.",
         "user-enabled": "The user may sign in again.",
+        "users-factor-removed": "The second factor was removed; their sessions have ended.",
         "operator-made": "The user is an operator now.",
         "operator-unmade": "The user is no operator any more.",
         "probe-cancelled": "The probe has ended.",

@@ -179,6 +179,8 @@ def _operator(operator: OperatorPages) -> tuple[Route, ...]:
         Route("POST", "/operator/invite", operator.invite),
         Route("POST", "/operator/invitations/{link}/withdraw", operator.withdraw),
         Route("POST", f"{user}/reset", operator.reset_link),
+        Route("GET", f"{user}/factor/remove", operator.ask_factor_removal),
+        Route("POST", f"{user}/factor/remove", operator.remove_factor),
         Route("GET", f"{user}/disable", operator.ask_disable),
         Route("POST", f"{user}/disable", operator.disable),
         Route("POST", f"{user}/enable", operator.enable),

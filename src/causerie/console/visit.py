@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -165,15 +166,27 @@ class Visit:
         text = self.desk.templates.get_template(template).render({**context, "problem": problem})
         self.send(problem.status, text)
 
-    def send(self, status: int, text: str, content_type: str = _HTML) -> None:
+    def send(self, status: int, text: str) -> None:
         """Send text that was made already."""
         headers = {**self.desk.headers, "cache-control": "no-store", **self._headers}
-        self.exchange.respond(status, text.encode(), content_type=content_type, headers=headers)
+        self.exchange.respond(status, text.encode(), content_type=_HTML, headers=headers)
 
-    def save_as(self, name: str, text: str, content_type: str) -> None:
-        """Send text that the browser saves as a file."""
-        self._headers["content-disposition"] = f'attachment; filename="{name}"'
-        self.send(200, text, content_type)
+    async def save_as(self, name: str, pieces: AsyncGenerator[str], content_type: str) -> None:
+        """Send text that the browser saves as a file, as it is made, no faster than it is read."""
+        exchange = self.exchange
+        headers = {**self.desk.headers, "cache-control": "no-store", **self._headers}
+        headers["content-disposition"] = f'attachment; filename="{name}"'
+        async with aclosing(pieces):
+            first = await anext(pieces)  # what is refused is refused before the answer begins
+            exchange.start(_OK, content_type, headers)
+            exchange.write(first.encode())
+            async for piece in pieces:
+                if exchange.gone:
+                    return
+                exchange.write(piece.encode())
+                if exchange.blocked:
+                    await exchange.drained()
+        exchange.end()
 
     def go(self, path: str, *, done: str = "") -> None:
         """Lead to another page of the console, which then shows the notice ``done``."""

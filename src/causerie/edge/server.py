@@ -18,6 +18,7 @@ from causerie.edge.ownership import owned
 _SWEEP_SECONDS = 0.5
 _LAST_BYTES_SECONDS = 5.0
 _HURRIED_SECONDS = 0.2
+_HANDLERS_SECONDS = 5.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -63,7 +64,8 @@ async def serve(
     """Serve until ``stop`` is set or a signal comes, then end gracefully.
 
     At a stop nothing new is begun, running answers may finish within
-    ``drain_seconds`` and are ended then; a second signal ends them at once.
+    ``drain_seconds`` and are ended then; a second signal ends them at once. What
+    else is being answered, pages say, holds the stop for some seconds at most.
     ``on_ready`` is told the address. Raises :class:`OSError` where it cannot
     listen.
     """
@@ -86,7 +88,7 @@ async def serve(
         finally:
             server.close()
             connections.abort()
-            await connections.ended()
+            await connections.end(_HANDLERS_SECONDS)
 
 
 async def _drain(edge: Edge, drain_seconds: float, hurry: asyncio.Event) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 
 from causerie.edge.exchange import Exchange
 
@@ -47,6 +48,16 @@ class Workers:
         self._idle.clear()
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+    async def end(self, seconds: float) -> None:
+        """Like :meth:`ended`; what goes on after ``seconds`` is cancelled and has as long again."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.ended()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
 
     async def _work(self, exchange: Exchange) -> None:
         task = asyncio.current_task()

@@ -76,6 +76,10 @@ class PeopleDesk:
         made = await self.accounts.users.reset_link(call.actor, call.ids["user"])
         return NewLinkView.made(made, self.link_path(made.link.kind, made.token))
 
+    async def remove_factor(self, call: Call[NoQuery, NoBody]) -> None:
+        """For who has lost it."""
+        await self.accounts.users.remove_factor(call.actor, call.ids["user"])
+
     async def disable(self, call: Call[NoQuery, NoBody]) -> UserView:
         """Shut out."""
         return UserView.of(await self.accounts.users.disable(call.actor, call.ids["user"]))

@@ -90,6 +90,8 @@ def people_routes(desk: PeopleDesk) -> list[AnyRoute]:
               desk.set_operator, NoQuery, SetOperator, UserView),
         route("POST /users/{user}/password-link 201", "Make a link to choose a password",
               desk.reset, NoQuery, NoBody, NewLinkView),
+        route("DELETE /users/{user}/second-factor", "Remove a second factor that was lost",
+              desk.remove_factor, NoQuery, NoBody, NoneType),
         route("GET /invitations", "List invitations to the service",
               desk.invitations, Page, NoBody, LinkList),
         route("POST /invitations 201", "Invite somebody to the service",

@@ -34,6 +34,7 @@ class OperatorPages:
         await visit.show(
             "operator/users.html",
             users=await users.every(visit.actor),
+            with_factor=await users.with_factor(visit.actor),
             invitations=await users.invitations(visit.actor),
         )
 
@@ -78,6 +79,20 @@ class OperatorPages:
             link=made.link,
             back="/operator/users",
         )
+
+    async def ask_factor_removal(self, visit: Visit) -> None:
+        """Whether it is meant."""
+        await visit.show("operator/factor.html", person=await self._user(visit))
+
+    async def remove_factor(self, visit: Visit) -> None:
+        """Let somebody in by the password alone, who has lost the rest."""
+        user = await self._user(visit)
+        try:
+            await visit.accounts.users.remove_factor(visit.actor, user.id)
+        except ServiceError as problem:
+            await visit.show_problem("operator/factor.html", problem, person=user)
+            return
+        visit.go("/operator/users", done="users-factor-removed")
 
     async def ask_disable(self, visit: Visit) -> None:
         """Whether it is meant."""

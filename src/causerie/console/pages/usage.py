@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
+from itertools import pairwise
 from urllib.parse import urlencode
 
 from causerie.accounts.usage import PERCENTILES, TIMED, By, FirstTokens, Question, Step, UsageSum
@@ -19,6 +20,11 @@ from causerie.console.periods import LENGTHS, Period, period
 from causerie.console.visit import Visit
 from causerie.errors import InvalidRequest
 
+_COUNTED = (
+    *("requests", "refused", "failed", "aborted"),
+    *("prompt", "cached", "completion", "reasoning"),
+)
+_MEANS = ("first_token_seconds", "duration_seconds")
 _LIKE_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -58,6 +64,12 @@ class Wish:
     def question(self, step: Step, *by: By) -> Question:
         """Which usage that is."""
         return Question(self.period.since, self.period.until, step, by=by, model=self.model or None)
+
+    def intervals(self) -> Iterator[Question]:
+        """The question, for each interval by itself."""
+        whole = self.question(self.period.step, self.by)
+        for since, until in pairwise([*self.period.starts(), self.period.until]):
+            yield replace(whole, since=since, until=until)
 
     @property
     def timed(self) -> By:
@@ -145,14 +157,9 @@ async def download_service(visit: Visit) -> None:
 
 async def _download(visit: Visit, project: str | None) -> None:
     wish = _wish(visit.query, visit.desk.clock(), whole=project is None)
-    reader = _Reader(visit, project)
-    found = await reader.sums(wish.question(wish.period.step, wish.by))
-    times = {}
-    if wish.by is wish.timed:
-        firsts = await reader.first_tokens(wish.question(wish.period.step, wish.by))
-        times = {(each.start, each.group): each.times for each in firsts}
     names = await names_of(visit, project, wish.by)
-    visit.save_as("usage.csv", as_csv(wish, found, times, names), "text/csv; charset=utf-8")
+    pieces = _Reader(visit, project).table(wish, names)
+    await visit.save_as("usage.csv", pieces, "text/csv; charset=utf-8")
 
 
 class _Reader:
@@ -170,6 +177,20 @@ class _Reader:
 
     async def first_tokens(self, question: Question) -> Sequence[FirstTokens]:
         return await self._usage.first_tokens(self._actor, self._project, question)
+
+    async def table(self, wish: Wish, names: Names) -> AsyncGenerator[str]:
+        """The head and then the lines of one interval after another, so that none is long."""
+        rows: list[Sequence[str]] = [_head(wish)]
+        for question in wish.intervals():
+            sums = await self.sums(question)
+            firsts = await self.first_tokens(question) if wish.by is wish.timed else ()
+            times = {each.group: each.times for each in firsts}
+            for each in sums:
+                group = each.group[wish.by]
+                rows.append(_line(each, group, names.of(group), times.get(group, ())))
+            if rows:
+                yield _csv(rows)
+                rows = []
 
     async def speed(self, wish: Wish) -> Chart:
         """Percentiles over time."""
@@ -225,13 +246,7 @@ def total(sums: Iterable[UsageSum]) -> UsageSum:
     for each in sums:
         whole = replace(
             whole,
-            **{
-                name: getattr(whole, name) + getattr(each, name)
-                for name in (
-                    *("requests", "refused", "failed", "aborted"),
-                    *("prompt", "cached", "completion", "reasoning", "cost"),
-                )
-            },
+            **{name: getattr(whole, name) + getattr(each, name) for name in (*_COUNTED, "cost")},
         )
         lasted += each.duration_seconds * each.requests
         if each.first_token_seconds is not None:
@@ -260,39 +275,30 @@ def _rows(groups: Sequence[UsageSum], wish: Wish, names: Names) -> Sequence[Row]
     return sorted(rows, key=lambda row: (-_VALUE[wish.metric](row.sum), row.name))
 
 
-def as_csv(
-    wish: Wish,
-    sums: Sequence[UsageSum],
-    times: Mapping[tuple[datetime | None, str | None], Sequence[float]],
-    names: Names,
-) -> str:
-    """One line an interval and group; moments are UTC, cost is exact."""
-    out = io.StringIO()
-    writer = csv.writer(out)
-    numbers = (
-        *("requests", "refused", "failed", "aborted"),
-        *("prompt", "cached", "completion", "reasoning"),
-    )
+def _head(wish: Wish) -> Sequence[str]:
     ranks = [f"first_token_p{share * 100:.0f}" for share in PERCENTILES]
-    means = ("first_token_seconds", "duration_seconds")
-    writer.writerow(["start", wish.by, "name", *numbers, "cost", *means, *ranks])
-    for each in sums:
-        group = each.group[wish.by]
-        first = each.first_token_seconds
-        times_of_it = [f"{time:.6f}" for time in times.get((each.start, group), ())]
-        writer.writerow(
-            [
-                each.start.isoformat() if each.start is not None else "",
-                _cell(group),
-                _cell(names.of(group)),
-                *(getattr(each, name) for name in numbers),
-                f"{each.cost:f}",
-                "" if first is None else f"{first:.6f}",
-                f"{each.duration_seconds:.6f}",
-                *(times_of_it or [""] * len(ranks)),
-            ]
-        )
-    return out.getvalue()
+    return ["start", wish.by, "name", *_COUNTED, "cost", *_MEANS, *ranks]
+
+
+def _line(sum: UsageSum, group: str, name: str, times: Sequence[float]) -> Sequence[str]:
+    """Of an interval and group; moments are UTC, cost is exact."""
+    first = sum.first_token_seconds
+    return [
+        sum.start.isoformat() if sum.start is not None else "",
+        _cell(group),
+        _cell(name),
+        *(str(getattr(sum, each)) for each in _COUNTED),
+        f"{sum.cost:f}",
+        "" if first is None else f"{first:.6f}",
+        f"{sum.duration_seconds:.6f}",
+        *([f"{time:.6f}" for time in times] or [""] * len(PERCENTILES)),
+    ]
+
+
+def _csv(rows: Iterable[Sequence[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text).writerows(rows)
+    return text.getvalue()
 
 
 def _cell(text: str) -> str:

@@ -162,6 +162,13 @@ class SqlFactors:
         await self.put_recovery(user_id, [])
         await self.connection.execute(totp.delete().where(totp.c.user_id == user_id))
 
+    async def users(self) -> frozenset[str]:
+        """Whose is in force."""
+        found = await self.connection.execute(
+            select(totp.c.user_id).where(totp.c.confirmed_at.is_not(None))
+        )
+        return frozenset(found.scalars())
+
     async def put_recovery(self, user_id: str, digests: Sequence[bytes]) -> None:
         """These, instead of those there are."""
         await self.connection.execute(
