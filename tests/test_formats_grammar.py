@@ -130,6 +130,16 @@ def test_a_call_that_has_begun_is_held_to_its_schema(name: str) -> None:
             assert refusal(form, model, section, required=True) is not None
 
 
+def test_the_number_of_a_call_has_an_end() -> None:
+    form = by_name("kimi-k2")
+    assert form.calls
+    section = form.calls.lead + write_calls(form.calls, made(form)[:1])
+    assert "get_weather:0<" in section
+    section = section.replace(":0<", f":{'0' * 400}<")  # longer than the parser waits for
+    for model in models("kimi-k2"):
+        assert refusal(form, model, section, required=True) is not None
+
+
 @pytest.mark.parametrize("name", PARALLEL)
 def test_one_call_where_only_one_is_allowed(name: str) -> None:
     form = by_name(name)

@@ -65,6 +65,9 @@ class CallIdReader:
 
 
 def call_id_grammar(pattern: str, names: str) -> str:
-    """The terminal for an id: ``{index}`` is a number, ``{name}`` one of ``names`` (a regex)."""
-    regex = pattern.replace("{index}", "[0-9]+").replace("{name}", f"({names})")
+    """The terminal for an id: ``{index}`` is a number, ``{name}`` one of ``names`` (a regex).
+
+    Numbers have an end, so that no id is longer than :class:`CallIdReader` waits for.
+    """
+    regex = pattern.replace("{index}", "[0-9]{1,9}").replace("{name}", f"({names})")
     return "/" + regex.replace("/", "\\/") + "/"
