@@ -65,10 +65,6 @@ class Connections:
         """Return when every request has been answered."""
         await self.workers.ended()
 
-    async def end(self, seconds: float) -> None:
-        """Have every request answered or, after ``seconds``, cut."""
-        await self.workers.end(seconds)
-
     async def left(self) -> None:
         """Return when no connection is open: every client has all of its answer."""
         while self.open:

@@ -88,7 +88,7 @@ async def serve(
         finally:
             server.close()
             connections.abort()
-            await connections.end(_HANDLERS_SECONDS)
+            await connections.workers.end(_HANDLERS_SECONDS)
 
 
 async def _drain(edge: Edge, drain_seconds: float, hurry: asyncio.Event) -> None:

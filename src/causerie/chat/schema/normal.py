@@ -189,9 +189,8 @@ class Rewriter:
         self, place: Place, key: str, value: object, *, alone: bool = True
     ) -> list[Node | bool]:
         if not isinstance(value, list) or not value:
-            raise self._refuse(
-                step(place.pointer, key), "it must be an array of at least one schema."
-            )
+            at = step(place.pointer, key)
+            raise self._refuse(at, "it must be an array of at least one schema.")
         return [
             self._below(place, option, key, index, alone=alone)
             for index, option in enumerate(value)
@@ -298,7 +297,7 @@ class Rewriter:
 
     def _pattern_properties(self, place: Place, out: Node, key: str, value: object) -> None:
         pointer = step(place.pointer, key)
-        if not place.alone or any(name in words.IN_PLACE for name in place.schema):
+        if not place.by_itself:
             raise self._refuse(
                 pointer, "beside another schema for the same object it cannot be enforced."
             )
@@ -306,14 +305,13 @@ class Rewriter:
         names = named if isinstance(named, Mapping) else {}
         patterns: Node = {}
         for pattern, schema in self._named(value, pointer):
-            rewritten, *ahead = self._rewritten(pattern, step(pointer, pattern))
+            at = step(pointer, pattern)
+            rewritten, *ahead = self._rewritten(pattern, at)
             if ahead:
-                raise self._refuse(step(pointer, pattern), LOOKS)
+                raise self._refuse(at, LOOKS)
             clash = next((name for name in names if may_match(rewritten, name)), None)
             if clash is not None:
-                raise self._refuse(
-                    step(pointer, pattern), f"it also matches the property {clash[:100]!r}."
-                )
+                raise self._refuse(at, f"it also matches the property {clash[:100]!r}.")
             patterns[rewritten] = self._below(place, schema, key, pattern)
         out[key] = patterns
 
@@ -349,11 +347,10 @@ class Rewriter:
                     "one more than `required` names is.",
                 )
         named = out.get("properties")
-        if not (self.close and place.alone and named and isinstance(named, Mapping)):
+        if not (self.close and place.by_itself and named and isinstance(named, Mapping)):
             return
         silent = "additionalProperties" not in out and "patternProperties" not in out
-        alone = not any(name in words.IN_PLACE for name in place.schema)
-        if silent and alone and all(name in named for name in required):
+        if silent and all(name in named for name in required):
             out["additionalProperties"] = False
 
 

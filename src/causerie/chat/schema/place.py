@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from causerie.chat.schema.keywords import IN_PLACE
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -18,3 +20,8 @@ class Place:
     def others(self, key: str) -> list[str]:
         """The keywords beside ``key``."""
         return [name for name in self.schema if name != key]
+
+    @property
+    def by_itself(self) -> bool:
+        """Whether no other schema speaks of the same value, none within this one either."""
+        return self.alone and not any(name in IN_PLACE for name in self.schema)
