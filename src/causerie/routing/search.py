@@ -159,9 +159,8 @@ class Search(Struct, eq=False):
                 code="no_endpoint",
                 retry_after=max(1, round(wait)),
             )
-        if isinstance(failure, Overloaded):  # whoever has room first will do
-            wait = min(wait_of(one) for one in telling if isinstance(one, Overloaded))
-            failure.headers["Retry-After"] = str(round(wait))
+        if isinstance(failure, Overloaded):  # of those that are full, who has room first
+            failure = min((one for one in telling if isinstance(one, Overloaded)), key=wait_of)
         if len(self.tried) > 1:
             failure.metadata["attempts"] = len(self.tried)
         return failure
