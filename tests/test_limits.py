@@ -122,10 +122,12 @@ async def test_a_failure_gives_places_and_tokens_back(house: House, failure: Exc
 @pytest.mark.parametrize("seconds", [0, 30, 61])
 async def test_a_request_that_counts_elsewhere_takes_nothing(house: House, seconds: int) -> None:
     scope = key(requests_per_minute=2, tokens_per_minute=100, concurrent=1)
-    with await house.admit(scope, input=60, output=40) as lease:
+    lease = await house.admit(scope, input=60, output=40)
+    lease.spared = lambda failure: isinstance(failure, UpstreamFailed)
+    with pytest.raises(UpstreamFailed), lease:
         lease.settle(Used(60, 40))
-        lease.counts = False
         house.clock.pass_seconds(seconds)
+        raise UpstreamFailed("gone")
     for left in ("1", "0"):
         with await house.admit(scope, input=30, output=20) as lease:
             assert told(lease)["x-ratelimit-remaining-requests"] == left

@@ -24,7 +24,7 @@ from causerie.access.credential import Credential
 from causerie.access.estimate import estimate
 from causerie.access.free import FreeScopes
 from causerie.access.keys import Caller, Locked, StaticKeys
-from causerie.access.lease import Lease, tell
+from causerie.access.lease import tell
 from causerie.access.limits import Limits
 from causerie.access.quota import Scope
 from causerie.catalog.catalog import Catalog, Entry, is_over
@@ -77,10 +77,6 @@ class _Offer(Struct, frozen=True):
     free: bool
 
 
-def _never(_: ServiceError) -> bool:
-    return False
-
-
 class _Asked(Struct, frozen=True):
     """One request, where its answer goes, and what is written down of it.
 
@@ -93,7 +89,7 @@ class _Asked(Struct, frozen=True):
     identity: Identity
     deliver: Deliver
     record: Record
-    goes_on: Callable[[ServiceError], bool] = _never
+    goes_on: Callable[[ServiceError], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +181,10 @@ class Pipeline:
     async def _answered(
         self, asked: _Asked, offer: _Offer, more: Mapping[str, str] | None = None
     ) -> None:
-        """The answer of this model; its headers say ``more`` of limits."""
+        """The answer of this model; its headers say ``more`` of limits.
+
+        A plain one is begun anew where it breaks off.
+        """
         caller, record, model, members = asked.caller, asked.record, offer.model, self.members
         request = model.adapted(asked.request)
         candidates = self.able(model, request) if offer.free else model.candidates(request)
@@ -194,56 +193,41 @@ class Pipeline:
         scopes = offer.scopes if plain else self._scopes(caller, offer)
         limits = self.limits
         with limits.take_now(scopes, need) or await limits.take(scopes, need) as lease:
+            lease.spared = asked.goes_on
+            if members is not None:
+                record.reservation = await members.allowances.reserve(caller, model.id, need)
+            contents = _kept(asked) if caller.recorded else None
+            journey = self.router.generate(candidates, request, model.hedge_seconds, contents)
+            record.way = journey
             try:
-                if members is not None:
-                    record.reservation = await members.allowances.reserve(caller, model.id, need)
-                await self._served(asked, model, request, candidates, lease, more)
-            except ServiceError as failure:
-                lease.counts = not asked.goes_on(failure)
-                raise
-
-    async def _served(
-        self,
-        asked: _Asked,
-        model: Entry,
-        request: ChatRequest,
-        candidates: Sequence[Candidate],
-        lease: Lease,
-        more: Mapping[str, str] | None,
-    ) -> None:
-        """The answer of one of the candidates; a plain one is begun anew where it breaks off."""
-        contents = _kept(asked) if asked.caller.recorded else None
-        journey = self.router.generate(candidates, request, model.hedge_seconds, contents)
-        asked.record.way = journey
-        try:
-            visit = await journey.begin()
-            while True:
-                headers = _headers(asked, model, request, journey, _changes(request, visit))
-                tell(lease.standings(), headers)
-                if more is not None:
-                    headers |= more
-                frame = Frame(
-                    asked.identity,
-                    request.model,
-                    visit.answer.fingerprint,
-                    request.thinking.visible,
-                    asked.door.reasoning_object,
-                    _costs(model, journey) if isinstance(model, Listing) else None,
-                )
-                if contents is not None:
-                    contents.frame = frame
-                try:
-                    await asked.deliver(headers, frame, journey.pour)
-                    return
-                except (UpstreamFailed, Overloaded) as failure:
-                    if request.stream:
-                        raise
-                    visit = await journey.again(failure)
-        finally:
-            left = journey.leave()
-            lease.settle(journey.usage())
-            if left is not None:
-                await left
+                visit = await journey.begin()
+                while True:
+                    headers = _headers(asked, model, request, journey, _changes(request, visit))
+                    tell(lease.standings(), headers)
+                    if more is not None:
+                        headers |= more
+                    frame = Frame(
+                        asked.identity,
+                        request.model,
+                        visit.answer.fingerprint,
+                        request.thinking.visible,
+                        asked.door.reasoning_object,
+                        _costs(model, journey) if isinstance(model, Listing) else None,
+                    )
+                    if contents is not None:
+                        contents.frame = frame
+                    try:
+                        await asked.deliver(headers, frame, journey.pour)
+                        return
+                    except (UpstreamFailed, Overloaded) as failure:
+                        if request.stream:
+                            raise
+                        visit = await journey.again(failure)
+            finally:
+                left = journey.leave()
+                lease.settle(journey.usage())
+                if left is not None:
+                    await left
 
     async def _first_of(self, asked: _Asked) -> None:
         """The answer of the first model that has one, of those the request falls back on.

@@ -6,6 +6,7 @@ makes leases that say what was taken, how it is given back, and how limits stand
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -32,11 +33,11 @@ class Used(Protocol):
 class Lease(Struct, kw_only=True):
     """Failures that leave its block say how limits stand, too.
 
-    ``counts`` is false where the request counts elsewhere instead.
+    ``spared`` says of a failure whether the request will count elsewhere instead.
     """
 
     used: Used = _NOTHING
-    counts: bool = True
+    spared: Callable[[ServiceError], bool] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -47,14 +48,15 @@ class Lease(Struct, kw_only=True):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self.counts:
-            self.release(self.used.prompt, self.used.completion)
-        else:
+        failure = error if isinstance(error, ServiceError) else None
+        if failure is not None and self.spared is not None and self.spared(failure):
             self.undo()
-        if error is not None and isinstance(error, ServiceError):
+        else:
+            self.release(self.used.prompt, self.used.completion)
+        if failure is not None:
             headers: dict[str, str] = {}
             tell(self.standings(), headers)
-            error.headers = headers | error.headers
+            failure.headers = headers | failure.headers
 
     def settle(self, used: Used) -> None:
         """This is what was used until now; nothing where it is never said."""

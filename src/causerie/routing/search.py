@@ -134,8 +134,10 @@ class Search(Struct, eq=False):
 
     def _request(self, seat: Seat) -> ChatRequest:
         """The request as this one gets it."""
-        bounds = next(one.bounds for one in self.candidates if one.name == seat.name)
-        return self.request.within(bounds)
+        for one in self.candidates:
+            if one.name == seat.name:
+                return self.request.within(one.bounds)
+        return self.request
 
     def _note(self, visit: Visit, failure: ServiceError | None) -> None:
         """One that did not answer; what was sent away before it was sent costs nothing."""

@@ -135,7 +135,7 @@ async def _asked(question: Callable[[], T]) -> T:
     def ask() -> None:
         try:
             answer.set_result(question())
-        except BaseException as error:  # noqa: BLE001 - raised to whoever asked
+        except BaseException as error:  # noqa: BLE001 - whoever asked waits for it
             answer.set_exception(error)
 
     Thread(target=ask, daemon=True).start()
