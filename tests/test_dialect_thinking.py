@@ -220,7 +220,7 @@ def test_a_template_that_was_told_is_told_nothing_more(dialect: str) -> None:
     kwargs = {"thinking": True, "x": 1}
     assert said(dialect, chat_template_kwargs=kwargs, reasoning={"enabled": True}) == (
         {"chat_template_kwargs": kwargs},
-        [],
+        ["reasoning dropped"],
     )
 
 

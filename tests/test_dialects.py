@@ -200,6 +200,40 @@ def test_a_router_is_told_not_to_ignore_parameters() -> None:
     assert "provider" not in sent("openrouter", temperature=0.5, tools=[F])[0]
 
 
+ELSEWHERE_SAID: list[dict[str, Any]] = [
+    {"max_tokens": 9, "max_completion_tokens": 9},
+    {"add_generation_prompt": True},
+    {"logprobs": True, "top_logprobs": 0},
+    {"reasoning": {"enabled": False}},
+    {"reasoning": {"effort": "high", "exclude": True}},
+    {"reasoning": {"effort": "high"}, "chat_template_kwargs": {"enable_thinking": True}},
+    {"reasoning_effort": "none", "chat_template_kwargs": {"enable_thinking": False}},
+    {"reasoning_effort": "high", "chat_template_kwargs": {"enable_thinking": True}},
+    {
+        "messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "He"}],
+        "continue_final_message": True,
+        "add_generation_prompt": False,
+    },
+]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("fields", ELSEWHERE_SAID, ids=lambda fields: "+".join(fields))
+def test_whatever_does_not_go_out_as_it_came_is_told_once(
+    dialect: str, fields: dict[str, Any]
+) -> None:
+    try:
+        body, changes = sent(dialect, **fields)
+    except InvalidRequest:
+        return  # which tells it too
+    wanted = {"reasoning": {"effort": "high"}} if "exclude" in str(fields) else {}
+    for name, value in (fields | wanted).items():
+        told = any(change.startswith(name) or f"->{name}" in change for change in changes)
+        assert told or name == "messages" or body.get(name) == value, changes
+    assert len(set(changes)) == len(changes)
+    assert not [change for change in changes if change == "reasoning->reasoning"]
+
+
 def test_what_has_no_effect_is_said() -> None:
     assert sent("deepseek", temperature=0.5)[1] == ["temperature has no effect while thinking"]
     assert sent("deepseek", temperature=0.5, reasoning_effort="none")[1] == [

@@ -10,6 +10,7 @@ hiding the reasoning).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -69,7 +70,11 @@ _DEMANDING = frozenset(
     {"response_format", "structured_outputs", "logprobs", "logit_bias", "seed"}
     | {"top_k", "min_p", "repetition_penalty"}
 )
+_UNTOLD = frozenset(
+    {"model", "messages", "stream", "stream_options", "session_id", "include_reasoning"}
+)
 _USAGE = StreamOptions(include_usage=True)
+_NAME = re.compile(r"(?:^|->)(\w+)")  # of the fields that a change tells of
 _encode = msgspec.json.Encoder().encode
 
 
@@ -115,6 +120,8 @@ def outgoing(
         write_shape(draft)
     _note_unheeded(draft)
     _write_demand(draft)
+    if partial is None:
+        _note_rest(draft)
     if streamed:
         _write_stream(draft)
     return Outgoing(_encode(draft.fields), tuple(draft.changes), streamed)
@@ -191,6 +198,21 @@ def _note_unheeded(draft: Draft) -> None:
     if unheeded and draft.request.thinking.enabled is not False:
         for name in sorted(unheeded & draft.fields.keys()):
             draft.changes.append(f"{name} has no effect while thinking")
+
+
+def _note_rest(draft: Draft) -> None:
+    """Whatever else is not as it was sent, because another field says the same."""
+    fields, document = draft.fields, draft.document
+    told = {each for change in draft.changes for each in _NAME.findall(change)} | _UNTOLD
+    for name, value in document.items():
+        if name == "reasoning" and isinstance(value, Mapping):
+            value = {key: each for key, each in value.items() if key != "exclude"}
+        if name in told or value in (None, {}):
+            continue
+        if name not in fields:
+            draft.dropped(name)
+        elif fields[name] != value and name not in _LIMITS:  # lowered before, and told then
+            draft.changes.append(f"{name} rewritten")
 
 
 def _write_demand(draft: Draft) -> None:

@@ -120,7 +120,7 @@ def _by_object(draft: Draft) -> None:
         if draft.given(name):
             draft.moved(name, "reasoning")
     if draft.given(_KWARGS):
-        draft.moved(_switched_by(draft), "reasoning")
+        draft.moved(f"{_KWARGS}.enable_thinking", "reasoning")
 
 
 _WRITERS: Mapping[Switch, Callable[[Draft], None]] = {
