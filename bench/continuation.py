@@ -3,7 +3,7 @@
 Two engines with the same weights stand behind one alias. A stream is read at
 temperature 0; after some tokens the engine that makes it is killed with -9, and
 the other one goes on. Every stream must be unbroken, with one id and one end, and
-its text must be that of the undisturbed one.
+its text and its calls must be those of the undisturbed one.
 
     make bench BENCH=bench/continuation.py
     make bench BENCH=bench/continuation.py ARGS="--times 20"
@@ -47,6 +47,11 @@ KINDS: dict[str, dict[str, Any]] = {
             "json_schema": {"name": "book", "schema": SCHEMA},
         },
     },
+    "call": {
+        "max_tokens": 120,
+        "tools": [{"type": "function", "function": {"name": "print_book", "parameters": SCHEMA}}],
+        "tool_choice": "required",
+    },
 }
 
 
@@ -56,6 +61,7 @@ class Heard:
 
     reasoning: str = ""
     text: str = ""
+    calls: list[str] = field(default_factory=list)  # name and arguments of each
     ids: set[str] = field(default_factory=set)
     ends: list[str] = field(default_factory=list)
     error: str = ""
@@ -74,6 +80,10 @@ class Heard:
         for choice in chunk["choices"]:
             self.reasoning += choice["delta"].get("reasoning_content") or ""
             self.text += choice["delta"].get("content") or ""
+            for piece in choice["delta"].get("tool_calls") or ():
+                if "id" in piece:
+                    self.calls.append(piece["function"]["name"])
+                self.calls[piece["index"]] += piece["function"]["arguments"]
             if choice["finish_reason"]:
                 self.ends.append(choice["finish_reason"])
 
@@ -83,7 +93,8 @@ class Heard:
             return f"broken: {self.error}"
         if self.done != 1 or len(self.ids) != 1 or len(self.ends) != 1:
             return "not one stream with one id and one end"
-        if (self.reasoning, self.text) != (other.reasoning, other.text):
+        said, before = ((one.reasoning, one.text, one.calls, one.ends) for one in (self, other))
+        if said != before:
             return "another text"
         if self.usage["completion_tokens"] != other.usage["completion_tokens"]:
             return "another count of tokens"
