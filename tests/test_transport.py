@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import pytest
+import trustme
 from faultkit import Reply, upstream
 
+from causerie.assembly.endpoints import reach
+from causerie.settings.endpoint import Endpoint, Tls
 from causerie.transport.address import Address
 from causerie.transport.client import HttpClient, Reach
 from causerie.transport.errors import TransportFailed
@@ -604,6 +609,84 @@ async def test_a_proxy_that_opens_no_tunnel() -> None:
             with pytest.raises(TransportFailed, match="answered 407") as failure:
                 await http.send("GET", "/models")
             assert failure.value.kind == "proxy"
+
+
+async def test_a_stream_through_a_tunnel() -> None:
+    """The proxy sees a name and a port, and bytes that it cannot read."""
+    tunnels: list[bytes] = []
+    async with upstream(Reply(), secure=True) as up:
+
+        async def script(peer: Peer) -> None:
+            tunnels.append(await peer.reader.readuntil(b"\r\n\r\n"))
+            reader, writer = await asyncio.open_connection("127.0.0.1", up.port)
+            await peer.say(b"HTTP/1.1 200 Connection established\r\nvia: x\r\n\r\n")
+            async with asyncio.TaskGroup() as both:
+                both.create_task(pass_on(peer.reader, writer))
+                both.create_task(pass_on(reader, peer.writer))
+
+        trusted = ssl.create_default_context(cadata=up.ca_pem.decode())
+        async with server(script) as there:
+            proxy = there.url.removesuffix("/v1").replace("http://", "http://me:secret@")
+            async with client(up.base_url, Reach(tls=trusted, proxy=proxy)) as http:
+                for _ in range(2):
+                    response = await http.send("POST", "/chat/completions", body=b'{"stream":true}')
+                    assert (await response.read(100_000)).endswith(b"data: [DONE]\n\n")
+    place = b"127.0.0.1:%d" % up.port
+    assert tunnels == [
+        b"CONNECT %b HTTP/1.1\r\nhost: %b\r\n" % (place, place)
+        + b"proxy-authorization: Basic bWU6c2VjcmV0\r\n\r\n"
+    ]
+
+
+async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        while data := await reader.read(65_536):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+TLS_SETTINGS: list[tuple[dict[str, Any], bool]] = [
+    ({}, False),
+    ({"ca_file": "ca"}, False),
+    ({"ca_file": "ca", "server_name": "engine.internal"}, False),
+    ({"ca_file": "ca", "client_cert": "me"}, False),
+    ({"client_cert": "me", "server_name": "engine.internal"}, False),
+    ({"ca_file": "ca", "client_cert": "me", "server_name": "engine.internal"}, True),
+    ({"client_cert": "me", "verify": False}, True),
+]
+
+
+@pytest.mark.parametrize(("said", "served"), TLS_SETTINGS)
+async def test_certificates_as_configured(
+    said: dict[str, Any], served: bool, tmp_path: Path
+) -> None:
+    """The server is called otherwise than its address, and wants to know who asks."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca"))
+    authority.issue_cert("me").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "me"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.verify_mode = ssl.CERT_REQUIRED
+    authority.issue_cert("engine.internal").configure_cert(context)
+    authority.configure_trust(context)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(OK)
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    base_url = f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
+    files = {key: str(tmp_path / one) for key, one in said.items() if one in ("ca", "me")}
+    settings = Endpoint(name="e", base_url=base_url, tls=Tls(**(said | files)))
+    async with listening, client(base_url, reach(settings, None)) as http:
+        try:
+            response = await http.send("GET", "/models")
+            answered = await response.read(10) == b"ok"
+        except TransportFailed:
+            answered = False
+    assert answered is served
 
 
 @pytest.mark.parametrize("url", ["ftp://a/b", "http://", "nonsense", "http://a/b?c=d"])
