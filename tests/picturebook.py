@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -14,13 +15,44 @@ from consolekit import Place
 from ledgerkit import record
 from marketkit import Fair
 from pageskit import LONG, Team
-from playwright.async_api import Page, expect
+from playwright.async_api import Locator, Page, expect
 
 from causerie.accounts import totp
 from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
 from causerie.accounts.people import SYSTEM, Project, Role, User, actor_of
 from causerie.accounts.recording import Recording
+from causerie.errors import RateLimited, UpstreamFailed
+from causerie.protocol.events import (
+    Event,
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    Usage,
+)
 from causerie.store.usage import SqlUsage
+
+_THOUGHT = """The coast redwood is the tallest *living* species. I should compare:
+
+1. Hyperion, about 116 m
+2. Menara, a yellow meranti, about 101 m
+
+The question is about neighbours, so a table fits."""
+_PROSE = """The **coast redwood** called Hyperion, at about 116 metres. Its rivals:
+
+| Tree | Kind | Metres |
+|:--|:--|--:|
+| Hyperion | Coast redwood | 116 |
+| Menara | Yellow meranti | 101 |
+| Centurion | Mountain ash | 100 |
+
+To sort such a list yourself:
+
+```python
+trees = sorted(trees, key=lambda tree: tree.height, reverse=True)
+```
+"""
 
 
 class Broken(Fair):
@@ -190,6 +222,10 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "activity-opened": _opened,
         "activity-refused": _refused,
         "playground-answer": _answer,
+        "playground-thinking": _thinking,
+        "playground-call": _call,
+        "playground-refused": _refused_turn,
+        "playground-broken": _broken_off,
         "playground-code": _code,
         "profile-enrol": _enrol,
         "profile-codes": _codes,
@@ -340,15 +376,85 @@ async def _refused(page: Page, root: str, scene: Scene) -> None:
     await page.locator("details.request summary").first.click()
 
 
-async def _answer(page: Page, root: str, scene: Scene) -> None:
+async def _playground(page: Page, root: str, scene: Scene) -> None:
     await page.goto(f"{root}/projects/{scene.team.project.id}/playground")
-    await page.fill("textarea[placeholder=Message], [name=message], #message", "Say something.")
+
+
+async def _ask(page: Page, text: str) -> Locator:
+    """Gives the answer, when it has ended."""
+    await page.fill("#draft", text)
     await page.keyboard.press("Enter")
-    await expect(page.locator(".turn").nth(1)).to_be_visible()
+    turn = page.locator(".turn-assistant").last
+    await expect(turn.locator("footer")).to_be_visible()
+    return turn
+
+
+@contextmanager
+def _told(scene: Scene, *script: Event | Exception) -> Iterator[None]:
+    """Answers so; as before afterwards."""
+    pipeline = scene.house.pipeline
+    pipeline.script, before = script, pipeline.script
+    try:
+        yield
+    finally:
+        pipeline.script = before
+
+
+async def _answer(page: Page, root: str, scene: Scene) -> None:
+    await _playground(page, root, scene)
+    await _ask(page, "Say something.")
+
+
+async def _thinking(page: Page, root: str, scene: Scene) -> None:
+    await _playground(page, root, scene)
+    used = Usage(prompt=1234, completion=180, reasoning=96, cached=1024)
+    with _told(scene, ReasoningDelta(_THOUGHT), TextDelta(_PROSE), Finished("stop"), used):
+        turn = await _ask(page, "What is the tallest tree, and how do its neighbours compare?")
+    await turn.locator(".thought summary").click()
+
+
+async def _call(page: Page, root: str, scene: Scene) -> None:
+    await _playground(page, root, scene)
+    await page.get_by_text("Tools", exact=True).click()
+    tools = [{"type": "function", "function": {"name": "weather"}}]
+    await page.fill("[name=tools]", msgspec.json.format(msgspec.json.encode(tools)).decode())
+    called = (
+        ReasoningDelta("Two towns, so two calls."),
+        ToolCallStarted(0, "call_1", "weather"),
+        ToolCallDelta(0, '{"city": "Oslo", "days": 3}'),
+        ToolCallStarted(1, "call_2", "weather"),
+        ToolCallDelta(1, '{"city": "Bergen", "days": 3}'),
+    )
+    with _told(scene, *called, Finished("tool_calls"), Usage(prompt=210, completion=48)):
+        await _ask(page, "Where will it rain less, in Oslo or in Bergen?")
+    with _told(scene, TextDelta("In Oslo."), Finished("stop"), Usage(prompt=260, completion=3)):
+        for field in await page.locator(".call textarea").all():
+            await field.fill("12 degrees, rain")
+        await page.click("[data-do=answer] >> visible=true")
+        await expect(page.locator(".turn-assistant").last).to_contain_text("In Oslo.")
+    with _told(scene, *called[1:3], Finished("tool_calls"), Usage(prompt=300, completion=24)):
+        await _ask(page, "And tomorrow?")
+
+
+async def _refused_turn(page: Page, root: str, scene: Scene) -> None:
+    await _playground(page, root, scene)
+    pipeline = scene.house.pipeline
+    pipeline.prefill = [RateLimited("The project may make 60 requests a minute.")]
+    try:
+        await _ask(page, "Say something.")
+    finally:
+        pipeline.prefill = ()
+
+
+async def _broken_off(page: Page, root: str, scene: Scene) -> None:
+    await _playground(page, root, scene)
+    failure = UpstreamFailed("Every endpoint of the model that was asked has failed.")
+    with _told(scene, TextDelta(_PROSE[:160]), failure):
+        await _ask(page, "What is the tallest tree?")
 
 
 async def _code(page: Page, root: str, scene: Scene) -> None:
-    await page.goto(f"{root}/projects/{scene.team.project.id}/playground")
+    await _playground(page, root, scene)
     await page.click("text=View code")
 
 

@@ -58,6 +58,7 @@ async def _shoot(context: BrowserContext, root: str, go: Go, scene: Scene, file:
     if over > 0:
         sys.stdout.write(f"{file.name}: {over} px wider than the window\n")
     whole = await page.locator("dialog[open]").count() == 0
+    await page.evaluate("scrollTo(0, 0)")  # what stays in sight would stand in the middle
     await page.screenshot(path=file, full_page=whole, animations="disabled")
     await page.close()
 

@@ -180,6 +180,23 @@ async def test_long_names_and_large_numbers_stay_in_their_places(place: Place, w
             assert found == [], path
 
 
+async def test_who_removes_rows_by_the_keyboard_stays_where_they_are(place: Place) -> None:
+    owner = await place.world.person(password=PASSWORD, operator=True)
+    project = await place.world.project(owner=owner)
+    async with window() as page:
+        await sign_in(page, root(place), owner)
+        await page.goto(f"{root(place)}/projects/{project.id}/bounds")
+        add = page.get_by_text("Add a budget")
+        for _ in range(2):
+            await add.press("Enter")
+        rows = page.get_by_role("group", name="Budget", exact=True)
+        await rows.first.get_by_text("Remove").press("Enter")
+        await expect(rows).to_have_count(1)
+        await expect(rows.get_by_text("Remove")).to_be_focused()
+        await page.keyboard.press("Enter")
+        await expect(add).to_be_focused()
+
+
 async def test_forms_work_without_scripts(place: Place) -> None:
     owner = await place.world.person(password=PASSWORD)
     project = await place.world.project(owner=owner)

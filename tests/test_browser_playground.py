@@ -181,6 +181,7 @@ async def test_a_refusal_is_shown_and_can_be_tried_again(page: Page, shop: Place
     alert = page.locator(".turn-assistant [role=alert]")
     await expect(alert).to_contain_text("The project may make 60 requests a minute.")
     await expect(alert).to_contain_text("requests · status 429")
+    await expect(page.locator(".turn-assistant [data-do=copy]")).to_be_hidden()  # of nothing
     pipeline(shop).prefill = ()
     pipeline(shop).script = HELLO
     await page.locator("[data-do=again]").click()

@@ -176,7 +176,7 @@ async def test_routes_are_explained_for_picks_and_for_a_body(shown: Bench) -> No
         (await shown.operator.post("/operator/explain", picks | {"strict": "yes"})).text
     )
     assert "Nobody is asked" in strict
-    assert "is not known to support `tools`" in strict
+    assert "is not known to support <code>tools</code>" in strict
     body = {"model": "pool", "messages": [{"role": "user", "content": "Hi"}]}
     pasted = {"from": "body", "door": "router", "body": json.dumps(body)}
     assert "status 404" in (await shown.operator.post("/operator/explain", pasted)).text

@@ -12,6 +12,7 @@ from consolekit import Place, Visitor, console_of
 
 from causerie.accounts.bounds import Bounds, Budget
 from causerie.accounts.people import SYSTEM, User, actor_of
+from causerie.console.templating import coded
 
 MARKUP = [
     "<script>alert(1)</script>",
@@ -131,3 +132,17 @@ async def test_no_text_breaks_a_page(world: World, text: str) -> None:
                 assert page.status in (403, 404), (path, part, page.status)
                 assert (await visitor.get(f"{path}{part}")).status == 404
     assert await world.users.every(SYSTEM)
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("no `<b>` here", "no <code>&lt;b&gt;</code> here"),
+        ("<i>`a` or `b`</i>", "&lt;i&gt;<code>a</code> or <code>b</code>&lt;/i&gt;"),
+        ("one ` alone <i>", "one ` alone &lt;i&gt;"),
+    ],
+)
+def test_words_between_backticks_are_code_and_nothing_else_is_markup(
+    words: str, shown: str
+) -> None:
+    assert coded(words) == shown

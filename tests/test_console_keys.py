@@ -72,25 +72,26 @@ async def test_a_key_is_made_and_shown_once(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "wrong", "said"),
     [
-        ({"name": ""}, "A name has 1 to 100"),
-        ({"name": "a", "end": "date", "date": "2020-01-01"}, "in the future"),
-        ({"name": "a", "end": "date", "date": "soon"}, "Choose the day"),
-        ({"name": "a", "purpose": "both"}, "inference or management"),
-        ({"name": "a", "limit_model": "", "limit_concurrent": "-1"}, "no whole number"),
-        ({"name": "a", "budget_amount": "much", "budget_unit": "money"}, "no amount"),
-        ({"name": "a", "budget_amount": "12,50", "budget_unit": "money"}, "no amount"),
-        ({"name": "a", "limit_model": "", "limit_concurrent": "1,5"}, "no whole number"),
+        ({"name": ""}, "name", "A name has 1 to 100"),
+        ({"name": "a", "end": "date", "date": "2020-01-01"}, "date", "in the future"),
+        ({"name": "a", "end": "date", "date": "soon"}, "date", "Choose the day"),
+        ({"name": "a", "purpose": "both"}, "", "inference or management"),
+        ({"name": "a", "limit_concurrent": "-1"}, "limit_concurrent", "no whole number"),
+        ({"name": "a", "budget_amount": "much"}, "budget_amount", "no amount"),
+        ({"name": "a", "budget_amount": "12,50"}, "budget_amount", "no amount"),
+        ({"name": "a", "limit_concurrent": "1,5"}, "limit_concurrent", "no whole number"),
         (
             {"name": "a", "budget_amount": "1.5", "budget_unit": "tokens", "budget_period": "day"},
+            "budget_amount",
             "Tokens are whole",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 async def test_what_makes_no_sense_is_said_beside_it(
-    place: Place, fields: dict[str, str], said: str
+    place: Place, fields: dict[str, str], wrong: str, said: str
 ) -> None:
     owner = await place.world.person()
     project = await place.world.project(owner=owner)
@@ -98,6 +99,14 @@ async def test_what_makes_no_sense_is_said_beside_it(
     page = await visitor.post(f"/projects/{project.id}/keys/new", fields)
     assert page.status == 400
     assert said in page.text
+    invalid = re.findall(r'<input [^>]*aria-invalid="true"[^>]*>', page.text)
+    assert len(invalid) == bool(wrong)
+    for field in invalid:
+        assert f'name="{wrong}"' in field
+        assert f'value="{fields[wrong]}"' in field
+        described = re.search(r'aria-describedby="([^"]+)"', field)
+        assert described
+        assert re.search(rf'id="{described[1]}" role="alert">.*{said}', page.text)
     assert not await place.world.keys.of(actor_of(owner), project.id)
 
 

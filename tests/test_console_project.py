@@ -74,6 +74,28 @@ async def test_an_operator_sets_bounds_and_owners_see_them(place: Place) -> None
     assert (await mine.post(f"{base}/bounds", fields)).status == 403
 
 
+async def test_what_was_typed_stays_with_what_is_wrong_about_it(place: Place) -> None:
+    owner, long = await place.world.person(operator=True), "long" * 26
+    project = await place.world.project(owner=owner)
+    visitor, base = await place.visitor_of(owner), f"/projects/{project.id}"
+    forms: dict[str, list[tuple[str, str]]] = {
+        "name": [("name", long)],
+        "recording": [("days", "1000")],
+        "bounds": [
+            *(("budget_amount", "100"), ("budget_unit", "money"), ("budget_period", "month")),
+            *(("budget_amount", "-7"), ("budget_unit", "money"), ("budget_period", "day")),
+        ],
+    }
+    for path, fields in forms.items():
+        page = await visitor.post(f"{base}/{path}", fields)
+        assert page.status == 400, path
+        [field] = re.findall(r'<input [^>]*aria-invalid="true"[^>]*>', page.text)
+        typed = {"name": long, "recording": "1000", "bounds": "-7"}[path]
+        assert f'value="{typed}"' in field
+        assert "autofocus" in field
+        assert page.text.count('role="alert"') == 1
+
+
 async def test_a_project_is_made_renamed_archived_and_restored(place: Place) -> None:
     operator = await place.world.person(operator=True)
     visitor = await place.visitor_of(operator)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
-from collections.abc import AsyncIterator, Sequence
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from accountkit import World
@@ -17,6 +21,8 @@ from managekit import OPERATOR, Office, office
 from causerie.accounts.people import Project
 from causerie.accounts.usage import Question, UsageSum
 from causerie.errors import StoreUnavailable
+from causerie.management import table
+from causerie.store import reports
 from causerie.store.reports import SqlUsageReader
 from causerie.store.usage import SqlUsage
 
@@ -299,6 +305,48 @@ async def test_a_table_that_breaks_off_is_seen_to(
     assert raw.startswith(b"HTTP/1.1 200")
     assert not raw.endswith(b"0\r\n\r\n")
     assert len(asked) == 4
+
+
+async def test_a_table_of_many_sums_is_read_a_day_at_once(
+    desk: Office, projects: tuple[Project, Project], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are of a year, no more of them are made at once than of a day."""
+    del projects
+    real, asked = SqlUsageReader.sums, []
+    until = datetime.fromtimestamp(NOON / 1_000_000, UTC)
+
+    async def sums(reader: SqlUsageReader, question: Question) -> Sequence[UsageSum]:
+        asked.append((question.until - question.since) / timedelta(days=1))
+        found = await real(reader, replace(question, since=until - timedelta(7), until=until))
+        return list(found[:1]) * 1001 if question.since > until - timedelta(days=100) else []
+
+    monkeypatch.setattr(SqlUsageReader, "sums", sums)
+    path = f"/usage.csv?since=2026-03-01T18:00:00Z&until={until:%Y-%m-%dT%H:%M:%SZ}"
+    await desk.ask(OPERATOR, path)
+    assert asked[:11] == [0.25, 2, 4, 8, 16, 32, 32, 32, 32, 32, 32]
+    assert asked[11:15] == [16, 8, 4, 2]
+    assert set(asked[15:-1]) == {1}
+    assert asked[-1] == 0.5
+
+
+async def test_nothing_that_a_table_needs_much_of_is_made_in_the_loop(
+    desk: Office, projects: tuple[Project, Project], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del projects
+    made = set()
+
+    def watched(real: Callable[..., Any]) -> Callable[..., Any]:
+        def seen(*given: Any) -> Any:
+            made.add(threading.get_ident())
+            return real(*given)
+
+        return seen
+
+    monkeypatch.setattr(reports, "_sum", watched(reports._sum))
+    monkeypatch.setattr(table, "_line", watched(table._line))
+    await desk.ask(OPERATOR, "/usage.csv?by=model")
+    assert made
+    assert threading.get_ident() not in made
 
 
 async def test_a_database_that_is_away_is_told_before_a_table_begins(

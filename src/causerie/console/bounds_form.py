@@ -74,10 +74,10 @@ class BoundsRows:
         """As accounts take them; raises :class:`InvalidRequest`."""
         return Bounds(
             tuple(
-                Limit(row["model"], **{name: _whole(row[name], name) for name in _LIMIT})
-                for row in self.limits
+                Limit(row["model"], **{name: _whole(row[name], name, index) for name in _LIMIT})
+                for index, row in enumerate(self.limits)
             ),
-            tuple(_budget(row) for row in self.budgets),
+            tuple(_budget(row, index) for index, row in enumerate(self.budgets)),
         )
 
 
@@ -93,23 +93,26 @@ def _rows(form: Fields, kind: str, names: Iterable[str]) -> list[Row]:
     ]
 
 
-def _budget(row: Row) -> Budget:
+def _budget(row: Row, index: int) -> Budget:
     try:
         amount = Decimal(_joined(row["amount"].removeprefix("$")))
         return Budget(amount, Period(row["period"]), Unit(row["unit"]), row["model"])
     except (InvalidOperation, ValueError) as failure:
         raise InvalidRequest(
-            f"`{row['amount'][:20]}` is no amount; one looks like 25 or 0.50.", param="budgets"
+            f"`{row['amount'][:20]}` is no amount; one looks like 25 or 0.50.",
+            param=f"budgets[{index}].amount",
         ) from failure
 
 
-def _whole(text: str, name: str) -> int | None:
+def _whole(text: str, name: str, index: int) -> int | None:
     plain = _joined(text.replace(" ", ""))
     if not plain:
         return None
     if not plain.isascii() or not plain.isdigit() or len(plain) > 16:
         title = dict(LIMITS)[name]
-        raise InvalidRequest(f"{title}: `{text[:20]}` is no whole number.", param="limits")
+        raise InvalidRequest(
+            f"{title}: `{text[:20]}` is no whole number.", param=f"limits[{index}].{name}"
+        )
     return int(plain)
 
 

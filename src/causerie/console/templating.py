@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from causerie.console.statics import Statics
 
@@ -34,6 +34,7 @@ def environment(statics: Statics) -> Environment:
         auto_reload=False,
     )
     made.filters |= {
+        "coded": coded,
         "moment": moment,
         "date": date,
         "ago": ago,
@@ -48,6 +49,17 @@ def environment(statics: Statics) -> Environment:
     }
     made.globals |= {"static": statics.address, "seconds": seconds}
     return made
+
+
+def coded(words: str) -> Markup:
+    """Words, of which those between backticks are code."""
+    parts = words.split("`")
+    if len(parts) % 2 == 0:  # one of them has no other
+        return escape(words)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if index % 2 else part
+        for index, part in enumerate(parts)
+    )
 
 
 def moment(at: datetime | None, empty: str = "never") -> Markup:

@@ -1,15 +1,11 @@
-"""Sums of usage in pieces: one stretch of time after another, so that none grows large."""
+"""What usage is asked for: times, and how sums are told apart and narrowed down."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from datetime import datetime, timedelta
 
-from causerie.accounts.accounts import Accounts
 from causerie.accounts.people import Actor
-from causerie.accounts.usage import By, Question, Step, UsageSum
+from causerie.accounts.usage import By, Question, Step
 from causerie.errors import InvalidRequest
 from causerie.management.queries import Span, UsageSpan
 from causerie.management.reading import moment
@@ -20,7 +16,6 @@ _LONGEST = {
     Step.DAY: timedelta(days=3660),
     Step.ALL: timedelta(days=3660),
 }
-_PIECE = {Step.HOUR: timedelta(days=1), Step.DAY: timedelta(days=31)}
 
 
 def between(since: str, until: str, now: datetime) -> tuple[datetime, datetime]:
@@ -54,28 +49,3 @@ def question(query: UsageSpan, now: datetime) -> Question:
 def narrowed(query: Span) -> dict[str, str | None]:
     """What the query narrows down besides the project; the rest is ``None``."""
     return {name: getattr(query, name) or None for name in ("key", "user", "model", "door")}
-
-
-def pieces(question: Question) -> Iterator[Question]:
-    """The question, cut at midnights where its step is shorter than its time."""
-    length = _PIECE.get(question.step)
-    if length is None:
-        yield question
-        return
-    first = question.since.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    cuts = [question.since]
-    while (first := first + length) < question.until:
-        cuts.append(first)
-    for since, until in pairwise([*cuts, question.until]):
-        yield replace(question, since=since, until=until)
-
-
-async def sums(
-    accounts: Accounts, actor: Actor, project: str | None, question: Question
-) -> AsyncGenerator[Sequence[UsageSum]]:
-    """The sums, a stretch of time at once; asks each time whether the actor may."""
-    for each in pieces(question):
-        if project is None:
-            yield await accounts.usage.of_all(actor, each)
-        else:
-            yield await accounts.usage.of_project(actor, project, each)

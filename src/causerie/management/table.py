@@ -6,11 +6,13 @@ program for tables shows it and does not run it.
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 
+from causerie.accounts.stretches import Stretch
 from causerie.accounts.usage import Question, UsageSum
 from causerie.management.views import amount
 
@@ -24,15 +26,20 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 async def table(
-    question: Question, first: Sequence[UsageSum], rest: AsyncGenerator[Sequence[UsageSum]]
+    question: Question, first: Sequence[UsageSum], rest: AsyncGenerator[Stretch]
 ) -> AsyncGenerator[bytes]:
     """The head, then a line for each sum; closes ``rest`` at its end."""
-    head = ["start", *question.by, *_COUNTED]
-    yield _lines([head, *(_line(each, question) for each in first)])
+    yield _lines([["start", *question.by, *_COUNTED]])
     async with aclosing(rest):
-        async for sums in rest:
+        if first:
+            yield await asyncio.to_thread(_table, first, question)
+        async for _, sums in rest:
             if sums:
-                yield _lines([_line(each, question) for each in sums])
+                yield await asyncio.to_thread(_table, sums, question)
+
+
+def _table(sums: Sequence[UsageSum], question: Question) -> bytes:
+    return _lines(_line(each, question) for each in sums)
 
 
 def _line(sum: UsageSum, question: Question) -> list[str]:
@@ -56,7 +63,7 @@ def _harmless(name: str) -> str:
     return f"'{name}" if name.startswith(_FORMULA) else name
 
 
-def _lines(rows: Sequence[Sequence[str]]) -> bytes:
+def _lines(rows: Iterable[Sequence[str]]) -> bytes:
     text = io.StringIO()
     csv.writer(text).writerows(rows)
     return text.getvalue().encode("utf-8", "replace")

@@ -13,6 +13,7 @@ from causerie.accounts.audit import AuditFilter
 from causerie.accounts.guard import Clock
 from causerie.accounts.people import Actor
 from causerie.accounts.spending import SpendingReader
+from causerie.accounts.stretches import stretches
 from causerie.accounts.usage import By, Question, RecordFilter, Step, UsageSum
 from causerie.errors import InvalidRequest
 from causerie.management.bodies import NoBody
@@ -44,7 +45,7 @@ from causerie.management.reports import (
     UsageView,
 )
 from causerie.management.route import Call, Export
-from causerie.management.spans import between, narrowed, project_of, question, sums
+from causerie.management.spans import between, narrowed, project_of, question
 from causerie.management.table import CONTENT_TYPE, table
 
 _LARGEST = 2**62
@@ -65,10 +66,10 @@ class UsageDesk:
         after = place_of(query.cursor, tuple[str, tuple[str, ...]])
         found: list[UsageSum] = []
         project = project_of(call.actor, query.project)
-        stretches = sums(self.accounts, call.actor, project, _from(asked, after))
-        async with aclosing(stretches):
-            async for each in stretches:
-                found += [sum for sum in each if after is None or _place(sum, asked) > after]
+        rest = stretches(self.accounts.usage, call.actor, project, _from(asked, after))
+        async with aclosing(rest):
+            async for _, sums in rest:
+                found += [sum for sum in sums if after is None or _place(sum, asked) > after]
                 if len(found) > query.limit:
                     break
         taken = found[: query.limit]
@@ -82,8 +83,8 @@ class UsageDesk:
         """The same as a table, whole."""
         asked = question(call.query, self.clock())
         project = project_of(call.actor, call.query.project)
-        rest = sums(self.accounts, call.actor, project, asked)
-        first = await anext(rest)  # what is refused is refused before the answer begins
+        rest = stretches(self.accounts.usage, call.actor, project, asked)
+        _, first = await anext(rest)  # what is refused is refused before the answer begins
         return Export(CONTENT_TYPE, "usage.csv", table(asked, first, rest))
 
     async def project_spending(self, call: Call[NoQuery, NoBody]) -> ProjectSpending:

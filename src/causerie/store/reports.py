@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
+    Row,
     RowMapping,
     Select,
     Table,
@@ -62,28 +64,15 @@ class SqlUsageReader:
         """By start, then by group."""
         async with self._database.reading() as connection:
             found = await connection.execute(sums_query(question))
-        # Without a group there is a row even where there is nothing to add up.
-        sums = [_sum(row, question) for row in found.mappings() if row["requests"] is not None]
-        # Not by the database, which may sort text as some language does; cursors do not.
-        return sorted(sums, key=lambda sum: (sum.start or _BEGINNING, *sum.group.values()))
+        return await asyncio.to_thread(_sums, found.mappings(), question)  # they may be many
 
     async def first_tokens(
         self, question: Question, shares: Sequence[float]
     ) -> Sequence[FirstTokens]:
         """By start; groups of one start in no order."""
         async with self._database.reading() as connection:
-            found = (await connection.execute(first_token_query(question))).all()
-        counts: dict[tuple[int, str | None], dict[int, int]] = {}
-        for start, group, bucket, requests in found:
-            counts.setdefault((start, group), {})[bucket] = int(requests)
-        return [
-            FirstTokens(
-                None if question.step is Step.ALL else moment_of(start),
-                group,
-                tuple((percentile(each, share) or 0.0) / _SECOND for share in shares),
-            )
-            for (start, group), each in sorted(counts.items(), key=lambda pair: pair[0][0])
-        ]
+            found = await connection.execute(first_token_query(question))
+        return await asyncio.to_thread(_first_tokens, found, question, shares)
 
     async def records(self, filter: RecordFilter) -> Sequence[UsageRecord]:
         """Newest first."""
@@ -227,6 +216,29 @@ def _narrowed(
 def _midnight(moment: datetime) -> bool:
     utc = moment.astimezone(UTC)
     return (utc.hour, utc.minute, utc.second, utc.microsecond) == (0, 0, 0, 0)
+
+
+def _sums(rows: Iterable[RowMapping], question: Question) -> Sequence[UsageSum]:
+    # Without a group there is a row even where there is nothing to add up.
+    sums = [_sum(row, question) for row in rows if row["requests"] is not None]
+    # Not by the database, which may sort text as some language does; cursors do not.
+    return sorted(sums, key=lambda sum: (sum.start or _BEGINNING, *sum.group.values()))
+
+
+def _first_tokens(
+    rows: Iterable[Row[*tuple[Any, ...]]], question: Question, shares: Sequence[float]
+) -> Sequence[FirstTokens]:
+    counts: dict[tuple[int, str | None], dict[int, int]] = {}
+    for start, group, bucket, requests in rows:
+        counts.setdefault((start, group), {})[bucket] = int(requests)
+    return [
+        FirstTokens(
+            None if question.step is Step.ALL else moment_of(start),
+            group,
+            tuple((percentile(each, share) or 0.0) / _SECOND for share in shares),
+        )
+        for (start, group), each in sorted(counts.items(), key=lambda pair: pair[0][0])
+    ]
 
 
 def _sum(row: RowMapping, question: Question) -> UsageSum:

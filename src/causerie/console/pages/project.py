@@ -124,6 +124,8 @@ class ProjectPages:
             "limits": LIMITS,
             "longest": LONGEST_DAYS,
             "entries": (),
+            "name": visit.form.get("name") or view.project.name,
+            "days": visit.form.get("days") or view.project.recording_days or "",
         }
         if await visit.may(Action.AUDIT_SEE):
             values["entries"] = await projects.audit(visit.actor, id, AuditFilter(limit=_RECENT))

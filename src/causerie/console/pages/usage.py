@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from itertools import pairwise
 from urllib.parse import urlencode
 
+from causerie.accounts.stretches import Stretch, stretches
 from causerie.accounts.usage import PERCENTILES, TIMED, By, FirstTokens, Question, Step, UsageSum
 from causerie.console.charts import Chart, lines, stacked
 from causerie.console.fields import Fields
@@ -65,11 +67,10 @@ class Wish:
         """Which usage that is."""
         return Question(self.period.since, self.period.until, step, by=by, model=self.model or None)
 
-    def intervals(self) -> Iterator[Question]:
-        """The question, for each interval by itself."""
-        whole = self.question(self.period.step, self.by)
-        for since, until in pairwise([*self.period.starts(), self.period.until]):
-            yield replace(whole, since=since, until=until)
+    @property
+    def over_time(self) -> Question:
+        """Which usage that is, by interval and group."""
+        return self.question(self.period.step, self.by)
 
     @property
     def timed(self) -> By:
@@ -120,7 +121,6 @@ async def show_service(visit: Visit) -> None:
 async def _page(visit: Visit, project: str | None) -> None:
     wish = _wish(visit.query, visit.desk.clock(), whole=project is None)
     reader = _Reader(visit, project)
-    overtime = await reader.sums(wish.question(wish.period.step, wish.by))
     groups = await reader.sums(wish.question(Step.ALL, wish.by))
     names = await names_of(visit, project, wish.by)
     # Of a whole service the times of many keys are added up: the page does not wait for them.
@@ -135,7 +135,7 @@ async def _page(visit: Visit, project: str | None) -> None:
         bys={by: _TITLES[by] for by in _ways(whole=project is None)},
         title_of_group=_TITLES[wish.by],
         total=total(groups),
-        chart=_chart(wish, overtime, names),
+        chart=await reader.chart(wish, names),
         speed=await reader.speed(wish) if timed else None,
         speeds=await reader.speeds(wish, names) if timed else (),
         speeds_by=_TITLES[wish.timed],
@@ -178,19 +178,29 @@ class _Reader:
     async def first_tokens(self, question: Question) -> Sequence[FirstTokens]:
         return await self._usage.first_tokens(self._actor, self._project, question)
 
+    def over_time(self, wish: Wish) -> AsyncGenerator[Stretch]:
+        return stretches(self._usage, self._actor, self._project, wish.over_time)
+
     async def table(self, wish: Wish, names: Names) -> AsyncGenerator[str]:
-        """The head and then the lines of one interval after another, so that none is long."""
-        rows: list[Sequence[str]] = [_head(wish)]
-        for question in wish.intervals():
-            sums = await self.sums(question)
-            firsts = await self.first_tokens(question) if wish.by is wish.timed else ()
-            times = {each.group: each.times for each in firsts}
-            for each in sums:
-                group = each.group[wish.by]
-                rows.append(_line(each, group, names.of(group), times.get(group, ())))
-            if rows:
-                yield _csv(rows)
-                rows = []
+        """The head, then the lines of one stretch of time after another, so that none is long."""
+        yield _csv([_head(wish)])
+        async with aclosing(self.over_time(wish)) as found:
+            async for question, sums in found:
+                firsts = await self.first_tokens(question) if wish.by is wish.timed else ()
+                if sums:
+                    yield await asyncio.to_thread(_lines, sums, firsts, wish, names)
+
+    async def chart(self, wish: Wish, names: Names) -> Chart:
+        """What the bars show, by name and interval."""
+        value = _VALUE[wish.metric]
+        found: dict[str, dict[datetime, float]] = {}
+        async with aclosing(self.over_time(wish)) as pieces:
+            async for _, sums in pieces:
+                for each in sums:
+                    if each.start is not None and (amount := value(each)):
+                        place = found.setdefault(names.of(each.group[wish.by]), {})
+                        place[each.start] = place.get(each.start, 0.0) + amount
+        return await asyncio.to_thread(stacked, wish.period.starts(), found)
 
     async def speed(self, wish: Wish) -> Chart:
         """Percentiles over time."""
@@ -259,17 +269,6 @@ def total(sums: Iterable[UsageSum]) -> UsageSum:
     )
 
 
-def _chart(wish: Wish, sums: Sequence[UsageSum], names: Names) -> Chart:
-    value = _VALUE[wish.metric]
-    found: dict[str, dict[datetime, float]] = {}
-    for each in sums:
-        if each.start is not None and (amount := value(each)):
-            name = names.of(each.group[wish.by])
-            place = found.setdefault(name, {})
-            place[each.start] = place.get(each.start, 0.0) + amount
-    return stacked(wish.period.starts(), found)
-
-
 def _rows(groups: Sequence[UsageSum], wish: Wish, names: Names) -> Sequence[Row]:
     rows = [Row(each.group[wish.by], names.of(each.group[wish.by]), each) for each in groups]
     return sorted(rows, key=lambda row: (-_VALUE[wish.metric](row.sum), row.name))
@@ -278,6 +277,17 @@ def _rows(groups: Sequence[UsageSum], wish: Wish, names: Names) -> Sequence[Row]
 def _head(wish: Wish) -> Sequence[str]:
     ranks = [f"first_token_p{share * 100:.0f}" for share in PERCENTILES]
     return ["start", wish.by, "name", *_COUNTED, "cost", *_MEANS, *ranks]
+
+
+def _lines(
+    sums: Sequence[UsageSum], firsts: Sequence[FirstTokens], wish: Wish, names: Names
+) -> str:
+    times = {(each.start, each.group): each.times for each in firsts}
+    return _csv(
+        _line(each, id, names.of(id), times.get((each.start, id), ()))
+        for each in sums
+        for id in [each.group[wish.by]]
+    )
 
 
 def _line(sum: UsageSum, group: str, name: str, times: Sequence[float]) -> Sequence[str]:

@@ -10,6 +10,14 @@ function follow(part) {
   }
 }
 
+/** Who removes by the keyboard goes on from the row beside it, or from where one is added. */
+function remove(row) {
+  const beside = row.nextElementSibling ?? row.previousElementSibling;
+  const adder = document.querySelector(`[data-add-row="${row.parentElement.id.replace(/-rows$/, "")}"]`);
+  row.remove();
+  (beside?.querySelector("[data-remove-row]") ?? adder)?.focus();
+}
+
 document.addEventListener("click", (event) => {
   const target = event.target instanceof Element ? event.target : null;
   const adder = target?.closest("[data-add-row]");
@@ -19,7 +27,8 @@ document.addEventListener("click", (event) => {
     document.getElementById(`${adder.dataset.addRow}-rows`).append(row);
     row.querySelector("select, input")?.focus();
   }
-  target?.closest("[data-remove-row]")?.closest(".row")?.remove();
+  const row = target?.closest("[data-remove-row]")?.closest(".row");
+  if (row) remove(row);
 });
 document.addEventListener("change", (event) => follow(event.target.closest("form") ?? document));
 document.addEventListener("htmx:afterSettle", (event) => follow(event.target));

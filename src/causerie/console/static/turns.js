@@ -232,6 +232,7 @@ class Reply {
     this.paint(answer);
     this.state("");
     this.facts(answer);
+    this.node.querySelector("[data-do=copy]").hidden = !this.text();
     part(this.node, "foot").hidden = false;
   }
 

@@ -1,0 +1,55 @@
+"""Sums of usage by stretches of time: each as long as it may be without having many sums.
+
+Where a question has very many sums, nobody has to hold or make all of them at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+
+from causerie.accounts.people import Actor
+from causerie.accounts.usage import Question, Step, Usage, UsageSum
+
+_UNIT = MappingProxyType({Step.HOUR: timedelta(hours=1), Step.DAY: timedelta(days=1)})
+_LONGEST = 32
+_FEW, _MANY = 500, 1000
+
+Stretch = tuple[Question, Sequence[UsageSum]]
+
+
+async def stretches(
+    usage: Usage, actor: Actor, project: str | None, question: Question
+) -> AsyncGenerator[Stretch]:
+    """Each stretch as a question, and its sums; asks each time whether the actor may.
+
+    Sums are those of one project, or with ``None`` of the whole service. Where
+    all time is one there is one stretch.
+    """
+    since, length = question.since, 1
+    while since < question.until:
+        until = min(_end(since, question.step, length) or question.until, question.until)
+        asked = replace(question, since=since, until=until)
+        if project is None:
+            sums = await usage.of_all(actor, asked)
+        else:
+            sums = await usage.of_project(actor, project, asked)
+        yield asked, sums
+        since, length = until, _next(length, len(sums))
+
+
+def _end(since: datetime, step: Step, length: int) -> datetime | None:
+    """So many whole intervals on."""
+    unit = _UNIT.get(step)
+    if unit is None:
+        return None
+    first = since.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    return (first if step is Step.HOUR else first.replace(hour=0)) + unit * length
+
+
+def _next(length: int, sums: int) -> int:
+    if sums > _MANY:
+        return max(length // 2, 1)
+    return min(length * 2, _LONGEST) if sums < _FEW else length
