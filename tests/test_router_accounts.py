@@ -18,7 +18,7 @@ from housekit import House, house
 from causerie.access.admission import Gate
 from causerie.access.free import FreeScopes
 from causerie.access.quota import Rates
-from causerie.accounts.bounds import Bounds, Budget, Period, Unit
+from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
 from causerie.accounts.credit import Balance, bounded
 from causerie.accounts.names import digest
 from causerie.accounts.people import SYSTEM, actor_of
@@ -181,6 +181,17 @@ async def test_nobody_spends_more_than_was_put_in(bank: Bank) -> None:
             await asyncio.sleep(0.05)  # other processes hear of it within a second
     key = await bank.until("/key", made.credential, lambda data: data["usage"] > 0.5)
     assert key["is_free_tier"] is False
+
+
+async def test_no_more_is_held_than_an_offer_gives(tmp_path: Path) -> None:
+    once = Bounds(limits=(Limit(tokens_per_minute=1000),))
+    async with upstream(Reply("Yes.")) as up:
+        offer = 'model = "m"\nmax_output_tokens = 100'
+        text = config(up.base_url).replace('model = "m"', offer)
+        async with house(tmp_path, text) as there, office(tmp_path / "data") as opened:
+            key = (await opened.key(bounds=once)).credential
+            status, headers, _ = await there.ask(R, "a/paid", key, max_tokens=100_000)
+            assert (status, headers["x-ratelimit-remaining-tokens"]) == (200, "895")
 
 
 async def test_a_key_that_may_use_one_model_sees_one(bank: Bank) -> None:

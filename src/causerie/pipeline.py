@@ -188,7 +188,7 @@ class Pipeline:
         caller, record, model, members = asked.caller, asked.record, offer.model, self.members
         request = model.adapted(asked.request)
         candidates = self.able(model, request) if offer.free else model.candidates(request)
-        need = partial(estimate, request)
+        need = partial(estimate, request, candidates)
         plain = members is None and not offer.free
         scopes = offer.scopes if plain else self._scopes(caller, offer)
         limits = self.limits
