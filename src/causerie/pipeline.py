@@ -49,6 +49,7 @@ from causerie.protocol.request import ChatRequest
 from causerie.protocol.variants import free_name, is_free
 from causerie.routing.journey import Journey
 from causerie.routing.router import Router
+from causerie.routing.seat import wait_of
 from causerie.routing.visit import Visit
 
 
@@ -65,6 +66,7 @@ class Door(Locked, Protocol):
         ...
 
 
+_FULL = (Overloaded, RateLimited)
 _TIMING = "queue;dur=%.1f, upstream;dur=%.1f, overhead;dur=%.1f"  # in milliseconds
 
 
@@ -232,7 +234,8 @@ class Pipeline:
     async def _first_of(self, asked: _Asked) -> None:
         """The answer of the first model that has one, of those the request falls back on.
 
-        Those whose last day has gone by are passed over, unless there is no other.
+        Those whose last day has gone by are passed over, unless there is no other. Where the last
+        one is full, which of all has room first is told.
         """
         named = (asked.request.model, *asked.request.fallbacks)
         models = {name: self.allowed(asked.door, asked.caller, name) for name in named}
@@ -248,6 +251,7 @@ class Pipeline:
             return not begun and another_may(failure)
 
         record = asked.record
+        full: list[ServiceError] = []
         for name in others:
             try:
                 await self._one(structs.replace(asked, deliver=begin, goes_on=goes_on), name)
@@ -255,10 +259,18 @@ class Pipeline:
             except ServiceError as failure:
                 if not goes_on(failure):
                     raise
+                if isinstance(failure, _FULL):
+                    full.append(failure)
                 if self.members is not None and record.reservation is not None:
                     self.members.allowances.release(record.reservation)
                     record.reservation = None
-        await self._one(asked, last)
+        try:
+            await self._one(structs.replace(asked, deliver=begin), last)
+        except _FULL as failure:
+            soonest = min((failure, *full), key=wait_of)
+            if begun or soonest is failure:
+                raise
+            raise soonest from failure
 
     def allowed(self, door: Door, caller: Caller, name: str) -> Entry:
         """The model of this name, which the caller may use at the door.
