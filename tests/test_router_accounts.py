@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from accountkit import World
-from faultkit import Reply, upstream
+from faultkit import Fault, Reply, upstream
 from hostedkit import Office, office
 from housekit import House, house
 
@@ -192,6 +192,23 @@ async def test_no_more_is_held_than_an_offer_gives(tmp_path: Path) -> None:
             key = (await opened.key(bounds=once)).credential
             status, headers, _ = await there.ask(R, "a/paid", key, max_tokens=100_000)
             assert (status, headers["x-ratelimit-remaining-tokens"]) == (200, "895")
+
+
+async def test_a_record_tells_of_no_model_but_its_own(tmp_path: Path) -> None:
+    """The first one breaks its reply off, the second one may not be paid any more."""
+    spent = Bounds(budgets=(Budget(Decimal(0), model="a/dear"),))
+    async with upstream(Fault.RESET_MID_STREAM) as up:
+        text = config(up.base_url).replace('"vllm"', '"llama-server"')
+        async with house(tmp_path, text) as there, office(tmp_path / "data") as opened:
+            key = (await opened.key(bounds=spent)).credential
+            status, headers, _ = await there.ask(R, "a/paid", key, models=["a/dear"])
+            assert status == 402
+            assert up.requests
+            bank = Bank(there, opened)
+            path = f"/generation?id={headers['x-request-id']}"
+            told = await bank.until(path, key, lambda data: True)
+            assert told["model"] == "a/dear"
+            assert (told["provider_name"], told["tokens_prompt"]) == (None, 0)
 
 
 async def test_a_key_that_may_use_one_model_sees_one(bank: Bank) -> None:

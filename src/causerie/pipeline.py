@@ -261,6 +261,7 @@ class Pipeline:
                     raise
                 if isinstance(failure, _FULL):
                     full.append(failure)
+                record.begin_anew()
                 if self.members is not None and record.reservation is not None:
                     self.members.allowances.release(record.reservation)
                     record.reservation = None
