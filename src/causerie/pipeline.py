@@ -220,6 +220,8 @@ class Pipeline:
                         contents.frame = frame
                     try:
                         await asked.deliver(headers, frame, journey.pour)
+                        if journey.continued:  # those of a plain answer have not gone out yet
+                            headers |= _served(journey)
                         return
                     except (UpstreamFailed, Overloaded) as failure:
                         if request.stream:
@@ -381,11 +383,8 @@ def _headers(
 ) -> dict[str, str]:
     queue, upstream = journey.queued_seconds, journey.upstream_seconds
     overhead = asked.record.first_token(queue + upstream)
-    headers = {
-        "x-served-by": journey.served_by,
-        "x-attempts": str(len(journey.tried)),
-        "server-timing": _TIMING % (queue * 1000, upstream * 1000, overhead * 1000),
-    }
+    headers = _served(journey)
+    headers["server-timing"] = _TIMING % (queue * 1000, upstream * 1000, overhead * 1000)
     if model.id != request.model:
         headers["x-served-model"] = model.id
     if request is not asked.request:
@@ -393,3 +392,8 @@ def _headers(
     if changes:
         headers["x-request-changes"] = ", ".join(changes)
     return headers
+
+
+def _served(journey: Journey) -> dict[str, str]:
+    """Who answers, and who was asked."""
+    return {"x-served-by": journey.served_by, "x-attempts": str(len(journey.tried))}
