@@ -43,7 +43,7 @@ from causerie.members import FreeDays, Members
 from causerie.metering.contents import Contents
 from causerie.metering.meter import Meter, Record
 from causerie.protocol.candidate import Candidate
-from causerie.protocol.events import Pour, Usage
+from causerie.protocol.events import Pour
 from causerie.protocol.labels import UNLABELLED, Labels
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.variants import free_name, is_free
@@ -208,14 +208,7 @@ class Pipeline:
                     tell(lease.standings(), headers)
                     if more is not None:
                         headers |= more
-                    frame = Frame(
-                        asked.identity,
-                        request.model,
-                        visit.answer.fingerprint,
-                        request.thinking.visible,
-                        asked.door.reasoning_object,
-                        _costs(model, journey) if isinstance(model, Listing) else None,
-                    )
+                    frame = _frame(asked, model, journey, visit)
                     if contents is not None:
                         contents.frame = frame
                     try:
@@ -270,8 +263,7 @@ class Pipeline:
         try:
             await self._one(structs.replace(asked, deliver=begin), last)
         except _FULL as failure:
-            soonest = min((failure, *full), key=wait_of)
-            if begun or soonest is failure:
+            if begun or (soonest := min((failure, *full), key=wait_of)) is failure:
                 raise
             raise soonest from failure
 
@@ -367,9 +359,18 @@ def _not_for(caller: Caller, model: Entry) -> Forbidden:
     )
 
 
-def _costs(model: Listing, journey: Journey) -> Callable[[Usage], float]:
-    """What a reply costs, told once it is there, by who has given it."""
-    return lambda usage: float(model.cost(journey.served_by, usage))
+def _frame(asked: _Asked, model: Entry, journey: Journey, visit: Visit) -> Frame:
+    """What a reply costs is told once it is there, by who has given it."""
+    return Frame(
+        asked.identity,
+        asked.request.model,
+        visit.answer.fingerprint,
+        asked.request.thinking.visible,
+        asked.door.reasoning_object,
+        (lambda usage: float(model.cost(journey.served_by, usage)))
+        if isinstance(model, Listing)
+        else None,
+    )
 
 
 def _changes(request: ChatRequest, visit: Visit) -> Sequence[str]:
