@@ -226,6 +226,20 @@ async def test_a_plain_reply_that_nobody_can_go_on_with_is_begun_anew() -> None:
     assert answer.usage["completion_tokens"] == record.used.completion == len(reply.deltas())
 
 
+async def test_who_went_on_with_a_plain_reply_is_told() -> None:
+    async with (
+        upstream(Broken(Fault.RESET_MID_STREAM, after=2)) as bad,
+        upstream(Reply()) as good,
+        gateway(bad.base_url, good.base_url, dialect="llama-server") as there,
+    ):
+        answer = await there.plain()
+        await settled(lambda: there.records != [])
+    assert (answer.status, answer.text) == (200, TEXT)
+    assert (answer.headers["x-served-by"], answer.headers["x-attempts"]) == ("e1", "2")
+    [record] = there.records
+    assert (record.continued, record.served_by, record.attempts) == (1, "e1", 2)
+
+
 async def test_a_plain_reply_that_nobody_gives_fails_as_it_is() -> None:
     broken = Broken(Fault.RESET_MID_STREAM)
     async with (

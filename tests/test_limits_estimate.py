@@ -8,6 +8,8 @@ from msgspec import structs
 
 from causerie.access.estimate import UNNAMED_OUTPUT, estimate
 from causerie.access.quota import Tokens
+from causerie.protocol.bounds import Bounds
+from causerie.protocol.candidate import Candidate
 from causerie.protocol.parsing import Rules, parse
 from causerie.protocol.request import (
     ChatRequest,
@@ -58,6 +60,14 @@ def test_output_by_its_limit_for_each_choice() -> None:
     assert estimate(request(message, max_tokens=50, n=3)) == Tokens(5, 150)
     assert estimate(request(message)) == Tokens(5, UNNAMED_OUTPUT)
     assert estimate(request(message), unnamed_output=7) == Tokens(5, 7)
+
+
+def test_output_by_what_is_given_at_most() -> None:
+    asked = request(Message("user", "hi"), max_tokens=50, n=3)
+    few, more = (Candidate(str(most), bounds=Bounds(None, most)) for most in (7, 9))
+    assert estimate(asked, [few, more]) == Tokens(5, 27)
+    assert estimate(asked, [few, Candidate("unbounded")]) == Tokens(5, 150)
+    assert estimate(asked, [Candidate("long", bounds=Bounds(None, 60))]) == Tokens(5, 150)
 
 
 @pytest.mark.parametrize("second", ["abcde", "你好", "", [{"type": "text", "text": "abc"}]])

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 from accountkit import World
-from faultkit import Reply, upstream
+from faultkit import Fault, Reply, upstream
 from hostedkit import Office, office
 from housekit import House, house
 
 from causerie.access.admission import Gate
 from causerie.access.free import FreeScopes
 from causerie.access.quota import Rates
-from causerie.accounts.bounds import Bounds, Budget, Period, Unit
+from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
 from causerie.accounts.credit import Balance, bounded
 from causerie.accounts.names import digest
 from causerie.accounts.people import SYSTEM, actor_of
@@ -181,6 +181,34 @@ async def test_nobody_spends_more_than_was_put_in(bank: Bank) -> None:
             await asyncio.sleep(0.05)  # other processes hear of it within a second
     key = await bank.until("/key", made.credential, lambda data: data["usage"] > 0.5)
     assert key["is_free_tier"] is False
+
+
+async def test_no_more_is_held_than_an_offer_gives(tmp_path: Path) -> None:
+    once = Bounds(limits=(Limit(tokens_per_minute=1000),))
+    async with upstream(Reply("Yes.")) as up:
+        offer = 'model = "m"\nmax_output_tokens = 100'
+        text = config(up.base_url).replace('model = "m"', offer)
+        async with house(tmp_path, text) as there, office(tmp_path / "data") as opened:
+            key = (await opened.key(bounds=once)).credential
+            status, headers, _ = await there.ask(R, "a/paid", key, max_tokens=100_000)
+            assert (status, headers["x-ratelimit-remaining-tokens"]) == (200, "895")
+
+
+async def test_a_record_tells_of_no_model_but_its_own(tmp_path: Path) -> None:
+    """The first one breaks its reply off, the second one may not be paid any more."""
+    spent = Bounds(budgets=(Budget(Decimal(0), model="a/dear"),))
+    async with upstream(Fault.RESET_MID_STREAM) as up:
+        text = config(up.base_url).replace('"vllm"', '"llama-server"')
+        async with house(tmp_path, text) as there, office(tmp_path / "data") as opened:
+            key = (await opened.key(bounds=spent)).credential
+            status, headers, _ = await there.ask(R, "a/paid", key, models=["a/dear"])
+            assert status == 402
+            assert up.requests
+            bank = Bank(there, opened)
+            path = f"/generation?id={headers['x-request-id']}"
+            told = await bank.until(path, key, lambda data: True)
+            assert told["model"] == "a/dear"
+            assert (told["provider_name"], told["tokens_prompt"]) == (None, 0)
 
 
 async def test_a_key_that_may_use_one_model_sees_one(bank: Bank) -> None:

@@ -136,6 +136,8 @@ def test_what_costs_nothing_comes_first() -> None:
         ({"data_collection": "deny"}, ["two"]),
         ({"data_collection": "allow", "zdr": True}, ["two"]),
         ({}, ["one", "two", "new", "four"]),
+        ({"only": [], "ignore": [], "order": []}, ["one", "two", "new", "four"]),
+        ({"quantizations": []}, ["one", "two", "new", "four"]),
     ],
 )
 def test_preferences(provider: Mapping[str, Any], expected: list[str]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from faultkit import Fault, Reply, upstream
+import pytest
+from faultkit import Broken, Fault, Reply, upstream
 from housekit import House, house
 
 from causerie.cli.key import digest_line, new_key
@@ -167,6 +169,25 @@ async def test_models_to_fall_back_on(tmp_path: Path) -> None:
         assert (status, answer["error"]["code"]) == (404, "model_not_found")
         status, _, answer = await there.ask(R, "a/good", models=["a/bad"], temperature=9)
         assert (status, answer["error"]["param"]) == (400, "temperature")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_of_several_models_that_are_full_the_one_with_room_first_is_told(
+    tmp_path: Path, stream: bool
+) -> None:
+    waits = {"late": 30, "soon": 3, "later": 60}
+    async with AsyncExitStack() as held:
+        text = '[[doors]]\nname = "router"\nkind = "router"\nkeys = "off"\n'
+        for name, seconds in waits.items():
+            full = Broken(Fault.TOO_MANY_SECONDS, retry_after=seconds)
+            up = await held.enter_async_context(upstream(full))
+            text += f'[[endpoints]]\nname = "{name}"\nbase_url = "{up.base_url}"\n'
+            text += f'[[catalog]]\nid = "a/{name}"\n'
+            text += f'[[catalog.offers]]\nendpoint = "{name}"\nmodel = "m"\n'
+        there = await held.enter_async_context(house(tmp_path, text))
+        others = ["a/soon", "a/later"]
+        status, headers, _ = await there.ask(R, "a/late", models=others, stream=stream)
+        assert (status, headers["Retry-After"]) == (503, "3")
 
 
 async def test_a_model_that_has_ended_is_passed_over(tmp_path: Path) -> None:

@@ -407,6 +407,21 @@ def test_a_probability_of_none_is_a_number_all_the_same() -> None:
     assert said(piece, logprobs=True)[1] == Finished("stop")
 
 
+@pytest.mark.parametrize("number", [float("-inf"), float("inf"), float("nan")])
+def test_a_number_that_json_does_not_know_costs_no_reply(number: float) -> None:
+    """Some servers write it as their language does: ``-Infinity``, ``NaN``."""
+    text = '"NaN" \\'
+    piece = with_logprobs(chunk("stop", content=text), "a") | {"timings": {"speed": number}}
+    [told] = piece["choices"][0]["logprobs"]["content"]
+    told["logprob"] = number
+    [text_event, _] = said(piece, logprobs=True)
+    assert isinstance(text_event, TextDelta)
+    assert (text_event.text, text_event.logprobs[0].logprob) == (text, -9999.0)
+    choice = {"message": {"content": text}, "finish_reason": "stop"}
+    whole = reader().whole(json.dumps({"choices": [choice], "took": number}).encode())
+    assert whole[:-1] == [TextDelta(text), Finished("stop")]
+
+
 def test_log_probabilities_behind_the_last_text_are_not_lost() -> None:
     events = said(chunk(content="a"), with_logprobs(chunk("stop", content=""), "a"), logprobs=True)
     assert events == [TextDelta("a", (token("a", 0),)), Finished("stop")]
@@ -491,6 +506,18 @@ def test_errors_in_a_reply(error: dict[str, Any], kind: type[ServiceError], code
     fed(begun, json.dumps(chunk(content="Hi")).encode())
     with pytest.raises(UpstreamFailed, match="broke its reply off"):
         fed(begun, data)
+
+
+@pytest.mark.parametrize("nothing", [None, {}, "", [], False, 0])
+def test_an_error_that_is_empty_is_none(nothing: object) -> None:
+    assert said(chunk("stop", content="Hi") | {"error": nothing}) == STOP
+    odd: dict[str, Any] = {"delta": {"content": "Hi"}, "finish_reason": "stop", "index": "0"}
+    assert said({"choices": [odd], "error": nothing}) == STOP
+    choice = {"message": {"content": "Hi"}, "finish_reason": "stop"}
+    whole = reader().whole(json.dumps({"choices": [choice], "error": nothing}).encode())
+    assert whole[:-1] == STOP
+    with pytest.raises(UpstreamFailed):
+        reader().whole(json.dumps({"error": nothing}).encode())
 
 
 @pytest.mark.parametrize("reason", ["error", "abort", "insufficient_system_resource"])

@@ -57,6 +57,20 @@ def test_whose_fault_it_is(status: int, kind: type[ServiceError], ours: int, cod
     assert ("secret words" in failure.message) == shown
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "API key not valid. Please pass a valid API key.",
+        "Incorrect API key provided: ab***yz.",
+        "Invalid API Key",
+    ],
+)
+def test_our_key_is_not_the_client_s_fault_whatever_the_status(words: str) -> None:
+    failure = refused(400, {"message": words})
+    assert (type(failure), failure.status) == (UpstreamFailed, 502)
+    assert failure.message == "The endpoint did not accept our credentials."
+
+
 def test_a_server_that_is_full_or_loading() -> None:
     assert isinstance(refused(503, headers={"retry-after": "7"}), Overloaded)
     loading = refused(503, {"message": "Loading model", "type": "unavailable_error"})
@@ -194,6 +208,7 @@ def test_bodies_that_say_nothing(body: bytes) -> None:
         b'{"detail": "bad thing"}',
         b'{"object": "error", "message": "bad thing", "code": 400}',
         b'{"error": {"detail": "bad thing"}}',
+        b'[{"error": {"message": "bad thing"}}]',
     ],
 )
 def test_where_servers_put_their_words(body: bytes) -> None:

@@ -43,12 +43,13 @@ from causerie.members import FreeDays, Members
 from causerie.metering.contents import Contents
 from causerie.metering.meter import Meter, Record
 from causerie.protocol.candidate import Candidate
-from causerie.protocol.events import Pour, Usage
+from causerie.protocol.events import Pour
 from causerie.protocol.labels import UNLABELLED, Labels
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.variants import free_name, is_free
 from causerie.routing.journey import Journey
 from causerie.routing.router import Router
+from causerie.routing.seat import wait_of
 from causerie.routing.visit import Visit
 
 
@@ -65,6 +66,7 @@ class Door(Locked, Protocol):
         ...
 
 
+_FULL = (Overloaded, RateLimited)
 _TIMING = "queue;dur=%.1f, upstream;dur=%.1f, overhead;dur=%.1f"  # in milliseconds
 
 
@@ -188,7 +190,7 @@ class Pipeline:
         caller, record, model, members = asked.caller, asked.record, offer.model, self.members
         request = model.adapted(asked.request)
         candidates = self.able(model, request) if offer.free else model.candidates(request)
-        need = partial(estimate, request)
+        need = partial(estimate, request, candidates)
         plain = members is None and not offer.free
         scopes = offer.scopes if plain else self._scopes(caller, offer)
         limits = self.limits
@@ -206,18 +208,13 @@ class Pipeline:
                     tell(lease.standings(), headers)
                     if more is not None:
                         headers |= more
-                    frame = Frame(
-                        asked.identity,
-                        request.model,
-                        visit.answer.fingerprint,
-                        request.thinking.visible,
-                        asked.door.reasoning_object,
-                        _costs(model, journey) if isinstance(model, Listing) else None,
-                    )
+                    frame = _frame(asked, model, journey, visit)
                     if contents is not None:
                         contents.frame = frame
                     try:
                         await asked.deliver(headers, frame, journey.pour)
+                        if journey.continued:  # those of a plain answer have not gone out yet
+                            headers |= _served(journey)
                         return
                     except (UpstreamFailed, Overloaded) as failure:
                         if request.stream:
@@ -232,7 +229,8 @@ class Pipeline:
     async def _first_of(self, asked: _Asked) -> None:
         """The answer of the first model that has one, of those the request falls back on.
 
-        Those whose last day has gone by are passed over, unless there is no other.
+        Those whose last day has gone by are passed over, unless there is no other. Where the last
+        one is full, which of all has room first is told.
         """
         named = (asked.request.model, *asked.request.fallbacks)
         models = {name: self.allowed(asked.door, asked.caller, name) for name in named}
@@ -248,6 +246,7 @@ class Pipeline:
             return not begun and another_may(failure)
 
         record = asked.record
+        full: list[ServiceError] = []
         for name in others:
             try:
                 await self._one(structs.replace(asked, deliver=begin, goes_on=goes_on), name)
@@ -255,10 +254,18 @@ class Pipeline:
             except ServiceError as failure:
                 if not goes_on(failure):
                     raise
+                if isinstance(failure, _FULL):
+                    full.append(failure)
+                record.begin_anew()
                 if self.members is not None and record.reservation is not None:
                     self.members.allowances.release(record.reservation)
                     record.reservation = None
-        await self._one(asked, last)
+        try:
+            await self._one(structs.replace(asked, deliver=begin), last)
+        except _FULL as failure:
+            if begun or (soonest := min((failure, *full), key=wait_of)) is failure:
+                raise
+            raise soonest from failure
 
     def allowed(self, door: Door, caller: Caller, name: str) -> Entry:
         """The model of this name, which the caller may use at the door.
@@ -352,9 +359,18 @@ def _not_for(caller: Caller, model: Entry) -> Forbidden:
     )
 
 
-def _costs(model: Listing, journey: Journey) -> Callable[[Usage], float]:
-    """What a reply costs, told once it is there, by who has given it."""
-    return lambda usage: float(model.cost(journey.served_by, usage))
+def _frame(asked: _Asked, model: Entry, journey: Journey, visit: Visit) -> Frame:
+    """What a reply costs is told once it is there, by who has given it."""
+    return Frame(
+        asked.identity,
+        asked.request.model,
+        visit.answer.fingerprint,
+        asked.request.thinking.visible,
+        asked.door.reasoning_object,
+        (lambda usage: float(model.cost(journey.served_by, usage)))
+        if isinstance(model, Listing)
+        else None,
+    )
 
 
 def _changes(request: ChatRequest, visit: Visit) -> Sequence[str]:
@@ -368,11 +384,8 @@ def _headers(
 ) -> dict[str, str]:
     queue, upstream = journey.queued_seconds, journey.upstream_seconds
     overhead = asked.record.first_token(queue + upstream)
-    headers = {
-        "x-served-by": journey.served_by,
-        "x-attempts": str(len(journey.tried)),
-        "server-timing": _TIMING % (queue * 1000, upstream * 1000, overhead * 1000),
-    }
+    headers = _served(journey)
+    headers["server-timing"] = _TIMING % (queue * 1000, upstream * 1000, overhead * 1000)
     if model.id != request.model:
         headers["x-served-model"] = model.id
     if request is not asked.request:
@@ -380,3 +393,8 @@ def _headers(
     if changes:
         headers["x-request-changes"] = ", ".join(changes)
     return headers
+
+
+def _served(journey: Journey) -> dict[str, str]:
+    """Who answers, and who was asked."""
+    return {"x-served-by": journey.served_by, "x-attempts": str(len(journey.tried))}

@@ -9,14 +9,18 @@ the request and is settled by the truth, so it may be rough:
 - four more a message, for the template's markers;
 - 1,024 an image (128 to 1,600 are common, by its size);
 - tools, schemas and documents by the size of their JSON;
-- the output that was allowed, for each choice; 1,024 where no limit is named.
+- the output that was allowed, for each choice; 1,024 where no limit is named, and
+  in any case not more than any of those who may answer gives.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from causerie.access.quota import Tokens
+from causerie.protocol.candidate import Candidate
 from causerie.protocol.request import ChatRequest, ImagePart, JsonSchema, Message
 
 UNNAMED_OUTPUT = 1024
@@ -24,8 +28,15 @@ _IMAGE = 1024
 _MESSAGE = 4
 
 
-def estimate(request: ChatRequest, unnamed_output: int = UNNAMED_OUTPUT) -> Tokens:
-    """The prompt's tokens by its size, and the output limit (or what to expect without one)."""
+def estimate(
+    request: ChatRequest,
+    candidates: Sequence[Candidate] = (),
+    unnamed_output: int = UNNAMED_OUTPUT,
+) -> Tokens:
+    """The prompt's tokens by its size, and the output limit (or what to expect without one).
+
+    ``candidates`` are those who may answer, with the most that they give.
+    """
     input = _MESSAGE * len(request.messages)
     if request.characters is not None:
         input -= -request.characters // 4
@@ -34,7 +45,8 @@ def estimate(request: ChatRequest, unnamed_output: int = UNNAMED_OUTPUT) -> Toke
     if request.tools or request.documents or request.output is not None:
         input += _beside(request)
     output = request.max_tokens if request.max_tokens is not None else unnamed_output
-    return Tokens(input, output * request.n)
+    most = (min(output, one.bounds.max_output_tokens or output) for one in candidates)
+    return Tokens(input, max(most, default=output) * request.n)
 
 
 def _beside(request: ChatRequest) -> int:

@@ -86,6 +86,10 @@ class Record(Struct):
         self.overhead_seconds = overhead = seconds - elsewhere if seconds > elsewhere else 0.0
         return overhead
 
+    def begin_anew(self) -> None:
+        """Another model is asked: what became of the request so far is not that one's doing."""
+        self.way = self.first_token_seconds = self.contents = None
+
     def settle(self) -> None:
         """Fill in what is only known at the end."""
         self.duration_seconds = time.monotonic() - self.started

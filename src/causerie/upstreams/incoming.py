@@ -22,7 +22,7 @@ from causerie.upstreams.dialect import Dialect
 from causerie.upstreams.halves import Halves
 from causerie.upstreams.refusal import failure_in_reply
 from causerie.upstreams.separator import Separators
-from causerie.upstreams.wire import Chunk, UsageBody, read_chunk
+from causerie.upstreams.wire import Chunk, UsageBody, read_chunk, without_no_numbers
 
 _DONE = b"[DONE]"
 
@@ -113,10 +113,10 @@ class Incoming(Struct, eq=False):
         self._end(events)
 
     def _put_together(self, data: bytes, error: Exception) -> Chunk:
-        """The chunk, where nothing is wrong with it but characters that were cut in two."""
+        """The chunk, where only characters are cut in two or numbers are none."""
         if self._halves is None:
             self._halves = Halves()
-        mended = self._halves.put_together(data)
+        mended = self._halves.put_together(without_no_numbers(data))
         try:
             if mended != data:
                 return read_chunk(mended)

@@ -50,6 +50,7 @@ _MEANT: Mapping[str, int] = {
     "overloaded_error": 529,
 }
 _TIMED_OUT = frozenset({408, 504, 522, 524})
+_ABOUT_OUR_KEY = re.compile(r"(?:incorrect|invalid) api key|api key not valid", re.IGNORECASE)
 _PARAMETERS = HONOURED | HINTS
 _MAX_WAIT = 3600
 _WAIT = 1
@@ -67,6 +68,8 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes, dialect: Diale
     if too_long is not None:
         return _too_long(too_long, metadata)
     if status in _ABOUT_REQUEST:
+        if _ABOUT_OUR_KEY.search(str(error.get("message"))):
+            return UpstreamFailed(f"The endpoint {_CONFIGURED_WRONG[401]}.", metadata=metadata)
         return _about_request(status, error, metadata, dialect)
     if status in _FULL or (status == 503 and _is_full(headers, error)):
         return Overloaded(
@@ -142,6 +145,8 @@ def _error(body: bytes) -> dict[str, Any]:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
+    if isinstance(found, list) and found:
+        found = found[0]
     if not isinstance(found, dict):
         return {}
     return _fields(found.get("error") or found)

@@ -5,6 +5,7 @@ None of these is ever part of a circle, so nobody looks for one in them (``gc=Fa
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import msgspec
@@ -92,14 +93,16 @@ class Chunk(Struct, gc=False):
 
 
 _strictly = msgspec.json.Decoder(Chunk).decode
+_STRING_OR_NO_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*+"?|(-?Infinity|NaN)', re.DOTALL)
 
 
 def read_chunk(data: bytes) -> Chunk:
     """The chunk in ``data``; raises :class:`ValueError` where there is none.
 
     Numbers that were sent as strings are read as well, and ids that were sent as numbers; a
-    number of tokens that no reply can have is as if it had not been told. JSON that is no chunk
-    but tells of an error comes back as one with that error.
+    number of tokens that no reply can have is as if it had not been told, an error that is empty
+    as if there were none. JSON that is no chunk but tells of an error comes back as one with that
+    error.
     """
     try:
         chunk = _strictly(data)
@@ -107,16 +110,22 @@ def read_chunk(data: bytes) -> Chunk:
         chunk = _leniently(data)
     except msgspec.DecodeError as error:
         raise ValueError("no JSON") from error
+    chunk.error = chunk.error or None
     if chunk.choices is None and chunk.usage is None and chunk.error is None:
         chunk.error = _error(data)
     return chunk
+
+
+def without_no_numbers(data: bytes) -> bytes:
+    """The same with null for what some languages write as a number and JSON does not know."""
+    return _STRING_OR_NO_NUMBER.sub(lambda found: b"null" if found[1] else found[0], data)
 
 
 def _leniently(data: bytes) -> Chunk:
     """What has other types than it should, converted."""
     found = msgspec.json.decode(data)
     if isinstance(found, dict):
-        if found.get("error") is not None:
+        if found.get("error"):
             return Chunk(error=found["error"])
         _drop_empty(found)
         if "usage" in found:

@@ -104,7 +104,8 @@ def _names(fields: Fields, name: str, most: int) -> tuple[str, ...]:
 
 
 def _set(fields: Fields, name: str) -> frozenset[str] | None:
-    return frozenset(_names(fields, name, _MAX_NAMES)) if fields.has(name) else None
+    """``None`` for an empty list too: programs send one where nothing was chosen."""
+    return frozenset(_names(fields, name, _MAX_NAMES)) or None
 
 
 def _sort(provider: Fields) -> SortBy | None:
