@@ -22,7 +22,7 @@ from causerie.upstreams.dialect import Dialect
 from causerie.upstreams.halves import Halves
 from causerie.upstreams.refusal import failure_in_reply
 from causerie.upstreams.separator import Separators
-from causerie.upstreams.wire import Chunk, UsageBody, read_chunk, without_no_numbers
+from causerie.upstreams.wire import Chunk, UsageBody, read_chunk, without_nan
 
 _DONE = b"[DONE]"
 
@@ -116,7 +116,7 @@ class Incoming(Struct, eq=False):
         """The chunk, where only characters are cut in two or numbers are none."""
         if self._halves is None:
             self._halves = Halves()
-        mended = self._halves.put_together(without_no_numbers(data))
+        mended = self._halves.put_together(without_nan(data))
         try:
             if mended != data:
                 return read_chunk(mended)

@@ -93,7 +93,7 @@ class Chunk(Struct, gc=False):
 
 
 _strictly = msgspec.json.Decoder(Chunk).decode
-_STRING_OR_NO_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*+"?|(-?Infinity|NaN)', re.DOTALL)
+_STRING_OR_NAN = re.compile(rb'"(?:[^"\\]|\\.)*+"?|(-?Infinity|NaN)', re.DOTALL)
 
 
 def read_chunk(data: bytes) -> Chunk:
@@ -116,9 +116,9 @@ def read_chunk(data: bytes) -> Chunk:
     return chunk
 
 
-def without_no_numbers(data: bytes) -> bytes:
+def without_nan(data: bytes) -> bytes:
     """The same with null for what some languages write as a number and JSON does not know."""
-    return _STRING_OR_NO_NUMBER.sub(lambda found: b"null" if found[1] else found[0], data)
+    return _STRING_OR_NAN.sub(lambda found: b"null" if found[1] else found[0], data)
 
 
 def _leniently(data: bytes) -> Chunk:
