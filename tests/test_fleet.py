@@ -205,6 +205,13 @@ async def test_an_idle_model_is_unloaded_and_comes_back() -> None:
         assert yard.made == 2
 
 
+async def test_a_load_makes_the_facts_known() -> None:
+    """Whoever lists models need not wait for the first request."""
+    async with Fleet([entry(Yard([Ship("a")]), preload=True)]) as fleet:
+        await fleet.ready()
+        assert fleet.engine("a").known is not None
+
+
 async def test_a_model_that_has_lost_what_it_was_made_of_is_made_anew() -> None:
     first, second = Ship("a"), Ship("a")
     yard = Yard([first, second])

@@ -25,6 +25,7 @@ from causerie.engines.base import (
     TextRequest,
     Token,
 )
+from causerie.engines.llamacpp import vigil
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
 
@@ -288,6 +289,27 @@ async def test_a_killed_child_fails_its_requests_and_comes_back(
     assert len(tokens(await run(engine, TextRequest(prompt, 3, GREEDY, ignore_eos=True)))) == 3
 
 
+async def test_a_child_that_lives_and_answers_no_more_is_replaced(
+    gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vigil, "_THREADS", ("/health", 0.5))
+    engine = LlamaCppEngine("small", gguf, LlamaCppOptions(context=256, parallel=1))
+    await engine.start()
+    try:
+        pid = engine.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        async with asyncio.timeout(30):
+            with pytest.raises(EngineFailed, match="did not answer"):
+                while True:  # the system takes its time to stop it
+                    await engine.tokenize(["a"], special=False)
+        await until_back(engine, 1)
+        assert engine.pid != pid
+        assert await engine.tokenize(["a"], special=False)
+    finally:
+        await engine.stop()
+
+
 async def test_weights_that_are_gone_are_not_waited_for(gguf: Path, tmp_path: Path) -> None:
     weights = tmp_path / "m.gguf"
     weights.symlink_to(gguf)
@@ -387,6 +409,7 @@ async def test_a_load_that_takes_too_long_is_given_up(gguf: Path) -> None:
 PARENT = """
 import asyncio, sys
 from pathlib import Path
+from causerie.engines.llamacpp import vigil
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
 

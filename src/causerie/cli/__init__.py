@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
+from typing import TextIO
 
 
 def main() -> None:
     """Entry point of the installed command."""
+    _have_streams()
     try:
         from causerie.cli.root import app  # noqa: PLC0415 - it takes a while: Ctrl-C may come
     except KeyboardInterrupt:
         sys.exit(130)
-    app()
+    try:
+        app()
+    except OSError as error:
+        if error.filename is not None:
+            raise  # not of a stream: those have no name
+        sys.stdout = _nowhere()  # what could not be written would be tried again at the end
+        sys.exit(f"causerie: the output cannot be written: {error.strerror}")
+
+
+def _have_streams() -> None:
+    """Put nothing where a stream was closed: a socket would get its number, and what is said there.
+
+    The event loop of the service takes that for its own mistake and aborts.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+    sys.stdout = sys.stdout or _nowhere()
+    sys.stderr = sys.stderr or _nowhere()
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")

@@ -204,6 +204,7 @@ class Fleet:
     async def _bring_up(self, berth: Berth, engine: ManagedEngine) -> None:
         try:
             await engine.start()
+            berth.facts = await engine.facts()  # for those who list models, before anybody asks
         except BaseException:
             await asyncio.shield(self._end(engine))  # it may have got half way
             berth.engine = None

@@ -28,7 +28,7 @@ class Child(Protocol):
     """A child process that is ready to serve."""
 
     async def ended(self) -> str:
-        """Wait for its end; returns why, in a few words."""
+        """Wait for its end, or until it is good for nothing; returns why, in a few words."""
         ...
 
     async def stop(self) -> None:
@@ -114,7 +114,7 @@ class Supervisor(Generic[C]):
         started = time.monotonic()
         while True:
             why = await child.ended()
-            self.child = None
+            self.child, self.state = None, EngineState.FAILED
             await child.stop()
             if self._proved or time.monotonic() - started > _STABLE_SECONDS:
                 delay = _FIRST_DELAY

@@ -204,7 +204,7 @@ class LlamaCppEngine:
         for file in parts(self._header.path):
             if not file.is_file():
                 raise GivenUp(f"the weights are gone: {file} does not exist any more")
-        return await spawn(self._launch, self._load_seconds)
+        return await spawn(self._launch, self._load_seconds, self._pulse)
 
     def _client(self) -> LlamaCppClient:
         supervisor = self._supervisor

@@ -12,9 +12,10 @@ from contextlib import suppress
 from dataclasses import asdict
 
 from causerie.engines.base import EngineFailed
-from causerie.engines.llamacpp.client import LlamaCppClient
+from causerie.engines.llamacpp.client import LlamaCppClient, Pulse
 from causerie.engines.llamacpp.meeting import Meeting
 from causerie.engines.llamacpp.options import Launch
+from causerie.engines.llamacpp.vigil import silence
 
 _STOP_SECONDS = 2.0
 _TAIL_LINES = 200
@@ -36,11 +37,13 @@ class LlamaCppChild:
         tail: deque[str],
         reader: asyncio.Task[None],
         meeting: Meeting,
+        pulse: Pulse,
     ) -> None:
         self._process = process
         self._tail = tail
         self._reader = reader
         self._meeting = meeting
+        self._pulse = pulse
         self.client = client
 
     @property
@@ -49,10 +52,19 @@ class LlamaCppChild:
         return self._process.pid
 
     async def ended(self) -> str:
-        """Wait for its end."""
-        code = await self._process.wait()
+        """Wait for its end, or until it answers no more."""
+        loop = asyncio.get_running_loop()
+        silent = loop.create_task(silence(self.client.ask, self._pulse))
+        ended = loop.create_task(self._process.wait())
+        try:
+            await asyncio.wait({ended, silent}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            silent.cancel()
+            ended.cancel()
+        if not ended.done():
+            return "the engine process answers no more"
         await asyncio.wait({self._reader})  # its last words come with its end
-        return f"the engine process ended ({_how(code)}){_dying_words(self._tail)}"
+        return f"the engine process ended ({_how(ended.result())}){_dying_words(self._tail)}"
 
     async def stop(self) -> None:
         """Tell it to end, by the end of its input; KILL where it does not."""
@@ -62,8 +74,11 @@ class LlamaCppChild:
         self._meeting.close()
 
 
-async def spawn(launch: Launch, load_seconds: float) -> LlamaCppChild:
-    """Start a child and wait until it has loaded; raises :class:`EngineFailed` with the reason."""
+async def spawn(launch: Launch, load_seconds: float, pulse: Pulse) -> LlamaCppChild:
+    """Start a child and wait until it has loaded; raises :class:`EngineFailed` with the reason.
+
+    ``pulse`` beats while it answers.
+    """
     try:
         process = await asyncio.create_subprocess_exec(
             *_COMMAND,
@@ -94,7 +109,7 @@ async def spawn(launch: Launch, load_seconds: float) -> LlamaCppChild:
                 f"the engine could not load {launch.weights}{_load_failure(tail)}"
             ) from None
         raise
-    return LlamaCppChild(process, LlamaCppClient(place, key), tail, reader, meeting)
+    return LlamaCppChild(process, LlamaCppClient(place, key), tail, reader, meeting, pulse)
 
 
 def environment(launch: Launch) -> dict[str, str]:
