@@ -77,11 +77,18 @@ def arranged(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:
 
 
 def apart(entry: Entry, traits: Traits, keys: Sequence[str]) -> list[Entry]:
-    """Text before its calls and their reasoning, as two messages where there are all three."""
-    if not (entry["content"] and entry.get("tool_calls") and any(entry.get(key) for key in keys)):
+    """Text before its calls as a message of its own, where the template does not take all in one.
+
+    Reasoning stands before both, or beside the calls alone where it may not stand beside text.
+    """
+    thought = {key: entry[key] for key in keys if entry.get(key)}
+    whole = traits.text_before_calls and (traits.together or not thought)
+    if whole or not (entry["content"] and entry.get("tool_calls")):
         return [entry]
     said = {"role": entry["role"], "content": entry["content"]}
-    return [said, {**entry, "content": traits.no_content}]
+    calls = {key: value for key, value in entry.items() if key not in thought}
+    calls["content"] = traits.no_content
+    return [said | thought, calls] if traits.together else [said, calls | thought]
 
 
 def one_call_each(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:

@@ -38,10 +38,10 @@ class Traits:
     ``no_content`` in which shape it wants a call and its missing content;
     ``short_ids`` that call ids must be nine letters or digits; ``reasoning``
     that earlier reasoning is shown somewhere; ``calls_beside_text`` that a call
-    is shown also where its message says something, ``text_beside_calls`` that this
-    is shown too, or could not be shown otherwise; ``together`` that it takes
-    text, reasoning and a call in one message; ``marked`` that an answer may
-    begin with the markers of reasoning.
+    is shown also where its message says something, ``text_before_calls`` that this
+    is shown too, before the call; ``told`` that a result is shown also where its
+    call is told in words; ``together`` that it takes text, reasoning and a call in
+    one message; ``marked`` that an answer may begin with the markers of reasoning.
     """
 
     empty_tools: tuple[Mapping[str, object], ...] | None = None
@@ -60,7 +60,8 @@ class Traits:
     short_ids: bool = False
     reasoning: bool = True
     calls_beside_text: bool = True
-    text_beside_calls: bool = True
+    text_before_calls: bool = True
+    told: bool = True
     together: bool = True
     marked: bool = True
 
@@ -109,8 +110,8 @@ def traits_of(
         reasoning=probe.shows([user, {**answer, **thought}, user], _THREE, _TWO)
         or probe.shows(call, _THREE, "probe_weather", tools=[_tool("")]),
         calls_beside_text=probe.shows(beside, _ONE, _TWO, _THREE, tools=[_tool("")]),
-        text_beside_calls=probe.shows(beside, _FOUR, tools=[_tool("")])
-        or not probe.shows(told, _FOUR, _THREE, _TWO, tools=[_tool("")]),
+        text_before_calls=probe.shows(beside, _ONE, _FOUR, _TWO, _THREE, tools=[_tool("")]),
+        told=probe.shows(told, _FOUR, _THREE, _TWO, tools=[_tool("")]),
         together=probe.text([beside[0], beside[1] | thought, beside[2]], [_tool("")]) is not None,
         marked=probe.text([user, marked, user]) is not None,
     )
