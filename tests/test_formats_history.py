@@ -183,6 +183,34 @@ def test_real_templates_keep_what_was_said_before_a_call(thought: str) -> None:
     assert lost == {"fireworks-ai-llama-3-firefunction-v2"}
 
 
+def test_real_templates_take_whatever_order_clients_send() -> None:
+    call = ToolCall("abcdefgh1", "time", '{"zone": "UTC"}')
+    words = "RULES", "USER", "UTC", "NOON", "STOP", "FOUND", "AGAIN"
+    rules, user, _, noon, stop, found, again = words
+    messages = [
+        Message("system", rules), Message("user", user),
+        Message("assistant", None, tool_calls=(call,)), Message("tool", noon, tool_call_id=call.id),
+        Message("user", stop), Message("assistant", ""), Message("user", found),
+        Message("assistant", None, tool_calls=(call,)),
+        Message("tool", again, tool_call_id=call.id),
+    ]  # fmt: skip
+    lost = set()
+    for path in _real():
+        template = _template(path)
+        request = ChatRequest(
+            model="m", messages=tuple(messages), tools=(Tool("time", TOOLS["time"], ""),)
+        )
+        try:
+            text = render(
+                template, detect(template.source), request, thinking_on=True, effort=None
+            ).text
+        except InvalidRequest:
+            text = ""
+        if not all(word in text for word in words):
+            lost.add(path.stem)
+    assert lost == {"fireworks-ai-llama-3-firefunction-v2"}
+
+
 def _real() -> list[Path]:
     if not REAL or not Path(REAL).is_dir():
         pytest.skip("CAUSERIE_TEMPLATES does not name a folder of chat templates")

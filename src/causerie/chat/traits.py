@@ -30,8 +30,10 @@ class Traits:
     ``empty_tools`` is what it wants when there are no tools (``None`` or an
     empty list); ``parts`` that it shows content only in parts; ``system`` that
     it shows a system message, ``systems`` several in front, ``system_later``
-    one in the middle, ``system_alone`` one that nothing follows; ``repeats``
-    two messages of a user in a row; ``tools`` that tools are shown;
+    one in the middle, ``system_alone`` one that nothing follows, ``system_kept``
+    one where no user has the last word; ``repeats`` two messages of a user in a
+    row, ``interrupts`` one right behind a result; ``blank`` what it takes for an
+    answer without words; ``tools`` that tools are shown;
     ``undescribed`` also one without descriptions; ``calls`` that earlier calls
     and their results are shown, ``several`` also those of a message that has
     more than one; ``arguments`` and
@@ -50,7 +52,10 @@ class Traits:
     systems: bool = True
     system_later: bool = True
     system_alone: bool = True
+    system_kept: bool = True
     repeats: bool = True
+    interrupts: bool = True
+    blank: str = ""
     tools: bool = True
     undescribed: bool = True
     calls: bool = True
@@ -99,7 +104,10 @@ def traits_of(
         systems=probe.shows([first, second, user], _TWO, _THREE, _ONE),
         system_later=probe.shows([user, answer, second, user], _ONE, _TWO, _THREE, _ONE),
         system_alone=probe.shows([first], _TWO),
+        system_kept=probe.shows([_said("system", _FOUR), user, answer], _FOUR, _ONE, _TWO),
         repeats=probe.shows([user, _said("user", _TWO)], _ONE, _TWO),
+        interrupts=probe.text([*call, user], [_tool("")]) is not None,
+        blank="" if probe.text([user, _said("assistant", ""), user]) is not None else " ",
         tools=probe.shows([user], "probe_weather", tools=[_tool(_THREE)]),
         undescribed=probe.shows([user], "probe_weather", tools=[_tool(None)]),
         calls=shape is not None,
