@@ -78,10 +78,7 @@ def traits_of(
     reasoning_keys: tuple[str, ...] = ("reasoning_content",),
     marks: tuple[str, str] = ("<think>", "</think>"),
 ) -> Traits:
-    """The traits of a template, what its format says of it tried first.
-
-    ``marks`` are the texts that reasoning stands between.
-    """
+    """What a template shows, its format's word tried first; ``marks`` enclose reasoning."""
     user, answer = _said("user", _ONE), _said("assistant", _TWO)
     empty = _empty_tools(template, user)
     probe = _Probe(template, empty)
