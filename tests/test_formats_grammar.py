@@ -419,6 +419,7 @@ def test_how_many_of_the_optional_is_refused_where_it_cannot_be_held(
         compose(by_name(name), {}, reasoning="none", calls=plan, answer=None)
     assert refused.value.code == "unsupported_schema"
     assert refused.value.metadata == {"pointer": f"#/{keyword}"}
+    assert "of `f`: The schema at #/" in refused.value.message
 
 
 def test_a_constant_that_the_notation_cannot_hold_is_refused_where_it_stands() -> None:

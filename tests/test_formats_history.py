@@ -154,6 +154,63 @@ def test_real_templates_lose_no_call_beside_another(said: str | None, thought: s
     assert lost == {"fireworks-ai-llama-3-firefunction-v2"}
 
 
+def _in_order(template: ChatTemplate, form: Format, thought: str) -> bool:
+    """Whether what was said before a call is in the prompt, before the call."""
+    call = ToolCall("abcdefgh1", "get_weather", '{"city": "Oslo"}')
+    answer = Message("assistant", "I look.", tool_calls=(call,), reasoning_content=thought)
+    results = [Message("tool", "RAIN", tool_call_id=call.id)]
+    text = _rendered(template, form, answer, results, True)
+    return 0 < text.rfind("USER") < text.find("I look.") < text.rfind("Oslo") < text.rfind("RAIN")
+
+
+@pytest.mark.parametrize("thought", ["", "Hm, so."])
+@pytest.mark.parametrize("name", [form.name for form in FORMATS if form.calls])
+def test_what_was_said_before_a_call_stays_before_it(name: str, thought: str) -> None:
+    assert _in_order(_template(OWN / f"{name}.jinja"), by_name(name), thought)
+
+
+@pytest.mark.parametrize("thought", ["", "Hm, so."])
+def test_real_templates_keep_what_was_said_before_a_call(thought: str) -> None:
+    lost = set()
+    for path in _real():
+        template = _template(path)
+        try:
+            shown = _in_order(template, detect(template.source), thought)
+        except InvalidRequest:
+            shown = False
+        if not shown:
+            lost.add(path.stem)
+    assert lost == {"fireworks-ai-llama-3-firefunction-v2"}
+
+
+def test_real_templates_take_whatever_order_clients_send() -> None:
+    call = ToolCall("abcdefgh1", "time", '{"zone": "UTC"}')
+    words = "RULES", "USER", "UTC", "NOON", "STOP", "FOUND", "AGAIN"
+    rules, user, _, noon, stop, found, again = words
+    messages = [
+        Message("system", rules), Message("user", user),
+        Message("assistant", None, tool_calls=(call,)), Message("tool", noon, tool_call_id=call.id),
+        Message("user", stop), Message("assistant", ""), Message("user", found),
+        Message("assistant", None, tool_calls=(call,)),
+        Message("tool", again, tool_call_id=call.id),
+    ]  # fmt: skip
+    lost = set()
+    for path in _real():
+        template = _template(path)
+        request = ChatRequest(
+            model="m", messages=tuple(messages), tools=(Tool("time", TOOLS["time"], ""),)
+        )
+        try:
+            text = render(
+                template, detect(template.source), request, thinking_on=True, effort=None
+            ).text
+        except InvalidRequest:
+            text = ""
+        if not all(word in text for word in words):
+            lost.add(path.stem)
+    assert lost == {"fireworks-ai-llama-3-firefunction-v2"}
+
+
 def _real() -> list[Path]:
     if not REAL or not Path(REAL).is_dir():
         pytest.skip("CAUSERIE_TEMPLATES does not name a folder of chat templates")

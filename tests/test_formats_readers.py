@@ -204,6 +204,7 @@ TYPES = {
 }
 CODER = ParameterList("<p=", ">\n", "\n</p>\n", constants="python")
 TYPED = ParameterList('<p k="', '" t="string">', "</p>", between_json='" t="{type}">')
+ANNOUNCED = ParameterList('<p k="', '" t="a">', "</p>", between_json='" t="b">')
 WRAPPED = ParameterList('<p k="', '">', "</p>", wrap=("<![CDATA[", "]]>"))
 
 
@@ -239,6 +240,24 @@ def test_parameters(
     out, rest = fed(ParameterReader(form, TYPES), text + "</end>", size)
     assert json.loads(out) == expected
     assert rest == "</end>"
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        (CODER, '<p=s>\nPa"ris\n\n</p>\n<p=b>\nTrue\n</p>\n<p=l>\n["a"]\n</p>\n'),
+        (TYPED, '<p k="s" t="string">Pa"ris" t</p><p k="b" t="boolean">true</p>'),
+        (ANNOUNCED, '<p k="s" t="a">Pa"ris" t</p><p k="b" t="b">true</p>'),
+        (WRAPPED, '<p k="s"><![CDATA[a</p>]]></p><p k="b">true</p>'),
+    ],
+)
+def test_parameters_that_are_cut_say_the_same_however_they_came(
+    form: ParameterList, text: str
+) -> None:
+    for end in range(1, len(text)):
+        whole, piecewise = ParameterReader(form, TYPES), ParameterReader(form, TYPES)
+        pieces = [piecewise.feed(letter).arguments for letter in text[:end]]
+        assert whole.feed(text[:end]).arguments == "".join(pieces)
 
 
 @given(

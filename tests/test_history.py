@@ -178,6 +178,21 @@ def test_without_system_messages_their_text_goes_to_the_user() -> None:
     assert _told(_system("a"), USER, USER, repeats=False, **none) == [("user", "a\n\nhi\n\nhi")]
 
 
+def test_a_system_message_that_only_a_last_user_keeps_is_said_by_that_user() -> None:
+    told = _told(_system("a"), USER, ANSWER, USER, ANSWER, system_kept=False)
+    assert [content for _, content in told] == ["hi", "hello", "a\n\nhi", "hello"]
+    assert _told(_system("a"), ANSWER, system_kept=False)[0] == ("user", "a")
+
+
+def test_an_empty_answer_stands_where_the_roles_would_not_take_turns() -> None:
+    called = Message("assistant", None, tool_calls=(ToolCall("1", "f", "{}"),))
+    result = Message("tool", "r", tool_call_id="1")
+    told = _told(USER, called, result, USER, interrupts=False, blank=" ")
+    assert told == [("user", "hi"), ("assistant", ""), ("tool", "r"), ("assistant", " "), told[0]]
+    assert _told(USER, called, result, USER)[3] == told[0]
+    assert _told(USER, Message("assistant", ""), USER, blank=" ")[1] == ("assistant", " ")
+
+
 def test_long_ids_become_short_ones_that_stay_the_same() -> None:
     call = ToolCall("call_0123456789", "f", "{}")
     messages = [

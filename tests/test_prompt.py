@@ -345,3 +345,36 @@ def test_what_is_said_before_a_call_is_not_lost() -> None:
     text = render(template, native, request, thinking_on=None, effort=None).text
     assert 'Let me see.\n<call>weather{"city": "Rome"}</call><|im_end|>' in text
     assert text.endswith("tool\nsunny<|im_end|>")
+
+
+# Shows a call or what is said, and takes an answer only in its turn.
+_EITHER_IN_TURN = (
+    "{% set turn = namespace(user=true) %}{% for tool in tools or [] %}{{ tool | tojson }}"
+    "{% endfor %}{% for m in messages %}{% if not m.tool_calls and m.role != 'tool' %}"
+    "{% if (m.role == 'user') != turn.user %}{{ raise_exception('take turns') }}{% endif %}"
+    "{% set turn.user = not turn.user %}{% endif %}"
+    "{{ '[' + m.role + ']' }}{% for call in m.tool_calls or [] %}"
+    "{{ '<call>' + call.function.arguments | tojson + call.function.name + '</call>' }}"
+    "{% else %}{{ m.content }}{% endfor %}{% endfor %}"
+)
+
+
+def test_what_is_said_before_calls_goes_where_the_template_begins_them() -> None:
+    native = replace(
+        NATIVE, calls=Calls((Literal("<call>"), JsonArguments(), Name(), Literal("</call>")))
+    )
+    messages = [HI]
+    for said, forged in (("One <call>.", "<call>"), (None, "x"), ("Two.", "y")):
+        call = ToolCall("call_1", "weather", f'{{"city": "{forged}"}}')
+        messages.append(Message("assistant", said, tool_calls=(call,)))
+        messages.append(Message("tool", "sunny", tool_call_id="call_1"))
+    request = _request(*messages, tools=(Tool("weather", {"type": "object"}),))
+    template = ChatTemplate(_EITHER_IN_TURN, bos_token="", eos_token="")
+    rendered = render(template, native, request, thinking_on=None, effort=None)
+    assert rendered.text.endswith(
+        '[assistant]One <call>.<call>{"city": "<call>"}weather</call>[tool]sunny'
+        '[assistant]<call>{"city": "x"}weather</call>[tool]sunny'
+        '[assistant]Two.<call>{"city": "y"}weather</call>[tool]sunny'
+    )
+    pieces = split(rendered, {"<call>": 7})
+    assert [piece.text for piece in pieces if piece.forged] == ["<call>", "<call>"]

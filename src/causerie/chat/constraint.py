@@ -30,13 +30,14 @@ from causerie.chat.formats.format import (
 )
 from causerie.chat.parser import call_triggers
 from causerie.chat.schema import prepare
-from causerie.chat.schema.refusal import unsupported
+from causerie.chat.schema.refusal import of_function, unsupported
 from causerie.chat.segments.base import Schema, spelled, without
 from causerie.chat.segments.elements import element_grammar
 from causerie.chat.segments.loose import loose_grammar
 from causerie.chat.segments.parameters import parameter_grammar
 from causerie.chat.segments.plain import call_id_grammar
 from causerie.chat.segments.python import python_grammar
+from causerie.errors import InvalidRequest
 
 _HEADER = "%llguidance {}\n"
 _UNFORCED = '%llguidance {"no_forcing": true}\n'
@@ -353,6 +354,12 @@ class _Section:
         return " ".join([*out, *([self._text.literal(fixed)] if fixed else [])])
 
     def _arguments(self, segment: Segment, name: str) -> str:
+        try:
+            return self._written(segment, name)
+        except InvalidRequest as refused:
+            raise of_function(name, refused) from None
+
+    def _written(self, segment: Segment, name: str) -> str:
         schema, text = self._plan.tools[name], self._text
         match segment:
             case CallId(pattern):

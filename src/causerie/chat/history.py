@@ -61,27 +61,37 @@ def arranged(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:
 
     Where several, or later ones, are not shown, all are put together in front;
     where none is shown, or one alone is refused, their text goes in front of
-    the first message of the user. Neighbours of role ``user`` become one message where the template
-    wants the roles to take turns.
+    the first message of the user, or of the last where the template itself writes it there as long
+    as nothing follows. Where the roles have to take turns, neighbours of role ``user`` become one
+    message, and an empty answer stands between a result and a user.
     """
-    placed = _systems_placed(conversation, traits)
-    if traits.repeats:
-        return placed
     merged: list[Entry] = []
-    for entry in placed:
-        if merged and entry["role"] == "user" == merged[-1]["role"]:
+    for entry in _systems_placed(conversation, traits):
+        before = merged[-1]["role"] if merged else None
+        if entry["role"] == "user" == before and not traits.repeats:
             merged[-1] = {**merged[-1], "content": _together(merged[-1], entry)}
-        else:
-            merged.append(entry)
+            continue
+        if entry["role"] == "user" and before == "tool" and not traits.interrupts:
+            merged.append(_said("assistant", traits.blank))
+        if entry["role"] == "assistant" and not (entry["content"] or entry.get("tool_calls")):
+            entry = {**entry, "content": traits.blank}
+        merged.append(entry)
     return merged
 
 
 def apart(entry: Entry, traits: Traits, keys: Sequence[str]) -> list[Entry]:
-    """Text before its calls and their reasoning, as two messages where there are all three."""
-    if not (entry["content"] and entry.get("tool_calls") and any(entry.get(key) for key in keys)):
+    """Text before its calls as a message of its own, where the template does not take all in one.
+
+    Reasoning stands before both, or beside the calls alone where it may not stand beside text.
+    """
+    thought = {key: entry[key] for key in keys if entry.get(key)}
+    whole = traits.text_before_calls and (traits.together or not thought)
+    if whole or not (entry["content"] and entry.get("tool_calls")):
         return [entry]
     said = {"role": entry["role"], "content": entry["content"]}
-    return [said, {**entry, "content": traits.no_content}]
+    calls = {key: value for key, value in entry.items() if key not in thought}
+    calls["content"] = traits.no_content
+    return [said | thought, calls] if traits.together else [said, calls | thought]
 
 
 def one_call_each(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:
@@ -220,29 +230,29 @@ def _systems_placed(conversation: Sequence[Entry], traits: Traits) -> list[Entry
     at = [index for index, entry in enumerate(conversation) if entry["role"] == "system"]
     leading = at == list(range(len(at)))
     refused = len(at) == len(conversation) and not traits.system_alone
-    shown = not refused and (
-        not at
-        or (traits.system and at == [0])
+    placed = traits.system_kept and not refused
+    shown = placed and (
+        (traits.system and at == [0])
         or (traits.systems and leading)
         or (traits.system_later and (traits.systems or len(at) == 1))
     )
-    if shown:
+    if shown or not at:
         return list(conversation)
     texts = [content_text(conversation[index]["content"]) for index in at]
     text = _GAP.join([text for text in texts if text])
     others = [entry for entry in conversation if entry["role"] != "system"]
-    if traits.system and not refused:
+    if traits.system and placed:
         return [_said("system", text), *others]
-    return _in_front_of_user(text, others)
+    users = [index for index, entry in enumerate(others) if entry["role"] == "user"]
+    return _in_front_of_user(text, others, users[-1] if traits.system and users else 0)
 
 
-def _in_front_of_user(text: str, others: list[Entry]) -> list[Entry]:
+def _in_front_of_user(text: str, others: list[Entry], at: int) -> list[Entry]:
     if others and not text:
         return others
-    if others and others[0]["role"] == "user":
-        first = others[0]
-        told = prefixed(joined((text, _GAP)), first["content"])
-        return [{**first, "content": told}, *others[1:]]
+    if others and others[at]["role"] == "user":
+        told = prefixed(joined((text, _GAP)), others[at]["content"])
+        return [*others[:at], {**others[at], "content": told}, *others[at + 1 :]]
     return [_said("user", text), *others]
 
 

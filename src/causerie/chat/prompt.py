@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from causerie.chat import fallback, history
-from causerie.chat.formats.format import Format, Reasoning, ThinkingSwitch
-from causerie.chat.taint import authored
+from causerie.chat import beside, fallback, history
+from causerie.chat.formats.format import Calls, Format, Reasoning, ThinkingSwitch
+from causerie.chat.parser import call_triggers
+from causerie.chat.taint import Traced, authored
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.chat.traits import Entry, Traits, traits_of
 from causerie.errors import InvalidRequest
@@ -58,16 +59,18 @@ def render(
     tools = history.tool_entries(request.tools, traits)
     shows_tools = format.native_tools and traits.tools
     if tools and not shows_tools:
-        conversation = history.with_system(
-            conversation, fallback.tools_text(tools, format.calls or fallback.PLAIN_CALLS)
-        )
+        conversation = history.with_system(conversation, fallback.tools_text(tools, _calls(format)))
     conversation = history.arranged(conversation, traits)
+    said: list[Traced] = []
+    if not traits.text_before_calls:
+        conversation, said = beside.taken_out(conversation, format, traits)
     rendered = template.render(
         history.in_parts(conversation) if traits.parts else conversation,
         tools=tools if tools and shows_tools else traits.empty_tools,
         documents=request.documents or None,
         add_generation_prompt=request.add_generation_prompt and not continued,
         kwargs={**request.template_kwargs, **thinking_kwargs(format.thinking, thinking_on, effort)},
+        amended=partial(beside.put_back, texts=said, begin=call_triggers(_calls(format))[0]),
     )
     return _ended(rendered, request, format) if continued else rendered
 
@@ -116,8 +119,9 @@ def _conversation(
     told = history.entries(request.messages, traits, keys)
     if request.continue_final_message:
         told[-1] = history.with_final(told[-1], keys)
-    calls = format.calls or fallback.PLAIN_CALLS
+    calls = _calls(format)
     shows_calls = format.native_tools and traits.calls
+    in_messages = format.answer_open and not format.answer_close  # texts and calls are
     told = (
         history.one_call_each(told, traits) if shows_calls else fallback.without_calls(told, calls)
     )
@@ -126,9 +130,9 @@ def _conversation(
         told = [fallback.with_reasoning(entry, reasoning, keys) for entry in told]
     if shows_calls and not traits.calls_beside_text:
         told = [fallback.said_calls(entry, calls) if entry["content"] else entry for entry in told]
-    elif shows_calls and not traits.together:
+    elif shows_calls and not (traits.together and (traits.text_before_calls or not in_messages)):
         told = [part for entry in told for part in history.apart(entry, traits, keys)]
-    elif shows_calls and not (traits.text_beside_calls or format.answer_open):
+    elif shows_calls and not traits.text_before_calls and traits.told and not format.answer_open:
         told = [fallback.said_beside(entry, calls, keys) for entry in told]
     switch = format.thinking
     if switch is not None and thinking_on is not None:
@@ -138,6 +142,10 @@ def _conversation(
     if switch is None and thinking_on and format.reasoning is not None:
         told = history.with_system(told, fallback.thinking_text(format.reasoning))
     return told
+
+
+def _calls(format: Format) -> Calls:
+    return format.calls or fallback.PLAIN_CALLS
 
 
 def _ended(rendered: Rendered, request: ChatRequest, format: Format) -> Rendered:

@@ -11,7 +11,7 @@ It knows no message fields and no model family: what is passed in is rendered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,10 @@ _FAILURES = (
     TypeError,
     ValueError,
 )
+
+
+def _unchanged(prompt: Traced) -> Traced:
+    return prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +98,9 @@ class ChatTemplate:
         documents: Sequence[Mapping[str, object]] | None = None,
         add_generation_prompt: bool = True,
         kwargs: Mapping[str, object] | None = None,
+        amended: Callable[[Traced], Traced] = _unchanged,
     ) -> Rendered:
-        """The prompt for these messages.
+        """The prompt for these messages, ``amended``.
 
         Every plain string in the arguments is a user's; one that this program
         wrote is passed as :func:`~causerie.chat.taint.authored`. Raises
@@ -109,7 +114,7 @@ class ChatTemplate:
             "documents": _copied(documents) if documents else None,
             "add_generation_prompt": add_generation_prompt,
         }
-        text = self._run(self._variant(bool(tools)), variables)
+        text = amended(self._run(self._variant(bool(tools)), variables))
         return Rendered(str.__str__(text), user_spans(text), final_end(text))
 
     def _variant(self, tools: bool) -> Template:

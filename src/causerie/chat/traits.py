@@ -30,18 +30,20 @@ class Traits:
     ``empty_tools`` is what it wants when there are no tools (``None`` or an
     empty list); ``parts`` that it shows content only in parts; ``system`` that
     it shows a system message, ``systems`` several in front, ``system_later``
-    one in the middle, ``system_alone`` one that nothing follows; ``repeats``
-    two messages of a user in a row; ``tools`` that tools are shown;
+    one in the middle, ``system_alone`` one that nothing follows, ``system_kept``
+    one where no user has the last word; ``repeats`` two messages of a user in a
+    row, ``interrupts`` one right behind a result; ``blank`` what it takes for an
+    answer without words; ``tools`` that tools are shown;
     ``undescribed`` also one without descriptions; ``calls`` that earlier calls
     and their results are shown, ``several`` also those of a message that has
     more than one; ``arguments`` and
     ``no_content`` in which shape it wants a call and its missing content;
     ``short_ids`` that call ids must be nine letters or digits; ``reasoning``
     that earlier reasoning is shown somewhere; ``calls_beside_text`` that a call
-    is shown also where its message says something, ``text_beside_calls`` that this
-    is shown too, or could not be shown otherwise; ``together`` that it takes
-    text, reasoning and a call in one message; ``marked`` that an answer may
-    begin with the markers of reasoning.
+    is shown also where its message says something, ``text_before_calls`` that this
+    is shown too, before the call; ``told`` that a result is shown also where its
+    call is told in words; ``together`` that it takes text, reasoning and a call in
+    one message; ``marked`` that an answer may begin with the markers of reasoning.
     """
 
     empty_tools: tuple[Mapping[str, object], ...] | None = None
@@ -50,7 +52,10 @@ class Traits:
     systems: bool = True
     system_later: bool = True
     system_alone: bool = True
+    system_kept: bool = True
     repeats: bool = True
+    interrupts: bool = True
+    blank: str = ""
     tools: bool = True
     undescribed: bool = True
     calls: bool = True
@@ -60,7 +65,8 @@ class Traits:
     short_ids: bool = False
     reasoning: bool = True
     calls_beside_text: bool = True
-    text_beside_calls: bool = True
+    text_before_calls: bool = True
+    told: bool = True
     together: bool = True
     marked: bool = True
 
@@ -72,10 +78,7 @@ def traits_of(
     reasoning_keys: tuple[str, ...] = ("reasoning_content",),
     marks: tuple[str, str] = ("<think>", "</think>"),
 ) -> Traits:
-    """The traits of a template, what its format says of it tried first.
-
-    ``marks`` are the texts that reasoning stands between.
-    """
+    """What a template shows, its format's word tried first; ``marks`` enclose reasoning."""
     user, answer = _said("user", _ONE), _said("assistant", _TWO)
     empty = _empty_tools(template, user)
     probe = _Probe(template, empty)
@@ -98,7 +101,10 @@ def traits_of(
         systems=probe.shows([first, second, user], _TWO, _THREE, _ONE),
         system_later=probe.shows([user, answer, second, user], _ONE, _TWO, _THREE, _ONE),
         system_alone=probe.shows([first], _TWO),
+        system_kept=probe.shows([_said("system", _FOUR), user, answer], _FOUR, _ONE, _TWO),
         repeats=probe.shows([user, _said("user", _TWO)], _ONE, _TWO),
+        interrupts=probe.text([*call, user], [_tool("")]) is not None,
+        blank="" if probe.text([user, _said("assistant", ""), user]) is not None else " ",
         tools=probe.shows([user], "probe_weather", tools=[_tool(_THREE)]),
         undescribed=probe.shows([user], "probe_weather", tools=[_tool(None)]),
         calls=shape is not None,
@@ -109,8 +115,8 @@ def traits_of(
         reasoning=probe.shows([user, {**answer, **thought}, user], _THREE, _TWO)
         or probe.shows(call, _THREE, "probe_weather", tools=[_tool("")]),
         calls_beside_text=probe.shows(beside, _ONE, _TWO, _THREE, tools=[_tool("")]),
-        text_beside_calls=probe.shows(beside, _FOUR, tools=[_tool("")])
-        or not probe.shows(told, _FOUR, _THREE, _TWO, tools=[_tool("")]),
+        text_before_calls=probe.shows(beside, _ONE, _FOUR, _TWO, _THREE, tools=[_tool("")]),
+        told=probe.shows(told, _FOUR, _THREE, _TWO, tools=[_tool("")]),
         together=probe.text([beside[0], beside[1] | thought, beside[2]], [_tool("")]) is not None,
         marked=probe.text([user, marked, user]) is not None,
     )

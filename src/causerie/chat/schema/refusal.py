@@ -24,6 +24,16 @@ def unsupported(param: str, reason: str, pointer: str | None = None) -> InvalidR
     )
 
 
+def of_function(name: str, refused: InvalidRequest) -> InvalidRequest:
+    """The same refusal, saying of which function's parameters it is."""
+    return InvalidRequest(
+        f"Parameters of `{name}`: {refused.message}",
+        code=refused.code,
+        param=refused.param,
+        metadata=refused.metadata,
+    )
+
+
 def step(pointer: str, *keys: str | int) -> str:
     """``pointer`` with ``keys`` appended, escaped as JSON Pointers demand."""
     escaped = (str(key).replace("~", "~0").replace("/", "~1") for key in keys)

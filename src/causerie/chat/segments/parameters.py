@@ -92,7 +92,7 @@ class ParameterReader:
         """Where a key ends and its value begins, and whether that is a string."""
         places = [(text.find(mark, len(self._before)), mark) for mark in self._between]
         found = sorted((at, -len(mark), mark) for at, mark in places if at >= 0)
-        if not found or self._undecided(text):
+        if not found or self._undecided(text, found[0][0]):
             return None
         at, size, mark = found[0]
         return at, at - size, None if len(self._between) == 1 else mark == self._between[0]
@@ -107,9 +107,10 @@ class ParameterReader:
             return None
         return at, end + len(tail), text[at + len(head) : end].strip() == "string"
 
-    def _undecided(self, text: str) -> bool:
-        """Two announcements where one begins like the other: wait for all of it."""
-        return len(self._between) > 1 and any(text_overlap(text, mark) for mark in self._between)
+    def _undecided(self, text: str, at: int) -> bool:
+        """Two announcements where one begins like the other: wait for all of what stands there."""
+        arriving = max(text_overlap(text, mark) for mark in self._between)
+        return len(self._between) > 1 and arriving >= len(text) - at
 
     def _open_value(self, key: str) -> None:
         self._value = property_in(self._schema, key)
