@@ -7,13 +7,13 @@ rendering one does. A trait is asked for once a template and remembered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal
 
 from causerie.chat.arguments import read_arguments
-from causerie.chat.template import ChatTemplate
+from causerie.chat.template import ChatTemplate, Rendered
 from causerie.errors import InvalidRequest
 
 Entry = dict[str, object]
@@ -71,16 +71,19 @@ def traits_of(
     arguments: Shape = "object",
     reasoning_keys: tuple[str, ...] = ("reasoning_content",),
     marks: tuple[str, str] = ("<think>", "</think>"),
+    thinking: tuple[tuple[str, object], ...] = (),
 ) -> Traits:
     """The traits of a template, what its format says of it tried first.
 
-    ``marks`` are the texts that reasoning stands between.
+    ``marks`` are the texts that reasoning stands between, ``thinking`` the arguments
+    with which the template shows it if it ever does.
     """
     user, answer = _said("user", _ONE), _said("assistant", _TWO)
-    empty = _empty_tools(template, user)
-    probe = _Probe(template, empty)
+    render = partial(template.render, kwargs=dict(thinking))
+    empty = _empty_tools(render, user)
+    probe = _Probe(render, empty)
     parts = not probe.shows([user], _ONE) and probe.shows([_in_parts(user)], _ONE)
-    probe = _Probe(template, empty, parts)
+    probe = _Probe(render, empty, parts)
     first, second = _said("system", _TWO), _said("system", _THREE)
     shape = _calls(probe, arguments)
     kind, nothing, short = shape or (arguments, "", False)
@@ -121,16 +124,16 @@ class _Probe:
 
     def __init__(
         self,
-        template: ChatTemplate,
+        render: Callable[..., Rendered],
         empty: tuple[Mapping[str, object], ...] | None,
         parts: bool = False,
     ) -> None:
-        self._template, self._empty, self._parts = template, empty, parts
+        self._render, self._empty, self._parts = render, empty, parts
 
     def text(self, messages: Sequence[Entry], tools: Sequence[Entry] | None = None) -> str | None:
         shown = [_in_parts(entry) if self._parts else entry for entry in messages]
         try:
-            return self._template.render(shown, tools=self._empty if tools is None else tools).text
+            return self._render(shown, tools=self._empty if tools is None else tools).text
         except InvalidRequest:
             return None
 
@@ -147,8 +150,10 @@ class _Probe:
         return True
 
 
-def _empty_tools(template: ChatTemplate, user: Entry) -> tuple[Mapping[str, object], ...] | None:
-    plain, empty = _Probe(template, None), _Probe(template, ())
+def _empty_tools(
+    render: Callable[..., Rendered], user: Entry
+) -> tuple[Mapping[str, object], ...] | None:
+    plain, empty = _Probe(render, None), _Probe(render, ())
     return () if plain.text([user]) is None and empty.text([user]) is not None else None
 
 
