@@ -87,6 +87,7 @@ async def make_plan(
 
     With ``any_space`` JSON may have white space as other servers write it.
     """
+    _check_tokens(request, model.facts.size)
     thought = thinking.plan(model.form, request.thinking)
     form = thought.form
     tools = _callable_tools(request)
@@ -156,6 +157,19 @@ def _compose(
         answer=answer,
         manner=manner,
     )
+
+
+def _check_tokens(request: ChatRequest, size: int | None) -> None:
+    """An engine passes over ids of another vocabulary, and nobody would know."""
+    given = {"logit_bias": request.draw.logit_bias, "stop_token_ids": request.stop_token_ids}
+    for name, ids in given.items():
+        highest = max(ids, default=0)
+        if size is not None and highest >= size:
+            raise InvalidRequest(
+                f"`{name}` has the token id {highest}, but this model has {size} tokens, "
+                "counted from 0; send ids of its own tokenizer.",
+                param=name,
+            )
 
 
 def _check_ending(request: ChatRequest) -> None:
