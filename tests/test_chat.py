@@ -15,6 +15,7 @@ from causerie.errors import InvalidRequest, Overloaded
 from causerie.protocol.request import (
     ChatRequest,
     Choice,
+    Draw,
     Grammar,
     JsonObject,
     JsonSchema,
@@ -43,6 +44,16 @@ async def grammar_of(request: ChatRequest) -> str:
     grammar = engine.requests[0].grammar
     assert grammar is not None
     return grammar
+
+
+@pytest.mark.parametrize(
+    "given", [{"stop_token_ids": (1, END + 1)}, {"draw": Draw(logit_bias={END + 1: 1.0})}]
+)
+async def test_a_token_of_another_vocabulary_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match=f"token id {END + 1}, but this model has") as refused:
+        async with TextChat(FakeEngine("m"), Unchecked()).generate(asked(**given)):
+            pytest.fail("it was accepted")
+    assert refused.value.param in ("logit_bias", "stop_token_ids")
 
 
 @pytest.mark.parametrize("name", ["min_tokens", "ignore_eos"])

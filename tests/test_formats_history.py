@@ -242,3 +242,115 @@ def test_real_templates_show_reasoning_as_declared() -> None:
         if declared not in prompt:
             differ.add(path.stem)
     assert differ == NO_REASONING.keys()
+
+
+# Real templates with which a second turn does not go on from the first, and why: most leave
+# earlier reasoning out, as their models were trained, and have no argument to keep it.
+FORGETS = dict.fromkeys(
+    (
+        "CohereForAI-c4ai-command-r7b-12-2024-tool_use",
+        "GLM-4.6",
+        "Kimi-K2-Thinking",
+        "MiniMax-M2",
+        "Qwen-Qwen3-0.6B",
+        "Qwen3.5-4B",
+        "Reka-Edge",
+        "StepFun3.5-Flash",
+        "deepseek-ai-DeepSeek-V3.2",
+        "google-gemma-4-31B-it",
+        "google-gemma-4-31B-it-interleaved",
+        "openai-gpt-oss-120b",
+        "openbmb-MiniCPM5-1B",
+        "upstage-Solar-Open-100B",
+    ),
+    "of answers, once another question comes",
+) | {"ibm-granite-granite-3.3-2B-Instruct": "without the tag that the answer begins with"}
+FORGETS_BESIDE_CALLS = {
+    "LFM2.5-8B-A1B": "single quotes in calls",
+    "Mistral-Small-3.2-24B-Instruct-2506": "a call or what is said, never both",
+    "muse-glimmer": "shows no calls",
+    "unsloth-Apriel-1.5": "numbers the calls of the past",
+}
+FORGETS_EVERYWHERE = dict.fromkeys(
+    (
+        "Apriel-1.6-15b-Thinker-fixed",
+        "NVIDIA-Nemotron-Nano-v2",
+        "Qwen-QwQ-32B",
+        "deepseek-ai-DeepSeek-R1-Distill-Llama-8B",
+        "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B",
+        "deepseek-ai-DeepSeek-V3.1",
+        "llama-cpp-deepseek-r1",
+        "llama-cpp-rwkv-world",
+        "llm-jp-llm-jp-4.1-8b-thinking",
+    ),
+    "all of it",
+) | {
+    "CohereForAI-c4ai-command-r-plus-tool_use": "ends with the instructions",
+    "mistralai-Mistral-Nemo-Instruct-2407": "the last question has the system message",
+    "meetkai-functionary-medium-v3.2": "names a recipient before the reasoning",
+    "fireworks-ai-llama-3-firefunction-v2": "wants variables that only its service has",
+}
+# The same of the templates here.
+OWN_FORGETS = {"granite-3.3": False, "hunyuan-a13b": False, "muse": True}
+OWN_FORGETS_EVERYWHERE = {
+    "deepseek-r1",
+    "deepseek-r1-switched",
+    "deepseek-v3.1",
+    "functionary-3.2",
+    "generic-thinking",
+    "nemotron-nano-2",
+    "qwq",
+    "qwq-switched",
+}
+
+
+def _goes_on(template: ChatTemplate, form: Format, *, called: bool) -> bool:
+    """Whether the prompt of a second turn is that of the first, what was said, and more.
+
+    White space between reasoning and what follows is the model's affair.
+    """
+    assert form.reasoning
+    user, thought = Message("user", "USER"), "Hm, so."
+    tools = tuple(Tool(name, schema, name) for name, schema in TOOLS.items()) if called else ()
+
+    def prompt(*messages: Message) -> str:
+        request = ChatRequest(model="m", messages=messages, tools=tools)
+        return render(template, form, request, thinking_on=True, effort=None).text
+
+    first = prompt(user)
+    reasoning = write_reasoning(form.reasoning, thought)
+    opened = first.rstrip().endswith(form.reasoning.open)
+    said = first.rstrip() + reasoning[len(form.reasoning.open) if opened else 0 :]
+    if called:
+        assert form.calls
+        said += form.calls.lead + write_calls(form.calls, MADE[1:])
+        call = ToolCall(MADE[1].id, MADE[1].name, json.dumps(MADE[1].arguments))
+        answer = Message("assistant", None, tool_calls=(call,), reasoning_content=thought)
+        second = prompt(user, answer, Message("tool", "RESULT", tool_call_id=call.id))
+    else:
+        said += form.answer_open + "ANSWER"
+        answer = Message("assistant", "ANSWER", reasoning_content=thought)
+        second = prompt(user, answer, user)
+    return "".join(second.split()).startswith("".join(said.split()))
+
+
+@pytest.mark.parametrize("called", [False, True])
+@pytest.mark.parametrize("name", [f.name for f in FORMATS if f.name not in OWN_FORGETS_EVERYWHERE])
+def test_a_second_turn_goes_on_from_the_first(name: str, called: bool) -> None:
+    goes_on = _goes_on(_template(OWN / f"{name}.jinja"), by_name(name), called=called)
+    assert goes_on is (OWN_FORGETS.get(name) is not called)
+
+
+@pytest.mark.parametrize("called", [False, True])
+def test_a_second_turn_of_a_real_template_goes_on_from_the_first(called: bool) -> None:
+    forgets = set()
+    for path in _real():
+        template = _template(path)
+        try:
+            kept = _goes_on(template, detect(template.source), called=called)
+        except InvalidRequest:
+            kept = False
+        if not kept:
+            forgets.add(path.stem)
+    sometimes = FORGETS_BESIDE_CALLS if called else FORGETS
+    assert forgets == FORGETS_EVERYWHERE.keys() | sometimes.keys()

@@ -307,6 +307,33 @@ def test_a_second_turn_begins_with_the_first() -> None:
     assert second.startswith(first + reply + "<|im_end|>\n")
 
 
+def test_reasoning_that_comes_back_is_kept_where_the_template_can() -> None:
+    forgets = ChatTemplate(
+        "{% for m in messages %}{{ m.role }}:{% if m.reasoning_content and (loop.last or "
+        "clear_thinking is defined and not clear_thinking) %}<think>{{ m.reasoning_content }}"
+        "</think>{% endif %}{{ m.content }};{% endfor %}",
+        bos_token="",
+        eos_token="",
+    )
+    turns = (HI, Message("assistant", "Yes.", reasoning_content="Hm."), HI)
+    assert "assistant:<think>Hm.</think>Yes.;" in _text(forgets, NATIVE, _request(*turns))
+    asked = _request(*turns, template_kwargs={"clear_thinking": True})
+    assert "assistant:Yes.;" in _text(forgets, NATIVE, asked)
+
+
+def test_reasoning_is_not_told_twice_where_only_a_thinker_is_shown_it() -> None:
+    template = ChatTemplate(
+        "{% for m in messages %}{{ m.role }}:{% if m.role == 'assistant' %}"
+        "{% if enable_thinking and m.reasoning_content %}<think>{{ m.reasoning_content }}"
+        "{% endif %}</think>{% endif %}{{ m.content }};{% endfor %}",
+        bos_token="",
+        eos_token="",
+    )
+    turns = _request(HI, Message("assistant", "Yes.", reasoning_content="Hm."), HI)
+    assert "assistant:<think>Hm.</think>Yes.;" in _text(template, NATIVE, turns, on=True)
+    assert "assistant:</think>Yes.;" in _text(template, NATIVE, turns, on=False)
+
+
 def test_documents_are_shown_or_refused() -> None:
     request = ChatRequest("m", (Message("user", "Hi"),), documents=({"text": "A fox."},))
     shows = ChatTemplate(

@@ -37,6 +37,8 @@ async def test_facts_describe_the_model(subject: Subject) -> None:
     assert facts.parallel == subject.engine.slots == SLOTS
     assert facts.fingerprint
     assert facts.words
+    assert facts.size is not None
+    assert max(facts.control_tokens.values()) < facts.size
     assert facts.control_tokens[facts.eos_token] in facts.end_tokens
     assert {"<|im_start|>", "<|im_end|>"} <= set(facts.control_tokens)
 

@@ -87,14 +87,11 @@ async def make_plan(
 
     With ``any_space`` JSON may have white space as other servers write it.
     """
+    _check_tokens(request, model.facts.size)
     thought = thinking.plan(model.form, request.thinking)
     form = thought.form
     tools = _callable_tools(request)
-    shown = (
-        request
-        if tools or request.tool_choice.mode != "none"
-        else structs.replace(request, tools=())
-    )
+    shown = request if tools or request.tool_choice.mode != "none" else _without_tools(request)
     rendered = await render_aside(
         model.template, form, shown, thinking_on=thought.on, effort=thought.effort
     )
@@ -132,6 +129,10 @@ async def make_plan(
     )
 
 
+def _without_tools(request: ChatRequest) -> ChatRequest:
+    return structs.replace(request, tools=())
+
+
 def _call_plan(request: ChatRequest, tools: Mapping[str, Schema]) -> CallPlan:
     choice = request.tool_choice
     required = choice.mode == "required"
@@ -156,6 +157,19 @@ def _compose(
         answer=answer,
         manner=manner,
     )
+
+
+def _check_tokens(request: ChatRequest, size: int | None) -> None:
+    """An engine passes over ids of another vocabulary, and nobody would know."""
+    given = {"logit_bias": request.draw.logit_bias, "stop_token_ids": request.stop_token_ids}
+    for name, ids in given.items():
+        highest = max(ids, default=0)
+        if size is not None and highest >= size:
+            raise InvalidRequest(
+                f"`{name}` has the token id {highest}, but this model has {size} tokens, "
+                "counted from 0; send ids of its own tokenizer.",
+                param=name,
+            )
 
 
 def _check_ending(request: ChatRequest) -> None:

@@ -27,6 +27,16 @@ from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest
 
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+# What templates call it that the reasoning of earlier turns is shown too. Whoever sends it back
+# wants that; most leave it out unless they are told, and the prompt is not the one in the cache.
+_RECALL: dict[str, object] = {
+    "clear_thinking": False,
+    "drop_thinking": False,
+    "keep_past_thinking": True,
+    "preserve_thinking": True,
+    "preserved_thinking": True,
+    "truncate_history_thinking": False,
+}
 _LONG = 200_000  # characters; a longer conversation takes milliseconds, so it goes to a thread
 _MANY = 200  # messages, likewise
 _REMEMBERED = 8192  # forged texts whose ids are kept
@@ -52,7 +62,11 @@ def render(
         )
     thought = format.reasoning or Reasoning()
     traits = traits_of(
-        template, format.arguments, format.reasoning_keys, (thought.open, thought.close)
+        template,
+        format.arguments,
+        format.reasoning_keys,
+        (thought.open, thought.close),
+        tuple((_RECALL | thinking_kwargs(format.thinking, True, None)).items()),
     )
     continued = request.continue_final_message
     conversation = _conversation(format, request, traits, thinking_on)
@@ -69,7 +83,11 @@ def render(
         tools=tools if tools and shows_tools else traits.empty_tools,
         documents=request.documents or None,
         add_generation_prompt=request.add_generation_prompt and not continued,
-        kwargs={**request.template_kwargs, **thinking_kwargs(format.thinking, thinking_on, effort)},
+        kwargs={
+            **_RECALL,
+            **request.template_kwargs,
+            **thinking_kwargs(format.thinking, thinking_on, effort),
+        },
         amended=partial(beside.put_back, texts=said, begin=call_triggers(_calls(format))[0]),
     )
     return _ended(rendered, request, format) if continued else rendered

@@ -7,13 +7,13 @@ rendering one does. A trait is asked for once a template and remembered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal
 
 from causerie.chat.arguments import read_arguments
-from causerie.chat.template import ChatTemplate
+from causerie.chat.template import ChatTemplate, Rendered
 from causerie.errors import InvalidRequest
 
 Entry = dict[str, object]
@@ -77,13 +77,14 @@ def traits_of(
     arguments: Shape = "object",
     reasoning_keys: tuple[str, ...] = ("reasoning_content",),
     marks: tuple[str, str] = ("<think>", "</think>"),
+    thinking: tuple[tuple[str, object], ...] = (),
 ) -> Traits:
-    """What a template shows, its format's word tried first; ``marks`` enclose reasoning."""
+    """The traits of a template, what its format says of it tried first.
+
+    ``marks`` enclose reasoning; with the arguments ``thinking`` the template shows it, if ever.
+    """
     user, answer = _said("user", _ONE), _said("assistant", _TWO)
-    empty = _empty_tools(template, user)
-    probe = _Probe(template, empty)
-    parts = not probe.shows([user], _ONE) and probe.shows([_in_parts(user)], _ONE)
-    probe = _Probe(template, empty, parts)
+    probe = _probe(partial(template.render, kwargs=dict(thinking)), user)
     first, second = _said("system", _TWO), _said("system", _THREE)
     shape = _calls(probe, arguments)
     kind, nothing, short = shape or (arguments, "", False)
@@ -95,8 +96,8 @@ def traits_of(
     told = [user, _said("assistant", _FOUR), beside[2], answer, user]
     marked = _said("assistant", _THREE.join(marks) + _TWO)
     return Traits(
-        empty_tools=empty,
-        parts=parts,
+        empty_tools=probe.empty,
+        parts=probe.parts,
         system=probe.shows([first, user], _TWO, _ONE),
         systems=probe.shows([first, second, user], _TWO, _THREE, _ONE),
         system_later=probe.shows([user, answer, second, user], _ONE, _TWO, _THREE, _ONE),
@@ -127,16 +128,16 @@ class _Probe:
 
     def __init__(
         self,
-        template: ChatTemplate,
+        render: Callable[..., Rendered],
         empty: tuple[Mapping[str, object], ...] | None,
         parts: bool = False,
     ) -> None:
-        self._template, self._empty, self._parts = template, empty, parts
+        self._render, self.empty, self.parts = render, empty, parts
 
     def text(self, messages: Sequence[Entry], tools: Sequence[Entry] | None = None) -> str | None:
-        shown = [_in_parts(entry) if self._parts else entry for entry in messages]
+        shown = [_in_parts(entry) if self.parts else entry for entry in messages]
         try:
-            return self._template.render(shown, tools=self._empty if tools is None else tools).text
+            return self._render(shown, tools=self.empty if tools is None else tools).text
         except InvalidRequest:
             return None
 
@@ -153,9 +154,14 @@ class _Probe:
         return True
 
 
-def _empty_tools(template: ChatTemplate, user: Entry) -> tuple[Mapping[str, object], ...] | None:
-    plain, empty = _Probe(template, None), _Probe(template, ())
-    return () if plain.text([user]) is None and empty.text([user]) is not None else None
+def _probe(render: Callable[..., Rendered], user: Entry) -> _Probe:
+    """With no tools as the template takes them, and contents in the shape that it shows."""
+    probe = _Probe(render, None)
+    if probe.text([user]) is None and _Probe(render, ()).text([user]) is not None:
+        probe = _Probe(render, ())
+    if not probe.shows([user], _ONE) and probe.shows([_in_parts(user)], _ONE):
+        probe = _Probe(render, probe.empty, parts=True)
+    return probe
 
 
 def _calls(probe: _Probe, hint: Shape) -> tuple[Shape, str | None, bool] | None:

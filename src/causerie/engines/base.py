@@ -153,7 +153,8 @@ class ModelFacts:
     ``vocabulary`` is the path of a file that :mod:`causerie.chat.compiler`
     can read the vocabulary from, or ``None`` (then a byte vocabulary is used);
     ``words`` is the same for engines whose token ids mean the same, and empty
-    where that is not known.
+    where that is not known; ``size`` is how many tokens the vocabulary has, and
+    ``None`` where that is not known.
     """
 
     template: str
@@ -167,6 +168,7 @@ class ModelFacts:
     vocabulary: str | None = None
     vision: bool = False
     words: str = ""
+    size: int | None = None
 
 
 class EngineFailed(Exception):

@@ -134,6 +134,7 @@ class FakeEngine:
                 end_tokens=(END,),
                 fingerprint="fake-1",
                 words="fake-1",
+                size=END + 1,
             )
         return self._facts
 

@@ -282,6 +282,7 @@ def _facts(
         end_tokens=vocabulary.end,
         fingerprint=_fingerprint(header),
         vocabulary=str(header.path),
+        size=len(vocabulary.tokens),
     )
 
 
