@@ -226,6 +226,22 @@ async def test_a_plain_reply_that_nobody_can_go_on_with_is_begun_anew() -> None:
     assert answer.usage["completion_tokens"] == record.used.completion == len(reply.deltas())
 
 
+async def test_time_spent_with_who_did_not_answer_is_told_apart() -> None:
+    async with (
+        upstream(Broken(Fault.STALL_BEFORE_FIRST)) as bad,
+        upstream(Reply()) as good,
+        gateway(bad.base_url, good.base_url, deadlines=QUICK) as there,
+    ):
+        answer = await there.plain()
+        await settled(lambda: there.records != [])
+    parts = [part.split(";dur=") for part in answer.headers["server-timing"].split(", ")]
+    times = {name: float(milliseconds) for name, milliseconds in parts}
+    assert list(times) == ["queue", "route", "upstream", "overhead"]
+    assert times["route"] >= QUICK.first_token * 1000 > times["overhead"]
+    [record] = there.records
+    assert record.overhead_seconds < QUICK.first_token
+
+
 async def test_who_went_on_with_a_plain_reply_is_told() -> None:
     async with (
         upstream(Broken(Fault.RESET_MID_STREAM, after=2)) as bad,

@@ -39,6 +39,7 @@ from causerie.errors import (
     UpstreamFailed,
 )
 from causerie.fold import Deliver, Frame, Identity
+from causerie.headers import head, served
 from causerie.members import FreeDays, Members
 from causerie.metering.contents import Contents
 from causerie.metering.meter import Meter, Record
@@ -67,7 +68,6 @@ class Door(Locked, Protocol):
 
 
 _FULL = (Overloaded, RateLimited)
-_TIMING = "queue;dur=%.1f, upstream;dur=%.1f, overhead;dur=%.1f"  # in milliseconds
 
 
 class _Offer(Struct, frozen=True):
@@ -204,7 +204,7 @@ class Pipeline:
             try:
                 visit = await journey.begin()
                 while True:
-                    headers = _headers(asked, model, request, journey, _changes(request, visit))
+                    headers = head(record, asked.request, request, model, journey, visit)
                     tell(lease.standings(), headers)
                     if more is not None:
                         headers |= more
@@ -214,7 +214,7 @@ class Pipeline:
                     try:
                         await asked.deliver(headers, frame, journey.pour)
                         if journey.continued:  # those of a plain answer have not gone out yet
-                            headers |= _served(journey)
+                            headers |= served(journey)
                         return
                     except (UpstreamFailed, Overloaded) as failure:
                         if request.stream:
@@ -371,30 +371,3 @@ def _frame(asked: _Asked, model: Entry, journey: Journey, visit: Visit) -> Frame
         if isinstance(model, Listing)
         else None,
     )
-
-
-def _changes(request: ChatRequest, visit: Visit) -> Sequence[str]:
-    """What was dropped or rewritten for who answers."""
-    changes, limit = visit.answer.changes, visit.request.max_tokens
-    return changes if limit == request.max_tokens else (f"max_tokens lowered to {limit}", *changes)
-
-
-def _headers(
-    asked: _Asked, model: Entry, request: ChatRequest, journey: Journey, changes: Sequence[str]
-) -> dict[str, str]:
-    queue, upstream = journey.queued_seconds, journey.upstream_seconds
-    overhead = asked.record.first_token(queue + upstream)
-    headers = _served(journey)
-    headers["server-timing"] = _TIMING % (queue * 1000, upstream * 1000, overhead * 1000)
-    if model.id != request.model:
-        headers["x-served-model"] = model.id
-    if request is not asked.request:
-        changes = [*model.changes(asked.request), *changes]
-    if changes:
-        headers["x-request-changes"] = ", ".join(changes)
-    return headers
-
-
-def _served(journey: Journey) -> dict[str, str]:
-    """Who answers, and who was asked."""
-    return {"x-served-by": journey.served_by, "x-attempts": str(len(journey.tried))}

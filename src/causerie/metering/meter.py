@@ -65,7 +65,7 @@ class Record(Struct):
     queue_seconds: float = 0.0
     upstream_seconds: float = 0.0
     first_token_seconds: float | None = None
-    overhead_seconds: float = 0.0  # of these, what was spent neither in the queue nor in the engine
+    overhead_seconds: float = 0.0  # of these, what was not spent with any target
     duration_seconds: float = 0.0
     started: float = field(default_factory=time.monotonic)
     way: Way | None = None  # asked once the request has ended
@@ -78,7 +78,7 @@ class Record(Struct):
     contents: Contents | None = None
 
     def first_token(self, elsewhere: float) -> float:
-        """The first content-bearing event is there, after ``elsewhere`` in queue and engine.
+        """The first content-bearing event is there, after ``elsewhere`` with targets.
 
         Returns the overhead, in seconds.
         """

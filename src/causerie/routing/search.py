@@ -48,6 +48,13 @@ class Search(Struct, eq=False):
         """How many targets were asked."""
         return len(self.tried)
 
+    @property
+    def routed_seconds(self) -> float:
+        """How long it took to come to who answers, by way of those who did not."""
+        if self.visit is None or len(self.tried) == 1:
+            return 0.0
+        return self.visit.started - min(one.started for one in self.tried)
+
     def spent(self) -> bool:
         """Whether the budget is used up."""
         return self._left < 1 or self._seconds >= self.terms.budget.seconds

@@ -1,0 +1,52 @@
+"""What the headers of an answer tell: who gives it, what was changed for that, where time went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from causerie.catalog.catalog import Entry
+from causerie.metering.meter import Record
+from causerie.protocol.request import ChatRequest
+from causerie.routing.journey import Journey
+from causerie.routing.visit import Visit
+
+_TIMING = "queue;dur=%.1f, route;dur=%.1f, upstream;dur=%.1f, overhead;dur=%.1f"  # milliseconds
+
+
+def head(
+    record: Record,
+    asked: ChatRequest,
+    request: ChatRequest,
+    model: Entry,
+    journey: Journey,
+    visit: Visit,
+) -> dict[str, str]:
+    """All of them, once the first event is there; ``request`` is what the model makes of ``asked``.
+
+    The record notes the first token.
+    """
+    queue, route, upstream = visit.queued_seconds, journey.routed_seconds, visit.upstream_seconds
+    overhead = record.first_token(queue + route + upstream)
+    headers = served(journey)
+    headers["server-timing"] = _TIMING % (
+        queue * 1000, route * 1000, upstream * 1000, overhead * 1000
+    )  # fmt: skip
+    if model.id != request.model:
+        headers["x-served-model"] = model.id
+    changes = _changes(request, visit)
+    if request is not asked:
+        changes = [*model.changes(asked), *changes]
+    if changes:
+        headers["x-request-changes"] = ", ".join(changes)
+    return headers
+
+
+def served(journey: Journey) -> dict[str, str]:
+    """Who answers, and how many were asked."""
+    return {"x-served-by": journey.served_by, "x-attempts": str(len(journey.tried))}
+
+
+def _changes(request: ChatRequest, visit: Visit) -> Sequence[str]:
+    """What was dropped or rewritten for who answers."""
+    changes, limit = visit.answer.changes, visit.request.max_tokens
+    return changes if limit == request.max_tokens else (f"max_tokens lowered to {limit}", *changes)
