@@ -264,10 +264,12 @@ FORGETS = dict.fromkeys(
         "upstage-Solar-Open-100B",
     ),
     "of answers, once another question comes",
-) | {"ibm-granite-granite-3.3-2B-Instruct": "without the tag that the answer begins with"}
+) | {
+    "ibm-granite-granite-3.3-2B-Instruct": "without the tag that the answer begins with",
+    "mistralai-Mistral-Nemo-Instruct-2407": "the last question has the system message",
+}
 FORGETS_BESIDE_CALLS = {
     "LFM2.5-8B-A1B": "single quotes in calls",
-    "Mistral-Small-3.2-24B-Instruct-2506": "a call or what is said, never both",
     "muse-glimmer": "shows no calls",
     "unsloth-Apriel-1.5": "numbers the calls of the past",
 }
@@ -286,7 +288,6 @@ FORGETS_EVERYWHERE = dict.fromkeys(
     "all of it",
 ) | {
     "CohereForAI-c4ai-command-r-plus-tool_use": "ends with the instructions",
-    "mistralai-Mistral-Nemo-Instruct-2407": "the last question has the system message",
     "meetkai-functionary-medium-v3.2": "names a recipient before the reasoning",
     "fireworks-ai-llama-3-firefunction-v2": "wants variables that only its service has",
 }
