@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from causerie.chat.encoding import ControlTokens, Piece, PromptEncoder, split
 from causerie.chat.formats.format import (
     Calls,
     Format,
@@ -18,15 +19,7 @@ from causerie.chat.formats.format import (
     Reasoning,
     ThinkingSwitch,
 )
-from causerie.chat.prompt import (
-    ControlTokens,
-    Piece,
-    PromptEncoder,
-    render,
-    render_aside,
-    split,
-    thinking_kwargs,
-)
+from causerie.chat.prompt import render, render_aside, thinking_kwargs
 from causerie.chat.taint import USER, Traced, authored, joined, user_spans
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.errors import InvalidRequest

@@ -21,8 +21,9 @@ from jinja2.parser import Parser
 from jinja2.sandbox import SandboxedEnvironment
 
 from causerie.chat.arguments import read_arguments
+from causerie.chat.encoding import split
 from causerie.chat.formats.format import Format, Reasoning
-from causerie.chat.prompt import render, split
+from causerie.chat.prompt import render
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.chat.traits import traits_of
 from causerie.errors import InvalidRequest

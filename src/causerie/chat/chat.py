@@ -14,12 +14,12 @@ from typing import Protocol
 
 from causerie.chat import thinking
 from causerie.chat.continuation import knows, resumed
+from causerie.chat.encoding import PromptEncoder
 from causerie.chat.failures import engine_failures
 from causerie.chat.formats.format import Format
 from causerie.chat.formats.registry import by_name, detect
 from causerie.chat.generation import Generation
 from causerie.chat.plan import LoadedModel, Plan, make_plan
-from causerie.chat.prompt import PromptEncoder
 from causerie.chat.rewriting import can_write, is_spaced_alike
 from causerie.chat.template import ChatTemplate
 from causerie.chat.validation import validate

@@ -22,9 +22,10 @@ from causerie.chat.constraint import (
     compose,
     leaves_free,
 )
+from causerie.chat.encoding import PromptEncoder, spells
 from causerie.chat.formats.format import Format
 from causerie.chat.lark import embed
-from causerie.chat.prompt import PromptEncoder, render_aside, spells
+from causerie.chat.prompt import render_aside
 from causerie.chat.schema import choice, json_object, prepare, regex
 from causerie.chat.segments.base import Schema
 from causerie.chat.segments.choices import anchored, closed_schema

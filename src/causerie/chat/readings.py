@@ -1,0 +1,109 @@
+"""Token ids of texts that were read before, by stretches that begin with a control token.
+
+A conversation comes back with every turn, a little longer, and to read it takes
+an engine some milliseconds for a thousand tokens. So what was read once is
+remembered. Tokenizers read what stands between two control tokens by itself; of
+each control token the engine is asked once whether that is so.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Protocol
+
+_MOST = 4_000_000  # characters, of a model; two to four times as many bytes
+# Around a control token, where some tokenizers take away or add blanks.
+_BEFORE, _BEHIND = "x \n", " \nx"
+_NONE = -1  # no token
+
+
+class Tokenizer(Protocol):
+    """What is needed of a text engine here."""
+
+    async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A control token in a text: where it begins, what it says, and its id."""
+
+    at: int
+    text: str
+    id: int
+
+
+@dataclass(slots=True)
+class Readings:
+    """What one model's tokenizer made of texts; the oldest are forgotten first."""
+
+    most: int = _MOST
+    _known: OrderedDict[str, array[int]] = field(default_factory=OrderedDict)
+    _characters: int = 0
+    _apart: dict[str, bool] = field(default_factory=dict)  # by control token
+
+    async def read(self, text: str, heads: Sequence[Head], engine: Tokenizer) -> list[int]:
+        """The ids of the text, which has these control tokens, in order, and no others.
+
+        Asks the engine for what is new, all at once.
+        """
+        if not await self._all_apart(heads, engine):
+            return await engine.tokenize([text], special=True)
+        cuts = [0, *(head.at for head in heads), len(text)]
+        stretches = [text[start:stop] for start, stop in pairwise(cuts)]
+        begun = dict(zip(stretches, (_NONE, *(head.id for head in heads)), strict=True))
+        found = {one: self._recalled(one) for one in begun if one}
+        new = [one for one, ids in found.items() if ids is None]
+        if new:
+            read = await engine.tokenize(new, special=True)
+            parts = _parted(read, [begun[one] for one in new])
+            if parts is None:
+                return await engine.tokenize([text], special=True)
+            found |= {one: self._remembered(one, ids) for one, ids in zip(new, parts, strict=True)}
+        whole: list[int] = []
+        for one in stretches:
+            whole.extend(found.get(one) or ())
+        return whole
+
+    async def _all_apart(self, heads: Iterable[Head], engine: Tokenizer) -> bool:
+        """Whether the text may be cut in front of each of them."""
+        new = {head.text for head in heads}.difference(self._apart)
+        if new:
+            whole = [_BEFORE + head + _BEHIND for head in new]
+            cut = [part for head in new for part in (_BEFORE, head + _BEHIND)]
+            read = await engine.tokenize(whole, special=True)
+            self._apart |= dict.fromkeys(new, read == await engine.tokenize(cut, special=True))
+        return all(self._apart[head.text] for head in heads)
+
+    def _recalled(self, text: str) -> array[int] | None:
+        ids = self._known.get(text)
+        if ids is not None:
+            self._known.move_to_end(text)
+        return ids
+
+    def _remembered(self, text: str, ids: Sequence[int]) -> array[int]:
+        kept = array("i", ids)
+        if text not in self._known:
+            self._characters += len(text)
+        self._known[text] = kept
+        while self._characters > self.most:
+            oldest, _ = self._known.popitem(last=False)
+            self._characters -= len(oldest)
+        return kept
+
+
+def _parted(ids: Sequence[int], begun: Sequence[int]) -> list[Sequence[int]] | None:
+    """The ids of stretches that begin with these, where no other id among them is one of these.
+
+    ``None`` where one is, or one is missing. The first may begin with ``_NONE``.
+    """
+    heads = set(begun)
+    cuts = [at for at, id in enumerate(ids) if id in heads]
+    if begun[0] == _NONE:
+        cuts, begun = [0, *cuts], [ids[0], *begun[1:]]
+    if cuts[:1] != [0] or [ids[at] for at in cuts] != list(begun):
+        return None
+    return [ids[start:stop] for start, stop in pairwise([*cuts, len(ids)])]

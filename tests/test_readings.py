@@ -1,0 +1,113 @@
+"""Of a prompt only what was not read before is read, and its ids are those of its whole text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from causerie.chat.encoding import ControlTokens, PromptEncoder, split
+from causerie.chat.readings import Readings
+from causerie.chat.template import Rendered
+from causerie.engines.llamacpp.engine import LlamaCppEngine
+from causerie.engines.llamacpp.options import LlamaCppOptions
+
+CONTROL = {"<s>": 1, "<|u|>": 2, "<|end|>": 3, "<|u": 4, "d|>": 5}
+
+
+class Words:
+    """A tokenizer of words with blanks in front, which pairs two that stand together.
+
+    ``greedy`` it takes the blanks in front of a control token away.
+    """
+
+    def __init__(self, *, greedy: bool = False) -> None:
+        self._greedy = greedy
+        self.asked: list[str] = []
+        self._ids: dict[str, int] = {}
+
+    async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
+        assert special
+        self.asked += [piece for piece in pieces if isinstance(piece, str)]
+        return [id for piece in pieces for id in self._read(str(piece))]
+
+    def _read(self, text: str) -> list[int]:
+        for token in sorted(CONTROL, key=len, reverse=True):
+            before, found, behind = text.partition(token)
+            if found:
+                before = before.rstrip() if self._greedy else before
+                return [*self._read(before), CONTROL[token], *self._read(behind)]
+        return [
+            self._ids.setdefault(word, 100 + len(self._ids))
+            for word in re.findall(r"\s*\S+\s?\S*|\s+", text)
+        ]
+
+
+async def _ids(text: str, readings: Readings, engine: Words) -> list[int]:
+    pieces = split(Rendered(text, ()), ControlTokens(CONTROL))
+    return await readings.read(text, pieces[0].heads, engine) if pieces else []
+
+
+_texts = st.lists(st.sampled_from([*CONTROL, "a", "b c", " ", "\n", "<", "|u|>"]), max_size=12).map(
+    "".join
+)
+
+
+@given(texts=st.lists(_texts, max_size=6), greedy=st.booleans(), most=st.integers(1, 60))
+async def test_the_ids_are_those_of_the_whole_text(
+    texts: list[str], greedy: bool, most: int
+) -> None:
+    engine, readings = Words(greedy=greedy), Readings(most)
+    for text in texts:
+        want = await engine.tokenize([text], special=True) if text else []
+        assert await _ids(text, readings, engine) == want
+
+
+async def test_only_what_is_new_is_read() -> None:
+    engine, readings = Words(), Readings()
+    first = "<s><|u|>one two<|end|>"
+    await _ids(first, readings, engine)
+    engine.asked.clear()
+    await _ids(first, readings, engine)
+    assert engine.asked == []
+    await _ids(first + "<|u|>three<|end|>", readings, engine)
+    assert engine.asked == ["<|u|>three"]
+
+
+async def test_what_was_read_long_ago_is_forgotten() -> None:
+    engine, readings = Words(), Readings(most=20)
+    for text in ("<s>eins", "<s>zwei", "<s>drei"):
+        await _ids(text, readings, engine)
+    engine.asked.clear()
+    for text in ("<s>drei", "<s>eins"):
+        await _ids(text, readings, engine)
+    assert engine.asked == ["<s>eins"]
+
+
+async def test_where_blanks_in_front_of_a_token_are_lost_nothing_is_cut() -> None:
+    engine, readings = Words(greedy=True), Readings()
+    assert await _ids("one \n<s>two", readings, engine) == [
+        *await engine.tokenize(["one"], special=True),
+        1,
+        *await engine.tokenize(["two"], special=True),
+    ]
+
+
+@pytest.mark.engine
+async def test_a_conversation_has_the_ids_that_the_engine_gives_it_as_a_whole(gguf: Path) -> None:
+    engine = LlamaCppEngine("small", gguf, LlamaCppOptions(context=256, parallel=1))
+    await engine.start()
+    try:
+        encoder = PromptEncoder((await engine.facts()).control_tokens)
+        said = ("Hi.", " und \n", "\n\n\n", "naïve ☕️ 日本", "", "\u200b x", "1234 5678", "\t{}")
+        text = "  <|im_start|>system\n \n<|im_end|>\n"
+        for turn, words in enumerate(said * 2):
+            text += f"<|im_start|>{'user' if turn % 2 else 'assistant'}\n{words}<|im_end|>\n"
+            whole = await engine.tokenize([text], special=True)
+            assert await encoder.encode(Rendered(text, ()), engine) == whole
+    finally:
+        await engine.stop()
