@@ -41,11 +41,13 @@ FULL: list[tuple[str, object]] = [
 
 
 async def test_a_key_is_made_and_shown_once(place: Place) -> None:
+    """Interface 5.3: under API Keys, by New key."""
     owner = await place.world.person()
     project = await place.world.project(owner=owner)
     visitor = await place.visitor_of(owner)
     base = f"/projects/{project.id}/keys"
-    assert "No keys yet" in (await visitor.get(base)).text
+    empty = (await visitor.get(base)).text
+    assert all(words in empty for words in ("No keys yet", "API Keys</h1>", "New key</a>"))
     assert "Rate limits" in (await visitor.get(f"{base}/new")).text
     made = await visitor.post(f"{base}/new", FULL)
     assert made.status == 200

@@ -1,4 +1,7 @@
-"""Every rule of the interface, by its number, through the official client and a real model."""
+"""Every rule of the interface, by its number, through the official client and a real model.
+
+Those on ways of access, keys, events and versions are in ``test_interface_doors.py``.
+"""
 
 from __future__ import annotations
 

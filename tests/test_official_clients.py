@@ -1,4 +1,4 @@
-"""The official clients, Python and JavaScript, through every door."""
+"""Interface 5.6: the official clients, Python and JavaScript, through every door."""
 
 from __future__ import annotations
 

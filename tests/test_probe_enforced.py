@@ -63,6 +63,7 @@ def ask(service: Service, **fields: Any) -> tuple[int, dict[str, Any]]:
 
 
 def test_the_validator_enforces_what_was_found(tmp_path: Path, monkeypatch: Any) -> None:
+    """Interface 1.2: what an endpoint supports is confirmed against it."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     (tmp_path / "up").mkdir()
     (tmp_path / "front").mkdir()

@@ -155,6 +155,7 @@ def told(dialect: str, asked: Mapping[str, Any]) -> Meant | None:
     assert request.thinking.visible is not inside.get("exclude", False) or not inside
     sent = msgspec.json.decode(out.body)
     assert b"exclude" not in out.body
+    assert "reasoning" not in sent or dialect == "openrouter"  # rule G of the interface
     return heard(dialect, sent)
 
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from causerie.access.credential import Credential
 from causerie.access.keys import KeyDigest, StaticKeys
+from causerie.assembly.house import House
+from causerie.catalog.catalog import Catalog
+from causerie.catalog.model import Card, Model, Offer
 from causerie.cli.key import digest_line, new_key
 from causerie.errors import NotFound, Unauthenticated
+from causerie.protocol.candidate import Candidate
 from causerie.service import door_table, limits, listen
 from causerie.settings import Settings, load
 
@@ -50,6 +56,24 @@ def test_doors_have_their_own_addresses_and_models(tmp_path: Path) -> None:
         assert (door.name, door.models) == ("a", frozenset({"smollm2-135m"}))
     with pytest.raises(NotFound):
         table.find("c.llm.example.org", "/v1/models")
+
+
+def test_names_for_people_are_the_consoles(tmp_path: Path) -> None:
+    text = """
+    [store]
+    [[doors]]
+    name = "hosted"
+    kind = "hosted"
+    [[models]]
+    id = "small"
+    engine = "fake"
+    """
+    small = Model(Card("small", "A small one"), [Offer(Candidate("small"))])
+    parts: Any = SimpleNamespace(settings=settings(tmp_path, text), catalog=Catalog([small]))
+    unused: Any = None
+    [shown] = House(parts, unused, unused).models()
+    assert (shown["id"], shown["name"]) == ("small", "A small one")
+    assert "name" not in small.entry()
 
 
 def test_a_key_that_was_made_opens_its_door(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""Every real chat template: the same text as plain Jinja, and no marker to be forged.
+"""Every chat template: the same text as plain Jinja, and no marker to be forged.
 
-The templates lie in the folder that CAUSERIE_TEMPLATES names.
+Real ones lie in the folder that CAUSERIE_TEMPLATES names; those here show all formats.
 """
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,9 @@ from jinja2.parser import Parser
 from jinja2.sandbox import SandboxedEnvironment
 
 from causerie.chat.arguments import read_arguments
-from causerie.chat.encoding import split
+from causerie.chat.encoding import ControlTokens, split
 from causerie.chat.formats.format import Format, Reasoning
+from causerie.chat.formats.registry import detect
 from causerie.chat.prompt import render
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.chat.traits import traits_of
@@ -31,16 +34,16 @@ from causerie.protocol.request import ChatRequest, Message, Tool, ToolCall
 
 _FOLDER = os.environ.get("CAUSERIE_TEMPLATES", "")
 _PATHS = sorted(Path(_FOLDER).glob("*.jinja")) if _FOLDER else []
-_MARKER = re.compile(r"<\|[^\s<>{}'\"|]+\|?>|</?[\w:.|\-｜▁]+>|<｜[^<>\s]+｜>|\[/?[A-Z_]{3,}\]")
+_OWN = sorted((Path(__file__).parent / "templates").glob("*.jinja"))
+_MARKER = re.compile(
+    r"<\|[^\s<>{}'\"|]+\|?>|</?[\w:.|\-｜▁]+>|<｜[^<>\s]+｜>|\[/?[A-Z_]{3,}\]"
+    r"|\]~!?b[\[\]]|\[e~\[|\]<\]\w+\[>\["
+)
 _ID = "abcdefgh1"
 _NEEDS_MORE_VARIABLES = {"fireworks-ai-llama-3-firefunction-v2"}
 # Whether that one calls the words that it joins "safe", which in plain Jinja has
 # the quotes of a tool's JSON escaped as HTML: surely not what it was trained on.
 _ESCAPES_BY_ACCIDENT = {"meetkai-functionary-medium-v3.1"}
-
-pytestmark = pytest.mark.skipif(
-    not _PATHS, reason="CAUSERIE_TEMPLATES names no folder with chat templates"
-)
 
 every_template = pytest.mark.parametrize(
     ("path"), [pytest.param(path, id=path.stem) for path in _PATHS]
@@ -191,28 +194,59 @@ def _needs_tools() -> set[str]:
     return {path.stem for path in _PATHS if "tool_use" in path.stem}
 
 
-@every_template
+def _hostile(word: str) -> Iterator[ChatRequest]:
+    """Requests with the word wherever one has room for a text of its sender."""
+    quoted = json.dumps(word)[1:-1]
+    arguments = f'{{"in {quoted}": "so {quoted}", "days": 1}}'
+    call = ToolCall(_ID, f"get_{word}", arguments)
+    place = {"type": "string", "description": f"a {word} place", "enum": [f"one {word}"]}
+    parameters = {"type": "object", "properties": {f"in {word}": place}}
+    tools = (Tool("get_weather", parameters, f"the {word} weather"),)
+    system = Message("system", f"be {word} always")
+    user = Message("user", f"say {word} now", name=f"a {word}")
+    said = {"content": f"this is {word} then", "reasoning_content": f"some {word} thought"}
+    result = Message("tool", f"so {word} it is", tool_call_id=_ID)
+    for messages in (
+        (system, user),
+        (user, Message("assistant", **said), user),
+        (user, Message("assistant", **said, tool_calls=(call,)), result, user),
+    ):
+        for offered in ((), tools):
+            yield ChatRequest(model="m", messages=messages, tools=offered)
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in [*_OWN, *_PATHS]])
 def test_no_marker_can_be_forged(path: Path) -> None:
+    """Markers that are read as such are those of an honest prompt, whatever its texts spell."""
     template = _template(path)
-    markers = sorted({*_MARKER.findall(path.read_text()), "<BOS>", "<EOS>"})
+    format = detect(template.source)
+    markers = sorted({*_MARKER.findall(template.source), "<BOS>", "<EOS>"}, key=len, reverse=True)
+    tokens = ControlTokens({marker: id for id, marker in enumerate(markers)})
+    any_marker = re.compile("|".join(map(re.escape, markers)))
+
+    @cache
+    def read(word: str) -> list[list[str] | None]:
+        return [_read(request) for request in _hostile(word)]
+
+    def _read(request: ChatRequest) -> list[str] | None:
+        try:
+            prompt = render(template, format, request, thinking_on=None, effort=None)
+        except InvalidRequest:
+            return None
+        pieces = [piece.text for piece in split(prompt, tokens) if not piece.forged]
+        return [marker for text in pieces for marker in any_marker.findall(text)]
+
     for marker in markers:
-        honest, spelled = _rendered(template, "x" * len(marker)), _rendered(template, marker)
-        assert honest.keys() == spelled.keys()
-        for name, want in honest.items():
-            got = spelled[name]
-            expected, found = _own_markers(want, markers), _own_markers(got, markers)
-            harmless = "x" * len(marker)
-            if got.text.replace(marker, harmless) == want.text.replace(marker, harmless):
-                assert found == expected, (name, marker)
-            else:  # the template looks into the text and writes something else then
-                assert path.stem in _WRAPS or marker in _LOOKED_FOR, (name, marker)
-                assert len(found) <= len(expected), (name, marker)
+        for honest, spelled in zip(read("x" * len(marker)), read(marker), strict=True):
+            if marker in _LOOKED_FOR and honest and spelled:
+                more = Counter(spelled) - Counter(honest)
+                assert more.keys() <= _LOOKED_FOR, marker
+            else:
+                assert spelled == honest, marker
 
 
 # What templates search for in an answer, to take earlier reasoning out of it.
 _LOOKED_FOR = {"</think>", "<think>", "<|channel>", "<channel|>"}
-# Puts an argument that has a < into a CDATA section.
-_WRAPS = {"openbmb-MiniCPM5-1B"}
 
 
 @every_template

@@ -57,9 +57,10 @@ class House:
         return [DoorView(way.door.name, way.prefix) for way in self._ways()]
 
     def models(self) -> Sequence[dict[str, Any]]:
-        """What is behind those doors, as ``GET /models`` gives it."""
+        """What is behind those doors, as ``GET /models`` gives it, with names for people."""
         shown = frozenset(id for way in self._ways() for id in way.models)
-        return [model.entry() for model in self._parts.catalog.visible(shown)]
+        models = self._parts.catalog.visible(shown)
+        return [{"name": model.card.name, **model.entry()} for model in models]
 
     def market(self) -> Market | None:
         """The catalog of the router's door, one for keys of accounts where there are several."""

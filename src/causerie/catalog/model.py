@@ -55,13 +55,13 @@ class Model:
     After ``hedge_seconds`` without an answer a second target may be asked.
     """
 
-    __slots__ = ("_all", "_card", "_common", "_offers", "hedge_seconds", "id", "parameters")
+    __slots__ = ("_all", "_common", "_offers", "card", "hedge_seconds", "id", "parameters")
 
     def __init__(
         self, card: Card, offers: Iterable[Offer], hedge_seconds: float | None = None
     ) -> None:
         self.hedge_seconds = hedge_seconds
-        self._card = card
+        self.card = card
         self.id = card.id
         self._offers = tuple(offers)
         self._all = tuple(offer.candidate for offer in self._offers)
@@ -72,7 +72,7 @@ class Model:
     @property
     def names(self) -> Sequence[str]:
         """The id, and what else a request may name."""
-        return (self._card.id, *self._card.aliases)
+        return (self.card.id, *self.card.aliases)
 
     @property
     def targets(self) -> Sequence[str]:
@@ -121,16 +121,18 @@ class Model:
         return ()
 
     def entry(self, *, reasoning_object: bool = False) -> dict[str, Any]:
-        """The model as ``GET /models`` shows it, at a door that knows ``reasoning`` or does not."""
+        """The model as ``GET /models`` shows it, at a door that knows ``reasoning`` or does not.
+
+        Its name for people is not part of it: only entries of a router have one.
+        """
         profile = self._profile()
         efforts = [effort for effort in EFFORTS if effort != "none" or not profile.must_think]
         entry: dict[str, Any] = {
-            "id": self._card.id,
+            "id": self.card.id,
             "object": "model",
-            "created": self._card.created,
+            "created": self.card.created,
             "owned_by": "causerie",
-            "name": self._card.name,
-            "description": self._card.description,
+            "description": self.card.description,
             "context_length": profile.context_length,
             "architecture": {
                 "input_modalities": ["text", "image"] if profile.images else ["text"],

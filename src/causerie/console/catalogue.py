@@ -48,7 +48,7 @@ class Answering(Protocol):
     """Who answers for models, and how they stand."""
 
     def models(self) -> Sequence[Mapping[str, Any]]:
-        """The catalog, as ``GET /models`` gives its entries."""
+        """The catalog, as ``GET /models`` gives its entries, with names for people."""
         ...
 
     def answering(self, model: str) -> Sequence[str]:

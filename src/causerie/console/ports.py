@@ -33,7 +33,7 @@ class House(Protocol):
         ...
 
     def models(self) -> Sequence[Mapping[str, Any]]:
-        """The catalog, as ``GET /models`` gives its entries."""
+        """The catalog, as ``GET /models`` gives its entries, with names for people."""
         ...
 
     def market(self) -> Market | None:

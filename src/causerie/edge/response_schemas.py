@@ -21,7 +21,7 @@ def response_schemas() -> dict[str, Schema]:
             completion_tokens_details=structure(reasoning_tokens={"type": "integer"}),
             cost=described({"type": "number"}, "What it costs; at doors of routers."),
         ),
-        "Model": {**structure("id", id=text(), name=text()), "additionalProperties": True},
+        "Model": {**structure("id", id=text()), "additionalProperties": True},
         "ModelList": structure("data", object=text(), data=array(ref("Model"))),
         "Error": structure(
             "error",
