@@ -9,10 +9,11 @@ from chatkit import Reply, Unchecked, together
 from formatkit import WEATHER
 
 from causerie.chat.chat import ChatOptions, TextChat
-from causerie.engines.base import EngineFailed, LoadFailed, ModelFacts
+from causerie.engines.base import EngineFailed, LoadFailed, ModelFacts, PromptTooLong
 from causerie.engines.fake import END, FakeEngine, Script
-from causerie.errors import InvalidRequest, Overloaded
+from causerie.errors import ContextLengthExceeded, InvalidRequest, Overloaded
 from causerie.protocol.request import (
+    Bounds,
     ChatRequest,
     Choice,
     Draw,
@@ -54,6 +55,23 @@ async def test_a_token_of_another_vocabulary_is_refused(given: dict[str, Any]) -
         async with TextChat(FakeEngine("m"), Unchecked()).generate(asked(**given)):
             pytest.fail("it was accepted")
     assert refused.value.param in ("logit_bias", "stop_token_ids")
+
+
+async def test_a_text_that_the_engine_does_not_even_read_is_told_with_the_least_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refuse(*_: object, **__: object) -> list[int]:
+        raise PromptTooLong(900_000, 4096)
+
+    engine = FakeEngine("m")
+    monkeypatch.setattr(FakeEngine, "tokenize", refuse)
+    bounds = Bounds(context_length=2048)
+    with pytest.raises(ContextLengthExceeded, match="at least 900000 tokens") as refused:
+        async with TextChat(engine, Unchecked()).generate(asked(max_tokens=5, bounds=bounds)):
+            pytest.fail("it was accepted")
+    assert refused.value.metadata == {
+        "prompt_tokens": 900_000, "max_tokens": 5, "context_length": 2048,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["min_tokens", "ignore_eos"])

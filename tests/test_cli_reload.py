@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,3 +92,13 @@ def test_several_services_are_told_apart(tmp_path: Path) -> None:
         result = CliRunner().invoke(app, ["reload", "--pid", str(os.getpid())])
         assert result.exit_code == 2
         assert "no such service is running; there are:\n" in result.stderr
+
+
+def test_a_service_that_hangs_does_not_keep_another_from_being_told(
+    tmp_path: Path, runtime: Path
+) -> None:
+    with serving(tmp_path, CONFIG) as service, socket.socket(socket.AF_UNIX) as hanging:
+        hanging.bind(str(runtime / "causerie" / "1.sock"))
+        hanging.listen()
+        result = CliRunner().invoke(app, ["reload", "--pid", str(service.process.pid)])
+        assert result.exit_code == 0, result.stderr

@@ -209,6 +209,17 @@ async def test_a_prompt_that_does_not_fit(engine: LlamaCppEngine) -> None:
     assert (failure.value.tokens, failure.value.context_length) == (CONTEXT, CONTEXT)
 
 
+async def test_a_text_that_cannot_fit_is_not_read(
+    engine: LlamaCppEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longest = (await engine._words()).longest
+    assert len(await engine.tokenize([" " * longest * CONTEXT], special=True)) > CONTEXT
+    monkeypatch.setattr(engine, "_ids", None)
+    with pytest.raises(PromptTooLong) as failure:
+        await engine.tokenize([7, "a" * longest * (CONTEXT + 1)], special=True)
+    assert (failure.value.tokens, failure.value.context_length) == (CONTEXT + 1, CONTEXT)
+
+
 async def test_an_answer_ends_where_the_context_does(engine: LlamaCppEngine) -> None:
     request = TextRequest([100] * (CONTEXT - 3), 50, GREEDY, ignore_eos=True)
     last = (await run(engine, request))[-1]

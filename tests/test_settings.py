@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,19 @@ def test_a_home_of_nobody_is_a_name_like_others(tmp_path: Path) -> None:
     assert loaded(tmp_path, text).settings.weights.cache == f"{tmp_path}/~nobody-here/kept"
     with pytest.raises(SettingsError, match="name a readable file"):
         load(environ={"CAUSERIE_CONFIG": "~nobody-here/causerie.toml"}, folder=tmp_path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="its homes are found in another way")
+def test_a_user_without_a_home_is_told_what_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container that runs as a number nobody has."""
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)
+    with pytest.raises(SettingsError, match=r"has no home.*set XDG_CACHE_HOME, or HOME"):
+        load(environ={}, folder=tmp_path)
+    folders = {name: str(tmp_path) for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME")}
+    assert load(environ=folders, folder=tmp_path).settings.weights.cache == f"{tmp_path}/causerie"
 
 
 def test_every_problem_is_reported_with_its_line(tmp_path: Path) -> None:

@@ -96,10 +96,18 @@ class ContextLengthExceeded(InvalidRequest):
 
     code = "context_length_exceeded"
 
-    def __init__(self, *, prompt_tokens: int, max_tokens: int | None, context_length: int) -> None:
+    def __init__(
+        self,
+        *,
+        prompt_tokens: int,
+        max_tokens: int | None,
+        context_length: int,
+        at_least: bool = False,
+    ) -> None:
+        has = "has at least" if at_least else "has"
         asked = f" and {max_tokens} tokens of output were asked for" if max_tokens else ""
         super().__init__(
-            f"The prompt has {prompt_tokens} tokens{asked}; the model's context holds "
+            f"The prompt {has} {prompt_tokens} tokens{asked}; the model's context holds "
             f"{context_length} tokens in all. Shorten the messages or lower the output limit.",
             param="messages",
             metadata={

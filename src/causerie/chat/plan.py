@@ -30,7 +30,7 @@ from causerie.chat.schema import choice, json_object, prepare, regex
 from causerie.chat.segments.base import Schema
 from causerie.chat.segments.choices import anchored, closed_schema
 from causerie.chat.template import ChatTemplate, Rendered
-from causerie.engines.base import ModelFacts, Sampling, TextEngine
+from causerie.engines.base import ModelFacts, PromptTooLong, Sampling, TextEngine
 from causerie.errors import ContextLengthExceeded, InvalidRequest
 from causerie.protocol.request import (
     ChatRequest,
@@ -99,7 +99,7 @@ async def make_plan(
     continued = request.continue_final_message
     if thought.written and not continued:
         rendered = _opened(rendered, form)
-    prompt = await model.encoder.encode(rendered, engine)
+    prompt = await _encoded(rendered, request, model, engine)
     limit = _limit(request, len(prompt), model)
     reasoning_open = _is_reasoning_open(rendered, form, continued)
     may_think = form.thinking is not None and thought.on is not False
@@ -254,6 +254,20 @@ def _leading(rendered: Rendered, form: Format) -> str:
     assert form.reasoning is not None
     space = form.reasoning.after_open
     return "" if rendered.text.endswith(space) else space
+
+
+async def _encoded(
+    rendered: Rendered, request: ChatRequest, model: LoadedModel, engine: TextEngine
+) -> list[int]:
+    try:
+        return await model.encoder.encode(rendered, engine)
+    except PromptTooLong as long:
+        raise ContextLengthExceeded(
+            prompt_tokens=long.tokens,
+            max_tokens=request.max_tokens,
+            context_length=_context(request, model),
+            at_least=True,
+        ) from None
 
 
 def _limit(request: ChatRequest, prompt: int, model: LoadedModel) -> int:

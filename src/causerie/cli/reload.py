@@ -60,6 +60,7 @@ def reload(config: Config = None, pid: Pid = None) -> None:
 
 def _chosen(running: Sequence[Socket], config: Path | None, pid: int | None) -> Socket:
     """The one service that is meant. Raises :class:`CommandFailed`."""
+    running = [one for one in running if one.pid == pid] or running  # another may hang
     services = [(one, asked(one.path, "facts", Facts, _FACTS_SECONDS)) for one in running]
     if not services:
         raise CommandFailed("no service of this user is running; start it by `causerie serve`")

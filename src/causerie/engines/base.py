@@ -219,6 +219,8 @@ class TextEngine(Protocol):
 
         With ``special`` the text of a control token becomes that token; without
         it every character is plain text. No beginning-of-text token is added.
+        May raise :class:`PromptTooLong`, with the least that they can be, where
+        a text is too long to fit however it is read.
         """
         ...
 

@@ -9,6 +9,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from causerie.settings.problems import Problem, SettingsError
+
 PREFIX = "CAUSERIE_"
 CONFIG = "CAUSERIE_CONFIG"
 CLIENT_KEY = "CAUSERIE_API_KEY"
@@ -35,16 +37,12 @@ def expanded(path: str) -> Path:
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
     """Where weights are kept by default: ``causerie`` in the user's cache folder."""
-    base = environ.get("XDG_CACHE_HOME", "")
-    home = Path(base) if Path(base).is_absolute() else Path("~/.cache").expanduser()
-    return home / "causerie"
+    return _base(environ, "XDG_CACHE_HOME", "~/.cache") / "causerie"
 
 
 def data_folder(environ: Mapping[str, str]) -> Path:
     """Where what must not be lost is kept by default: ``causerie`` in the user's data folder."""
-    base = environ.get("XDG_DATA_HOME", "")
-    home = Path(base) if Path(base).is_absolute() else Path("~/.local/share").expanduser()
-    return home / "causerie"
+    return _base(environ, "XDG_DATA_HOME", "~/.local/share") / "causerie"
 
 
 def runtime_folder(environ: Mapping[str, str]) -> Path:
@@ -52,6 +50,16 @@ def runtime_folder(environ: Mapping[str, str]) -> Path:
     base = environ.get("XDG_RUNTIME_DIR", "")
     if Path(base).is_absolute():
         return Path(base) / "causerie"
-    base = environ.get("XDG_STATE_HOME", "")
-    home = Path(base) if Path(base).is_absolute() else Path("~/.local/state").expanduser()
-    return home / "causerie" / "run"
+    return _base(environ, "XDG_STATE_HOME", "~/.local/state") / "causerie" / "run"
+
+
+def _base(environ: Mapping[str, str], name: str, usual: str) -> Path:
+    """A folder of the user; raises :class:`SettingsError` for a user without a home."""
+    base = Path(environ.get(name, ""))
+    if base.is_absolute():
+        return base
+    try:
+        return Path(usual).expanduser()
+    except RuntimeError as error:
+        advice = f"this user has no home, so there is no {usual}; set {name}, or HOME"
+        raise SettingsError([Problem("", "", advice)]) from error

@@ -28,6 +28,7 @@ from causerie.engines.llamacpp.client import LlamaCppClient, Pulse
 from causerie.engines.llamacpp.guide import Draw, Guide, Guided, Run, Spelling, words
 from causerie.engines.llamacpp.options import Launch, LlamaCppOptions, for_machine
 from causerie.engines.llamacpp.process import LlamaCppChild, spawn
+from causerie.engines.llamacpp.reading import Readings
 from causerie.engines.llamacpp.withheld import PartialTokens
 from causerie.engines.supervisor import GivenUp, Supervisor
 from causerie.engines.weights.errors import WeightsError
@@ -43,6 +44,7 @@ class _Words:
 
     vocabulary: Vocabulary
     partial: PartialTokens
+    longest: int  # bytes of a token
     digest: str
 
 
@@ -76,6 +78,7 @@ class LlamaCppEngine:
         self._guidance: LLTokenizer | None = None
         self._busy = 0
         self._pulse = Pulse()
+        self._readings = Readings()
 
     @property
     def slots(self) -> int:
@@ -131,9 +134,20 @@ class LlamaCppEngine:
         return self._facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
-        """Token ids; no beginning-of-text token is added."""
+        """Token ids; no beginning-of-text token is added.
+
+        Raises :class:`PromptTooLong` where they cannot fit: reading the text takes its time.
+        """
+        least = _characters(pieces) // (await self._words()).longest
+        if least > self._launch.context:
+            raise PromptTooLong(least, self._launch.context)
+        return await self._ids(pieces, special=special)
+
+    async def _ids(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         body = {"content": pieces, "parse_special": special, "add_special": False}
-        answer = await self._client().ask("POST", "/tokenize", body)
+        answer = await self._readings.of(
+            _characters(pieces), lambda: self._client().ask("POST", "/tokenize", body)
+        )
         return list(answer["tokens"])
 
     async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
@@ -231,13 +245,17 @@ class LlamaCppEngine:
             return {}
         # One question for all: a number that is no token stands between them.
         asked = [part for text in tags.values() for part in (text, _NO_TOKEN)]
-        special = _parted(await self.tokenize(asked, special=True))
-        plain = _parted(await self.tokenize(asked, special=False))
+        special = _parted(await self._ids(asked, special=True))
+        plain = _parted(await self._ids(asked, special=False))
         return {
             text: id
             for (id, text), one, other in zip(tags.items(), special, plain, strict=True)
             if one == [id] and other != [id]
         }
+
+
+def _characters(pieces: Sequence[str | int]) -> int:
+    return sum(len(piece) for piece in pieces if isinstance(piece, str))
 
 
 def _parted(tokens: Sequence[int]) -> list[list[int]]:
@@ -255,7 +273,8 @@ def _words(path: Path) -> _Words:
     digest = hashlib.blake2b(bytes(vocabulary.types), digest_size=8)
     for token in vocabulary.tokens:
         digest.update(len(token).to_bytes(4, "big") + token)
-    return _Words(vocabulary, PartialTokens(vocabulary), digest.hexdigest())
+    longest = max(map(len, vocabulary.tokens), default=1)
+    return _Words(vocabulary, PartialTokens(vocabulary), longest, digest.hexdigest())
 
 
 def _is_tag(token: bytes) -> bool:

@@ -11,13 +11,18 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import asdict
 
+import structlog
+
 from causerie.engines.base import EngineFailed
 from causerie.engines.llamacpp.client import LlamaCppClient, Pulse
 from causerie.engines.llamacpp.meeting import Meeting
 from causerie.engines.llamacpp.options import Launch
 from causerie.engines.llamacpp.vigil import silence
 
+log = structlog.get_logger(__name__)
+
 _STOP_SECONDS = 2.0
+_KILL_SECONDS = 10.0  # longer only where the kernel waits for a disk or a network
 _TAIL_LINES = 200
 _GIVING_UP = ("GGML_ASSERT", "terminate called", "what():", "Fatal Python error")
 # -P: nothing in the working directory is taken for a module.
@@ -68,10 +73,10 @@ class LlamaCppChild:
 
     async def stop(self) -> None:
         """Tell it to end, by the end of its input; KILL where it does not."""
-        await self.client.close()
-        await _end(self._process)
-        await self._reader
-        self._meeting.close()
+        try:
+            await self.client.close()
+        finally:
+            await _end(self._process, self._reader, self._meeting)
 
 
 async def spawn(launch: Launch, load_seconds: float, pulse: Pulse) -> LlamaCppChild:
@@ -99,9 +104,7 @@ async def spawn(launch: Launch, load_seconds: float, pulse: Pulse) -> LlamaCppCh
         async with asyncio.timeout(load_seconds):
             place = await _loaded(process, launch, key, meeting.path)
     except BaseException as failure:
-        await _end(process)
-        await reader
-        meeting.close()
+        await _end(process, reader, meeting)
         if isinstance(failure, TimeoutError):
             raise EngineFailed(f"the model was not loaded within {load_seconds:g} s") from None
         if isinstance(failure, _Ended):
@@ -151,18 +154,29 @@ async def _keep_tail(process: asyncio.subprocess.Process, tail: deque[str]) -> N
     tail.append(rest.decode("utf-8", "replace"))
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
-        return
+async def _end(
+    process: asyncio.subprocess.Process, reader: asyncio.Task[None], meeting: Meeting
+) -> None:
+    """End it, also where nobody waits for that any more; leave to the kernel what it holds."""
     if process.stdin is not None:
         process.stdin.close()
+    ended = asyncio.get_running_loop().create_task(process.wait())
     try:
-        async with asyncio.timeout(_STOP_SECONDS):
-            await process.wait()
-    except TimeoutError:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+        await asyncio.wait({ended, reader}, timeout=_STOP_SECONDS)
+        _kill(process)
+        await asyncio.wait({ended, reader}, timeout=_KILL_SECONDS)
+        if process.returncode is None:
+            log.warning("engine process cannot be ended", pid=process.pid)
+    finally:
+        _kill(process)
+        ended.cancel()
+        reader.cancel()
+        meeting.close()
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):  # it has ended
+        process.kill()
 
 
 def _how(code: int) -> str:

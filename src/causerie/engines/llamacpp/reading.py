@@ -1,0 +1,44 @@
+"""How many texts a child reads into tokens at the same time.
+
+It reads on when whoever asked has left, so a place is kept until the text is read: else
+those who come and leave would have all of its threads, which also say that it lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+_LONG = 65_536  # characters: a second at worst
+_AT_ONCE = 12  # the child has 34 threads or more
+_LONG_AT_ONCE = 4  # of the others, so that short ones pass them by
+
+T = TypeVar("T")
+
+
+class Readings:
+    """Texts being read; leaving one gives its place back only when it is read."""
+
+    def __init__(self) -> None:
+        self._short = asyncio.Semaphore(_AT_ONCE)
+        self._long = asyncio.Semaphore(_LONG_AT_ONCE)
+
+    async def of(self, characters: int, read: Callable[[], Awaitable[T]]) -> T:
+        """What ``read`` returns for a text so long, once there is a place."""
+        places = self._long if characters > _LONG else self._short
+        await places.acquire()
+
+        async def reading() -> T:
+            return await read()
+
+        # Ends with the child's connections at the latest.
+        task = asyncio.get_running_loop().create_task(reading())
+        task.add_done_callback(lambda done: _leave(places, done))
+        return await asyncio.shield(task)
+
+
+def _leave(places: asyncio.Semaphore, done: asyncio.Task[T]) -> None:
+    places.release()
+    if not done.cancelled():
+        done.exception()  # told to whoever still waits
