@@ -13,8 +13,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from causerie.chat.readings import Head, Readings, Tokenizer
 from causerie.chat.template import Rendered
+from causerie.chat.token_cache import Head, TokenCache, Tokenizer
 
 _LONG = 200_000  # characters; a longer prompt takes milliseconds, so it goes to a thread
 _REMEMBERED = 8192  # forged texts whose ids are kept
@@ -112,7 +112,7 @@ class PromptEncoder:
         self._tokens = ControlTokens(control_tokens)
         self._guarded = {id for text, id in self._tokens.ids.items() if text in own}
         self._plain: OrderedDict[str, tuple[int, ...]] = OrderedDict()
-        self._readings = Readings()
+        self._cache = TokenCache()
 
     async def encode(self, rendered: Rendered, engine: Tokenizer) -> list[int]:
         """Token ids of the prompt; the engine is asked for what is new of it."""
@@ -123,7 +123,7 @@ class PromptEncoder:
             else split(rendered, self._tokens)
         )
         if len(pieces) == 1 and not pieces[0].forged:
-            return await self._readings.read(pieces[0].text, pieces[0].heads, engine)
+            return await self._cache.read(pieces[0].text, pieces[0].heads, engine)
         mixed: list[str | int] = []
         for piece in pieces:
             if piece.forged:

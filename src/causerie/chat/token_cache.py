@@ -37,7 +37,7 @@ class Head:
 
 
 @dataclass(slots=True)
-class Readings:
+class TokenCache:
     """What one model's tokenizer made of texts; the oldest are forgotten first."""
 
     most: int = _MOST

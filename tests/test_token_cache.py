@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causerie.chat.encoding import ControlTokens, PromptEncoder, split
-from causerie.chat.readings import Readings
 from causerie.chat.template import Rendered
+from causerie.chat.token_cache import TokenCache
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
 
@@ -47,9 +47,9 @@ class Words:
         ]
 
 
-async def _ids(text: str, readings: Readings, engine: Words) -> list[int]:
+async def _ids(text: str, cache: TokenCache, engine: Words) -> list[int]:
     pieces = split(Rendered(text, ()), ControlTokens(CONTROL))
-    return await readings.read(text, pieces[0].heads, engine) if pieces else []
+    return await cache.read(text, pieces[0].heads, engine) if pieces else []
 
 
 _texts = st.lists(st.sampled_from([*CONTROL, "a", "b c", " ", "\n", "<", "|u|>"]), max_size=12).map(
@@ -61,36 +61,36 @@ _texts = st.lists(st.sampled_from([*CONTROL, "a", "b c", " ", "\n", "<", "|u|>"]
 async def test_the_ids_are_those_of_the_whole_text(
     texts: list[str], greedy: bool, most: int
 ) -> None:
-    engine, readings = Words(greedy=greedy), Readings(most)
+    engine, cache = Words(greedy=greedy), TokenCache(most)
     for text in texts:
         want = await engine.tokenize([text], special=True) if text else []
-        assert await _ids(text, readings, engine) == want
+        assert await _ids(text, cache, engine) == want
 
 
 async def test_only_what_is_new_is_read() -> None:
-    engine, readings = Words(), Readings()
+    engine, cache = Words(), TokenCache()
     first = "<s><|u|>one two<|end|>"
-    await _ids(first, readings, engine)
+    await _ids(first, cache, engine)
     engine.asked.clear()
-    await _ids(first, readings, engine)
+    await _ids(first, cache, engine)
     assert engine.asked == []
-    await _ids(first + "<|u|>three<|end|>", readings, engine)
+    await _ids(first + "<|u|>three<|end|>", cache, engine)
     assert engine.asked == ["<|u|>three"]
 
 
 async def test_what_was_read_long_ago_is_forgotten() -> None:
-    engine, readings = Words(), Readings(most=20)
+    engine, cache = Words(), TokenCache(most=20)
     for text in ("<s>eins", "<s>zwei", "<s>drei"):
-        await _ids(text, readings, engine)
+        await _ids(text, cache, engine)
     engine.asked.clear()
     for text in ("<s>drei", "<s>eins"):
-        await _ids(text, readings, engine)
+        await _ids(text, cache, engine)
     assert engine.asked == ["<s>eins"]
 
 
 async def test_where_blanks_in_front_of_a_token_are_lost_nothing_is_cut() -> None:
-    engine, readings = Words(greedy=True), Readings()
-    assert await _ids("one \n<s>two", readings, engine) == [
+    engine, cache = Words(greedy=True), TokenCache()
+    assert await _ids("one \n<s>two", cache, engine) == [
         *await engine.tokenize(["one"], special=True),
         1,
         *await engine.tokenize(["two"], special=True),
