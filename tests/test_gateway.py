@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx2 as httpx
 import pytest
 from faultkit import Fault, Reply, upstream
+from gatewaykit import gateway
 from openai import AsyncOpenAI, OpenAI, RateLimitError
 from service import Service, serving
 
@@ -92,3 +93,22 @@ async def test_our_own_engine_goes_on_with_a_reply_of_an_endpoint(tmp_path: Path
     assert len(text) > len(begun)
     assert len({chunk.id for chunk in chunks}) == 1
     assert chunks[-1].choices[0].finish_reason == "stop"
+
+
+def test_what_nobody_knows_is_named_where_our_own_engine_drops_it(alone: Service) -> None:
+    ask = {"model": "fast", "messages": HELLO, "foo": 1, "b\nad": 2, "nothing": None}
+    for more in ({}, {"stream": True}):
+        answer = httpx.post(f"{alone.root}/gateway/v1/chat/completions", json=ask | more)
+        assert answer.headers["x-served-by"] == "small"
+        assert answer.headers["x-ignored-params"] == "foo, b%0Aad"
+
+
+async def test_what_is_passed_on_to_an_endpoint_is_not_said_to_be_ignored() -> None:
+    async with upstream(Reply()) as up, gateway(up.base_url) as there:
+        plain = await there.plain(foo=1, stream_options={"bar": 1})
+        streamed = await there.stream(foo=1, stream_options={"bar": 1})
+    asked = [each.body for each in up.requests]
+    assert [each["foo"] for each in asked] == [1, 1]
+    assert plain.headers["x-ignored-params"] == "stream_options.bar"  # which only a stream has
+    assert asked[1]["stream_options"] == {"bar": 1, "include_usage": True}
+    assert "x-ignored-params" not in streamed.headers
