@@ -17,6 +17,7 @@ CONFIG = """
 id = "small"
 engine = "fake"
 options = {{ replies = ["From our own engine."] }}
+price = {{ prompt = "0.15", completion = "0.6", cached = "0.03" }}
 
 [[doors]]
 name = "gateway"
@@ -37,6 +38,7 @@ targets = [{{ endpoint = "there", model = "m" }}, {{ model = "small", priority =
 id = "few"
 targets = [{{ model = "small" }}]
 limits = {{ requests_per_minute = 2 }}
+price = {{ prompt = "2", request = "0.01" }}
 """
 HELLO = [{"role": "user", "content": "Hello"}]
 
@@ -62,6 +64,20 @@ def test_limits_of_an_alias(alone: Service) -> None:
     assert refused.value.code == "requests"
     assert "few" in refused.value.message
     assert 1 <= int(refused.value.response.headers["retry-after"]) <= 61
+
+
+def test_the_list_of_models_says_what_they_cost(alone: Service) -> None:
+    told = {
+        entry["id"]: entry["pricing"]
+        for door in ("gateway", "endpoints/small")
+        for entry in httpx.get(f"{alone.root}/{door}/v1/models").json()["data"]
+    }
+    small = {"prompt": "0.00000015", "completion": "0.0000006", "input_cache_read": "0.00000003"}
+    assert told == {
+        "small": small | {"request": "0"},
+        "few": {"prompt": "0.000002", "completion": "0", "request": "0.01"},
+        "fast": {"prompt": "0", "completion": "0", "request": "0"},
+    }
 
 
 def test_our_own_engine_stands_in_for_an_endpoint_that_is_gone(alone: Service) -> None:

@@ -12,11 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from causerie.catalog.exclusion import Exclusion
+from causerie.catalog.tariff import Tariff
 from causerie.errors import InvalidRequest
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.effort import EFFORTS
 from causerie.protocol.parsing.rules import HONOURED
 from causerie.protocol.request import ChatRequest
+
+_FREE = Tariff()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +55,22 @@ class Card:
 class Model:
     """One model. ``id`` is what a request names as ``model``.
 
-    After ``hedge_seconds`` without an answer a second target may be asked.
+    After ``hedge_seconds`` without an answer a second target may be asked. Whoever answers, its
+    use costs what the ``tariff`` says.
     """
 
-    __slots__ = ("_all", "_card", "_common", "_offers", "hedge_seconds", "id", "parameters")
+    __slots__ = (
+        "_all", "_card", "_common", "_offers", "_tariff", "hedge_seconds", "id", "parameters",
+    )  # fmt: skip
 
     def __init__(
-        self, card: Card, offers: Iterable[Offer], hedge_seconds: float | None = None
+        self,
+        card: Card,
+        offers: Iterable[Offer],
+        hedge_seconds: float | None = None,
+        tariff: Tariff = _FREE,
     ) -> None:
+        self._tariff = tariff
         self.hedge_seconds = hedge_seconds
         self._card = card
         self.id = card.id
@@ -136,7 +147,7 @@ class Model:
                 "input_modalities": ["text", "image"] if profile.images else ["text"],
                 "output_modalities": ["text"],
             },
-            "pricing": {"prompt": "0", "completion": "0"},
+            "pricing": self._tariff.entry(),
             "supported_parameters": sorted(
                 self.parameters if reasoning_object else self.parameters - {"reasoning"}
             ),
