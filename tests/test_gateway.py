@@ -80,6 +80,16 @@ def test_the_list_of_models_says_what_they_cost(alone: Service) -> None:
     }
 
 
+def test_documents_are_listed_where_a_template_shows_them(alone: Service) -> None:
+    ask = {"model": "small", "messages": HELLO, "documents": [{"text": "Foxes are red."}]}
+    answer = httpx.post(f"{alone.root}/endpoints/small/v1/chat/completions", json=ask)
+    refused = answer.json()["error"]
+    assert (refused["code"], refused["param"]) == ("unsupported_parameter", "documents")
+    listed = httpx.get(f"{alone.root}/gateway/v1/models").json()["data"]
+    shown = {entry["id"]: "documents" in entry["supported_parameters"] for entry in listed}
+    assert shown == {"fast": True, "few": False}  # of the endpoint nothing is known
+
+
 def test_our_own_engine_stands_in_for_an_endpoint_that_is_gone(alone: Service) -> None:
     base_url = f"{alone.root}/gateway/v1"
     with OpenAI(base_url=base_url, api_key="x", max_retries=0) as client:

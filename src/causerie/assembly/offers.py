@@ -104,14 +104,17 @@ def _own_profile(model: OwnSettings, own: OwnModel) -> Callable[[], Profile]:
             return Profile(
                 context_length=model.llamacpp.context, max_output_tokens=model.max_output_tokens
             )
-        switch = None
+        switch, lacks = None, frozenset[str]()
         with suppress(ValueError):  # of a template that is none, which requests are told of
-            switch = own.chat.model(facts).form.thinking
+            loaded = own.chat.model(facts)
+            switch = loaded.form.thinking
+            lacks = frozenset() if loaded.template.shows_documents else frozenset({"documents"})
         return Profile(
             context_length=facts.context_length,
             max_output_tokens=model.max_output_tokens,
             images=facts.vision,
             must_think=switch is not None and switch.mandatory,
+            lacks=lacks,
         )
 
     return profile

@@ -24,12 +24,16 @@ _FREE = Tariff()
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a model can do. Lengths are in tokens; ``None`` is not known (yet)."""
+    """What a model can do. Lengths are in tokens; ``None`` is not known (yet).
+
+    It ``lacks`` parameters that it would refuse, whatever else is said of it.
+    """
 
     context_length: int | None = None
     max_output_tokens: int | None = None
     images: bool = False
     must_think: bool = False
+    lacks: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +138,7 @@ class Model:
     def entry(self, *, reasoning_object: bool = False) -> dict[str, Any]:
         """The model as ``GET /models`` shows it, at a door that knows ``reasoning`` or does not."""
         profile = self._profile()
+        parameters = self.parameters - profile.lacks
         efforts = [effort for effort in EFFORTS if effort != "none" or not profile.must_think]
         entry: dict[str, Any] = {
             "id": self._card.id,
@@ -149,7 +154,7 @@ class Model:
             },
             "pricing": self._tariff.entry(),
             "supported_parameters": sorted(
-                self.parameters if reasoning_object else self.parameters - {"reasoning"}
+                parameters if reasoning_object else parameters - {"reasoning"}
             ),
             "reasoning": {"supported_efforts": efforts, "mandatory": profile.must_think},
         }
@@ -165,6 +170,7 @@ class Model:
             max_output_tokens=_least(profile.max_output_tokens for profile in profiles),
             images=any(profile.images for profile in profiles),
             must_think=all(profile.must_think for profile in profiles),
+            lacks=frozenset.intersection(*(profile.lacks for profile in profiles)),
         )
 
     def _not_together(self, wanted: frozenset[str]) -> InvalidRequest:
