@@ -58,6 +58,7 @@ class Answer:
     counts: list[int]
     fingerprint: str = "scripted"
     changes: Sequence[str] = ()
+    ignored: Sequence[str] = ()
 
     def usage(self) -> Usage:
         return Usage(PROMPT, self.counts[0])

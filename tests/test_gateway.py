@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx2 as httpx
 import pytest
 from faultkit import Fault, Reply, upstream
+from gatewaykit import gateway
 from openai import AsyncOpenAI, OpenAI, RateLimitError
 from service import Service, serving
 
@@ -16,6 +17,7 @@ CONFIG = """
 id = "small"
 engine = "fake"
 options = {{ replies = ["From our own engine."] }}
+price = {{ prompt = "0.15", completion = "0.6", cached = "0.03" }}
 
 [[doors]]
 name = "gateway"
@@ -36,6 +38,7 @@ targets = [{{ endpoint = "there", model = "m" }}, {{ model = "small", priority =
 id = "few"
 targets = [{{ model = "small" }}]
 limits = {{ requests_per_minute = 2 }}
+price = {{ prompt = "2", request = "0.01" }}
 """
 HELLO = [{"role": "user", "content": "Hello"}]
 
@@ -61,6 +64,30 @@ def test_limits_of_an_alias(alone: Service) -> None:
     assert refused.value.code == "requests"
     assert "few" in refused.value.message
     assert 1 <= int(refused.value.response.headers["retry-after"]) <= 61
+
+
+def test_the_list_of_models_says_what_they_cost(alone: Service) -> None:
+    told = {
+        entry["id"]: entry["pricing"]
+        for door in ("gateway", "endpoints/small")
+        for entry in httpx.get(f"{alone.root}/{door}/v1/models").json()["data"]
+    }
+    small = {"prompt": "0.00000015", "completion": "0.0000006", "input_cache_read": "0.00000003"}
+    assert told == {
+        "small": small | {"request": "0"},
+        "few": {"prompt": "0.000002", "completion": "0", "request": "0.01"},
+        "fast": {"prompt": "0", "completion": "0", "request": "0"},
+    }
+
+
+def test_documents_are_listed_where_a_template_shows_them(alone: Service) -> None:
+    ask = {"model": "small", "messages": HELLO, "documents": [{"text": "Foxes are red."}]}
+    answer = httpx.post(f"{alone.root}/endpoints/small/v1/chat/completions", json=ask)
+    refused = answer.json()["error"]
+    assert (refused["code"], refused["param"]) == ("unsupported_parameter", "documents")
+    listed = httpx.get(f"{alone.root}/gateway/v1/models").json()["data"]
+    shown = {entry["id"]: "documents" in entry["supported_parameters"] for entry in listed}
+    assert shown == {"fast": True, "few": False}  # of the endpoint nothing is known
 
 
 def test_our_own_engine_stands_in_for_an_endpoint_that_is_gone(alone: Service) -> None:
@@ -92,3 +119,22 @@ async def test_our_own_engine_goes_on_with_a_reply_of_an_endpoint(tmp_path: Path
     assert len(text) > len(begun)
     assert len({chunk.id for chunk in chunks}) == 1
     assert chunks[-1].choices[0].finish_reason == "stop"
+
+
+def test_what_nobody_knows_is_named_where_our_own_engine_drops_it(alone: Service) -> None:
+    ask = {"model": "fast", "messages": HELLO, "foo": 1, "b\nad": 2, "nothing": None}
+    for more in ({}, {"stream": True}):
+        answer = httpx.post(f"{alone.root}/gateway/v1/chat/completions", json=ask | more)
+        assert answer.headers["x-served-by"] == "small"
+        assert answer.headers["x-ignored-params"] == "foo, b%0Aad"
+
+
+async def test_what_is_passed_on_to_an_endpoint_is_not_said_to_be_ignored() -> None:
+    async with upstream(Reply()) as up, gateway(up.base_url) as there:
+        plain = await there.plain(foo=1, stream_options={"bar": 1})
+        streamed = await there.stream(foo=1, stream_options={"bar": 1})
+    asked = [each.body for each in up.requests]
+    assert [each["foo"] for each in asked] == [1, 1]
+    assert plain.headers["x-ignored-params"] == "stream_options.bar"  # which only a stream has
+    assert asked[1]["stream_options"] == {"bar": 1, "include_usage": True}
+    assert "x-ignored-params" not in streamed.headers

@@ -222,6 +222,10 @@ async def test_the_management_api_takes_management_keys_only(house: House) -> No
             assert refused.status == 403
         async with session.get(path, headers={"Host": "hosted.localhost"}) as elsewhere:
             assert elsewhere.status == 404
+        for host in ("hosted.localhost", "api.localhost"):
+            headers = {"Authorization": f"Bearer {credential}", "Host": host}
+            async with session.get("/v1/models", headers=headers) as listed:
+                assert listed.status == 200
     async with house.client(credential) as client:
         assert await say(client) == "Good day."
     async with house.client(manages.credential) as client:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from urllib.parse import quote
 
 from causerie.catalog.catalog import Entry
 from causerie.metering.meter import Record
@@ -11,6 +12,7 @@ from causerie.routing.journey import Journey
 from causerie.routing.visit import Visit
 
 _TIMING = "queue;dur=%.1f, route;dur=%.1f, upstream;dur=%.1f, overhead;dur=%.1f"  # milliseconds
+_MAX_NAMED = 32
 
 
 def head(
@@ -38,6 +40,8 @@ def head(
         changes = [*model.changes(asked), *changes]
     if changes:
         headers["x-request-changes"] = ", ".join(changes)
+    if visit.answer.ignored:
+        headers["x-ignored-params"] = _named(visit.answer.ignored)
     return headers
 
 
@@ -50,3 +54,11 @@ def _changes(request: ChatRequest, visit: Visit) -> Sequence[str]:
     """What was dropped or rewritten for who answers."""
     changes, limit = visit.answer.changes, visit.request.max_tokens
     return changes if limit == request.max_tokens else (f"max_tokens lowered to {limit}", *changes)
+
+
+def _named(ignored: Sequence[str]) -> str:
+    """The fields that nobody knew, in characters that a header may have."""
+    names = [quote(name[:64], safe="[]$@:") for name in ignored[:_MAX_NAMED]]
+    if len(ignored) > _MAX_NAMED:
+        names.append("...")
+    return ", ".join(names)

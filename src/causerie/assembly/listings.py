@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime, time
 
 from causerie.catalog.choice import Standings
@@ -96,11 +97,10 @@ def _said(offer: Offered, profile: Callable[[], Profile]) -> Callable[[], Profil
 
     def stated() -> Profile:
         found = profile()
-        return Profile(
+        return replace(
+            found,
             context_length=context if context is not None else found.context_length,
             max_output_tokens=output if output is not None else found.max_output_tokens,
-            images=found.images,
-            must_think=found.must_think,
         )
 
     return stated

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
-from causerie.assembly.listings import listings
+from causerie.assembly.listings import listings, tariff
 from causerie.assembly.targets import OwnModel
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.choice import Standings
@@ -67,7 +67,7 @@ def _models(settings: Settings, offers: Mapping[str, Offer]) -> Iterator[Model]:
     for model in settings.models:
         name = model.name or model.id
         card = Card(model.id, name, model.description, created, model.aliases)
-        yield Model(card, [offers[model.id]])
+        yield Model(card, [offers[model.id]], tariff=tariff(model.price))
     probed = {
         f"{endpoint.name}/{model.id}": model
         for endpoint in settings.endpoints
@@ -76,7 +76,7 @@ def _models(settings: Settings, offers: Mapping[str, Offer]) -> Iterator[Model]:
     for alias in settings.aliases:
         card = Card(alias.id, alias.name or alias.id, alias.description, created)
         answering = [_offer(target, offers, probed) for target in alias.targets]
-        yield Model(card, answering, alias.hedge_seconds)
+        yield Model(card, answering, alias.hedge_seconds, tariff(alias.price))
 
 
 def _offer(target: Target, own: Mapping[str, Offer], probed: Mapping[str, EndpointModel]) -> Offer:
@@ -104,14 +104,17 @@ def _own_profile(model: OwnSettings, own: OwnModel) -> Callable[[], Profile]:
             return Profile(
                 context_length=model.llamacpp.context, max_output_tokens=model.max_output_tokens
             )
-        switch = None
+        switch, lacks = None, frozenset[str]()
         with suppress(ValueError):  # of a template that is none, which requests are told of
-            switch = own.chat.model(facts).form.thinking
+            loaded = own.chat.model(facts)
+            switch = loaded.form.thinking
+            lacks = frozenset() if loaded.template.shows_documents else frozenset({"documents"})
         return Profile(
             context_length=facts.context_length,
             max_output_tokens=model.max_output_tokens,
             images=facts.vision,
             must_think=switch is not None and switch.mandatory,
+            lacks=lacks,
         )
 
     return profile

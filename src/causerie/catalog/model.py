@@ -12,21 +12,28 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from causerie.catalog.exclusion import Exclusion
+from causerie.catalog.tariff import Tariff
 from causerie.errors import InvalidRequest
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.effort import EFFORTS
 from causerie.protocol.parsing.rules import HONOURED
 from causerie.protocol.request import ChatRequest
 
+_FREE = Tariff()
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a model can do. Lengths are in tokens; ``None`` is not known (yet)."""
+    """What a model can do. Lengths are in tokens; ``None`` is not known (yet).
+
+    It ``lacks`` parameters that it would refuse, whatever else is said of it.
+    """
 
     context_length: int | None = None
     max_output_tokens: int | None = None
     images: bool = False
     must_think: bool = False
+    lacks: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +59,22 @@ class Card:
 class Model:
     """One model. ``id`` is what a request names as ``model``.
 
-    After ``hedge_seconds`` without an answer a second target may be asked.
+    After ``hedge_seconds`` without an answer a second target may be asked. Whoever answers, its
+    use costs what the ``tariff`` says.
     """
 
-    __slots__ = ("_all", "_common", "_offers", "card", "hedge_seconds", "id", "parameters")
+    __slots__ = (
+        "_all", "_common", "_offers", "_tariff", "card", "hedge_seconds", "id", "parameters",
+    )  # fmt: skip
 
     def __init__(
-        self, card: Card, offers: Iterable[Offer], hedge_seconds: float | None = None
+        self,
+        card: Card,
+        offers: Iterable[Offer],
+        hedge_seconds: float | None = None,
+        tariff: Tariff = _FREE,
     ) -> None:
+        self._tariff = tariff
         self.hedge_seconds = hedge_seconds
         self.card = card
         self.id = card.id
@@ -126,6 +141,7 @@ class Model:
         Its name for people is not part of it: only entries of a router have one.
         """
         profile = self._profile()
+        parameters = self.parameters - profile.lacks
         efforts = [effort for effort in EFFORTS if effort != "none" or not profile.must_think]
         entry: dict[str, Any] = {
             "id": self.card.id,
@@ -138,9 +154,9 @@ class Model:
                 "input_modalities": ["text", "image"] if profile.images else ["text"],
                 "output_modalities": ["text"],
             },
-            "pricing": {"prompt": "0", "completion": "0"},
+            "pricing": self._tariff.entry(),
             "supported_parameters": sorted(
-                self.parameters if reasoning_object else self.parameters - {"reasoning"}
+                parameters if reasoning_object else parameters - {"reasoning"}
             ),
             "reasoning": {"supported_efforts": efforts, "mandatory": profile.must_think},
         }
@@ -156,6 +172,7 @@ class Model:
             max_output_tokens=_least(profile.max_output_tokens for profile in profiles),
             images=any(profile.images for profile in profiles),
             must_think=all(profile.must_think for profile in profiles),
+            lacks=frozenset.intersection(*(profile.lacks for profile in profiles)),
         )
 
     def _not_together(self, wanted: frozenset[str]) -> InvalidRequest:

@@ -49,7 +49,7 @@ class Supply:
     @property
     def parameters(self) -> frozenset[str]:
         """What it supports; all of them where nothing is known."""
-        return known(self.offer)
+        return known(self.offer) - self.profile.lacks
 
     @property
     def measured(self) -> bool:

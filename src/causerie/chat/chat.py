@@ -51,12 +51,13 @@ class ChatOptions:
 
 @dataclass(frozen=True, slots=True)
 class Answering:
-    """An answer under way: its events, who makes it, and the tokens used so far."""
+    """An answer under way: its events, who makes it, the tokens used so far, what was ignored."""
 
     events: AsyncGenerator[Batch, None]
     fingerprint: str
     usage: Callable[[], Usage]
     trail: Callable[[], Trail | None]
+    ignored: Sequence[str]
     changes: Sequence[str] = ()
 
 
@@ -98,7 +99,7 @@ class TextChat:
         if request.output is not None:
             source = _checked(source, request.output, request, partial.text if partial else "")
         async with aclosing(source) as events:
-            yield Answering(events, model.facts.fingerprint, usage, trail)
+            yield Answering(events, model.facts.fingerprint, usage, trail, request.unknown)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Whether the model can go on there; what it cannot know before it is loaded it may."""

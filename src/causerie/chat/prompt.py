@@ -42,7 +42,7 @@ def render(
 
     Raises :class:`InvalidRequest` where the template refuses the messages.
     """
-    if request.documents and "documents" not in template.source:
+    if request.documents and not template.shows_documents:
         raise InvalidRequest(
             "This model's chat template shows no `documents`; put them into a message.",
             code="unsupported_parameter",

@@ -68,7 +68,8 @@ class ChatTemplate:
 
     ``source`` is the text, or named texts (``default``, ``tool_use``) of which
     the one for tools is used when there are tools; an empty text stands for
-    ChatML. Raises :class:`ValueError` where it is no Jinja template.
+    ChatML. Raises :class:`ValueError` where it is no Jinja template. Most templates pass over
+    documents; it says whether this one ``shows_documents``.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class ChatTemplate:
         limits: Limits | None = None,
     ) -> None:
         self.sources = _named(source)
+        self.shows_documents = "documents" in self.source
         self._fixed = {"bos_token": authored(bos_token), "eos_token": authored(eos_token)}
         self._limits = limits or Limits()
         environment = Sandbox()

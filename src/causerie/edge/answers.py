@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
@@ -20,21 +19,17 @@ from causerie.protocol.events import Batch, Event, Pour
 from causerie.protocol.request import ChatRequest
 
 _STREAM = {"cache-control": "no-cache", "x-accel-buffering": "no"}
-_MAX_NAMED = 32
 _encode = msgspec.json.Encoder().encode
 
 
 class Plain:
     """A whole answer; the last that is delivered is the one that is sent."""
 
-    __slots__ = ("_events", "_frame", "_headers", "_request")
+    __slots__ = ("_events", "_frame", "_headers")
 
     _headers: Mapping[str, str]
     _frame: Frame
     _events: list[Event]
-
-    def __init__(self, request: ChatRequest) -> None:
-        self._request = request
 
     def deliver(self, headers: Mapping[str, str], frame: Frame, pour: Pour) -> Awaitable[None]:
         """Take the answer in."""
@@ -45,10 +40,8 @@ class Plain:
 
     def finish(self, exchange: Exchange) -> None:
         """Send it; raises :class:`~causerie.errors.InternalError` where it has no end."""
-        whole, headers = self._frame.completion(self._events), self._headers
-        if self._request.unknown:
-            headers = {**headers, **_ignored(self._request)}
-        exchange.respond(200, _encode(whole), headers=headers)
+        whole = self._frame.completion(self._events)
+        exchange.respond(200, _encode(whole), headers=self._headers)
 
 
 class Stream:
@@ -65,10 +58,7 @@ class Stream:
     def deliver(self, headers: Mapping[str, str], frame: Frame, pour: Pour) -> Awaitable[None]:
         """Send the answer, no faster than the client reads."""
         self._fold = Fold(frame, usage=self._request.include_usage)
-        told = {**_STREAM, **headers}
-        if self._request.unknown:
-            told |= _ignored(self._request)
-        self._exchange.start(200, "text/event-stream; charset=utf-8", told)
+        self._exchange.start(200, "text/event-stream; charset=utf-8", {**_STREAM, **headers})
         self._pings.enter(self)
         return pour(self._send)
 
@@ -93,11 +83,3 @@ class Stream:
         if self._silent and not self._exchange.blocked:
             self._exchange.write(sse.PING)
         self._silent = True
-
-
-def _ignored(request: ChatRequest) -> Mapping[str, str]:
-    """The header that names the fields nobody knew, in characters that a header may have."""
-    names = [quote(name[:64], safe="[]$@:") for name in request.unknown[:_MAX_NAMED]]
-    if len(request.unknown) > _MAX_NAMED:
-        names.append("...")
-    return {"x-ignored-params": ", ".join(names)}

@@ -97,10 +97,7 @@ class OpenAI:
                 request = self._read(body, door, asides)
                 del body  # of which the request has all
                 identity = Identity(completion, self._clock(), exchange.request_id)
-                if request.stream:
-                    answer = Stream(request, exchange, self._pings)
-                else:
-                    answer = Plain(request)
+                answer = Stream(request, exchange, self._pings) if request.stream else Plain()
                 exchange.metered = True
                 await self.pipeline.answer(
                     door, caller, request, identity, answer.deliver, asides.labels

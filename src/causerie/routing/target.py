@@ -18,7 +18,8 @@ class Answering(Protocol):
 
     Of its ``events`` the usage comes last, and nobody asks for more then. ``usage`` and
     ``trail`` tell the tokens so far, also when the answer is cut off; ``changes`` names
-    what was dropped or rewritten for this target.
+    what was dropped or rewritten for this target, ``ignored`` the fields that nobody knows
+    and that went no farther.
     """
 
     @property
@@ -31,6 +32,8 @@ class Answering(Protocol):
     def trail(self) -> Callable[[], Trail | None]: ...
     @property
     def changes(self) -> Sequence[str]: ...
+    @property
+    def ignored(self) -> Sequence[str]: ...
 
 
 class Silence:
@@ -38,6 +41,7 @@ class Silence:
 
     fingerprint = ""
     changes: Sequence[str] = ()
+    ignored: Sequence[str] = ()
 
     @property
     def events(self) -> AsyncIterator[Batch]:

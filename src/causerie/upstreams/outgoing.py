@@ -79,11 +79,13 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Outgoing(Struct, frozen=True, gc=False):
-    """``streamed`` says whether the reply was asked for as a stream."""
+    """``streamed`` says whether the reply was asked for as a stream; ``ignored`` are fields that
+    nobody here knows and that are not in the ``body``."""
 
     body: bytes
     changes: tuple[str, ...]
     streamed: bool
+    ignored: tuple[str, ...] = ()
 
 
 def outgoing(
@@ -124,7 +126,8 @@ def outgoing(
         _note_rest(draft)
     if streamed:
         _write_stream(draft)
-    return Outgoing(_encode(draft.fields), tuple(draft.changes), streamed)
+    ignored = () if "stream_options" in draft.fields else _stream_options(request)
+    return Outgoing(_encode(draft.fields), tuple(draft.changes), streamed, ignored)
 
 
 def _write_plain(draft: Draft) -> None:
@@ -191,6 +194,11 @@ def _write_stream(draft: Draft) -> None:
         sent = draft.document.get("stream_options")
         options = sent if isinstance(sent, Mapping) else {}
         draft.fields["stream_options"] = {**options, "include_usage": True}
+
+
+def _stream_options(request: ChatRequest) -> tuple[str, ...]:
+    """Those that nobody here knows; every other unknown field is passed on."""
+    return tuple(name for name in request.unknown if name.startswith("stream_options."))
 
 
 def _note_unheeded(draft: Draft) -> None:
