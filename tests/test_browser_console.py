@@ -178,6 +178,9 @@ async def test_long_names_and_large_numbers_stay_in_their_places(place: Place, w
             beyond = "all => all.filter(each => each.scrollWidth > each.clientWidth)"
             found = await cells.evaluate_all(f"{beyond}.map(each => each.textContent)")
             assert found == [], path
+            if path == "activity" and width == 1280:  # with room to tell who asked
+                caller = page.locator(".request-line > .cut.soft")
+                assert await caller.evaluate("each => each.clientWidth") >= 112
 
 
 async def test_who_removes_rows_by_the_keyboard_stays_where_they_are(place: Place) -> None:

@@ -176,9 +176,11 @@ async def test_a_schema_is_checked_and_told(page: Page, shop: Place) -> None:
 
 
 async def test_a_refusal_is_shown_and_can_be_tried_again(page: Page, shop: Place) -> None:
-    pipeline(shop).prefill = [RateLimited("The project may make 60 requests a minute.")]
+    pipeline(shop).prefill = [RateLimited("The project may make 60 requests a minute. `n` counts.")]
     await ask(page, "Hi")
     alert = page.locator(".turn-assistant [role=alert]")
+    await expect(alert.locator("code")).to_have_text("n")
+    await expect(alert).not_to_contain_text("`")
     await expect(alert).to_contain_text("The project may make 60 requests a minute.")
     await expect(alert).to_contain_text("requests · status 429")
     await expect(page.locator(".turn-assistant [data-do=copy]")).to_be_hidden()  # of nothing
@@ -233,6 +235,24 @@ async def test_code_says_what_is_asked(page: Page, shop: Place) -> None:
     await expect(code).to_be_hidden()
     await page.click("#close-code")
     await expect(page.locator("#code")).to_be_hidden()
+
+
+async def test_arrow_keys_go_from_one_language_to_the_next(page: Page) -> None:
+    await page.click("#show-code")
+    tabs = page.get_by_role("tablist", name="Language").get_by_role("tab")
+    await tabs.first.focus()
+    for key, name in (
+        *(("ArrowRight", "Python"), ("End", "JavaScript"), ("ArrowRight", "curl")),
+        *(("ArrowLeft", "JavaScript"), ("Home", "curl"), ("ArrowRight", "Python")),
+    ):
+        await page.keyboard.press(key)
+        tab = page.get_by_role("tab", name=name)
+        await expect(tab).to_be_focused()
+        await expect(tab).to_have_attribute("aria-selected", "true")
+        await expect(page.get_by_role("tabpanel", name=name)).to_be_visible()
+        await expect(page.get_by_role("tabpanel")).to_have_count(1)
+    await page.keyboard.press("Tab")  # the others are passed by
+    await expect(page.locator("#code-python")).to_be_focused()
 
 
 async def test_a_conversation_is_still_there_after_another_page(page: Page, shop: Place) -> None:

@@ -22,6 +22,7 @@ PAIRS = [
     *[(name, f"{name}-soft", TEXT) for name in ("good", "warn", "bad")],
     *[(name, ground, TEXT) for name in ("bad",) for ground in ("surface", "raised")],
     *[("ink", "hover", TEXT), ("ink-soft", "hover", TEXT), ("ink", "accent-soft", TEXT)],
+    ("ink-soft", "accent-soft", TEXT),
     *[("on-accent", "accent", TEXT), ("on-accent", "accent-hover", TEXT)],
     *[("on-bad", "bad", TEXT), ("on-bad", "bad-hover", TEXT)],
     *[("line-strong", "surface", SHAPE), ("line-strong", "raised", SHAPE)],

@@ -33,9 +33,9 @@ FULL: list[tuple[str, object]] = [
     ("budget_unit", "money"),
     ("budget_period", "week"),
     ("budget_model", MODELS[0]),
-    ("budget_amount", ""),
-    ("budget_unit", "tokens"),
-    ("budget_period", "day"),
+    ("budget_amount", ""),  # as it was offered: nobody touched it
+    ("budget_unit", "money"),
+    ("budget_period", "month"),
     ("budget_model", ""),
 ]
 
@@ -88,6 +88,19 @@ async def test_a_key_is_made_and_shown_once(place: Place) -> None:
             {"name": "a", "budget_amount": "1.5", "budget_unit": "tokens", "budget_period": "day"},
             "budget_amount",
             "Tokens are whole",
+        ),
+        (
+            {"name": "a", "limit_requests_per_minute": "", "limit_model": MODELS[0]},
+            "limit_requests_per_minute",
+            "needs a number",
+        ),
+        *(
+            ({"name": "a", "budget_amount": "", **chosen}, "budget_amount", "needs an amount")
+            for chosen in (
+                {"budget_model": MODELS[0]},
+                {"budget_unit": "tokens"},
+                {"budget_period": "day"},
+            )
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -318,14 +318,14 @@ async def test_a_table_of_many_sums_is_read_a_day_at_once(
     async def sums(reader: SqlUsageReader, question: Question) -> Sequence[UsageSum]:
         asked.append((question.until - question.since) / timedelta(days=1))
         found = await real(reader, replace(question, since=until - timedelta(7), until=until))
-        return list(found[:1]) * 1001 if question.since > until - timedelta(days=100) else []
+        return list(found[:1]) * 3000 if question.since > until - timedelta(days=150) else []
 
     monkeypatch.setattr(SqlUsageReader, "sums", sums)
     path = f"/usage.csv?since=2026-03-01T18:00:00Z&until={until:%Y-%m-%dT%H:%M:%SZ}"
     await desk.ask(OPERATOR, path)
-    assert asked[:11] == [0.25, 2, 4, 8, 16, 32, 32, 32, 32, 32, 32]
-    assert asked[11:15] == [16, 8, 4, 2]
-    assert set(asked[15:-1]) == {1}
+    assert asked[:6] == [0.25, 4, 16, 64, 64, 64]
+    assert asked[6:9] == [21, 7, 2]
+    assert set(asked[9:-1]) == {1}
     assert asked[-1] == 0.5
 
 

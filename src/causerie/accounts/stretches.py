@@ -14,8 +14,9 @@ from causerie.accounts.people import Actor
 from causerie.accounts.usage import Question, Step, Usage, UsageSum
 
 _UNIT = MappingProxyType({Step.HOUR: timedelta(hours=1), Step.DAY: timedelta(days=1)})
-_LONGEST = 32
-_FEW, _MANY = 500, 1000
+_LONGEST = 64
+_FASTEST = 4  # times as long as the one before
+_MANY = 1000
 
 Stretch = tuple[Question, Sequence[UsageSum]]
 
@@ -50,6 +51,5 @@ def _end(since: datetime, step: Step, length: int) -> datetime | None:
 
 
 def _next(length: int, sums: int) -> int:
-    if sums > _MANY:
-        return max(length // 2, 1)
-    return min(length * 2, _LONGEST) if sums < _FEW else length
+    """So that there may be many, and not more."""
+    return max(min(length * _MANY // max(sums, 1), length * _FASTEST, _LONGEST), 1)

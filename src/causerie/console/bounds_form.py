@@ -31,6 +31,7 @@ UNITS = ((Unit.MONEY, "$"), (Unit.TOKENS, "tokens"))
 CHOICES = MappingProxyType({"limits": LIMITS, "periods": PERIODS, "units": UNITS})
 _BUDGET = ("amount", "unit", "period", "model")
 _LIMIT = tuple(name for name, _ in LIMITS)
+_AS_OFFERED = MappingProxyType({"unit": UNITS[0][0], "period": Period.MONTH})
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?", re.ASCII)
 
 
@@ -62,21 +63,16 @@ class BoundsRows:
 
     @staticmethod
     def typed(form: Fields) -> BoundsRows:
-        """What was typed; rows without a number are left out."""
-        limits = _rows(form, "limit", ("model", *_LIMIT))
-        budgets = _rows(form, "budget", _BUDGET)
+        """What was typed; rows that nobody touched are left out."""
         return BoundsRows(
-            [row for row in limits if any(row[name] for name in _LIMIT)],
-            [row for row in budgets if row["amount"]],
+            _touched(_rows(form, "limit", ("model", *_LIMIT))),
+            _touched(_rows(form, "budget", _BUDGET)),
         )
 
     def bounds(self) -> Bounds:
         """As accounts take them; raises :class:`InvalidRequest`."""
         return Bounds(
-            tuple(
-                Limit(row["model"], **{name: _whole(row[name], name, index) for name in _LIMIT})
-                for index, row in enumerate(self.limits)
-            ),
+            tuple(_limit(row, index) for index, row in enumerate(self.limits)),
             tuple(_budget(row, index) for index, row in enumerate(self.budgets)),
         )
 
@@ -93,7 +89,30 @@ def _rows(form: Fields, kind: str, names: Iterable[str]) -> list[Row]:
     ]
 
 
+def _touched(rows: Iterable[Row]) -> list[Row]:
+    return [
+        row
+        for row in rows
+        if any(value and value != _AS_OFFERED.get(name) for name, value in row.items())
+    ]
+
+
+def _limit(row: Row, index: int) -> Limit:
+    numbers = {name: _whole(row[name], name, index) for name in _LIMIT}
+    if set(numbers.values()) == {None}:
+        raise InvalidRequest(
+            "A limit needs a number in one of its fields; without one, remove it.",
+            param=f"limits[{index}].{_LIMIT[0]}",
+        )
+    return Limit(row["model"], **numbers)
+
+
 def _budget(row: Row, index: int) -> Budget:
+    if not row["amount"]:
+        raise InvalidRequest(
+            "A budget needs an amount, like 25 or 0.50; without one, remove it.",
+            param=f"budgets[{index}].amount",
+        )
     try:
         amount = Decimal(_joined(row["amount"].removeprefix("$")))
         return Budget(amount, Period(row["period"]), Unit(row["unit"]), row["model"])

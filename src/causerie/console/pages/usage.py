@@ -192,14 +192,10 @@ class _Reader:
 
     async def chart(self, wish: Wish, names: Names) -> Chart:
         """What the bars show, by name and interval."""
-        value = _VALUE[wish.metric]
         found: dict[str, dict[datetime, float]] = {}
         async with aclosing(self.over_time(wish)) as pieces:
             async for _, sums in pieces:
-                for each in sums:
-                    if each.start is not None and (amount := value(each)):
-                        place = found.setdefault(names.of(each.group[wish.by]), {})
-                        place[each.start] = place.get(each.start, 0.0) + amount
+                await asyncio.to_thread(_add, found, sums, wish, names)
         return await asyncio.to_thread(stacked, wish.period.starts(), found)
 
     async def speed(self, wish: Wish) -> Chart:
@@ -267,6 +263,17 @@ def total(sums: Iterable[UsageSum]) -> UsageSum:
         first_token_seconds=waited / weight if weight else None,
         duration_seconds=lasted / whole.requests if whole.requests else 0.0,
     )
+
+
+def _add(
+    found: dict[str, dict[datetime, float]], sums: Iterable[UsageSum], wish: Wish, names: Names
+) -> None:
+    """To what the bars show."""
+    value = _VALUE[wish.metric]
+    for each in sums:
+        if each.start is not None and (amount := value(each)):
+            place = found.setdefault(names.of(each.group[wish.by]), {})
+            place[each.start] = place.get(each.start, 0.0) + amount
 
 
 def _rows(groups: Sequence[UsageSum], wish: Wish, names: Names) -> Sequence[Row]:

@@ -1,4 +1,4 @@
-// Rows of a form that can be added and taken away, and parts that a choice shows.
+// Rows of a form that can be added and taken away, parts that a choice shows, and tabs.
 
 function follow(part) {
   for (const row of part.querySelectorAll("[data-plain]")) row.remove(); // for who has no scripts
@@ -34,11 +34,32 @@ document.addEventListener("change", (event) => follow(event.target.closest("form
 document.addEventListener("htmx:afterSettle", (event) => follow(event.target));
 follow(document);
 
-document.addEventListener("click", (event) => {
-  const tab = event.target instanceof Element ? event.target.closest("[role=tab]") : null;
-  if (!tab) return;
+function choose(tab) {
   for (const each of tab.closest("[role=tablist]").querySelectorAll("[role=tab]")) {
     each.setAttribute("aria-selected", String(each === tab));
+    each.tabIndex = each === tab ? 0 : -1;
     document.getElementById(each.getAttribute("aria-controls")).hidden = each !== tab;
   }
+}
+
+/** Where a key leads among so many tabs, from one of them; undefined where it leads nowhere. */
+function led(key, from, count) {
+  return {
+    ArrowLeft: (from + count - 1) % count, ArrowRight: (from + 1) % count, Home: 0, End: count - 1,
+  }[key];
+}
+
+document.addEventListener("click", (event) => {
+  const tab = event.target instanceof Element ? event.target.closest("[role=tab]") : null;
+  if (tab) choose(tab);
+});
+document.addEventListener("keydown", (event) => {
+  const tab = event.target instanceof Element ? event.target.closest("[role=tab]") : null;
+  if (!tab || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  const all = [...tab.closest("[role=tablist]").querySelectorAll("[role=tab]")];
+  const next = all[led(event.key, all.indexOf(tab), all.length)];
+  if (!next) return;
+  event.preventDefault();
+  choose(next);
+  next.focus();
 });

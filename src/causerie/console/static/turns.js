@@ -262,7 +262,7 @@ class Reply {
     this.settle(answer);
     const note = part(this.node, "wrong");
     note.hidden = false;
-    part(note, "message").textContent = failure.message;
+    part(note, "message").replaceChildren(...coded(failure.message));
     const more = [failure.code, failure.param, failure.status >= 400 ? `status ${failure.status}` : ""];
     part(note, "more").textContent = more.filter(Boolean).join(" · ");
     this.state("Failed", "bad");
@@ -311,9 +311,7 @@ class Reply {
     say("bad", `The answer does not fit the schema.${passed}`);
     part(place, "problems").replaceChildren(...problems.slice(0, 20).map(({ at, text }) => {
       const item = document.createElement("li");
-      const where = document.createElement("code");
-      where.textContent = at;
-      item.append(where, ` ${text}`);
+      item.append(code(at), " ", ...coded(text));
       return item;
     }));
   }
@@ -349,6 +347,19 @@ class Reply {
       answer: { message, finish, usage, firstAt, thoughtAt, endedAt, id },
     };
   }
+}
+
+function code(text) {
+  const node = document.createElement("code");
+  node.textContent = text;
+  return node;
+}
+
+/** Words, of which those between backticks are code. */
+function coded(words) {
+  const parts = words.split("`");
+  if (parts.length % 2 === 0) return [words]; // one of them has no other
+  return parts.map((each, index) => (index % 2 ? code(each) : each));
 }
 
 function pretty(text) {
