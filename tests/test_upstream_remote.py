@@ -294,6 +294,25 @@ TOO_LONG = {
 WHOLE = {"choices": [{"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}]}
 
 
+async def test_a_mark_of_the_order_of_bytes_is_no_part_of_a_reply() -> None:
+    """Some languages write one before JSON, which has none (RFC 8259, 8.1)."""
+    body = b"\xef\xbb\xbf" + json.dumps(WHOLE).encode()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+        writer.write(head % len(body) + body)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        host, port = server.sockets[0].getsockname()[:2]
+        endpoint = Endpoint("them", HttpClient(f"http://{host}:{port}/v1"), DIALECTS["generic"])
+        for asked in (PLAIN, STREAMED):
+            assert text_of(await events_of(RemoteChat(endpoint, "m"), asked)) == "Hi"
+        await endpoint.close()
+
+
 @pytest.mark.parametrize("body", [{"error": TOO_LONG}, WHOLE], ids=["a refusal", "a reply"])
 async def test_what_is_called_a_stream_and_is_none_is_read_as_what_it_is(
     body: dict[str, object],
