@@ -27,6 +27,7 @@ from causerie.errors import ServiceError, UpstreamFailed
 from causerie.fold import Frame, Identity
 from causerie.metering.meter import Meter, Record
 from causerie.pipeline import Pipeline, Scopes
+from causerie.protocol.bounds import Bounds
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.events import Pour
 from causerie.protocol.parsing import Rules, parse
@@ -59,13 +60,16 @@ class Stand:
     speed: float | None = None
     first: float | None = None
     busy: bool = False
+    most: int | None = None
 
     def supply(self) -> Supply:
         params = BASE | frozenset(self.params) | {"max_tokens"} if self.known else None
         profile = Profile(context_length=self.context)
         money = Decimal(self.price) / 10**6
         return Supply(
-            Offer(Candidate(f"{self.name}/m"), params, lambda: profile),
+            Offer(
+                Candidate(f"{self.name}/m", bounds=Bounds(None, self.most)), params, lambda: profile
+            ),
             self.name,
             Tariff(money, money),
             self.quantization,
@@ -431,6 +435,14 @@ async def test_a_context_that_may_be_too_short_is_a_caution() -> None:
     assert cautions["south/m"] == ()
     longest = made.foresee(asking(model="a/m:extended"))
     assert "`:extended`" in why(longest, "north")
+
+
+async def test_a_context_that_a_lowered_limit_leaves_room_in_is_none() -> None:
+    made = market([Stand("north", context=90, most=20), Stand("south", context=90)])
+    told = made.foresee(asking(max_tokens=100))
+    cautions = {one.target: one.cautions for one in route(told).places}
+    assert cautions["north/m"] == ()
+    assert "context of 90 tokens" in cautions["south/m"][0]
 
 
 async def test_a_key_that_may_not_use_the_model() -> None:

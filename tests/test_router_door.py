@@ -151,6 +151,10 @@ async def test_an_offer_may_be_shorter_than_its_model(tmp_path: Path) -> None:
             assert headers["x-served-by"] == "up/m"
             assert headers["x-request-changes"] == "max_tokens lowered to 2"
             assert up.requests[-1].body["max_completion_tokens"] == 2
+            _, headers, _ = await there.ask(R, "a/both", max_tokens=9, min_tokens=5)
+            told = "max_tokens lowered to 2, min_tokens lowered to 2"
+            assert headers["x-request-changes"] == told
+            assert up.requests[-1].body["min_tokens"] == 2
             await there.ask(R, "a/both")
             assert not {"max_tokens", "max_completion_tokens"} & set(up.requests[-1].body)
 

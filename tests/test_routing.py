@@ -98,6 +98,27 @@ async def test_when_all_are_full_the_shortest_wait_is_told(waits: tuple[int, ...
     assert failure.value.headers["Retry-After"] == "2"
 
 
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        (Overloaded("Full.", retry_after=60, metadata={"upstream_status": 429}), "20"),
+        (Overloaded("Full.", retry_after=5, metadata={"upstream_status": 429}), "5"),
+    ],
+)
+async def test_when_all_rest_the_one_that_is_back_first_is_told(
+    last: ServiceError, said: str
+) -> None:
+    """Though only one of them is asked: it may have to rest longer then than another one."""
+    made = router(Scripted([last]), Scripted(REPLY))
+    for name, wait in (("t0", 10), ("t1", 20)):
+        seat = made.seat(name)
+        assert seat is not None
+        seat.breaker.full(wait, "full")
+    with pytest.raises(Overloaded) as failure:
+        await told(made, 2)
+    assert failure.value.headers["Retry-After"] == said
+
+
 async def test_one_budget_for_all_attempts() -> None:
     targets = [Scripted([UpstreamFailed("No.")]) for _ in range(9)]
     with pytest.raises(UpstreamFailed):

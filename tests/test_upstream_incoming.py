@@ -134,6 +134,24 @@ def test_a_count_that_no_reply_has_is_not_believed(name: str, count: int) -> Non
         assert {usage.prompt, usage.completion} <= {1, 5, 7}
 
 
+def test_arguments_that_are_an_empty_list_are_none() -> None:
+    """As an empty object is written in some languages."""
+    events = said(call(id="a", name="f", arguments=[]), chunk("tool_calls"), LAST)
+    assert events[:2] == [ToolCallStarted(0, "a", "f"), ToolCallDelta(0, "{}")]
+
+
+@pytest.mark.parametrize("told", ["5 and 7", 12, [5, 7], {"prompt_tokens": "many"}])
+def test_usage_that_cannot_be_read_costs_no_reply(told: object) -> None:
+    events = read(reader(), chunk(content="Hi"), chunk("stop"), {"choices": [], "usage": told})
+    assert isinstance(events[-1], Usage)
+    assert events[-1].estimated
+    for odd in ({"cached_tokens": 2.5}, "none", [1]):
+        usage = {**USAGE, "prompt_tokens_details": odd}
+        assert (
+            read(reader(), chunk("stop", content="Hi"), {"choices": [], "usage": usage})[-1] == TOLD
+        )
+
+
 @pytest.mark.parametrize("count", [-3, 2**40])
 def test_shares_that_no_reply_has_are_not_believed(count: int) -> None:
     told = {

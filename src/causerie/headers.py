@@ -52,8 +52,12 @@ def served(journey: Journey) -> dict[str, str]:
 
 def _changes(request: ChatRequest, visit: Visit) -> Sequence[str]:
     """What was dropped or rewritten for who answers."""
-    changes, limit = visit.answer.changes, visit.request.max_tokens
-    return changes if limit == request.max_tokens else (f"max_tokens lowered to {limit}", *changes)
+    changes, sent = visit.answer.changes, visit.request
+    if sent.min_tokens != request.min_tokens:
+        changes = (f"min_tokens lowered to {sent.min_tokens}", *changes)
+    if sent.max_tokens != request.max_tokens:
+        changes = (f"max_tokens lowered to {sent.max_tokens}", *changes)
+    return changes
 
 
 def _named(ignored: Sequence[str]) -> str:

@@ -189,10 +189,16 @@ class ChatRequest(Struct, frozen=True, gc=False):
         return self.sent.document() if isinstance(self.sent, Unread) else self.sent
 
     def within(self, bounds: Bounds) -> ChatRequest:
-        """The request to one with these bounds; a higher limit of the output is lowered."""
+        """The request to one with these bounds; higher limits of the output are lowered."""
         if bounds is UNBOUNDED:
             return self
-        asked, most = self.max_tokens, bounds.max_output_tokens
-        if asked is None or most is None or asked <= most:
+        asked, least, most = self.max_tokens, self.min_tokens, bounds.max_output_tokens
+        if most is None or max(asked or 0, least) <= most:
             return structs.replace(self, bounds=bounds)
-        return structs.replace(self, bounds=bounds, max_tokens=most, sent=self.document)
+        return structs.replace(
+            self,
+            bounds=bounds,
+            max_tokens=asked and min(asked, most),
+            min_tokens=min(least, most),
+            sent=self.document,
+        )

@@ -161,15 +161,20 @@ class Search(Struct, eq=False):
         """What the client is told when nobody answers."""
         telling = [one for one in failures if not _unable(one)]
         failure = telling[-1] if telling else next(iter(failures), None)
+        rests = {one.name: self.terms.seats[one.name].breaker.wait() for one in self.candidates}
         if failure is None or (hopeless and isinstance(failure, UpstreamFailed)):
-            wait = min((seat.breaker.wait() for seat in seats), default=1.0)
             return Overloaded(
                 "No endpoint serves this model now; please try again.",
                 code="no_endpoint",
-                retry_after=max(1, round(wait)),
+                retry_after=max(1, round(min(rests.values(), default=1.0))),
             )
         if isinstance(failure, Overloaded):  # of those that are full, who has room first
             failure = min((one for one in telling if isinstance(one, Overloaded)), key=wait_of)
+            for seat in seats:
+                rests.pop(seat.name, None)
+            sooner = max(1, round(min(rests.values(), default=wait_of(failure))))
+            if sooner < wait_of(failure):  # of those that rest only one was asked
+                failure.headers["Retry-After"] = str(sooner)
         if len(self.tried) > 1:
             failure.metadata["attempts"] = len(self.tried)
         return failure

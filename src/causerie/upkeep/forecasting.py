@@ -45,7 +45,7 @@ def forecast(pipeline: Pipeline, door: Door, caller: Caller, request: ChatReques
             pipeline.allowed(door, caller, name)
         for name in names:
             model = pipeline.allowed(door, caller, name)
-            route, failure = _route(pipeline, model, name, request, tokens)
+            route, failure = _route(pipeline, model, name, request)
             routes.append(route)
             refusal = route.refusal
             if failure is not None and not another_may(failure):
@@ -64,7 +64,7 @@ def forecast(pipeline: Pipeline, door: Door, caller: Caller, request: ChatReques
 
 
 def _route(
-    pipeline: Pipeline, model: Entry, name: str, request: ChatRequest, tokens: int
+    pipeline: Pipeline, model: Entry, name: str, request: ChatRequest
 ) -> tuple[Route, ServiceError | None]:
     """One model's, and the failure where nobody is asked."""
     chosen: Sequence[Candidate] = ()
@@ -79,7 +79,7 @@ def _route(
     except ServiceError as failure:
         failed = failure
     whole = pipeline.catalog.resolve(None, model.id)
-    told = _Told(pipeline, model, request, tokens)
+    told = _Told(pipeline, model, request)
     route = Route(
         asked=name,
         model=model.id,
@@ -95,11 +95,10 @@ def _route(
 class _Told:
     """Words for the targets of one model."""
 
-    def __init__(self, pipeline: Pipeline, model: Entry, request: ChatRequest, tokens: int) -> None:
+    def __init__(self, pipeline: Pipeline, model: Entry, request: ChatRequest) -> None:
         self._router = pipeline.router
         self._model = model
         self._request = request
-        self._tokens = tokens
         self._supplies = {one.name: one for one in _supplies(model)}
 
     def placed(self, prospect: Prospect) -> Placed:
@@ -112,7 +111,7 @@ class _Told:
             target=one.name,
             decided=prospect.decided,
             reasons=(*self._priority(one, supply), _decided(prospect)),
-            cautions=tuple(self._cautions(one.name, status)),
+            cautions=tuple(self._cautions(one, status)),
             tied=prospect.tied,
             priority=one.priority,
             weight=one.weight,
@@ -164,16 +163,18 @@ class _Told:
         ]
         yield from reasons(supply, able, preferences, self._model.sort, self._router.standing)
 
-    def _cautions(self, target: str, status: SeatStatus) -> Iterator[str]:
+    def _cautions(self, one: Candidate, status: SeatStatus) -> Iterator[str]:
         if status.state != "up":
             yield f"does not answer now{_because(status)}"
         elif status.failures:
             yield f"has failed {status.failures} in a row{_because(status)}"
-        length = self._model.profile(target).context_length
-        if length is not None and self._tokens > length:
+        length = self._model.profile(one.name).context_length
+        told = estimate(self._request, (one,))
+        tokens = told.input + told.output
+        if length is not None and tokens > length:
             yield (
                 f"has a context of {length:,} tokens, and prompt and output are estimated at "
-                f"{self._tokens:,}: it may refuse, and the next one is asked then"
+                f"{tokens:,}: it may refuse, and the next one is asked then"
             )
 
     def _resting(self, target: str) -> Exclusion:

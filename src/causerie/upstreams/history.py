@@ -98,6 +98,11 @@ def _with_reasoning(draft: Draft, message: Entry) -> Entry:
         draft.dropped(f"messages.{given[0]}")
     elif given[0] not in history.reasoning:
         draft.moved(f"messages.{given[0]}", f"messages.{history.reasoning[0]}")
+    else:
+        draft.changes += [f"messages.{one} added" for one in history.reasoning if one not in given]
+        draft.changes += [
+            f"messages.{one} dropped" for one in given if one not in history.reasoning
+        ]
     return {**bare, **dict.fromkeys(history.reasoning, reasoning)}
 
 

@@ -30,6 +30,7 @@ from causerie.upstreams.thinking import write_thinking
 from causerie.upstreams.tools import write_tools
 
 _LIMITS = ("max_completion_tokens", "max_tokens")
+_LOWERED = (*_LIMITS, "min_tokens")
 _EITHER_LIMIT = frozenset(_LIMITS)
 # Written by the steps below, each from what was parsed.
 _BY_STEPS = (
@@ -171,7 +172,7 @@ def _write_limits(draft: Draft, partial: Partial | None) -> None:
         draft.fields[name] = max(request.max_tokens - there, 1)
         if not draft.given(name):
             draft.moved(sent, name)
-    if there and "min_tokens" in draft.fields:
+    if "min_tokens" in draft.fields:
         draft.fields["min_tokens"] = max(request.min_tokens - there, 0)
     if draft.given("add_generation_prompt") and not request.continue_final_message and not there:
         if draft.dialect.continuing.way in ("flag", "as_sent"):
@@ -219,7 +220,7 @@ def _note_rest(draft: Draft) -> None:
             continue
         if name not in fields:
             draft.dropped(name)
-        elif fields[name] != value and name not in _LIMITS:  # lowered before, and told then
+        elif fields[name] != value and name not in _LOWERED:  # lowered before, and told then
             draft.changes.append(f"{name} rewritten")
 
 

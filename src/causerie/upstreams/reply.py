@@ -6,6 +6,7 @@ free again or closed at once, which ends the work on the other side.
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Sequence
 from time import monotonic
 from types import TracebackType
@@ -151,7 +152,7 @@ class Reply:
 
     def _whole(self, body: bytes) -> None:
         """A plain reply, or a stream that came as something else."""
-        asked, request = self._asked, self._request
+        asked, request, body = self._asked, self._request, body.removeprefix(BOM_UTF8)
         new = self._partial is None and not request.continue_final_message
         if new and request.top_logprobs is None:
             read = self._everyday = read_everyday(body, asked.separators)

@@ -92,6 +92,7 @@ class Chunk(Struct, gc=False):
     system_fingerprint: str | None = None
 
 
+_NUMBERS = int | float | str
 _strictly = msgspec.json.Decoder(Chunk).decode
 _STRING_OR_NAN = re.compile(rb'"(?:[^"\\]|\\.)*+"?|(-?Infinity|NaN)', re.DOTALL)
 
@@ -99,8 +100,8 @@ _STRING_OR_NAN = re.compile(rb'"(?:[^"\\]|\\.)*+"?|(-?Infinity|NaN)', re.DOTALL)
 def read_chunk(data: bytes) -> Chunk:
     """The chunk in ``data``; raises :class:`ValueError` where there is none.
 
-    Numbers that were sent as strings are read as well, and ids that were sent as numbers; a
-    number of tokens that no reply can have is as if it had not been told, an error that is empty
+    Numbers that were sent as strings are read as well, and ids that were sent as numbers; what
+    cannot be a number of tokens is as if it had not been told, an error that is empty
     as if there were none. JSON that is no chunk but tells of an error comes back as one with that
     error.
     """
@@ -128,8 +129,9 @@ def _leniently(data: bytes) -> Chunk:
         if found.get("error"):
             return Chunk(error=found["error"])
         _drop_empty(found)
-        if "usage" in found:
-            found["usage"] = _believed(found["usage"])
+        usage = found.pop("usage", None)
+        if isinstance(usage, dict):
+            found["usage"] = _believed(usage)
         for choice in _objects(found.get("choices")):
             _put_right(choice)
     try:
@@ -138,14 +140,13 @@ def _leniently(data: bytes) -> Chunk:
         raise ValueError("no chunk of a chat completion") from error
 
 
-def _believed(told: object) -> object:
+def _believed(told: dict[str, Any]) -> dict[str, Any]:
     """Numbers of tokens, without those that no reply can have."""
-    if not isinstance(told, dict):
-        return told
     return {
-        name: _believed(value)
+        name: _believed(value) if isinstance(value, dict) else value
         for name, value in told.items()
-        if not _nonsense(value) and not (isinstance(value, list) and name.endswith("_details"))
+        if isinstance(value, dict if name.endswith("_details") else _NUMBERS)
+        and not _nonsense(value)
     }
 
 
@@ -160,6 +161,8 @@ def _put_right(choice: dict[str, Any]) -> None:
             _drop_empty(call)
             if isinstance(call.get("id"), int):
                 call["id"] = str(call["id"])
+            for function in _objects([call.get("function")]):
+                _drop_empty(function)
 
 
 def _drop_empty(found: dict[str, Any]) -> None:
@@ -172,13 +175,12 @@ def _objects(found: object) -> list[dict[str, Any]]:
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
-def _nonsense(told: object) -> bool:
+def _nonsense(told: float | str | dict[str, Any]) -> bool:
     try:
-        return isinstance(told, int | float | str) and not 0 <= float(told) <= MOST_TOKENS
-    except OverflowError:
+        number = 0.0 if isinstance(told, dict) else float(told)
+        return not 0 <= number <= MOST_TOKENS or not number.is_integer()
+    except (OverflowError, ValueError):
         return True
-    except ValueError:  # no number at all, which is told where it is read
-        return False
 
 
 def _error(data: bytes) -> object:
