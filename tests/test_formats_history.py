@@ -211,6 +211,34 @@ def test_real_templates_take_whatever_order_clients_send() -> None:
     assert lost == {"fireworks-ai-llama-3-firefunction-v2"}
 
 
+@pytest.mark.parametrize("tools", [False, True])
+def test_real_templates_take_roles_out_of_turn(tools: bool) -> None:
+    call = ToolCall("abcdefgh1", "time", '{"zone": "UTC"}')
+    said = "ONE", "TWO", "UTC", "NOON", "THREE", "FOUR"
+    one, two, _, noon, three, four = (Message("assistant", word) for word in said)
+    result = Message("tool", noon.content, tool_call_id=call.id)
+    called = Message("assistant", None, tool_calls=(call,))
+    user = Message("user", "USER")
+    lost = set()
+    for path in _real():
+        template = _template(path)
+        form = detect(template.source)
+        for messages in (
+            (one, two, called, result, three, four, user),
+            (user, one, two, called, result, three, four),
+            (called, result, user, one, two, user, user, three, four),
+        ):
+            offered = (Tool("time", TOOLS["time"], ""),) if tools else ()
+            request = ChatRequest(model="m", messages=messages, tools=offered)
+            try:
+                text = render(template, form, request, thinking_on=True, effort=None).text
+            except InvalidRequest:
+                text = ""
+            if not all(word in text for word in said):
+                lost.add(path.stem)
+    assert lost == {"fireworks-ai-llama-3-firefunction-v2"}
+
+
 def _real() -> list[Path]:
     if not REAL or not Path(REAL).is_dir():
         pytest.skip("CAUSERIE_TEMPLATES does not name a folder of chat templates")

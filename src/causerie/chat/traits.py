@@ -32,7 +32,8 @@ class Traits:
     it shows a system message, ``systems`` several in front, ``system_later``
     one in the middle, ``system_alone`` one that nothing follows, ``system_kept``
     one where no user has the last word; ``repeats`` two messages of a user in a
-    row, ``interrupts`` one right behind a result; ``blank`` what it takes for an
+    row (else the roles have to take turns), ``interrupts`` one right behind a result,
+    ``opens`` an answer that none is before; ``blank`` what it takes for an
     answer without words; ``tools`` that tools are shown;
     ``undescribed`` also one without descriptions; ``calls`` that earlier calls
     and their results are shown, ``several`` also those of a message that has
@@ -55,6 +56,7 @@ class Traits:
     system_kept: bool = True
     repeats: bool = True
     interrupts: bool = True
+    opens: bool = True
     blank: str = ""
     tools: bool = True
     undescribed: bool = True
@@ -95,6 +97,7 @@ def traits_of(
     both = _exchange(kind, nothing, short, _TWO, _FOUR)
     told = [user, _said("assistant", _FOUR), beside[2], answer, user]
     marked = _said("assistant", _THREE.join(marks) + _TWO)
+    opening = [*_exchange(kind, nothing, short)[1:], _said("assistant", _FOUR), user]
     return Traits(
         empty_tools=probe.empty,
         parts=probe.parts,
@@ -105,6 +108,8 @@ def traits_of(
         system_kept=probe.shows([_said("system", _FOUR), user, answer], _FOUR, _ONE, _TWO),
         repeats=probe.shows([user, _said("user", _TWO)], _ONE, _TWO),
         interrupts=probe.text([*call, user], [_tool("")]) is not None,
+        opens=probe.shows([answer, user], _TWO, _ONE)
+        and (shape is None or probe.shows(opening, _TWO, _THREE, _FOUR, _ONE, tools=[_tool("")])),
         blank="" if probe.text([user, _said("assistant", ""), user]) is not None else " ",
         tools=probe.shows([user], "probe_weather", tools=[_tool(_THREE)]),
         undescribed=probe.shows([user], "probe_weather", tools=[_tool(None)]),
