@@ -333,6 +333,51 @@ OWN_FORGETS_EVERYWHERE = {
 }
 
 
+@pytest.mark.parametrize(
+    ("name", "call", "written"),
+    [
+        ("hermes", "{{- '<tool_call>", "{{- '\\n<tool_call>"),
+        (
+            "llama-3",
+            "{{- message.content or '' }}",
+            "{%- if not message.tool_calls %}{{- message.content }}{%- endif %}",
+        ),
+    ],
+)
+def test_thinking_that_was_asked_for_stays_right_before_its_call(
+    name: str, call: str, written: str
+) -> None:
+    """Also where the template breaks the line before a call, or shows the call alone."""
+    source = (OWN / f"{name}.jinja").read_text()
+    assert call in source
+    source = source.replace(call, written)
+    assert _asked_thinking_stays(ChatTemplate(source, bos_token="", eos_token=""), by_name(name))
+
+
+def test_real_templates_keep_thinking_that_was_asked_for_right_before_its_call() -> None:
+    templates = {path.stem: _template(path) for path in _real()}
+    forms = {name: detect(template.source) for name, template in templates.items()}
+    moved = {
+        name
+        for name, template in templates.items()
+        if forms[name].thinking is None
+        and name != "fireworks-ai-llama-3-firefunction-v2"
+        and not _asked_thinking_stays(template, forms[name])
+    }
+    trims, quotes = "CohereForAI-c4ai-command-r-plus-tool_use", "LFM2.5-8B-A1B"
+    assert moved == {trims, quotes}
+
+
+def _asked_thinking_stays(template: ChatTemplate, form: Format) -> bool:
+    assert form.reasoning
+    assert form.calls
+    call = ToolCall(MADE[1].id, MADE[1].name, json.dumps(MADE[1].arguments))
+    answer = Message("assistant", None, tool_calls=(call,), reasoning_content="Hm, so.")
+    text = _rendered(template, form, answer, [Message("tool", "R", tool_call_id=call.id)], True)
+    made = form.calls.lead + write_calls(form.calls, MADE[1:])
+    return write_reasoning(form.reasoning, "Hm, so.") + made in text
+
+
 def _goes_on(template: ChatTemplate, form: Format, *, called: bool) -> bool:
     """Whether the prompt of a second turn is that of the first, what was said, and more.
 
