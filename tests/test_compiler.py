@@ -14,6 +14,8 @@ import pytest
 
 from causerie.chat import compiler_worker
 from causerie.chat.compiler import Compiler
+from causerie.chat.constraint import CallPlan, compose
+from causerie.chat.formats.registry import by_name
 from causerie.chat.schema import prepare, regex
 from causerie.errors import InvalidRequest, Overloaded
 
@@ -72,6 +74,19 @@ async def test_the_pointer_is_found(
     refused = await _refusal(compiler, 'x: "y"\n' + _grammar(schema))
     assert refused.metadata == {"pointer": pointer}
     assert refused.message.startswith(f"The schema at {pointer} cannot be enforced: ")
+
+
+async def test_the_function_is_named(compiler: Compiler) -> None:
+    long = {"type": "string", "pattern": "^a$", "minLength": 3}
+    tools = {
+        name: {"type": "object", "properties": {"a": each}, "required": ["a"]}
+        for name, each in (("good", {"type": "string"}), ("bad", long))
+    }
+    calls = CallPlan(tools, required=False, parallel=True)
+    grammar = compose(by_name("hermes"), {}, reasoning="none", calls=calls, answer=None)
+    assert grammar
+    refused = await _refusal(compiler, grammar)
+    assert refused.message.startswith("Parameters of `bad`: The schema at #/properties/a cannot")
 
 
 @pytest.mark.parametrize(

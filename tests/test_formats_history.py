@@ -211,6 +211,34 @@ def test_real_templates_take_whatever_order_clients_send() -> None:
     assert lost == {"fireworks-ai-llama-3-firefunction-v2"}
 
 
+@pytest.mark.parametrize("tools", [False, True])
+def test_real_templates_take_roles_out_of_turn(tools: bool) -> None:
+    call = ToolCall("abcdefgh1", "time", '{"zone": "UTC"}')
+    said = "ONE", "TWO", "UTC", "NOON", "THREE", "FOUR"
+    one, two, _, noon, three, four = (Message("assistant", word) for word in said)
+    result = Message("tool", noon.content, tool_call_id=call.id)
+    called = Message("assistant", None, tool_calls=(call,))
+    user = Message("user", "USER")
+    lost = set()
+    for path in _real():
+        template = _template(path)
+        form = detect(template.source)
+        for messages in (
+            (one, two, called, result, three, four, user),
+            (user, one, two, called, result, three, four),
+            (called, result, user, one, two, user, user, three, four),
+        ):
+            offered = (Tool("time", TOOLS["time"], ""),) if tools else ()
+            request = ChatRequest(model="m", messages=messages, tools=offered)
+            try:
+                text = render(template, form, request, thinking_on=True, effort=None).text
+            except InvalidRequest:
+                text = ""
+            if not all(word in text for word in said):
+                lost.add(path.stem)
+    assert lost == {"fireworks-ai-llama-3-firefunction-v2"}
+
+
 def _real() -> list[Path]:
     if not REAL or not Path(REAL).is_dir():
         pytest.skip("CAUSERIE_TEMPLATES does not name a folder of chat templates")
@@ -303,6 +331,51 @@ OWN_FORGETS_EVERYWHERE = {
     "qwq",
     "qwq-switched",
 }
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "written"),
+    [
+        ("hermes", "{{- '<tool_call>", "{{- '\\n<tool_call>"),
+        (
+            "llama-3",
+            "{{- message.content or '' }}",
+            "{%- if not message.tool_calls %}{{- message.content }}{%- endif %}",
+        ),
+    ],
+)
+def test_thinking_that_was_asked_for_stays_right_before_its_call(
+    name: str, call: str, written: str
+) -> None:
+    """Also where the template breaks the line before a call, or shows the call alone."""
+    source = (OWN / f"{name}.jinja").read_text()
+    assert call in source
+    source = source.replace(call, written)
+    assert _asked_thinking_stays(ChatTemplate(source, bos_token="", eos_token=""), by_name(name))
+
+
+def test_real_templates_keep_thinking_that_was_asked_for_right_before_its_call() -> None:
+    templates = {path.stem: _template(path) for path in _real()}
+    forms = {name: detect(template.source) for name, template in templates.items()}
+    moved = {
+        name
+        for name, template in templates.items()
+        if forms[name].thinking is None
+        and name != "fireworks-ai-llama-3-firefunction-v2"
+        and not _asked_thinking_stays(template, forms[name])
+    }
+    trims, quotes = "CohereForAI-c4ai-command-r-plus-tool_use", "LFM2.5-8B-A1B"
+    assert moved == {trims, quotes}
+
+
+def _asked_thinking_stays(template: ChatTemplate, form: Format) -> bool:
+    assert form.reasoning
+    assert form.calls
+    call = ToolCall(MADE[1].id, MADE[1].name, json.dumps(MADE[1].arguments))
+    answer = Message("assistant", None, tool_calls=(call,), reasoning_content="Hm, so.")
+    text = _rendered(template, form, answer, [Message("tool", "R", tool_call_id=call.id)], True)
+    made = form.calls.lead + write_calls(form.calls, MADE[1:])
+    return write_reasoning(form.reasoning, "Hm, so.") + made in text
 
 
 def _goes_on(template: ChatTemplate, form: Format, *, called: bool) -> bool:

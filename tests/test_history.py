@@ -193,6 +193,20 @@ def test_an_empty_answer_stands_where_the_roles_would_not_take_turns() -> None:
     assert _told(USER, Message("assistant", ""), USER, blank=" ")[1] == ("assistant", " ")
 
 
+def test_neighbours_become_one_message_where_the_roles_take_turns() -> None:
+    called = Message("assistant", None, tool_calls=(ToolCall("1", "f", "{}"),))
+    result = Message("tool", "r", tool_call_id="1")
+    both, question = ("assistant", "hello\n\nhello"), ("user", "hi")
+    assert _told(USER, ANSWER, ANSWER, USER, repeats=False) == [question, both, question]
+    assert _told(USER, ANSWER, Message("assistant", ""), repeats=False)[1] == ("assistant", "hello")
+    assert _told(ANSWER, USER, opens=False) == [("user", ""), ("assistant", "hello"), question]
+    told = _told(USER, ANSWER, called, result, ANSWER, repeats=False)
+    assert [role for role, _ in told] == ["user", "assistant", "tool", "assistant"]
+    told = _told(USER, called, USER, repeats=False, interrupts=False)
+    assert [role for role, _ in told] == ["user", "assistant", "assistant", "user"]
+    assert _told(ANSWER, ANSWER) == [("assistant", "hello")] * 2
+
+
 def test_long_ids_become_short_ones_that_stay_the_same() -> None:
     call = ToolCall("call_0123456789", "f", "{}")
     messages = [

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from causerie.chat.compiler_fault import TOO_COMPLEX
 from causerie.chat.compiler_worker import FRAME
-from causerie.chat.schema.refusal import unsupported
+from causerie.chat.schema.refusal import of_function, unsupported
 from causerie.errors import InternalError, Overloaded
 
 _START_SECONDS = 30.0
@@ -30,14 +30,15 @@ _ENTRY_BYTES = 200  # of a remembered verdict, beside its text
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Why a grammar was refused and where; no ``reason``: it is fine."""
+    """Why a grammar was refused, where, and of which function; no ``reason``: it is fine."""
 
     reason: str | None = None
     pointer: str | None = None
+    function: str | None = None
 
     def size(self) -> int:
         """Roughly the bytes it takes to remember it."""
-        return _ENTRY_BYTES + len(self.reason or "") + len(self.pointer or "")
+        return _ENTRY_BYTES + len(f"{self.reason}{self.pointer}{self.function}")
 
 
 class Compiler:
@@ -99,7 +100,8 @@ class Compiler:
         if verdict.reason is None:
             return
         if verdict.pointer is not None:
-            raise unsupported(param, verdict.reason, verdict.pointer)
+            refused = unsupported(param, verdict.reason, verdict.pointer)
+            raise of_function(verdict.function, refused) if verdict.function else refused
         raise unsupported(param, f"The answer's constraint cannot be enforced: {verdict.reason}")
 
     async def _verdict(self, grammar: str, vocabulary: str | None) -> Verdict:
@@ -146,11 +148,8 @@ class Compiler:
                 break
             except _Died:
                 continue
-            found, pointer = answer.get("reason"), answer.get("pointer")
-            return Verdict(
-                str(found) if found is not None else None,
-                str(pointer) if pointer is not None else None,
-            )
+            told = (answer.get(name) for name in ("reason", "pointer", "function"))
+            return Verdict(*(str(each) if each is not None else None for each in told))
         return Verdict(TOO_COMPLEX)
 
     def _remember(self, key: bytes, verdict: Verdict) -> None:

@@ -55,7 +55,10 @@ def reason(error: str) -> str:
 
 
 def schema_fault(grammar: str, fault: Fault) -> dict[str, object] | None:
-    """The deepest subschema of a ``%json`` that fails on its own: its pointer and the reason."""
+    """The deepest subschema of a ``%json`` that fails on its own: its pointer and the reason.
+
+    Also the ``function`` whose parameters it is of, where its comment names one.
+    """
     until = time.monotonic() + _SEARCH_SECONDS
     for kind, text, at in lark.tokens(grammar):
         if kind != "directive" or text != "%json":
@@ -64,7 +67,8 @@ def schema_fault(grammar: str, fault: Fault) -> dict[str, object] | None:
         error = fault(_alone(schema, schema))
         if error is not None and isinstance(schema, Mapping):
             pointer, error = _deepest(schema, error, fault, until)
-            return {"pointer": pointer, "reason": reason(error)}
+            found = {"pointer": pointer, "reason": reason(error)}
+            return found | {"function": schema.get("$comment")}
     return None
 
 

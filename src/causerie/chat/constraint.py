@@ -87,6 +87,7 @@ class _Text:
     marks: Sequence[str] = ()
     manner: Manner = Manner()
     functions: dict[str, str] = field(default_factory=dict)  # arguments as JSON, by name
+    function: str = ""  # whose arguments are being written
     _rules: list[str] = field(default_factory=list)
     _size: int = 0
     _splitter: re.Pattern[str] | None = None
@@ -181,7 +182,8 @@ class _Text:
         return before + self.until(marker)
 
     def json(self, schema: Schema) -> str:
-        return self.rule("%json " + prepare(schema, param="tools", any_space=self.manner.any_space))
+        text = prepare(schema, param="tools", any_space=self.manner.any_space)
+        return self.rule(f'%json {{"$comment":{_quote(self.function)},{text[1:]}')
 
     def _any(self) -> str:
         if "ANY: " + _ANY not in self._rules:
@@ -354,6 +356,7 @@ class _Section:
         return " ".join([*out, *([self._text.literal(fixed)] if fixed else [])])
 
     def _arguments(self, segment: Segment, name: str) -> str:
+        self._text.function = name
         try:
             return self._written(segment, name)
         except InvalidRequest as refused:

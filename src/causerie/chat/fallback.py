@@ -66,14 +66,19 @@ def thinking_text(reasoning: Reasoning) -> Traced:
     )
 
 
-def with_reasoning(entry: Entry, reasoning: Reasoning, keys: Sequence[str]) -> Entry:
-    """Earlier reasoning written in front of the content, as the model wrote it."""
+def with_reasoning(entry: Entry, reasoning: Reasoning, keys: Sequence[str], gap: str = "") -> Entry:
+    """Earlier reasoning written in front of the content, as the model wrote it.
+
+    ``gap`` is what the template writes by itself between a content and its calls.
+    """
     thought = next((entry[key] for key in keys if entry.get(key)), None)
     if thought is None:
         return entry
     begin = authored(reasoning.open + reasoning.after_open)
-    end = authored(reasoning.before_close + reasoning.close + reasoning.after_close)
-    text = joined((begin, thought, end, content_text(entry["content"])))
+    end, said = reasoning.before_close + reasoning.close + reasoning.after_close, entry["content"]
+    if entry.get("tool_calls") and not said:
+        end = end.removesuffix(gap)
+    text = joined((begin, thought, authored(end), content_text(said)))
     return {key: value for key, value in entry.items() if key not in keys} | {"content": text}
 
 
@@ -109,7 +114,8 @@ def said_calls(entry: Entry, calls: Calls) -> Entry:
         (authored(calls.begin), authored(calls.separator).join(texts), authored(calls.end))
     )
     content = content_text(entry["content"])
-    text = joined((content, authored("\n"), section)) if content else section
+    gap = "" if not content or content.endswith("\n") else "\n"
+    text = joined((content, authored(gap), section))
     return {key: value for key, value in entry.items() if key != "tool_calls"} | {"content": text}
 
 

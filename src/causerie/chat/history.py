@@ -62,21 +62,38 @@ def arranged(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:
     Where several, or later ones, are not shown, all are put together in front;
     where none is shown, or one alone is refused, their text goes in front of
     the first message of the user, or of the last where the template itself writes it there as long
-    as nothing follows. Where the roles have to take turns, neighbours of role ``user`` become one
-    message, and an empty answer stands between a result and a user.
+    as nothing follows. Where the roles have to take turns, neighbours of a role become one message,
+    and an empty answer stands between a call or its result and a user; where an answer may not
+    come first, an empty question is before it.
     """
-    merged: list[Entry] = []
-    for entry in _systems_placed(conversation, traits):
-        before = merged[-1]["role"] if merged else None
-        if entry["role"] == "user" == before and not traits.repeats:
-            merged[-1] = {**merged[-1], "content": _together(merged[-1], entry)}
-            continue
-        if entry["role"] == "user" and before == "tool" and not traits.interrupts:
-            merged.append(_said("assistant", traits.blank))
+    told: list[Entry] = []
+    for entry in in_turns(_systems_placed(conversation, traits), traits):
+        before = told[-1] if told else _said("system", "")
+        called = before["role"] == "tool" or before.get("tool_calls")
+        if entry["role"] == "user" and called and not traits.interrupts:
+            told.append(_said("assistant", traits.blank))
+        if entry["role"] == "assistant" and before["role"] == "system" and not traits.opens:
+            told.append(_said("user", authored("")))
         if entry["role"] == "assistant" and not (entry["content"] or entry.get("tool_calls")):
             entry = {**entry, "content": traits.blank}
-        merged.append(entry)
-    return merged
+        told.append(entry)
+    return told
+
+
+def in_turns(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:
+    """Neighbours of a role as one message, where the roles have to take turns.
+
+    An answer also with the calls that follow it.
+    """
+    told: list[Entry] = []
+    for entry in conversation:
+        before = told[-1] if told and not traits.repeats else None
+        alike = before is not None and entry["role"] == before["role"] in ("user", "assistant")
+        if before is None or not alike or before.get("tool_calls"):
+            told.append(entry)
+        else:
+            told[-1] = {**before, **entry, "content": _together(before, entry)}
+    return told
 
 
 def apart(entry: Entry, traits: Traits, keys: Sequence[str]) -> list[Entry]:
@@ -257,6 +274,8 @@ def _in_front_of_user(text: str, others: list[Entry], at: int) -> list[Entry]:
 
 
 def _together(first: Entry, second: Entry) -> object:
+    if not (first["content"] and second["content"]):
+        return second["content"] or first["content"]
     if isinstance(first["content"], list):
         following = second["content"]
         if not isinstance(following, list):

@@ -133,7 +133,8 @@ def _conversation(
     )
     if format.reasoning is not None and traits.marked and not traits.reasoning:
         reasoning = format.reasoning
-        told = [fallback.with_reasoning(entry, reasoning, keys) for entry in told]
+        told = [fallback.with_reasoning(entry, reasoning, keys, traits.gap) for entry in told]
+    told = history.in_turns(told, traits)
     if shows_calls and not traits.calls_beside_text:
         told = [fallback.said_calls(entry, calls) if entry["content"] else entry for entry in told]
     elif shows_calls and not (traits.together and (traits.text_before_calls or not in_messages)):

@@ -32,7 +32,8 @@ class Traits:
     it shows a system message, ``systems`` several in front, ``system_later``
     one in the middle, ``system_alone`` one that nothing follows, ``system_kept``
     one where no user has the last word; ``repeats`` two messages of a user in a
-    row, ``interrupts`` one right behind a result; ``blank`` what it takes for an
+    row (else the roles have to take turns), ``interrupts`` one right behind a result,
+    ``opens`` an answer that none is before; ``blank`` what it takes for an
     answer without words; ``tools`` that tools are shown;
     ``undescribed`` also one without descriptions; ``calls`` that earlier calls
     and their results are shown, ``several`` also those of a message that has
@@ -41,9 +42,10 @@ class Traits:
     ``short_ids`` that call ids must be nine letters or digits; ``reasoning``
     that earlier reasoning is shown somewhere; ``calls_beside_text`` that a call
     is shown also where its message says something, ``text_before_calls`` that this
-    is shown too, before the call; ``told`` that a result is shown also where its
-    call is told in words; ``together`` that it takes text, reasoning and a call in
-    one message; ``marked`` that an answer may begin with the markers of reasoning.
+    is shown too, before the call, ``gap`` with this white space between them;
+    ``told`` that a result is shown also where its call is told in words; ``together``
+    that it takes text, reasoning and a call in one message; ``marked``
+    that an answer may begin with the markers of reasoning.
     """
 
     empty_tools: tuple[Mapping[str, object], ...] | None = None
@@ -55,6 +57,7 @@ class Traits:
     system_kept: bool = True
     repeats: bool = True
     interrupts: bool = True
+    opens: bool = True
     blank: str = ""
     tools: bool = True
     undescribed: bool = True
@@ -66,6 +69,7 @@ class Traits:
     reasoning: bool = True
     calls_beside_text: bool = True
     text_before_calls: bool = True
+    gap: str = ""
     told: bool = True
     together: bool = True
     marked: bool = True
@@ -93,8 +97,10 @@ def traits_of(
     call[1] |= thought
     beside = _exchange(kind, _FOUR, short)
     both = _exchange(kind, nothing, short, _TWO, _FOUR)
+    behind = (probe.text(beside, [_tool("")]) or "").partition(_FOUR)[2]
     told = [user, _said("assistant", _FOUR), beside[2], answer, user]
     marked = _said("assistant", _THREE.join(marks) + _TWO)
+    opening = [*_exchange(kind, nothing, short)[1:], _said("assistant", _FOUR), user]
     return Traits(
         empty_tools=probe.empty,
         parts=probe.parts,
@@ -105,6 +111,8 @@ def traits_of(
         system_kept=probe.shows([_said("system", _FOUR), user, answer], _FOUR, _ONE, _TWO),
         repeats=probe.shows([user, _said("user", _TWO)], _ONE, _TWO),
         interrupts=probe.text([*call, user], [_tool("")]) is not None,
+        opens=probe.shows([answer, user], _TWO, _ONE)
+        and (shape is None or probe.shows(opening, _TWO, _THREE, _FOUR, _ONE, tools=[_tool("")])),
         blank="" if probe.text([user, _said("assistant", ""), user]) is not None else " ",
         tools=probe.shows([user], "probe_weather", tools=[_tool(_THREE)]),
         undescribed=probe.shows([user], "probe_weather", tools=[_tool(None)]),
@@ -117,6 +125,7 @@ def traits_of(
         or probe.shows(call, _THREE, "probe_weather", tools=[_tool("")]),
         calls_beside_text=probe.shows(beside, _ONE, _TWO, _THREE, tools=[_tool("")]),
         text_before_calls=probe.shows(beside, _ONE, _FOUR, _TWO, _THREE, tools=[_tool("")]),
+        gap=behind[: len(behind) - len(behind.lstrip())],
         told=probe.shows(told, _FOUR, _THREE, _TWO, tools=[_tool("")]),
         together=probe.text([beside[0], beside[1] | thought, beside[2]], [_tool("")]) is not None,
         marked=probe.text([user, marked, user]) is not None,
