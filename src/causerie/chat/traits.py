@@ -97,9 +97,7 @@ def traits_of(
     call[1] |= thought
     beside = _exchange(kind, _FOUR, short)
     both = _exchange(kind, nothing, short, _TWO, _FOUR)
-    behind = (probe.text(beside, [_tool("")]) or "").partition(_FOUR)[2]
     told = [user, _said("assistant", _FOUR), beside[2], answer, user]
-    marked = _said("assistant", _THREE.join(marks) + _TWO)
     opening = [*_exchange(kind, nothing, short)[1:], _said("assistant", _FOUR), user]
     return Traits(
         empty_tools=probe.empty,
@@ -111,8 +109,7 @@ def traits_of(
         system_kept=probe.shows([_said("system", _FOUR), user, answer], _FOUR, _ONE, _TWO),
         repeats=probe.shows([user, _said("user", _TWO)], _ONE, _TWO),
         interrupts=probe.text([*call, user], [_tool("")]) is not None,
-        opens=probe.shows([answer, user], _TWO, _ONE)
-        and (shape is None or probe.shows(opening, _TWO, _THREE, _FOUR, _ONE, tools=[_tool("")])),
+        opens=_opens(probe, [answer, user], opening if shape else ()),
         blank="" if probe.text([user, _said("assistant", ""), user]) is not None else " ",
         tools=probe.shows([user], "probe_weather", tools=[_tool(_THREE)]),
         undescribed=probe.shows([user], "probe_weather", tools=[_tool(None)]),
@@ -121,14 +118,13 @@ def traits_of(
         arguments=kind,
         no_content=nothing,
         short_ids=short,
-        reasoning=probe.shows([user, {**answer, **thought}, user], _THREE, _TWO)
-        or probe.shows(call, _THREE, "probe_weather", tools=[_tool("")]),
+        reasoning=_reasons(probe, [user, {**answer, **thought}, user], call),
         calls_beside_text=probe.shows(beside, _ONE, _TWO, _THREE, tools=[_tool("")]),
         text_before_calls=probe.shows(beside, _ONE, _FOUR, _TWO, _THREE, tools=[_tool("")]),
-        gap=behind[: len(behind) - len(behind.lstrip())],
+        gap=_gap(probe, beside),
         told=probe.shows(told, _FOUR, _THREE, _TWO, tools=[_tool("")]),
         together=probe.text([beside[0], beside[1] | thought, beside[2]], [_tool("")]) is not None,
-        marked=probe.text([user, marked, user]) is not None,
+        marked=probe.text([user, _said("assistant", _THREE.join(marks) + _TWO), user]) is not None,
     )
 
 
@@ -171,6 +167,26 @@ def _probe(render: Callable[..., Rendered], user: Entry) -> _Probe:
     if not probe.shows([user], _ONE) and probe.shows([_in_parts(user)], _ONE):
         probe = _Probe(render, probe.empty, parts=True)
     return probe
+
+
+def _opens(probe: _Probe, spoken: Sequence[Entry], called: Sequence[Entry]) -> bool:
+    """Whether an answer may come first, and one with calls, if the template shows these."""
+    return probe.shows(spoken, _TWO, _ONE) and (
+        not called or probe.shows(called, _TWO, _THREE, _FOUR, _ONE, tools=[_tool("")])
+    )
+
+
+def _reasons(probe: _Probe, spoken: Sequence[Entry], called: Sequence[Entry]) -> bool:
+    """Whether earlier reasoning is shown, of answers or at least beside a call."""
+    return probe.shows(spoken, _THREE, _TWO) or probe.shows(
+        called, _THREE, "probe_weather", tools=[_tool("")]
+    )
+
+
+def _gap(probe: _Probe, beside: Sequence[Entry]) -> str:
+    """The blanks between what is said and its call."""
+    behind = (probe.text(beside, [_tool("")]) or "").partition(_FOUR)[2]
+    return behind[: len(behind) - len(behind.lstrip())]
 
 
 def _calls(probe: _Probe, hint: Shape) -> tuple[Shape, str | None, bool] | None:
