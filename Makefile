@@ -19,7 +19,7 @@ help: ## List the targets
 serve: $(VENV)/.runtime ## Set up, fetch the default model, serve it on 127.0.0.1:8000
 	$(BIN)/causerie serve $(ARGS)
 
-test: $(VENV)/.dev postgres valkey browser ## Set up, then every check and every test
+test: $(VENV)/.dev $(VENV)/.javascript postgres valkey browser ## Set up, then every check and every test
 	$(MAKE) --no-print-directory lint
 	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
 		CAUSERIE_TEST_GGUF="$$weights" $(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
