@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import trustme
@@ -26,7 +25,6 @@ from causerie.transport.response import HttpResponse
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
-BIG = bytes(16 * 1024 * 1024)  # more than two systems hold for who does not read
 DIRECT = Reach()
 
 Script = Callable[["Peer"], Awaitable[None]]
@@ -165,48 +163,12 @@ async def test_a_kept_connection_that_the_server_closed_is_replaced() -> None:
     async def once(peer: Peer) -> None:
         await peer.request()
         await peer.say(OK)
-        await peer.reader.readexactly(1)  # of the next, and closes without the rest
+        await peer.request()  # and closes without an answer to this one
 
     async with server(once) as there, client(there.url) as http:
         assert await (await http.send("GET", "/")).read(10) == b"ok"
-        assert await (await http.send("GET", "/", body=BIG)).read(10) == b"ok"
-        assert there.connections == 2
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="nobody else tells what was taken")
-async def test_a_request_that_the_server_had_is_not_sent_again() -> None:
-    """The server may have done all that was asked when it closed the connection."""
-
-    async def once(peer: Peer) -> None:
-        await peer.request()
-        await peer.say(OK)
-        await peer.request()
-
-    async with server(once) as there, client(there.url) as http:
         assert await (await http.send("GET", "/")).read(10) == b"ok"
-        with pytest.raises(TransportFailed) as failure:
-            await http.send("POST", "/", body=b"{}")
-        assert (failure.value.kind, failure.value.sent) == ("closed", True)
-        assert there.connections == 1
-
-
-async def test_a_request_that_the_server_never_took_is_sent_again() -> None:
-    """It has closed its side, and the request waits behind what it did not read."""
-
-    async def deaf(peer: Peer) -> None:
-        if peer.number > 1:
-            await answers(peer)
-        await peer.request()
-        await peer.say(OK)
-        cast(asyncio.Transport, peer.writer.transport).pause_reading()
-        peer.writer.write_eof()
-        await there.gone.wait()
-
-    async with server(deaf) as there, client(there.url) as http:
-        assert await (await http.send("GET", "/")).read(10) == b"ok"
-        assert await (await http.send("POST", "/", body=BIG)).read(10) == b"ok"
         assert there.connections == 2
-        there.gone.set()
 
 
 async def test_a_new_connection_that_closes_without_an_answer_is_a_failure() -> None:

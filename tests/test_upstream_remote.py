@@ -119,10 +119,13 @@ async def test_connections_are_used_again() -> None:
         assert len(up.connections) == 1
 
 
+@pytest.mark.parametrize("fault", [Fault.CLOSE, Fault.RESET])
 @pytest.mark.parametrize("partial", [None, Partial(text="Good")])
-async def test_what_a_kept_connection_lost_is_asked_once_more(partial: Partial | None) -> None:
+async def test_what_a_kept_connection_lost_is_asked_once_more(
+    fault: Fault, partial: Partial | None
+) -> None:
     """The whole request again, on a new connection; what that one loses is a failure."""
-    good, lost = Reply("Good day."), Broken(Fault.RESET, reply=Reply("Good day."))
+    good, lost = Reply("Good day."), Broken(fault, reply=Reply("Good day."))
     async with upstream([good, lost, good, lost, lost]) as up, remote(up, "vllm") as chat:
         for _ in range(2):
             events = await events_of(chat, PLAIN, partial)
@@ -136,7 +139,7 @@ async def test_what_a_kept_connection_lost_is_asked_once_more(partial: Partial |
 
 async def test_no_other_kept_connection_is_tried_after_one_that_was_lost() -> None:
     """Where one was closed all may have been."""
-    async with upstream([Reply(), Reply(), Fault.RESET, Reply()]) as up, remote(up) as chat:
+    async with upstream([Reply(), Reply(), Fault.CLOSE, Reply()]) as up, remote(up) as chat:
         await asyncio.gather(events_of(chat, PLAIN), events_of(chat, PLAIN))
         await events_of(chat, PLAIN)
         assert len(up.connections) == 3

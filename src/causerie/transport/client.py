@@ -78,8 +78,7 @@ class HttpClient:
         ``path`` follows the path of the base address. ``due`` is when the
         response must be complete, on the monotonic clock and to a quarter of a
         second. Raises :class:`TransportFailed`. A kept connection that the server
-        has closed meanwhile is replaced by a new one, once; not one that it closed when
-        it had the request.
+        has closed meanwhile is replaced by a new one, once.
         """
         head, given = self.head(method, path, headers), body if body or method == "POST" else None
         try:
@@ -110,8 +109,7 @@ class HttpClient:
         try:
             await response.head
         except TransportFailed as failure:
-            stale = connection.idle_since and not connection.taken
-            if stale and failure.kind in ("closed", "reset"):
+            if connection.idle_since and failure.kind in ("closed", "reset"):
                 raise Stale(failure.kind, str(failure), sent=failure.sent) from failure
             raise
         except asyncio.CancelledError:

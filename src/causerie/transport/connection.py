@@ -13,10 +13,8 @@ import httptools
 
 from causerie.transport.errors import Kind, TransportFailed
 from causerie.transport.response import HttpResponse
-from causerie.transport.unsent import unsent
 
 _MAX_HEAD_BYTES = 128 * 1024
-_CLOSED = "closed the connection before its response was complete"
 _RESET = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)  # linger for no time
 
 
@@ -36,7 +34,6 @@ class Connection(asyncio.Protocol):
     """The protocol of one connection.
 
     ``idle_since`` is when it was last left idle, as its home says; 0 before its first response.
-    ``taken``: the other side closed it when it had all that was asked.
     """
 
     def __init__(self, home: Home, place: str) -> None:
@@ -49,7 +46,6 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._response: HttpResponse | None = None  # until it is complete
         self.idle_since = 0.0
-        self.taken = False
 
     @property
     def closed(self) -> bool:
@@ -134,14 +130,6 @@ class Connection(asyncio.Protocol):
         elif not response.status and len(response.opening) > _MAX_HEAD_BYTES:
             self._break("too_large", "sent a head without end")
 
-    def eof_received(self) -> None:
-        if self._transport is None:
-            return
-        left, response = unsent(self._transport), self._response
-        self.taken = left == 0
-        if left and response is not None and not response.status:
-            self._break("closed", _CLOSED)  # the rest of the request need not be waited for
-
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         response = self._response
@@ -151,7 +139,7 @@ class Connection(asyncio.Protocol):
             self._response = None
             response.end(b"")  # this body ends where the connection does
         else:
-            self._break("closed", _CLOSED)
+            self._break("closed", "closed the connection before its response was complete")
         self._home.gone(self)
 
     # What the parser calls.

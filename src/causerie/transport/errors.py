@@ -31,4 +31,4 @@ class TransportFailed(Exception):
 
 
 class Stale(TransportFailed):
-    """A kept connection was closed before the server had the request; another may be asked."""
+    """A connection that had been kept was closed by the server meanwhile; another may be asked."""
