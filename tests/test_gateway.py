@@ -99,9 +99,11 @@ def test_our_own_engine_stands_in_for_an_endpoint_that_is_gone(alone: Service) -
             assert answer.headers["x-served-by"] == "small"
     health = httpx.get(f"{alone.root}/health").json()
     states = {target["name"]: target["state"] for target in health["targets"]}
-    assert states == {"there/m": "down", "small": "up"}
+    assert states["small"] == "up"
+    assert states["there/m"] != "up"  # down, and after a second or so worth a trial
     metrics = httpx.get(f"{alone.root}/metrics").text
-    assert 'causerie_target_state{state="down",target="there/m"} 1.0' in metrics
+    assert 'target="there/m"} 1.0' in metrics
+    assert 'causerie_target_state{state="up",target="there/m"}' not in metrics
 
 
 async def test_our_own_engine_goes_on_with_a_reply_of_an_endpoint(tmp_path: Path) -> None:
