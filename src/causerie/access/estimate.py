@@ -45,8 +45,18 @@ def estimate(
     if request.tools or request.documents or request.output is not None:
         input += _beside(request)
     output = request.max_tokens if request.max_tokens is not None else unnamed_output
-    most = (min(output, one.bounds.max_output_tokens or output) for one in candidates)
-    return Tokens(input, max(most, default=output) * request.n)
+    return Tokens(input, _given(output, candidates) * request.n)
+
+
+def _given(output: int, candidates: Sequence[Candidate]) -> int:
+    """The most of these tokens that anybody gives; the first one gives all of them as a rule."""
+    most = 0
+    for one in candidates:
+        bound = one.bounds.max_output_tokens
+        if bound is None or bound >= output:
+            return output
+        most = max(most, bound)
+    return most or output
 
 
 def _beside(request: ChatRequest) -> int:
