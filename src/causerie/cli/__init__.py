@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
 from typing import TextIO
+
+# What writing to a stream fails with, which has no file's name; a connection fails otherwise.
+_OF_STREAMS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE, errno.EBADF})
 
 
 def main() -> None:
@@ -18,8 +22,8 @@ def main() -> None:
     try:
         app()
     except OSError as error:
-        if error.filename is not None:
-            raise  # not of a stream: those have no name
+        if error.filename is not None or error.errno not in _OF_STREAMS:
+            raise
         sys.stdout = _nowhere()  # what could not be written would be tried again at the end
         sys.exit(f"causerie: the output cannot be written: {error.strerror}")
 
