@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import stat
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -138,6 +140,21 @@ async def test_several_processes_may_start_together(store_url: str) -> None:
     assert await differences(databases[0]) == []
     for each in databases:
         await each.close()
+
+
+async def test_a_new_file_that_another_writes_is_waited_for(tmp_path: Path) -> None:
+    """SQLite does not, where it is to change the file to one with a log."""
+    file = tmp_path / "causerie.db"
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        database = Database(f"sqlite:///{file}")
+        waiting = asyncio.create_task(upgrade(database))
+        await asyncio.wait({waiting}, timeout=0.2)
+        assert not waiting.done()
+        other.execute("COMMIT")
+        await waiting
+    assert await differences(database) == []
+    await database.close()
 
 
 async def test_a_migration_takes_the_time_that_it_needs(

@@ -8,14 +8,18 @@ lock of each other. Nothing is known here of what is stored.
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from ssl import SSLContext
+from time import monotonic
 from typing import Any
 
+import aiosqlite
 import asyncpg
 from sqlalchemy import URL, Connection, event, exc, make_url
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -24,6 +28,7 @@ from causerie.errors import StoreUnavailable
 from causerie.store.tls import WrongAddress, tls_of
 
 _BUSY_SECONDS = 5
+_BUSY_AGAIN_SECONDS = 0.01
 _CONNECT_SECONDS = 5
 _STATEMENT_SECONDS = 30
 _READERS = 4
@@ -161,6 +166,7 @@ def _sqlite(address: URL, *, connections: int, begin: str, reads_only: bool = Fa
     def set_up(connection: Any, record: object) -> None:
         del record
         connection.isolation_level = None  # transactions begin where we say, not where it guesses
+        connection.run_async(_with_a_log)
         cursor = connection.cursor()
         for line in _pragmas(reads_only=reads_only):
             cursor.execute(f"PRAGMA {line}")
@@ -173,8 +179,24 @@ def _sqlite(address: URL, *, connections: int, begin: str, reads_only: bool = Fa
     return engine
 
 
+async def _with_a_log(driver: aiosqlite.Connection) -> None:
+    """Have the file write ahead to a log.
+
+    Where several connections change a new file to that at once, SQLite tells
+    all but one that it is locked, at once: its own patience is not for this.
+    """
+    ends = monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            await driver.execute_fetchall("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as failure:
+            if failure.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or monotonic() > ends:
+                raise
+            await asyncio.sleep(_BUSY_AGAIN_SECONDS)
+
+
 def _pragmas(*, reads_only: bool) -> Iterator[str]:
-    yield "journal_mode = WAL"
     yield "synchronous = FULL"  # a commit outlives a power cut, not only a crash of ours
     yield "foreign_keys = ON"
     yield "cache_size = -32768"  # KiB
