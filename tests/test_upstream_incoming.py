@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -290,6 +290,27 @@ def test_calls_with_one_index_and_no_ids_are_as_many_as_there_are(other: str) ->
     ]
     assert said(first, second, chunk("tool_calls")) == events
     assert said(chunk("tool_calls", tool_calls=both)) == events
+
+
+@pytest.mark.parametrize(
+    ("index", "ids"), [(0, "abc"), (0, ("a", "", "b")), (0, ("", "", "")), (None, ("", "", ""))]
+)
+def test_pieces_of_one_call_that_all_look_like_its_beginning(
+    index: int | None, ids: Sequence[str]
+) -> None:
+    """As older servers write them for a named function."""
+    parts = ['{"a"', ':{"b":1}', "}"]
+    pieces = [
+        call(index, id=one, name="f", arguments=part) for one, part in zip(ids, parts, strict=True)
+    ]
+    assert said(*pieces, chunk("stop")) == [
+        ToolCallStarted(0, ids[0] or "call_1", "f"),
+        ToolCallDelta(0, '{"a":{"b":1}}'),
+        Finished("tool_calls"),
+    ]
+    after = call(index, id="d", name="f", arguments="{}")
+    starts = [one for one in said(*pieces, after, chunk("stop")) if type(one) is ToolCallStarted]
+    assert len(starts) == 2
 
 
 def test_a_name_that_is_only_repeated_begins_no_call() -> None:

@@ -1,8 +1,8 @@
 """Calls put together from their pieces, whatever servers leave out or repeat.
 
 Seen: no index, no id, the same index for every call (without ids, too), several
-calls in one piece, a whole call in one piece, the name repeated in every piece,
-arguments as an object, ids that an earlier turn of the conversation has already used.
+calls in one piece, a whole call in one piece, the name repeated in every piece, with a new id
+each time, arguments as an object, ids that an earlier turn of the conversation has already used.
 """
 
 from __future__ import annotations
@@ -72,15 +72,24 @@ class _Open:
     def precedes(self, call: Call, name: str) -> bool:
         """Whether the piece begins another call in this one's place, or only says the name again.
 
-        Without ids that is known by another name, and by arguments that were whole before.
+        That is known by its id, unless it comes amid the arguments of the same function; without
+        ids by another name, and by arguments that were whole before.
         """
+        if self.is_amid(name):
+            return False
         if call.id and self.given:
             return call.id != self.given
         if name != self.name:
             return bool(self.name)
         more = call.function is not None and _text(call.function.arguments).strip()
-        ended = self.told and self.told[-1].rstrip().endswith("}")
-        return bool(more and ended) and is_object("".join(self.told))
+        return bool(more and "".join(self.told).strip())
+
+    def is_amid(self, name: str) -> bool:
+        """Whether it is of this function, and its arguments have begun and are not whole."""
+        if name != self.name:
+            return False
+        last = next((piece.rstrip() for piece in reversed(self.told) if not piece.isspace()), "")
+        return bool(last) and not (last.endswith("}") and is_object("".join(self.told)))
 
 
 class Calls:
@@ -124,7 +133,7 @@ class Calls:
                 last.given = call.id
                 return last
             return same or self._new(call)
-        if last is None or (name and last.name):
+        if last is None or (name and last.name and not last.is_amid(name)):
             return self._new(call)
         return last
 
