@@ -120,6 +120,27 @@ def test_details_of_usage(usage: dict[str, Any], cached: int, reasoning: int) ->
     assert events[-1] == Usage(prompt=5, completion=7, cached=cached, reasoning=reasoning)
 
 
+@pytest.mark.parametrize("completion", [7, 0])
+def test_reasoning_that_is_counted_beside_the_completion_is_part_of_it(completion: int) -> None:
+    """As the total tells: some servers mean the answer alone by the completion."""
+    told = {
+        "prompt_tokens": 5,
+        "completion_tokens": completion,
+        "total_tokens": 105 + completion,
+        "completion_tokens_details": {"reasoning_tokens": 100},
+    }
+    usage = Usage(prompt=5, completion=completion + 100, reasoning=100)
+    assert read(reader(), chunk("stop", content="Hi"), {"choices": [], "usage": told})[-1] == usage
+    choice = {"message": {"content": "Hi"}, "finish_reason": "stop"}
+    body = json.dumps({"choices": [choice], "usage": told}).encode()
+    assert read_everyday(body, None) is None
+    assert reader().whole(body)[-1] == usage
+    inside = {**told, "completion_tokens": 107, "total_tokens": 112}
+    assert read(reader(), chunk("stop", content="Hi"), {"choices": [], "usage": inside})[
+        -1
+    ] == Usage(prompt=5, completion=107, reasoning=100)
+
+
 @pytest.mark.parametrize("count", [0, -1, -(2**40), 2**31, 2**62])
 @pytest.mark.parametrize("name", ["prompt_tokens", "completion_tokens"])
 def test_a_count_that_no_reply_has_is_not_believed(name: str, count: int) -> None:
@@ -788,6 +809,7 @@ WHOLES = st.fixed_dictionaries(
         | st.fixed_dictionaries(
             {"prompt_tokens": st.integers(0, 9), "completion_tokens": st.integers(0, 9)},
             optional={
+                "total_tokens": st.integers(0, 27),
                 "prompt_tokens_details": details("cached_tokens"),
                 "completion_tokens_details": details("reasoning_tokens"),
                 "prompt_cache_hit_tokens": st.integers(0, 9),

@@ -3,7 +3,8 @@
 Servers differ in what they leave out, or tell as zero. A missing total is counted by what has
 arrived (a piece of a stream is about a token, a token about four characters);
 a missing share of reasoning is the reasoning's share of the characters, which
-is the same for a stream and a plain reply.
+is the same for a stream and a plain reply. Where the total is that of prompt, completion and
+reasoning, the completion was told without the reasoning.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ def counted(
         reasoned += answer.reasoned
         size += answer.size
     prompt, completion, reasoning = told.prompt_tokens, told.completion_tokens, _reasoning(told)
+    if reasoning and told.total_tokens == (prompt or 0) + (completion or 0) + reasoning:
+        completion = (completion or 0) + reasoning
     unsure = not completion or not prompt
     if not completion:
         completion = pieces if pieces > 1 else -(-size // _CHARACTERS)

@@ -53,6 +53,7 @@ class Counted(Struct, gc=False):
 
     prompt_tokens: _Some
     completion_tokens: _Some
+    total_tokens: Tokens | None = None
     prompt_tokens_details: PromptDetails | None = None
     completion_tokens_details: CompletionDetails | None = None
     prompt_cache_hit_tokens: None = None
@@ -85,6 +86,8 @@ def read_everyday(body: bytes, separators: Separators | None) -> Read | None:
     if separators is not None and separators.may_begin(text):
         return None
     asked, made = told.prompt_tokens_details, told.completion_tokens_details
+    if made is not None and made.reasoning_tokens and _has_more(told):
+        return None
     usage = Usage(
         told.prompt_tokens,
         told.completion_tokens,
@@ -92,3 +95,8 @@ def read_everyday(body: bytes, separators: Separators | None) -> Read | None:
         0 if made is None else min(made.reasoning_tokens, told.completion_tokens),
     )
     return (TextDelta(text), Finished(choice.finish_reason), usage), reply.system_fingerprint
+
+
+def _has_more(told: Counted) -> bool:
+    """Whether the total counts more than prompt and completion."""
+    return (told.total_tokens or 0) > told.prompt_tokens + told.completion_tokens

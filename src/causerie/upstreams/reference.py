@@ -38,7 +38,8 @@ Read the same way from every server. Reasoning is taken from `reasoning_content`
 `reasoning_details` or parts of the content, calls however they are cut up; ids that are missing, or
 that an earlier turn has used, are replaced. A `finish_reason` of `stop` with calls is `tool_calls`.
 Usage that a server leaves out is estimated: a piece of a stream is a token, four characters of a
-prompt are one; reasoning tokens that are not told are the reasoning's share of the characters. A
+prompt are one; reasoning tokens that are not told are the reasoning's share of the characters.
+Reasoning that a server counts beside the completion, as its total tells, is added to it. A
 reply that ends without `[DONE]` is complete if every choice has its end; one with `[DONE]` and no
 end counts as stopped.
 

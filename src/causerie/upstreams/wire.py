@@ -77,6 +77,7 @@ class CompletionDetails(Struct, gc=False):
 class UsageBody(Struct, gc=False):
     prompt_tokens: Tokens | None = None
     completion_tokens: Tokens | None = None
+    total_tokens: Tokens | None = None
     prompt_tokens_details: PromptDetails | None = None
     completion_tokens_details: CompletionDetails | None = None
     prompt_cache_hit_tokens: Tokens | None = None
