@@ -166,6 +166,7 @@ def test_a_token_is_never_shown(tmp_path: Path) -> None:
     [
         ("[server\n", "/causerie.toml:1: Expected ']' at the end of a table declaration"),
         ("a = 1\na = 2\n", "/causerie.toml:2: Cannot overwrite a value"),
+        ("a = " + "[" * 3000, "/causerie.toml: has values nested too deeply"),
         ("models = 3\n", "/causerie.toml:1: models: is 3; it takes a list of tables"),
         ("server = 3\n", "/causerie.toml:1: server: is 3; it takes a table"),
         ("models = []\n",

@@ -162,6 +162,8 @@ def _read(file: Path | None) -> _Layers:
         raise SettingsError([Problem(str(file), "", f"{reason}; name a readable file")]) from error
     except UnicodeDecodeError as error:
         raise SettingsError([Problem(str(file), "", "is not UTF-8 text")]) from error
+    except RecursionError as error:
+        raise SettingsError([Problem(str(file), "", "has values nested too deeply")]) from error
     except tomllib.TOMLDecodeError as error:
         line = _LINE.search(str(error))
         place = f"{file}:{line.group(1)}" if line else str(file)
