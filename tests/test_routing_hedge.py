@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
+import pytest
 from routingkit import (
     ASK,
     BROKEN,
@@ -18,6 +19,7 @@ from routingkit import (
     router,
 )
 
+from causerie.errors import InvalidRequest
 from causerie.protocol.events import (
     Batch,
     Event,
@@ -65,6 +67,19 @@ async def test_if_the_second_fails_the_first_is_waited_for() -> None:
         await bad.begun.wait()
         slow.gate.set()
     assert asking.result()[1] == "t0"
+
+
+async def test_a_wrong_request_is_told_so_at_once_whoever_else_was_asked() -> None:
+    wrong, slow = Slow([TextDelta(""), InvalidRequest("No.")]), Slow(REPLY)
+    way = router(wrong, slow)
+    asking = asyncio.ensure_future(hedged(way, 2))
+    await slow.begun.wait()
+    wrong.gate.set()
+    async with asyncio.timeout(5):
+        with pytest.raises(InvalidRequest):
+            await asking
+    assert (wrong.open, slow.open) == (0, 0)
+    assert [status.in_flight for status in way.status()] == [0, 0]
 
 
 async def test_second_requests_are_a_bounded_share() -> None:

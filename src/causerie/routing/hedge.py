@@ -45,13 +45,20 @@ class Outcome(Struct, frozen=True):
     losers: Sequence[tuple[Visit, ServiceError | None]]
 
 
-async def race(first: Visit, second: Callable[[], Visit | None], seconds: float) -> Outcome:
+async def race(
+    first: Visit,
+    second: Callable[[], Visit | None],
+    seconds: float,
+    is_last_word: Callable[[ServiceError], bool],
+) -> Outcome:
     """Begin ``first``; after ``seconds`` without an answer begin ``second`` too.
 
-    All but the winner have been left when it returns, also where it raises.
+    ``second`` is not waited for where the failure of ``first`` is the last word. All but the
+    winner have been left when it returns, also where it raises.
     """
     loop = asyncio.get_running_loop()
-    begun = {loop.create_task(first.begin()): first}
+    asking = loop.create_task(first.begin())
+    begun = {asking: first}
     try:
         await asyncio.wait(begun, timeout=seconds)
         if all(not task.done() for task in begun):
@@ -59,6 +66,8 @@ async def race(first: Visit, second: Callable[[], Visit | None], seconds: float)
             if other is not None:
                 begun[loop.create_task(other.begin())] = other
         while (winner := _answered(begun)) is None and any(not task.done() for task in begun):
+            if (failure := _failure(asking)) is not None and is_last_word(failure):
+                break
             await asyncio.wait(
                 [task for task in begun if not task.done()],
                 return_when=asyncio.FIRST_COMPLETED,

@@ -123,7 +123,12 @@ class Search(Struct, eq=False):
         failures: dict[Seat, ServiceError],
     ) -> Visit:
         """The visit that answers, this one or a second; raises a failure, and notes all."""
-        found = await race(visit, lambda: self._second(visit, others), seconds)
+        found = await race(
+            visit,
+            lambda: self._second(visit, others),
+            seconds,
+            lambda failure: visit.partial is None and not _elsewhere(failure),
+        )
         for loser, failure in found.losers:
             self._note(loser, failure)
             if failure is not None:
