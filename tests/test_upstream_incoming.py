@@ -18,6 +18,7 @@ from causerie.errors import InvalidRequest, Overloaded, ServiceError, UpstreamFa
 from causerie.protocol.events import (
     Event,
     Finished,
+    FinishReason,
     ReasoningDelta,
     TextDelta,
     TokenLogprob,
@@ -580,7 +581,28 @@ def test_an_error_that_is_empty_is_none(nothing: object) -> None:
         reader().whole(json.dumps({"error": nothing}).encode())
 
 
-@pytest.mark.parametrize("reason", ["error", "abort", "insufficient_system_resource"])
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("MAX_TOKENS", "length"),
+        ("model_context_window_exceeded", "length"),
+        ("sensitive", "content_filter"),
+        ("SAFETY", "content_filter"),
+        ("STOP", "stop"),
+        ("eos", "stop"),
+    ],
+)
+def test_an_end_in_the_words_of_others(reason: str, told: FinishReason) -> None:
+    assert said(chunk(content="Hi"), chunk(reason))[-1] == Finished(told)
+    choice = {"message": {"content": "Hi"}, "finish_reason": reason}
+    body = json.dumps({"choices": [choice], "usage": USAGE}).encode()
+    assert read_everyday(body, None) is None
+    assert reader().whole(body)[1] == Finished(told)
+
+
+@pytest.mark.parametrize(
+    "reason", ["error", "network_error", "abort", "insufficient_system_resource"]
+)
 def test_an_end_that_is_none(reason: str) -> None:
     with pytest.raises(UpstreamFailed, match="broke its reply off"):
         read(reader(), chunk(content="Hi"), chunk(reason))

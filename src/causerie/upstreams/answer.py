@@ -27,11 +27,14 @@ FINISHES: Mapping[str, FinishReason] = {
     "length": "length",
     "max_tokens": "length",
     "model_length": "length",
+    "model_context_window_exceeded": "length",
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",
     "content_filter": "content_filter",
+    "sensitive": "content_filter",
+    "safety": "content_filter",
 }
-_BROKEN = frozenset({"error", "abort", "insufficient_system_resource"})
+_BROKEN = frozenset({"error", "network_error", "abort", "insufficient_system_resource"})
 _LEAST = -9999.0  # a log-probability that stands for minus infinity, by OpenAI's convention
 
 
@@ -40,7 +43,8 @@ class Answer(Struct, eq=False):
 
     ``ahead`` is text that the server may say once more before it goes on;
     ``top_logprobs`` as in the request; ``ids`` are those of the calls of all choices.
-    ``reasoned`` and ``size`` count characters, ``finish`` is the reason the server gave.
+    ``reasoned`` and ``size`` count characters, ``finish`` is the reason the server gave,
+    in lower case.
     """
 
     index: int
@@ -85,9 +89,10 @@ class Answer(Struct, eq=False):
             if delta.tool_calls or delta.refusal:
                 self._others(delta, events, whole=whole)
         if choice.finish_reason:
-            if choice.finish_reason in _BROKEN:
+            finish = choice.finish_reason.lower()
+            if finish in _BROKEN:
                 raise UpstreamFailed("The endpoint broke its reply off.")
-            self.finish = choice.finish_reason
+            self.finish = finish
 
     def end(self, events: list[Event]) -> None:
         """What was held back, and why the choice ended."""
