@@ -97,6 +97,18 @@ def test_a_plain_answer(chunks: list[dict[str, Any]]) -> None:
     assert said(*chunks) == STOP
 
 
+def test_a_reply_that_has_both_a_piece_and_a_message() -> None:
+    """A stream's message repeats all that was said, a plain reply's piece is empty."""
+    choice = {"index": 0, "finish_reason": "stop", "message": {"content": "Hi"}}
+    empty = {**choice, "delta": {"role": "assistant", "content": ""}}
+    body = json.dumps({"choices": [empty], "usage": USAGE}).encode()
+    assert read_everyday(body, None) is None
+    assert reader().whole(body) == [*STOP, TOLD]
+    first = {"index": 0, "delta": {"content": "H"}, "message": {"content": "H"}}
+    last = {**choice, "delta": {"content": "i"}}
+    assert said({"choices": [first]}, {"choices": [last]}, {"choices": [empty]}) == STOP
+
+
 def test_usage_is_last_and_once() -> None:
     events = read(
         reader(), {**chunk(content="Hi"), "usage": {"prompt_tokens": 5}}, chunk("stop"), LAST

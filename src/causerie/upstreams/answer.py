@@ -69,8 +69,12 @@ class Answer(Struct, eq=False):
         return size if self._calls is None else size + self._calls.size
 
     def read(self, choice: Choice, events: list[Event], *, whole: bool) -> None:
-        """The events of a piece; raises :class:`UpstreamFailed` where it tells of a breakdown."""
-        delta = choice.delta or choice.message
+        """The events of a piece; raises :class:`UpstreamFailed` where it tells of a breakdown.
+
+        Some servers have both a piece and a message: empty is the piece of a ``whole`` reply, and
+        the message of a stream repeats what was said.
+        """
+        delta = (choice.message or choice.delta) if whole else (choice.delta or choice.message)
         if delta is not None:
             reasoning = delta.reasoning_content or delta.reasoning
             if delta.reasoning_details:
