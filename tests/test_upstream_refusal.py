@@ -215,6 +215,31 @@ def test_where_servers_put_their_words(body: bytes) -> None:
     assert refusal(400, {}, body, GENERIC).message == "The endpoint refused the request: bad thing"
 
 
+FAULTS = [
+    {"type": "extra_forbidden", "loc": ["body", "random_seed"], "msg": "Not permitted", "input": 4},
+    {"loc": ["body", "messages", 0, "user", "name"], "msg": "Too long", "input": "Ada"},
+    {"loc": ["body"], "msg": "Odd"},
+]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"detail": FAULTS},
+        {"object": "error", "message": {"detail": FAULTS}, "param": None, "code": None},
+        {"object": "Error", "detail": FAULTS, "message": FAULTS, "code": 3001},
+        {"error": {"message": FAULTS}},
+    ],
+)
+def test_what_a_validator_has_found(told: dict[str, Any]) -> None:
+    failure = refusal(422, {}, json.dumps(told).encode(), MISTRAL)
+    assert failure.message == (
+        "The endpoint refused the request: random_seed: Not permitted; "
+        "messages.0.user.name: Too long; body: Odd"
+    )
+    assert failure.param == "seed"
+
+
 def test_codes_are_kept_where_they_are_words() -> None:
     assert refused(500, {"code": "insufficient_quota"}).metadata["upstream_code"] == (
         "insufficient_quota"

@@ -158,9 +158,28 @@ def _fields(error: object) -> dict[str, Any]:
         return {"message": error}
     if not isinstance(error, dict):
         return {}
-    if "message" not in error and isinstance(error.get("detail"), str):
-        return {**error, "message": error["detail"]}
+    said = error.get("message")
+    if said is not None and not isinstance(said, dict | list):
+        return error
+    for found in (error.get("detail"), said):
+        told = found.get("detail") if isinstance(found, dict) else found
+        if isinstance(told, str):
+            return {**error, "message": told}
+        if faults := _faults(told):
+            words = "; ".join(f"{place}: {what}" for place, what in faults)
+            return {**error, "message": words, "param": error.get("param") or faults[0][0]}
     return error
+
+
+def _faults(told: object) -> list[tuple[str, str]]:
+    """Where something is wrong and what, by a list in the form of a widespread validator."""
+    found = []
+    for fault in told if isinstance(told, list) else ():
+        if isinstance(fault, dict) and isinstance(fault.get("msg"), str):
+            steps = fault.get("loc")
+            place = ".".join(map(str, steps)) if isinstance(steps, list) else ""
+            found.append((place.removeprefix("body.") or "body", fault["msg"]))
+    return found
 
 
 def _status(error: Mapping[str, object]) -> int:
