@@ -91,6 +91,7 @@ def test_what_has_been_read_is_free_at_once() -> None:
         [chunk(refusal="Hi"), chunk("stop")],
         [chunk("tool_calls", content="Hi")],  # none came
         [{"object": "chat.completion.chunk", "choices": []}, chunk(content="Hi")],
+        [{"type": "ping"}, chunk(content="H"), {"type": "ping"}, chunk("stop", content="i")],
     ],
 )
 def test_a_plain_answer(chunks: list[dict[str, Any]]) -> None:
@@ -533,7 +534,7 @@ def test_what_the_client_began_with_is_not_repeated(there: str) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        "<html>", "{", "[]", "3", "null", '"x"', '{"foo": 1}', '{"choices": 3}', '{"choices": [3]}',
+        "<html>", "{", "[]", "3", "null", '"x"', '{"foo": 1}', '{"type": {}}', '{"choices": 3}', '{"choices": [3]}',
         b'{"choices":[{"delta":{"content":"\xff"}}]}', '{"choices": [{"delta": {"content": 3}}]}',
         pytest.param('{"choices": 3, "x":' + "[" * 9999, id="deep"),
     ],

@@ -94,6 +94,7 @@ class Chunk(Struct, gc=False):
 
 
 _NUMBERS = int | float | str
+_SIGNS_OF_LIFE = ("ping", "keepalive")
 _strictly = msgspec.json.Decoder(Chunk).decode
 _STRING_OR_NAN = re.compile(rb'"(?:[^"\\]|\\.)*+"?|(-?Infinity|NaN)', re.DOTALL)
 
@@ -190,5 +191,7 @@ def _error(data: bytes) -> object:
     if found.get("object") == "error" or isinstance(found.get("detail"), str | list):
         return found
     if "choices" in found or "object" in found or "id" in found:
+        return None
+    if found.get("type") in _SIGNS_OF_LIFE:
         return None
     raise ValueError("no chunk of a chat completion")
