@@ -123,6 +123,8 @@ def test_usage_is_last_and_once() -> None:
     [
         ({**USAGE, "prompt_tokens_details": {"cached_tokens": 3}}, 3, 0),
         ({**USAGE, "prompt_tokens_details": None, "prompt_cache_hit_tokens": 2}, 2, 0),
+        ({**USAGE, "cached_tokens": 2}, 2, 0),
+        ({**USAGE, "prompt_tokens_details": {"cached_tokens": 3}, "cached_tokens": 2}, 3, 0),
         ({**USAGE, "completion_tokens_details": {"reasoning_tokens": 4}}, 0, 4),
         ({**USAGE, "reasoning_tokens": 4}, 0, 4),
         ({**USAGE, "prompt_tokens_details": [], "reasoning_tokens": 4}, 0, 4),
@@ -130,8 +132,15 @@ def test_usage_is_last_and_once() -> None:
     ],
 )
 def test_details_of_usage(usage: dict[str, Any], cached: int, reasoning: int) -> None:
-    events = read(reader(), chunk("stop", content="Hi"), {"choices": [], "usage": usage})
-    assert events[-1] == Usage(prompt=5, completion=7, cached=cached, reasoning=reasoning)
+    told = Usage(prompt=5, completion=7, cached=cached, reasoning=reasoning)
+    end = {"index": 0, "delta": {}, "finish_reason": "stop"}
+    for last in ({"choices": [], "usage": usage}, {"choices": [{**end, "usage": usage}]}):
+        assert read(reader(), chunk("stop", content="Hi"), last)[-1] == told
+    choice = {"message": {"content": "Hi"}, "finish_reason": "stop"}
+    body = json.dumps({"choices": [choice], "usage": usage}).encode()
+    quick = read_everyday(body, None)
+    assert quick is None or quick[0][-1] == told
+    assert reader().whole(body)[-1] == told
 
 
 @pytest.mark.parametrize("completion", [7, 0])
@@ -185,6 +194,14 @@ def test_usage_that_cannot_be_read_costs_no_reply(told: object) -> None:
         assert (
             read(reader(), chunk("stop", content="Hi"), {"choices": [], "usage": usage})[-1] == TOLD
         )
+
+
+def test_usage_of_each_of_several_choices_is_not_that_of_the_request() -> None:
+    ends = [{**chunk("stop", index=index, content="Hi")["choices"][0], "usage": USAGE}
+            for index in range(2)]  # fmt: skip
+    usage = read(reader(n=2), {"choices": ends})[-1]
+    assert isinstance(usage, Usage)
+    assert usage.estimated
 
 
 @pytest.mark.parametrize("count", [-3, 2**40])
@@ -534,7 +551,8 @@ def test_what_the_client_began_with_is_not_repeated(there: str) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        "<html>", "{", "[]", "3", "null", '"x"', '{"foo": 1}', '{"type": {}}', '{"choices": 3}', '{"choices": [3]}',
+        "<html>", "{", "[]", "3", "null", '"x"', '{"foo": 1}', '{"type": {}}', '{"choices": 3}',
+        '{"choices": [3]}',
         b'{"choices":[{"delta":{"content":"\xff"}}]}', '{"choices": [{"delta": {"content": 3}}]}',
         pytest.param('{"choices": 3, "x":' + "[" * 9999, id="deep"),
     ],
@@ -848,6 +866,7 @@ WHOLES = st.fixed_dictionaries(
                 "prompt_tokens_details": details("cached_tokens"),
                 "completion_tokens_details": details("reasoning_tokens"),
                 "prompt_cache_hit_tokens": st.integers(0, 9),
+                "cached_tokens": st.integers(0, 9),
                 "reasoning_tokens": st.integers(0, 9),
             },
         ),

@@ -80,4 +80,4 @@ def _cached(told: UsageBody) -> int:
     details = told.prompt_tokens_details
     if details is not None and details.cached_tokens is not None:
         return details.cached_tokens
-    return told.prompt_cache_hit_tokens or 0
+    return told.prompt_cache_hit_tokens or told.cached_tokens or 0

@@ -57,6 +57,7 @@ class Counted(Struct, gc=False):
     prompt_tokens_details: PromptDetails | None = None
     completion_tokens_details: CompletionDetails | None = None
     prompt_cache_hit_tokens: None = None
+    cached_tokens: None = None
     reasoning_tokens: None = None
 
 

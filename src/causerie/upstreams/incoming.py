@@ -85,10 +85,7 @@ class Incoming(Struct, eq=False):
                 answer.read(choice, events, whole=whole)
             if len(events) > before:
                 self._pieces += 1
-            if chunk.usage is not None:
-                self._told = chunk.usage
-            if chunk.system_fingerprint:
-                self.fingerprint = chunk.system_fingerprint
+            self._note(chunk)
 
     def whole(self, body: bytes) -> list[Event]:
         """The events of a plain reply; raises :class:`ServiceError`."""
@@ -111,6 +108,16 @@ class Incoming(Struct, eq=False):
         if not self.complete:
             raise UpstreamFailed("The endpoint ended its reply before it was complete.")
         self._end(events)
+
+    def _note(self, chunk: Chunk) -> None:
+        """What it tells besides its content; some servers put usage inside the only choice."""
+        usage = chunk.usage
+        if usage is None and chunk.choices and self.request.n == 1:
+            usage = chunk.choices[0].usage
+        if usage is not None:
+            self._told = usage
+        if chunk.system_fingerprint:
+            self.fingerprint = chunk.system_fingerprint
 
     def _put_together(self, data: bytes, error: Exception) -> Chunk:
         """The chunk, where only characters are cut in two or numbers are none."""

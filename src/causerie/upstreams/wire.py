@@ -58,14 +58,6 @@ class Logprobs(Struct, gc=False):
     content: list[Logprob] | None = None
 
 
-class Choice(Struct, gc=False):
-    delta: Delta | None = None
-    finish_reason: str | None = None
-    index: int = 0
-    message: Delta | None = None
-    logprobs: Logprobs | None = None
-
-
 class PromptDetails(Struct, gc=False):
     cached_tokens: Tokens | None = None
 
@@ -81,7 +73,17 @@ class UsageBody(Struct, gc=False):
     prompt_tokens_details: PromptDetails | None = None
     completion_tokens_details: CompletionDetails | None = None
     prompt_cache_hit_tokens: Tokens | None = None
+    cached_tokens: Tokens | None = None
     reasoning_tokens: Tokens | None = None
+
+
+class Choice(Struct, gc=False):
+    delta: Delta | None = None
+    finish_reason: str | None = None
+    index: int = 0
+    message: Delta | None = None
+    logprobs: Logprobs | None = None
+    usage: UsageBody | None = None
 
 
 class Chunk(Struct, gc=False):
@@ -131,15 +133,20 @@ def _leniently(data: bytes) -> Chunk:
         if found.get("error"):
             return Chunk(error=found["error"])
         _drop_empty(found)
-        usage = found.pop("usage", None)
-        if isinstance(usage, dict):
-            found["usage"] = _believed(usage)
         for choice in _objects(found.get("choices")):
             _put_right(choice)
+        _believe(found)
     try:
         return msgspec.convert(found, Chunk, strict=False)
     except msgspec.ValidationError as error:
         raise ValueError("no chunk of a chat completion") from error
+
+
+def _believe(found: dict[str, Any]) -> None:
+    """Keep of its usage what can be one."""
+    usage = found.pop("usage", None)
+    if isinstance(usage, dict):
+        found["usage"] = _believed(usage)
 
 
 def _believed(told: dict[str, Any]) -> dict[str, Any]:
@@ -155,6 +162,7 @@ def _believed(told: dict[str, Any]) -> dict[str, Any]:
 def _put_right(choice: dict[str, Any]) -> None:
     """Its place where none is told, and ids of calls that are numbers."""
     _drop_empty(choice)
+    _believe(choice)
     if choice.get("index") is None:
         choice["index"] = 0
     for said in _objects([choice.get("delta"), choice.get("message")]):
