@@ -108,6 +108,11 @@ def test_the_block_with_keys_on_every_address() -> None:
     assert "docs" not in lines
 
 
+def test_every_address_of_ipv6_is_none_of_the_other_kind() -> None:
+    lines = "\n".join(block(Settings(), "::", 8000))
+    assert "address  http://[::1]:8000/v1 and this machine's other IPv6 addresses" in lines
+
+
 def test_where_there_is_no_terminal_each_step_is_one_line() -> None:
     out = io.StringIO()
     announcer = Announcer(Settings(), Console(file=out))
