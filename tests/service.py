@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,15 +49,17 @@ def serving(
     *,
     ready_seconds: float = 60,
     environment: Mapping[str, str] = SHARED_CORES,
+    program: Sequence[str] = (sys.executable, "-m", "causerie"),
 ) -> Iterator[Service]:
     """``causerie serve`` with this configuration, stopped at the end.
 
-    ``environment`` is what the process gets besides ours, where ours does not have it.
+    ``environment`` is what the process gets besides ours, where ours does not have it;
+    ``program`` is how it is begun.
     """
     port = free_port()
     (folder / "causerie.toml").write_text(config)
     log = folder / "serve.log"
-    command = [sys.executable, "-m", "causerie", "serve", "--port", str(port)]
+    command = [*program, "serve", "--port", str(port)]
     with log.open("wb") as out:
         process = subprocess.Popen(
             [*command, "--config", str(folder / "causerie.toml")],

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from hub import gguf, serving
 
 from causerie.app import run_service
 from causerie.engines.base import EngineStatus
@@ -90,6 +91,36 @@ async def test_a_service_from_settings_answers(tmp_path: Path) -> None:
     assert [entry["id"] for entry in listed["data"]] == ["other"]
     assert 'causerie_requests_total{code="",door="endpoint",finish="stop",model="fake"' in metrics
     assert 'causerie_engine_state{model="fake",state="ready"} 1.0' in metrics
+
+
+async def test_weights_that_are_here_wait_for_no_download(tmp_path: Path) -> None:
+    (tmp_path / "near.gguf").write_bytes(gguf())
+    seen = Seen()
+    async with serving() as hub, asyncio.TaskGroup() as group, aiohttp.ClientSession() as client:
+        hub.repositories["org/far"] = {"far.gguf": gguf(padding=1000)}
+        hub.behaviour.held = 100
+        group.create_task(
+            serve(
+                tmp_path,
+                "[engines]\nload_wait_seconds = 2\n"
+                f'[weights]\ncache = "{tmp_path}"\nhub_endpoint = "{hub.url}"\n'
+                '[[models]]\nid = "far"\nref = "hf:org/far"\n'
+                '[[models]]\nid = "near"\nref = "near.gguf"\n',
+                seen,
+            )
+        )
+        root = "http://{}:{}".format(*await seen.address)
+
+        async def why(model: str) -> str:
+            body = {"model": model, "messages": [{"role": "user", "content": "Hi"}]}
+            async with client.post(f"{root}/v1/chat/completions", json=body) as response:
+                return str((await response.json())["error"]["code"])
+
+        far = group.create_task(why("far"))
+        await hub.sending.wait()
+        assert await why("near") == "no_endpoint"  # it was read, and is no model
+        assert await far == "engine_loading"
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 async def test_weights_that_cannot_be_had_are_the_reason(tmp_path: Path) -> None:

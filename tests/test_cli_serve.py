@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import io
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
 from rich.console import Console
+from service import serving
 from typer.testing import CliRunner
 
 from causerie.cli.announcement import Announcer, block
@@ -103,6 +108,11 @@ def test_the_block_with_keys_on_every_address() -> None:
     assert "docs" not in lines
 
 
+def test_every_address_of_ipv6_is_none_of_the_other_kind() -> None:
+    lines = "\n".join(block(Settings(), "::", 8000))
+    assert "address  http://[::1]:8000/v1 and this machine's other IPv6 addresses" in lines
+
+
 def test_where_there_is_no_terminal_each_step_is_one_line() -> None:
     out = io.StringIO()
     announcer = Announcer(Settings(), Console(file=out))
@@ -142,3 +152,18 @@ def test_on_a_terminal_loading_is_shown_when_nothing_is_fetched() -> None:
     announcer.ready("127.0.0.1", 8000)
     assert "Loading smollm2-135m 50%" in out.getvalue()
     assert out.getvalue().rstrip().endswith("Ctrl-C stops it.")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such limit")
+def test_it_serves_more_connections_than_a_shell_allows_files(tmp_path: Path) -> None:
+    few = "ulimit -Sn 64 && exec " + shlex.join([sys.executable, "-m", "causerie"]) + ' "$@"'
+    config = '[[models]]\nid = "m"\nengine = "fake"\n'
+    with (
+        serving(tmp_path, config, program=("sh", "-c", few, "sh")) as service,
+        contextlib.ExitStack() as stack,
+    ):
+        for _ in range(80):
+            connection = http.client.HTTPConnection(urlsplit(service.root).netloc, timeout=30)
+            stack.callback(connection.close)
+            connection.request("GET", "/health/live")
+            assert connection.getresponse().read()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import resource
+import shutil
 import signal
 import sys
 from collections import Counter
@@ -272,6 +274,55 @@ async def test_a_damaged_line_costs_only_itself(tmp_path: Path) -> None:
     part.write_bytes(lines[0] + lines[1].replace(b"hosted", b"h\0sted") + lines[2] + lines[0][:50])
     journal = FileJournal(tmp_path)
     assert list(journal.left()) == [many[0], many[2]]
+    journal.close()
+
+
+async def test_a_full_disk_costs_only_the_record_that_it_did_not_take(tmp_path: Path) -> None:
+    kept = [record() for _ in range(2)]
+    journal = FileJournal(tmp_path)
+    journal.begin()
+    journal.write(kept[0])
+    [part] = tmp_path.glob("*.journal")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (part.stat().st_size + 100, before[1]))
+    try:
+        with pytest.raises(OSError, match="the disk takes no more"):
+            journal.write(record())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    journal.write(kept[1])
+    journal.close()
+    journal = FileJournal(tmp_path)
+    assert list(journal.left()) == kept
+    journal.close()
+
+
+async def test_a_file_of_the_journal_goes_on_where_there_can_be_no_other(tmp_path: Path) -> None:
+    kept = [record() for _ in range(2)]
+    journal = FileJournal(tmp_path, part_bytes=1)
+    journal.begin()
+    in_the_way = tmp_path / "00000002.journal"
+    in_the_way.mkdir()
+    journal.write(kept[0])
+    in_the_way.rmdir()
+    journal.write(kept[1])
+    journal.close()
+    journal = FileJournal(tmp_path)
+    assert list(journal.left()) == kept
+    journal.close()
+
+
+async def test_the_database_is_written_to_whatever_becomes_of_the_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "journal"
+    store, journal = Memory(), FileJournal(folder, part_bytes=1)
+    store.refuses = "bad"
+    good = [record() for _ in range(3)]
+    async with Ledger(store, journal) as made:
+        await made.commit(good[0])
+        shutil.rmtree(folder)
+        for each in (record(request_id="bad"), *good[1:]):
+            await made.commit(each)
+    assert store.records == good
     journal.close()
 
 

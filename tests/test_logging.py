@@ -10,12 +10,15 @@ import json
 import logging
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 import pytest
 import structlog
+from hub import gguf, serving
 
+from causerie.engines.weights import HubOptions, Silent, fetch
 from causerie.journal import Journal
 from causerie.logging import configure, request_id
 from causerie.metering.meter import Record
@@ -65,6 +68,17 @@ def test_level_holds_for_both_kinds() -> None:
     logging.getLogger("aiohttp").info("no")
     structlog.get_logger().warning("yes")
     assert [line["event"] for line in lines(stream)] == ["yes"]
+
+
+async def test_no_address_of_weights_is_told(tmp_path: Path) -> None:
+    """Those of a gated model are signed: whoever has one may fetch it."""
+    stream = io.StringIO()
+    async with serving() as hub:
+        hub.repositories["org/repo"] = {"m.gguf": gguf()}
+        configure("info", "json", stream)
+        options = HubOptions(endpoint=hub.url)
+        await fetch("hf:org/repo", tmp_path, progress=Silent(), hub=options)
+    assert lines(stream) == []
 
 
 @pytest.mark.parametrize("form", ["json", "console"])

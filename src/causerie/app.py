@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -21,7 +22,7 @@ from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
 from causerie.engines.registry import engine_factory
 from causerie.engines.weights import Cache, HubOptions, Progress, Silent, Weights
-from causerie.engines.weights.errors import WeightsError
+from causerie.engines.weights.errors import Offline, WeightsError
 from causerie.reloading import Reloading
 from causerie.service import listen, service
 from causerie.settings import Loaded, Model, Settings
@@ -92,11 +93,14 @@ async def fetch_weights(settings: Settings, ref: str, progress: Progress) -> Wei
 async def weights_here(settings: Settings, ref: str) -> Weights | None:
     """The weights if they are on this machine already; no network is asked."""
     try:
-        return await shelf.fetch(
-            ref, _cache_folder(settings), progress=Silent(), hub=HubOptions(offline=True)
-        )
+        return await _without_network(settings, ref)
     except WeightsError:
         return None
+
+
+async def _without_network(settings: Settings, ref: str) -> Weights:
+    hub = HubOptions(offline=True)
+    return await shelf.fetch(ref, _cache_folder(settings), progress=Silent(), hub=hub)
 
 
 def cached_weights(settings: Settings) -> tuple[Weights, ...]:
@@ -190,12 +194,17 @@ class _Makers:
         return sum(model.engine == "llamacpp" for model in self._settings.models) > 1
 
     async def _weights(self, model: Model) -> Weights:
-        """One download at a time: it has the whole line, and there is one bar."""
+        """One download at a time: it has the whole line, and there is one bar.
+
+        What is on this machine waits for none.
+        """
         if model.ref is None:
             raise EngineFailed(f"the model {model.id} names no weights; set `ref`")
-        async with self._one_download:
-            try:
+        try:
+            with suppress(Offline):
+                return await _without_network(self._settings, model.ref)
+            async with self._one_download:
                 return await fetch_weights(self._settings, model.ref, self._download)
-            except WeightsError as error:
-                self.missing = error
-                raise EngineFailed(str(error)) from error
+        except WeightsError as error:
+            self.missing = error
+            raise EngineFailed(str(error)) from error

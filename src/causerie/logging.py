@@ -23,7 +23,8 @@ request_id: ContextVar[str] = ContextVar("request_id", default="")
 
 _NUMBERS = {level: logging.getLevelNamesMapping()[level.upper()] for level in get_args(Level)}
 _shown: set[Level] = {"warning", "error"}  # until it is set up
-_QUIET = dict.fromkeys(("alembic", "asyncio", "huggingface_hub"), logging.WARNING)
+# The client of the hub tells the addresses of files, and those may be signed.
+_QUIET = dict.fromkeys(("alembic", "asyncio", "httpx2", "huggingface_hub"), logging.WARNING)
 
 
 def configure(level: Level = "info", form: Format = "auto", stream: TextIO | None = None) -> None:

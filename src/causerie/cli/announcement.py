@@ -84,12 +84,12 @@ def block(settings: Settings, host: str, port: int, first_link: str | None = Non
     base = f"http://{shown}:{port}/v1"
     default = default_way(settings)
     others = [way for way in ways(settings) if way != default]
-    open_to_all = host in _EVERYWHERE
+    more = f" and this machine's other {'IPv6 ' if ':' in host else ''}addresses"
     lines = [
         "",
         f"Causerie {causerie.__version__} is ready.",
         "",
-        f"  address  {base}" + (" and this machine's other addresses" if open_to_all else ""),
+        f"  address  {base}" + (more if host in _EVERYWHERE else ""),
         f"  models   {', '.join(default.models)}",
         f"  try      {_curl(default, base)}",
         f"  chat     causerie chat{'' if port == 8000 else f' -u {base}'}",

@@ -16,6 +16,7 @@ import os
 import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -78,15 +79,16 @@ class FileJournal:
             raise OSError("the journal is not open")
         line = _line(record)
         written = os.write(self._file, line)
-        if written != len(
-            line
-        ):  # a full disk: the piece fails its checksum, with a line of its own
-            os.write(self._file, b"\n")
+        if written != len(line):  # a full disk: the next line must not stand behind a piece
+            os.ftruncate(self._file, self._written)
             raise OSError("the disk takes no more")
         self._mark += 1
         self._written += written
         if self._written >= self._part_bytes:
-            self._next_part()
+            if self._sync:
+                os.fdatasync(self._file)
+            with suppress(OSError):  # this one goes on until there can be another
+                self._next_part()
         return self._mark
 
     async def flushed(self, mark: int) -> None:
@@ -101,14 +103,15 @@ class FileJournal:
 
     def set_aside(self, record: UsageRecord) -> None:
         """Keep a record that the database does not take in a file that is never removed."""
-        with (self._folder / "refused").open("ab") as file:
-            file.write(_line(record))
+        with suppress(OSError), (self._folder / "refused").open("ab") as file:
+            file.write(_line(record))  # where it cannot be, the log has it
 
     def applied(self, mark: int) -> None:
         """Remove the files whose records the database has, all of them."""
         while self._parts and self._parts[0][0] <= mark:
             _, part = self._parts.popleft()
-            part.unlink()
+            with suppress(OSError):  # one that stays is read again, and each record counts once
+                part.unlink()
 
     def close(self) -> None:
         """Close the files; what the database does not have stays."""
@@ -118,18 +121,16 @@ class FileJournal:
         self._lock.release()
 
     def _next_part(self) -> None:
-        if self._file is not None:
-            if self._sync:
-                os.fdatasync(self._file)
-            os.close(self._file)
-            self._parts.append((self._mark, self._part()))
-        self._number += 1
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND
-        self._file = os.open(self._part(), flags, 0o600)
-        self._written = 0
+        file = os.open(self._part(self._number + 1), flags, 0o600)
+        if self._file is not None:
+            os.close(self._file)
+            self._parts.append((self._mark, self._part(self._number)))
+        self._file, self._written = file, 0
+        self._number += 1
 
-    def _part(self) -> Path:
-        return self._folder / f"{self._number:08d}{_SUFFIX}"
+    def _part(self, number: int) -> Path:
+        return self._folder / f"{number:08d}{_SUFFIX}"
 
     def _found(self) -> list[Path]:
         return sorted(self._folder.glob(f"*{_SUFFIX}"))
