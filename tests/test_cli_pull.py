@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
+import subprocess
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 from hub import TOKEN, Hub, gguf, serving
 
 MODEL = gguf(padding=3_000_000)
+CONTAINER = ["unshare", "--pid", "--fork", "--kill-child"]
+CONTAINED = shutil.which("unshare") and not subprocess.call(
+    [*CONTAINER, "true"], stderr=subprocess.DEVNULL
+)
 
 
 @pytest.fixture
@@ -32,9 +38,9 @@ class Shell:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
         self._environ = {**kept, "HF_ENDPOINT": hub.url, "XDG_CACHE_HOME": str(folder / "cache")}
 
-    async def start(self, *arguments: str, **environ: str) -> Process:
+    async def start(self, *arguments: str, within: Sequence[str] = (), **environ: str) -> Process:
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-c", "from causerie.cli import main; main()", *arguments,
+            *within, sys.executable, "-c", "from causerie.cli import main; main()", *arguments,
             stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=self._folder,
             env={**self._environ, **environ},
         )  # fmt: skip
@@ -122,6 +128,18 @@ async def test_an_interrupt_waits_for_no_hub(shell: Shell, hub: Hub) -> None:
     async with asyncio.timeout(15):  # fewer seconds than the hub is given
         assert await process.communicate() == (b"", b"")
     assert process.returncode == 130
+
+
+@pytest.mark.skipif(not CONTAINED, reason="needs leave to make a namespace of processes")
+async def test_the_first_process_of_a_container_can_be_ended(shell: Shell, hub: Hub) -> None:
+    hub.behaviour.silent = True
+    container = await shell.start("pull", "hf:org/repo", within=CONTAINER)
+    await hub.sending.wait()
+    first = Path(f"/proc/{container.pid}/task/{container.pid}/children").read_text()
+    os.kill(int(first), signal.SIGTERM)
+    async with asyncio.timeout(15):
+        await container.communicate()
+    assert container.returncode == 128 + signal.SIGTERM
 
 
 async def test_an_interrupt_is_code_130_and_the_next_try_succeeds(shell: Shell, hub: Hub) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TextIO
@@ -15,6 +16,7 @@ _OF_STREAMS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE, err
 def main() -> None:
     """Entry point of the installed command."""
     _have_streams()
+    _be_ended()
     try:
         from causerie.cli.root import app  # noqa: PLC0415 - it takes a while: Ctrl-C may come
     except KeyboardInterrupt:
@@ -40,6 +42,16 @@ def _have_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
     sys.stdout = sys.stdout or _nowhere()
     sys.stderr = sys.stderr or _nowhere()
+
+
+def _be_ended() -> None:
+    """End by the signal to stop in a container, too.
+
+    The first process there gets none that it does not handle: whoever stopped a command, or a
+    service that reads its secrets yet, would wait until it is killed.
+    """
+    if os.getpid() == 1:
+        signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
 
 
 def _nowhere() -> TextIO:
