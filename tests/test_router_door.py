@@ -106,6 +106,13 @@ async def test_another_endpoint_answers_where_the_cheapest_fails(tmp_path: Path)
         assert (status, answer["error"]["type"]) == (502, "upstream_error")
 
 
+async def test_an_answer_names_its_provider(tmp_path: Path) -> None:
+    """Pydantic AI's class for the well-known router takes no plain answer without the name."""
+    async with Market(tmp_path) as there:
+        _, _, answer = await there.ask(R, "a/both", provider={"only": ["good"]})
+        assert answer["provider"] == "good"
+
+
 async def test_nothing_said_to_the_router_reaches_an_upstream(tmp_path: Path) -> None:
     market = Market(tmp_path)
     async with market as there:
@@ -117,6 +124,7 @@ async def test_nothing_said_to_the_router_reaches_an_upstream(tmp_path: Path) ->
         assert market.ups[0].requests[-1].body["provider"] == {"order": ["x"]}
         _, _, answer = await there.ask("/gateway/v1", "plain")
         assert "cost" not in answer["usage"]
+        assert "provider" not in answer
 
 
 def own(id: str, lengths: str, *others: str) -> str:
@@ -219,6 +227,7 @@ async def test_a_streamed_answer_falls_back_too(tmp_path: Path) -> None:
             assert response.headers["x-served-model"] == "a/good"
         assert '"prompt_tokens"' in text
         assert '"cost":' in text
+        assert text.count('"provider":"good"') == text.count('"id":')
         assert text.rstrip().endswith("data: [DONE]")
 
 

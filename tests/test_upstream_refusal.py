@@ -175,10 +175,26 @@ def test_a_prompt_that_does_not_fit(
     assert failure.metadata["upstream_status"] == status
 
 
+@pytest.mark.parametrize("at_least", [False, True])
+def test_our_own_words_are_understood_behind_another_of_us(at_least: bool) -> None:
+    counts = {"prompt_tokens": 9031, "max_tokens": 500, "context_length": 8192}
+    said = ContextLengthExceeded(**counts, at_least=at_least)
+    failure = refused(400, {"message": said.message, "code": said.code})
+    assert isinstance(failure, ContextLengthExceeded)
+    assert counts.items() <= failure.metadata.items()
+
+
 def test_a_prompt_that_does_not_fit_without_numbers() -> None:
     failure = refused(400, {"message": "the request exceeds the available context size"})
     assert (type(failure), failure.code) == (InvalidRequest, "context_length_exceeded")
     assert failure.metadata["context_length"] is None
+    assert "longer than the model's context length" in failure.message
+
+
+def test_litellm_knows_by_its_words_a_prompt_that_does_not_fit() -> None:
+    """It looks for them to raise its ``ContextWindowExceededError``, and at no code."""
+    failure = ContextLengthExceeded(prompt_tokens=9, max_tokens=None, context_length=8)
+    assert "This model's maximum context length is" in failure.message
 
 
 def test_the_parameter_by_our_client_s_name() -> None:

@@ -92,7 +92,10 @@ class InvalidRequest(ServiceError):
 
 
 class ContextLengthExceeded(InvalidRequest):
-    """The prompt, or the prompt with the asked output, does not fit the context."""
+    """The prompt, or the prompt with the asked output, does not fit the context.
+
+    The message has the words that LiteLLM, among others, knows this failure by.
+    """
 
     code = "context_length_exceeded"
 
@@ -107,8 +110,8 @@ class ContextLengthExceeded(InvalidRequest):
         has = "has at least" if at_least else "has"
         asked = f" and {max_tokens} tokens of output were asked for" if max_tokens else ""
         super().__init__(
-            f"The prompt {has} {prompt_tokens} tokens{asked}; the model's context holds "
-            f"{context_length} tokens in all. Shorten the messages or lower the output limit.",
+            f"This model's maximum context length is {context_length} tokens; the prompt {has} "
+            f"{prompt_tokens} tokens{asked}. Shorten the messages or lower the output limit.",
             param="messages",
             metadata={
                 "prompt_tokens": prompt_tokens,

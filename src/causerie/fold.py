@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from causerie.errors import InternalError
 from causerie.protocol import sse
@@ -68,7 +68,8 @@ class Frame(Struct, frozen=True):
 
     ``router_names`` says reasoning under the names of routers too
     (``reasoning``, ``reasoning_details``), with what a provider needs back of it;
-    ``cost`` tells what the reply costs, where the catalog has a price for it.
+    ``cost`` tells what the reply costs, where the catalog has a price for it, and
+    ``provider`` who gives it.
     """
 
     identity: Identity
@@ -77,6 +78,7 @@ class Frame(Struct, frozen=True):
     reasoning_visible: bool = True
     router_names: bool = False
     cost: Callable[[Usage], float] | None = None
+    provider: str | UnsetType = UNSET
 
     def chunk(self, *choices: ChunkChoice) -> Chunk:
         """A chunk of this completion."""
@@ -85,6 +87,7 @@ class Frame(Struct, frozen=True):
             created=self.identity.created,
             model=self.model,
             system_fingerprint=self.fingerprint,
+            provider=self.provider,
             choices=list(choices),
         )
 
@@ -100,6 +103,7 @@ class Frame(Struct, frozen=True):
             created=self.identity.created,
             model=self.model,
             system_fingerprint=self.fingerprint,
+            provider=self.provider,
             choices=self._choices(events[:-1]),
             usage=usage_body(usage, self.cost),
         )

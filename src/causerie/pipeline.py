@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from msgspec import Struct, structs
+from msgspec import UNSET, Struct, structs
 
 from causerie.access.credential import Credential
 from causerie.access.estimate import estimate
@@ -361,13 +361,13 @@ def _not_for(caller: Caller, model: Entry) -> Forbidden:
 
 def _frame(asked: _Asked, model: Entry, journey: Journey, visit: Visit) -> Frame:
     """What a reply costs is told once it is there, by who has given it."""
+    listing = model if isinstance(model, Listing) else None
     return Frame(
         asked.identity,
         asked.request.model,
         visit.answer.fingerprint,
         asked.request.thinking.visible,
         asked.door.reasoning_object,
-        (lambda usage: float(model.cost(journey.served_by, usage)))
-        if isinstance(model, Listing)
-        else None,
+        (lambda usage: float(listing.cost(journey.served_by, usage))) if listing else None,
+        listing.provider(journey.served_by) if listing else UNSET,
     )

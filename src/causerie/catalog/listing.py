@@ -165,6 +165,11 @@ class Listing:
         found = (one.tariff for one in self.supplies if one.name == served_by)
         return next(found, Tariff()).cost(usage)
 
+    def provider(self, served_by: str) -> str:
+        """Who this target belongs to, as the model's endpoints name it."""
+        found = (one.provider for one in self.supplies if one.name == served_by)
+        return next(found, served_by)
+
     # What is told of it.
 
     @property

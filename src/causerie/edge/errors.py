@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from causerie.errors import InternalError, InvalidRequest, NotFound
 
+_OTHER_INTERFACES = frozenset({"/responses", "/completions"})  # some clients' default
+
 
 def method_not_allowed(method: str, allowed: Iterable[str]) -> InvalidRequest:
     """405, with the methods that are allowed."""
@@ -20,7 +22,10 @@ def method_not_allowed(method: str, allowed: Iterable[str]) -> InvalidRequest:
 
 def unknown_path(path: str, known: Iterable[str]) -> NotFound:
     """404, with the paths that there are."""
-    return NotFound(f"There is nothing at {path[:200]}; there are {', '.join(known)}.")
+    told = f"There is nothing at {path[:200]}; there are {', '.join(known)}."
+    if path in _OTHER_INTERFACES:
+        told += " Set the client to chat completions."
+    return NotFound(told)
 
 
 def internal(request_id: str) -> InternalError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from causerie.edge.schema import OBJECT, Schema, array, described, ref, structure, text
 
 _ON_ROUTERS = "Only at doors that know the object `reasoning`."
+_WHO = "The endpoint that answered; at doors of routers."
 
 
 def response_schemas() -> dict[str, Schema]:
@@ -48,6 +49,7 @@ def _completion_schemas() -> dict[str, Schema]:
             created={"type": "integer"},
             model=text(),
             system_fingerprint=text(),
+            provider=described(text(), _WHO),
             choices=array(
                 structure(
                     "index message finish_reason",
@@ -81,6 +83,7 @@ def _chunk_schemas() -> dict[str, Schema]:
             created={"type": "integer"},
             model=text(),
             system_fingerprint=text(),
+            provider=described(text(), _WHO),
             choices=array(
                 structure(
                     "index delta finish_reason",

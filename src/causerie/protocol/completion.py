@@ -99,13 +99,17 @@ class UsageBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Chunk(msgspec.Struct, kw_only=True, gc=False):
-    """One ``data:`` line of a stream; ``error`` only where the stream broke."""
+    """One ``data:`` line of a stream; ``error`` only where the stream broke.
+
+    ``provider`` is there at the doors of routers, as in a whole completion.
+    """
 
     id: str
     object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
     created: int
     model: str
     system_fingerprint: str
+    provider: str | UnsetType = UNSET
     choices: list[ChunkChoice]
     usage: UsageBody | UnsetType = UNSET
     error: dict[str, Any] | UnsetType = UNSET
@@ -133,5 +137,6 @@ class Completion(msgspec.Struct, kw_only=True, gc=False):
     created: int
     model: str
     system_fingerprint: str
+    provider: str | UnsetType = UNSET
     choices: list[CompletionChoice]
     usage: UsageBody

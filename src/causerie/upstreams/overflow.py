@@ -31,12 +31,13 @@ _PROMPT = (
     re.compile(r"(\d+) input tokens", re.IGNORECASE),
     re.compile(r"messages resulted in (\d+)", re.IGNORECASE),
     re.compile(r"(?:request|input|prompt)(?: length)? \((?:length )?(\d+)", re.IGNORECASE),
-    re.compile(r"prompt contains (?:at least )?(\d+)", re.IGNORECASE),
+    re.compile(r"prompt (?:contains|has) (?:at least )?(\d+)", re.IGNORECASE),
     re.compile(r"keep the first (\d+) tokens", re.IGNORECASE),
 )
 _OUTPUT = (
     re.compile(r"(\d+) (?:tokens )?(?:in|for) the (?:completion|output)", re.IGNORECASE),
     re.compile(r"requested (\d+) output tokens", re.IGNORECASE),
+    re.compile(r"(\d+) tokens of output", re.IGNORECASE),
 )
 _MAX_LENGTH = 2000  # of what is searched
 

@@ -214,8 +214,8 @@ def _too_long(found: Overflow, metadata: dict[str, object]) -> ServiceError:
         failure.metadata |= metadata
         return failure
     return InvalidRequest(
-        "The prompt, or the prompt with the output that was asked for, does not fit the model's "
-        "context. Shorten the messages or lower the output limit.",
+        "The prompt, or the prompt with the output that was asked for, is longer than the model's "
+        "context length. Shorten the messages or lower the output limit.",
         code="context_length_exceeded",
         param="messages",
         metadata=metadata
