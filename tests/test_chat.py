@@ -117,6 +117,13 @@ async def test_functions_with_such_texts_too() -> None:
     assert (await grammar_of(asked(tools=(tool,)))).startswith(UNFORCED)
 
 
+async def test_a_schema_that_is_refused_says_of_which_function_it_is() -> None:
+    tools = (Tool("good", {}), Tool("bad", {"properties": {"a": {"format": "json"}}}))
+    with pytest.raises(InvalidRequest, match="of `bad`: The schema at #/properties/a/f") as refused:
+        await grammar_of(asked(tools=tools))
+    assert refused.value.param == "tools[1].function.parameters"
+
+
 async def test_parameters_of_a_function_may_refer_to_each_other() -> None:
     """As zod writes them; some formats write each parameter on its own."""
     box = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}

@@ -195,6 +195,30 @@ def test_any_object(dialect: str) -> None:
         assert (body, changes) == ({"response_format": OBJECT}, [])
 
 
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_schema_beside_the_type_is_one_to_follow(dialect: str) -> None:
+    """As clients of llama.cpp's server and of several hosts write it."""
+    beside = {"type": "json_object", "schema": SCHEMA}
+    if dialect == "deepseek":
+        with pytest.raises(InvalidRequest, match="response_format"):
+            sent(dialect, response_format=beside)
+        return
+    made = {"name": "response", "schema": {"type": "object", **SCHEMA}, "strict": True}
+    assert shaped(dialect, response_format=beside) == (
+        {"response_format": {"type": "json_schema", "json_schema": made}},
+        ["response_format.schema->response_format.json_schema"],
+    )
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_plain_text_beside_a_structured_output_takes_nothing_away(dialect: str) -> None:
+    fields = {"structured_outputs": {"json": SCHEMA}}
+    if dialect != "deepseek":
+        assert shaped(dialect, response_format={"type": "text"}, **fields) == shaped(
+            dialect, **fields
+        )
+
+
 def test_a_schema_that_is_true_or_false() -> None:
     cases: list[tuple[bool, dict[str, Any]]] = [(True, {}), (False, {"not": {}})]
     for given_schema, schema in cases:

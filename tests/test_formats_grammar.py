@@ -252,6 +252,20 @@ def test_parameters_as_clients_write_them_are_held_to(name: str) -> None:
         assert vocabulary.refused_at(grammar, text) is not None
 
 
+@pytest.mark.parametrize("name", NOTATIONS)
+def test_rules_that_say_nothing_are_passed_over(name: str) -> None:
+    record = {
+        "type": "object",
+        "propertyNames": {"type": "string", "description": "A header."},
+        "additionalProperties": {},
+        "dependentRequired": {},
+        "unevaluatedProperties": {},
+    }
+    form, tools = by_name(name), offered({"properties": {"headers": record}})
+    plan = CallPlan(tools, required=True, parallel=True)
+    assert compose(form, {}, reasoning="none", calls=plan, answer=None)
+
+
 STRINGS: list[tuple[Mapping[str, object], str, str]] = [
     ({"format": "date"}, "2024-02-29", "2024-02-30"),
     ({"format": "date-time"}, "2024-02-29T12:00:00.5+01:00", "2024-02-29"),

@@ -279,6 +279,12 @@ def test_the_shape_of_the_answer_is_asked_for_once() -> None:
     schema = {"type": "object"}
     wanted = {"type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": schema}}
     assert read(response_format=wanted).output == JsonSchema(schema, "a")
+    beside = {"type": "json_object", "schema": {"required": ["a"]}}
+    assert read(response_format=beside).output == JsonSchema(
+        {"type": "object", "required": ["a"]}, param="response_format.schema"
+    )
+    listed = {"type": "json_object", "schema": []}
+    assert refuse(response_format=listed).param == "response_format.schema"
     at = "structured_outputs.json"
     assert read(structured_outputs={"json": schema}).output == JsonSchema(schema, param=at)
     assert read(structured_outputs={"regex": "a+"}).output == Regex("a+")

@@ -27,6 +27,7 @@ from causerie.chat.formats.format import Format
 from causerie.chat.lark import embed
 from causerie.chat.prompt import render_aside
 from causerie.chat.schema import choice, json_object, prepare, regex
+from causerie.chat.schema.refusal import of_function
 from causerie.chat.segments.base import Schema
 from causerie.chat.segments.choices import anchored, closed_schema
 from causerie.chat.template import ChatTemplate, Rendered
@@ -208,7 +209,10 @@ def _callable_tools(request: ChatRequest) -> dict[str, Schema]:
         if allowed is not None and tool.name not in allowed:
             continue
         schema = closed_schema(tool.parameters)
-        prepare(schema, param=f"tools[{index}].function.parameters")
+        try:
+            prepare(schema, param=f"tools[{index}].function.parameters")
+        except InvalidRequest as refused:
+            raise of_function(tool.name, refused) from None
         tools[tool.name] = closed_schema(anchored(schema))
     return tools
 

@@ -160,7 +160,7 @@ class Edge:
         else:
             door, rest = self._doors.find(host, path)
             routes = self._router_routes if door.kind == "router" else self._door_routes
-            door_handler, parameter = pick(routes, exchange.method, rest)
+            door_handler, parameter = pick(routes, exchange.method, path.removesuffix(rest), rest)
             way = Way(door_handler, door, parameter)
         if len(path) + len(host or "") <= _MAX_PLACE:
             if len(self._ways) >= _MAX_WAYS:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from causerie.errors import InternalError, InvalidRequest, NotFound
 
-_OTHER_INTERFACES = frozenset({"/responses", "/completions"})  # some clients' default
+_OTHER_WAYS = ("/responses", "/completions", "/messages")  # of asking a model for text
 
 
 def method_not_allowed(method: str, allowed: Iterable[str]) -> InvalidRequest:
@@ -20,12 +20,11 @@ def method_not_allowed(method: str, allowed: Iterable[str]) -> InvalidRequest:
     )
 
 
-def unknown_path(path: str, known: Iterable[str]) -> NotFound:
-    """404, with the paths that there are."""
-    told = f"There is nothing at {path[:200]}; there are {', '.join(known)}."
-    if path in _OTHER_INTERFACES:
-        told += " Set the client to chat completions."
-    return NotFound(told)
+def unknown_path(base: str, path: str, known: Iterable[str]) -> NotFound:
+    """404, with the paths that there are below ``base``."""
+    there = f"There is nothing at {base}{path[:200]}; below {base} there are {', '.join(known)}."
+    advice = " Set the client to chat completions." if path.startswith(_OTHER_WAYS) else ""
+    return NotFound(there + advice)
 
 
 def internal(request_id: str) -> InternalError:

@@ -61,9 +61,9 @@ def router_routes(openai: OpenAI, pages: RouterPages) -> Mapping[str, Mapping[st
 
 
 def pick(
-    routes: Mapping[str, Mapping[str, DoorHandler]], method: str, path: str
+    routes: Mapping[str, Mapping[str, DoorHandler]], method: str, base: str, path: str
 ) -> tuple[DoorHandler, str]:
-    """The handler for a path below a door, and what ``{id}`` stands for."""
+    """The handler for a path below a door's ``base``, and what ``{id}`` stands for."""
     if (exact := routes.get(path)) is not None and method in exact:
         return exact[method], ""
     for pattern, handlers in routes.items():
@@ -75,4 +75,4 @@ def pick(
         if wanted not in handlers:
             raise method_not_allowed(method, handlers)
         return handlers[wanted], rest
-    raise unknown_path(path, routes)
+    raise unknown_path(base, path, routes)

@@ -53,11 +53,13 @@ def _asked(draft: Draft) -> tuple[Shape, str]:
 
 def _response_format(draft: Draft) -> None:
     output = draft.request.output
-    sent = draft.document.get("response_format")
+    sent: Any = draft.document.get("response_format")
     if not isinstance(output, JsonSchema):
         draft.fields["response_format"] = sent
         return
-    if sent is None:
+    if sent is None or sent["type"] != "json_schema":
+        if sent is not None and sent["type"] == "json_object":
+            draft.moved(output.param, "response_format.json_schema")
         sent = {
             "type": "json_schema",
             "json_schema": {"name": output.name, "schema": _as_object(output), "strict": True},

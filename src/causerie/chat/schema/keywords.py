@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from causerie.errors import InvalidRequest
 
@@ -94,6 +94,18 @@ _HARMLESS: dict[str, tuple[object, ...]] = {
     "dependentSchemas": ({},),
     "dependencies": ({},),
 }
+
+
+def is_annotation(key: str) -> bool:
+    """Whether a keyword says nothing about validity."""
+    return key in ANNOTATIONS or (key.startswith("x-") and key != "x-guidance")
+
+
+def is_any_text(schema: object) -> bool:
+    """Whether every text follows a schema, whatever notes it has."""
+    if not isinstance(schema, Mapping):
+        return schema is True
+    return all(is_annotation(key) or (key, of) == ("type", "string") for key, of in schema.items())
 
 
 def check_other(key: str, value: object, refuse: Callable[[str], InvalidRequest]) -> None:

@@ -85,7 +85,7 @@ class Rewriter:
         place = Place(schema, pointer, depth, alone)
         out: Node = {}
         for key, value in schema.items():
-            if key in words.ANNOTATIONS or (key.startswith("x-") and key != "x-guidance"):
+            if words.is_annotation(key):
                 continue
             handler = _HANDLERS.get(key)
             if handler is None:
@@ -326,7 +326,7 @@ class Rewriter:
         out[key] = list(dict.fromkeys(value))
 
     def _property_names(self, place: Place, out: Node, key: str, value: object) -> None:
-        if value is True or value == {} or value == {"type": "string"}:
+        if words.is_any_text(value):
             return
         raise self._refuse(
             step(place.pointer, key),

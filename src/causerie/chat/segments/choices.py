@@ -56,7 +56,7 @@ def anchored(root: Schema) -> Schema:
 
     Whatever else is referred to becomes one of them. What is applied alone
     stands for itself: a reference of the whole, and an ``allOf`` of one. Every
-    part says where it stood (``AT``), for refusals.
+    part that says something says where it stood (``AT``), for refusals.
     """
     moved: dict[str, object] = {}
     names: dict[str, str] = {}
@@ -64,7 +64,7 @@ def anchored(root: Schema) -> Schema:
     def walked(value: object, at: str) -> object:
         if isinstance(value, list):
             return [walked(item, step(at, index)) for index, item in enumerate(value)]
-        if not isinstance(value, Mapping):
+        if not isinstance(value, Mapping) or not value:
             return value
         out: dict[str, object] = {AT: at}
         for key, of in _unwrapped(value).items():

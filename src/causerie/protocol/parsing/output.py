@@ -51,7 +51,7 @@ def _response_format(body: Fields) -> OutputFormat | None:
     if sort == "text":
         return None
     if sort == "json_object":
-        return JsonObject()
+        return _object(fields)
     schema = fields.required_object("json_schema")
     schema.boolean("strict")
     schema.string("description")
@@ -61,6 +61,14 @@ def _response_format(body: Fields) -> OutputFormat | None:
             schema.param("name"), "must be 1 to 64 letters, digits, underscores or hyphens."
         )
     return JsonSchema(schema.required_object("schema").values, name or "response")
+
+
+def _object(fields: Fields) -> OutputFormat:
+    """Any object, or one by the schema that some clients put beside the type."""
+    if not fields.has("schema"):
+        return JsonObject()
+    schema = fields.required_object("schema").values
+    return JsonSchema({"type": "object", **schema}, param=fields.param("schema"))
 
 
 def _structured(fields: Fields) -> OutputFormat:
