@@ -123,8 +123,27 @@ async def test_what_is_copied_twice_says_so_and_no_longer_then(place: Place, pag
     await page.keyboard.press("Enter")
     copy = page.locator("dialog [data-copy=credential]")
     await copy.click(click_count=2)
-    await expect(copy).to_have_text("Copied")
-    await expect(copy).to_have_text("Copy")
+    await expect(copy).to_have_accessible_name("Copied the key")
+    await expect(copy).to_have_accessible_name("Copy the key")
+    heard = await page.locator("dialog [data-copy]:visible").all_inner_texts()
+    assert len(set(heard)) == len(heard) > 2
+
+
+async def test_a_dialog_says_itself_that_the_service_does_not_answer(
+    place: Place, page: Page
+) -> None:
+    owner = await place.world.person(password=PASSWORD)
+    project = await place.world.project(owner=owner)
+    await sign_in(page, root(place), owner)
+    await page.locator(".page-head").get_by_text("New key").click()
+    await page.fill("dialog [name=name]", "Typed")
+    await page.route("**/keys/new", lambda route: route.abort())
+    await page.click("dialog .button-main")
+    await expect(page.locator("dialog [role=alert]")).to_contain_text("does not answer")
+    await page.unroute("**/keys/new")
+    await page.click("dialog .button-main")
+    await expect(page.locator("#credential")).to_be_visible()
+    assert [key.name for key in await place.world.keys.of(actor_of(owner), project.id)] == ["Typed"]
 
 
 async def test_times_are_in_the_visitors_zone(lite: World, place: Place) -> None:
