@@ -177,7 +177,7 @@ async def test_the_navigation_folds_on_a_narrow_screen(place: Place) -> None:
 
 @pytest.mark.parametrize("width", [1280, 1100, 390])
 async def test_long_names_and_large_numbers_stay_in_their_places(place: Place, width: int) -> None:
-    world, long = place.world, "a-name-without-a-space/" * 4
+    world, long = place.world, "ANameWithoutAnyBreak" * 4
     owner = await world.person(password=PASSWORD)
     project = await world.project(owner=owner)
     await world.projects.rename(actor_of(owner), project.id, long)
@@ -189,12 +189,16 @@ async def test_long_names_and_large_numbers_stay_in_their_places(place: Place, w
     await SqlUsage(world.database).append([structs.replace(asked, **slow)])
     async with window(viewport={"width": width, "height": 800}) as page:
         await sign_in(page, root(place), owner)
-        for path in ("keys", "activity", "usage?by=key", "bounds", f"keys/{key.key.id}/delete"):
+        for path in (
+            *("keys", "activity", "usage?by=key", f"usage?model={long}", "playground"),
+            *("bounds", f"keys/{key.key.id}/delete"),
+        ):
             await page.goto(f"{root(place)}/projects/{project.id}/{path}")
             wider = "document.documentElement.scrollWidth - innerWidth"
             assert await page.evaluate(wider) <= 0, path
-            cells = page.locator(".request-line > .number")
-            beyond = "all => all.filter(each => each.scrollWidth > each.clientWidth)"
+            cells = page.locator(".request-line > .number, .empty")
+            room = "Math.min(each.clientWidth, each.parentElement.clientWidth)"
+            beyond = f"all => all.filter(each => each.scrollWidth > {room})"
             found = await cells.evaluate_all(f"{beyond}.map(each => each.textContent)")
             assert found == [], path
             if path == "activity" and width == 1280:  # with room to tell who asked
