@@ -236,6 +236,9 @@ async def test_forms_work_without_scripts(place: Place) -> None:
         assert (await page.text_content("#credential") or "").startswith("ck_")
         await page.click("text=Done")
         await expect(page.locator("tbody")).to_contain_text("of $3.00")
+        await page.click("nav >> text=Playground")  # which cannot, and says so
+        await expect(page.get_by_text("nothing can be asked here")).to_be_visible()
+        await expect(page.locator("#draft")).to_be_hidden()
     assert len(await place.world.keys.of(actor_of(owner), project.id)) == 1
 
 

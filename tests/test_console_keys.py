@@ -48,6 +48,8 @@ async def test_a_key_is_made_and_shown_once(place: Place) -> None:
     base = f"/projects/{project.id}/keys"
     empty = (await visitor.get(base)).text
     assert all(words in empty for words in ("No keys yet", "API Keys</h1>", "New key</a>"))
+    operator = await place.visitor_of(await place.world.person(operator=True))
+    assert "Nobody has made one" in (await operator.get(base)).text
     assert "Rate limits" in (await visitor.get(f"{base}/new")).text
     made = await visitor.post(f"{base}/new", FULL)
     assert made.status == 200
