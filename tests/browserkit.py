@@ -16,8 +16,13 @@ from causerie.accounts.people import User
 expect.set_options(timeout=15_000)  # a busy machine
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
-# Of what is refused on purpose, and of a search that the next letter has replaced.
-_NO_COMPLAINTS = ("Failed to load resource", "htmx:sendAbort", "htmx:afterRequest")
+# Of what is refused or cut off on purpose, and of a search that the next letter has replaced.
+_NO_COMPLAINTS = (
+    "Failed to load resource",
+    "htmx:sendAbort",
+    "htmx:sendError",
+    "htmx:afterRequest",
+)
 
 
 def chromium() -> str:

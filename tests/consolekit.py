@@ -96,6 +96,25 @@ class Page:
         """Where it leads to, below the console."""
         return self.headers["location"].removeprefix("/console")
 
+    @property
+    def fields(self) -> list[tuple[str, str]]:
+        """What the form of its panel would send as it stands."""
+        html = re.sub(r"(?s)<template.*?</template>", "", self.text)
+        html = html[html.index('id="panel"') :]
+        found = [
+            (name, unescape(value))
+            for whole, name, value in re.findall(
+                r'(<input [^>]*?name="([^"]+)"[^>]*?value="([^"]*)"[^>]*>)', html
+            )
+            if not re.search('type="(radio|checkbox)"', whole) or "checked" in whole
+        ]
+        for name, options in re.findall(
+            r'(?s)<select [^>]*name="([^"]+)"[^>]*>(.*?)</select>', html
+        ):
+            chosen = re.search(r'value="([^"]*)" selected', options)
+            found.append((name, unescape(chosen[1]) if chosen else ""))
+        return found
+
     def code(self, id: str) -> str:
         """The text of the element with this id."""
         found = re.search(rf'id="{id}"[^>]*>([^<]*)<', self.text)

@@ -123,8 +123,27 @@ async def test_what_is_copied_twice_says_so_and_no_longer_then(place: Place, pag
     await page.keyboard.press("Enter")
     copy = page.locator("dialog [data-copy=credential]")
     await copy.click(click_count=2)
-    await expect(copy).to_have_text("Copied")
-    await expect(copy).to_have_text("Copy")
+    await expect(copy).to_have_accessible_name("Copied the key")
+    await expect(copy).to_have_accessible_name("Copy the key")
+    heard = await page.locator("dialog [data-copy]:visible").all_inner_texts()
+    assert len(set(heard)) == len(heard) > 2
+
+
+async def test_a_dialog_says_itself_that_the_service_does_not_answer(
+    place: Place, page: Page
+) -> None:
+    owner = await place.world.person(password=PASSWORD)
+    project = await place.world.project(owner=owner)
+    await sign_in(page, root(place), owner)
+    await page.locator(".page-head").get_by_text("New key").click()
+    await page.fill("dialog [name=name]", "Typed")
+    await page.route("**/keys/new", lambda route: route.abort())
+    await page.click("dialog .button-main")
+    await expect(page.locator("dialog [role=alert]")).to_contain_text("does not answer")
+    await page.unroute("**/keys/new")
+    await page.click("dialog .button-main")
+    await expect(page.locator("#credential")).to_be_visible()
+    assert [key.name for key in await place.world.keys.of(actor_of(owner), project.id)] == ["Typed"]
 
 
 async def test_times_are_in_the_visitors_zone(lite: World, place: Place) -> None:
@@ -158,7 +177,7 @@ async def test_the_navigation_folds_on_a_narrow_screen(place: Place) -> None:
 
 @pytest.mark.parametrize("width", [1280, 1100, 390])
 async def test_long_names_and_large_numbers_stay_in_their_places(place: Place, width: int) -> None:
-    world, long = place.world, "a-name-without-a-space/" * 4
+    world, long = place.world, "ANameWithoutAnyBreak" * 4
     owner = await world.person(password=PASSWORD)
     project = await world.project(owner=owner)
     await world.projects.rename(actor_of(owner), project.id, long)
@@ -170,12 +189,16 @@ async def test_long_names_and_large_numbers_stay_in_their_places(place: Place, w
     await SqlUsage(world.database).append([structs.replace(asked, **slow)])
     async with window(viewport={"width": width, "height": 800}) as page:
         await sign_in(page, root(place), owner)
-        for path in ("keys", "activity", "usage?by=key", "bounds", f"keys/{key.key.id}/delete"):
+        for path in (
+            *("keys", "activity", "usage?by=key", f"usage?model={long}", "playground"),
+            *("bounds", f"keys/{key.key.id}/delete"),
+        ):
             await page.goto(f"{root(place)}/projects/{project.id}/{path}")
             wider = "document.documentElement.scrollWidth - innerWidth"
             assert await page.evaluate(wider) <= 0, path
-            cells = page.locator(".request-line > .number")
-            beyond = "all => all.filter(each => each.scrollWidth > each.clientWidth)"
+            cells = page.locator(".request-line > .number, .empty")
+            room = "Math.min(each.clientWidth, each.parentElement.clientWidth)"
+            beyond = f"all => all.filter(each => each.scrollWidth > {room})"
             found = await cells.evaluate_all(f"{beyond}.map(each => each.textContent)")
             assert found == [], path
             if path == "activity" and width == 1280:  # with room to tell who asked
@@ -213,6 +236,9 @@ async def test_forms_work_without_scripts(place: Place) -> None:
         assert (await page.text_content("#credential") or "").startswith("ck_")
         await page.click("text=Done")
         await expect(page.locator("tbody")).to_contain_text("of $3.00")
+        await page.click("nav >> text=Playground")  # which cannot, and says so
+        await expect(page.get_by_text("nothing can be asked here")).to_be_visible()
+        await expect(page.locator("#draft")).to_be_hidden()
     assert len(await place.world.keys.of(actor_of(owner), project.id)) == 1
 
 

@@ -191,6 +191,26 @@ async def test_a_refusal_is_shown_and_can_be_tried_again(page: Page, shop: Place
     assert await page.locator(".turn").count() == 2
 
 
+async def test_settings_that_cannot_be_sent_take_nothing_away(page: Page, shop: Place) -> None:
+    pipeline(shop).script = said("First.")
+    await ask(page, "One")
+    turn, again = page.locator(".turn-assistant").last, page.locator("[data-do=again]").last
+    await expect(again).to_be_visible()
+    await page.fill("[name=temperature]", "9")
+    await again.click()
+    await expect(turn).to_contain_text("First.")
+    await page.fill("[name=temperature]", "")
+    pipeline(shop).script = CALL
+    await again.click()
+    await page.fill(".call textarea", "rain")
+    await page.fill("[name=temperature]", "9")
+    await page.click("[data-do=answer]")
+    await page.fill("[name=temperature]", "")
+    pipeline(shop).script = said("It rains.")
+    await page.click("[data-do=answer]")
+    await expect(page.locator(".turn-assistant").last).to_contain_text("It rains.")
+
+
 async def test_an_answer_that_breaks_off_says_so(page: Page, shop: Place) -> None:
     pipeline(shop).script = (TextDelta("Half"), RateLimited("It broke."))
     await ask(page, "Hi")

@@ -59,7 +59,7 @@ async def shown(lite: World, tmp_path: Path) -> AsyncIterator[Bench]:
 async def test_endpoints_and_what_they_can_do(shown: Bench) -> None:
     page = await shown.operator.get("/operator/endpoints")
     assert page.status == 200
-    for word in ("north", "south", "north/m", NOWHERE, "at most 8 at once", "a/m · 0.4 / 1.2"):
+    for word in ("north", "south", "north/m", NOWHERE, "at most 8 at once", "a/m · $0.4 / $1.2"):
         assert word in page.text
     side_by_side = await shown.operator.get("/operator/endpoints?model=pool")
     assert "<code>logprobs</code>" in side_by_side.text

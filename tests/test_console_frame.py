@@ -34,6 +34,36 @@ async def test_a_visitor_is_led_to_sign_in_and_back(place: Place) -> None:
     assert (await visitor.get(entered.target)).status == 200
 
 
+async def test_who_is_led_to_sign_in_comes_back_to_the_very_page(place: Place) -> None:
+    user = await place.world.person(password=PASSWORD)
+    base = f"/projects/{(await place.world.project(owner=user)).id}"
+    visitor = place.visitor()
+    asked = await visitor.get(f"{base}/usage?range=30d&by=key")
+    assert asked.target == f"/sign-in?next=/console{base}/usage%3Frange%3D30d%26by%3Dkey"
+    await visitor.get(asked.target)
+    back = f"/console{base}/usage?range=30d&by=key"
+    entered = await visitor.post(
+        "/sign-in", {"email": user.email, "password": PASSWORD, "next": back}
+    )
+    assert entered.target == f"{base}/usage?range=30d&by=key"
+
+
+@pytest.mark.parametrize("path", ["/models/states", "/keys/new"])
+async def test_a_part_that_a_script_fetches_is_not_what_signing_in_leads_to(
+    place: Place, path: str
+) -> None:
+    base = f"/projects/{(await place.world.project(owner=await place.world.person())).id}"
+    for method in ("get", "post") if path == "/keys/new" else ("get",):
+        visitor = place.visitor()
+        await visitor.get("/sign-in")
+        here = f"http://127.0.0.1:{place.port}/console{base}/models?find=a#top"
+        ask = getattr(visitor, method)
+        page = await ask(f"{base}{path}", headers={"hx-request": "true", "hx-current-url": here})
+        assert page.headers["hx-redirect"] == (
+            f"/console/sign-in?next=/console{base}/models%3Ffind%3Da"
+        )
+
+
 @pytest.mark.parametrize(
     "next", ["https://evil.example/", "//evil.example", "/console/\\evil", "/console//evil.example"]
 )

@@ -46,11 +46,11 @@ async def test_states_are_fetched_anew(shop: Place, team: Team) -> None:
     visitor = await shop.visitor_of(team.viewer)
     before = (await visitor.get(f"{team.path}/models/states")).text
     assert "loading" in before
-    assert "40%" in before
+    assert "40 %" in before
     shop.house.values[1] = EngineStatus("thinker", EngineState.FAILED, detail="out of memory")
     after = (await visitor.get(f"{team.path}/models/states")).text
     assert "out of memory" in after
-    assert "40%" not in after
+    assert "40 %" not in after
     assert "<html" not in after
 
 

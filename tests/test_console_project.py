@@ -8,7 +8,7 @@ from decimal import Decimal
 from accountkit import PASSWORD
 from consolekit import Place
 
-from causerie.accounts.bounds import Bounds, Budget, Limit
+from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
 from causerie.accounts.people import SYSTEM, Role, actor_of
 from causerie.accounts.rights import RIGHTS, Action, Extent, Part
 from causerie.engines.base import EngineState, EngineStatus
@@ -72,6 +72,33 @@ async def test_an_operator_sets_bounds_and_owners_see_them(place: Place) -> None
     assert "$100.00" in page.text
     assert "60 requests / min" in page.text
     assert (await mine.post(f"{base}/bounds", fields)).status == 403
+
+
+async def test_a_bound_whose_numbers_were_cleared_ends_only_when_that_was_asked(
+    place: Place,
+) -> None:
+    operator = await place.world.person(operator=True)
+    project = await place.world.project(owner=operator)
+    visitor, path = await place.visitor_of(operator), f"/projects/{project.id}/bounds"
+    budgets = (Budget(Decimal(5), Period.WEEK), Budget(Decimal(7), unit=Unit.TOKENS))
+    await place.world.projects.set_bounds(
+        SYSTEM, project.id, Bounds((Limit("", 60), Limit("m", 6)), budgets)
+    )
+
+    async def bounds() -> Bounds:
+        return (await place.world.projects.see(SYSTEM, project.id)).bounds
+
+    form = dict(enumerate((await visitor.get(path)).fields))
+    for name in ("budget_amount", "limit_requests_per_minute"):
+        first = next(at for at, field in form.items() if field[0] == name)
+        form[first] = (name, "")
+    page = await visitor.post(path, list(form.values()))
+    for _ in ("the limit", "the budget"):
+        assert (page.status, page.text.count("No number is left here")) == (400, 1)
+        assert len((await bounds()).budgets) == 2
+        page = await visitor.post(path, page.fields)
+    assert page.status == 303
+    assert await bounds() == Bounds((Limit("m", 6),), budgets[1:])
 
 
 async def test_what_was_typed_stays_with_what_is_wrong_about_it(place: Place) -> None:

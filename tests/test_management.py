@@ -249,6 +249,12 @@ async def test_a_management_key_sees_its_own_project_alone(desk: Office, project
             "bounds.limits[0].concurrent",
         ),
         (
+            {"name": "a", "bounds": {"limits": [{"model": "m"}]}},
+            400,
+            "invalid_value",
+            "bounds.limits[0].requests_per_minute",
+        ),
+        (
             {"name": "a", "bounds": {"budgets": [{"amount": "1e-999999999999"}]}},
             400,
             "invalid_value",

@@ -133,6 +133,11 @@ class Bounds:
             if budget.unit is Unit.TOKENS and amount != int(amount):
                 raise InvalidRequest("Tokens are whole.", param=f"budgets[{index}].amount")
         for index, limit in enumerate(self.limits):
+            if limit == Limit(limit.model):
+                raise InvalidRequest(
+                    "A limit needs a number in one of its fields; without one, remove it.",
+                    param=f"limits[{index}].requests_per_minute",
+                )
             for each in fields(limit):
                 value = getattr(limit, each.name)
                 if isinstance(value, int) and not 1 <= value < 2**53:

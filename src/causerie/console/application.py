@@ -138,13 +138,23 @@ class Console:
     async def _refuse(self, visit: Visit, failure: ServiceError) -> None:
         """A page that says what went wrong; to sign in, where that is what is missing."""
         if failure.code == "session_ended" and visit.user is None:
-            here = visit.exchange.path if visit.exchange.method in _SAFE else f"{PREFIX}/"
-            visit.go(f"/sign-in?next={quote(here)}")
+            visit.go(f"/sign-in?next={quote(_page_of(visit))}")
             return
         if isinstance(failure, StoreUnavailable):
             visit.user = None  # the frame around a page needs the database
         phrase = HTTPStatus(failure.status).phrase
         await visit.show_problem("failure.html", failure, phrase=phrase)
+
+
+def _page_of(visit: Visit) -> str:
+    """Where somebody is: scripts fetch parts of a page that stands at an address of its own."""
+    exchange = visit.exchange
+    if visit.by_script:
+        _, _, rest = exchange.headers.get("hx-current-url", "").partition(f"{PREFIX}/")
+        return f"{PREFIX}/{rest.partition('#')[0]}"
+    if exchange.method not in _SAFE:
+        return f"{PREFIX}/"
+    return f"{exchange.path}?{exchange.query}" if exchange.query else exchange.path
 
 
 def _wants_json(exchange: Exchange) -> bool:

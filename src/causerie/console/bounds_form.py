@@ -32,6 +32,8 @@ CHOICES = MappingProxyType({"limits": LIMITS, "periods": PERIODS, "units": UNITS
 _BUDGET = ("amount", "unit", "period", "model")
 _LIMIT = tuple(name for name, _ in LIMITS)
 _AS_OFFERED = MappingProxyType({"unit": UNITS[0][0], "period": Period.MONTH})
+EMPTIED = "emptied"
+_HELD, _ASKED = "held", "asked"  # a row of what there is; one whose end was asked about
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?", re.ASCII)
 
 
@@ -47,11 +49,16 @@ class BoundsRows:
         """What there is."""
         return BoundsRows(
             [
-                {"model": each.model, **{name: _text(getattr(each, name)) for name in _LIMIT}}
+                {
+                    "was": _HELD,
+                    "model": each.model,
+                    **{name: _text(getattr(each, name)) for name in _LIMIT},
+                }
                 for each in bounds.limits
             ],
             [
                 {
+                    "was": _HELD,
                     "model": each.model,
                     "amount": f"{each.amount.normalize():f}",
                     "unit": each.unit,
@@ -63,10 +70,10 @@ class BoundsRows:
 
     @staticmethod
     def typed(form: Fields) -> BoundsRows:
-        """What was typed; rows that nobody touched are left out."""
+        """What was typed; rows that nobody touched are left out, and those meant to end."""
         return BoundsRows(
-            _touched(_rows(form, "limit", ("model", *_LIMIT))),
-            _touched(_rows(form, "budget", _BUDGET)),
+            _touched(_rows(form, "limit", ("was", "model", *_LIMIT)), _LIMIT),
+            _touched(_rows(form, "budget", ("was", *_BUDGET)), ("amount",)),
         )
 
     def bounds(self) -> Bounds:
@@ -89,26 +96,25 @@ def _rows(form: Fields, kind: str, names: Iterable[str]) -> list[Row]:
     ]
 
 
-def _touched(rows: Iterable[Row]) -> list[Row]:
+def _touched(rows: Iterable[Row], numbers: Iterable[str]) -> list[Row]:
     return [
         row
         for row in rows
         if any(value and value != _AS_OFFERED.get(name) for name, value in row.items())
+        and (row["was"] != _ASKED or any(row[name] for name in numbers))
     ]
 
 
 def _limit(row: Row, index: int) -> Limit:
     numbers = {name: _whole(row[name], name, index) for name in _LIMIT}
     if set(numbers.values()) == {None}:
-        raise InvalidRequest(
-            "A limit needs a number in one of its fields; without one, remove it.",
-            param=f"limits[{index}].{_LIMIT[0]}",
-        )
+        _ask_whether_it_ends(row, f"limits[{index}].{_LIMIT[0]}")
     return Limit(row["model"], **numbers)
 
 
 def _budget(row: Row, index: int) -> Budget:
     if not row["amount"]:
+        _ask_whether_it_ends(row, f"budgets[{index}].amount")
         raise InvalidRequest(
             "A budget needs an amount, like 25 or 0.50; without one, remove it.",
             param=f"budgets[{index}].amount",
@@ -121,6 +127,12 @@ def _budget(row: Row, index: int) -> Budget:
             f"`{row['amount'][:20]}` is no amount; one looks like 25 or 0.50.",
             param=f"budgets[{index}].amount",
         ) from failure
+
+
+def _ask_whether_it_ends(row: Row, place: str) -> None:
+    if row["was"]:
+        message = "No number is left here. Save again, and it is removed; or write one."
+        raise InvalidRequest(message, param=place, code=EMPTIED)
 
 
 def _whole(text: str, name: str, index: int) -> int | None:

@@ -172,7 +172,7 @@ def _engine(status: EngineStatus) -> Standing:
         busy = f"{status.busy} of {status.slots} busy" if status.slots else ""
         return Standing(status.model, "ready", "good", busy)
     if status.state is EngineState.LOADING:
-        done = f"{status.progress:.0%}" if status.progress is not None else status.detail
+        done = f"{status.progress * 100:.0f} %" if status.progress is not None else status.detail
         return Standing(status.model, "loading", "warn", done, status.progress)
     if status.state is EngineState.FAILED:
         return Standing(status.model, "failed", "bad", status.detail or "it is started again")

@@ -185,7 +185,7 @@ class _Told:
 
 
 def _decided(prospect: Prospect) -> str:
-    share = f"{prospect.share:.0%} of conversations belong there"
+    share = f"{prospect.share * 100:.0f} % of conversations belong there"
     match prospect.decided:
         case "alone":
             return "has its place for itself"

@@ -33,12 +33,16 @@ document.addEventListener("click", (event) => {
   }
 });
 
+/** Below, or in the dialog, which covers what is below. */
 function say(text) {
-  const toast = document.createElement("div");
-  toast.className = "toast";
-  toast.textContent = text;
-  document.querySelector(".toasts")?.append(toast);
-  setTimeout(() => toast.remove(), 6000);
+  const told = document.createElement("div");
+  told.textContent = text;
+  told.setAttribute("role", "alert");
+  const buttons = dialog?.open ? inside.querySelector("form > .buttons-end") : null;
+  told.className = buttons ? "note note-bad" : "toast";
+  if (buttons) buttons.before(told);
+  else document.querySelector(".toasts")?.append(told);
+  setTimeout(() => told.remove(), 6000);
 }
 
 for (const kind of ["htmx:responseError", "htmx:sendError", "htmx:timeout"]) {

@@ -123,6 +123,7 @@ document.getElementById("clear").addEventListener("click", () => {
   keep();
   draft.focus();
 });
+turns.ready = ready;
 turns.onAgain = () => ask();
 turns.onAnswered = () => {
   if (!running) ask();

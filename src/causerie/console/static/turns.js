@@ -19,6 +19,7 @@ export class Turns {
     this.list = list;
     this.activity = activity;
     this.turns = [];
+    this.ready = () => true; // whether there can be a request; what there is stays until then
     this.onAgain = () => {};
     this.onAnswered = () => {};
     this.atEnd = true;
@@ -76,6 +77,7 @@ export class Turns {
     if (button.classList.contains("code-copy")) copyText(button, button.closest("figure").querySelector("code").textContent);
     const turn = this.turns.find((each) => each.node.contains(button));
     if (button.dataset.do === "copy") copyText(button, turn.text());
+    if (["again", "answer"].includes(button.dataset.do) && !this.ready()) return;
     if (button.dataset.do === "again" && turn === this.turns.at(-1) && turn.finished) {
       this.turns.pop();
       turn.node.remove();
