@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from chatkit import Reply, Unchecked, together
 from formatkit import WEATHER
+from msgspec import structs
 
 from causerie.chat.chat import ChatOptions, TextChat
 from causerie.engines.base import EngineFailed, LoadFailed, ModelFacts, PromptTooLong
@@ -23,6 +24,7 @@ from causerie.protocol.request import (
     Message,
     OutputFormat,
     Regex,
+    Thinking,
     Tool,
 )
 
@@ -196,6 +198,40 @@ async def test_a_message_is_continued_as_what_it_was(
     assert (reply.reasoning, reply.text) == (reasoning, answer)
     assert reply.usage
     assert bool(reply.usage.reasoning) == bool(reasoning)
+
+
+TALK = """
+{%- for message in messages %}
+{{- message.role + ': ' + message.content + '\n\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ 'assistant:' }}{% endif %}
+""".strip()
+
+
+@pytest.mark.parametrize(
+    ("said", "changes", "text"),
+    [
+        (" Hi there ", {}, "Hi there "),
+        (" yes", {"output": Choice(("yes", "no"))}, "yes"),
+        ("Hm.\n</think>\n\nYes", {"thinking": Thinking(enabled=True)}, "Yes"),
+    ],
+)
+async def test_a_blank_that_the_template_writes_before_answers_is_no_part_of_them(
+    said: str, changes: dict[str, Any], text: str
+) -> None:
+    """So the prompt of the next turn goes on from it."""
+    engine = FakeEngine("m", Script([said]), template=TALK)
+    target, begun = TextChat(engine, Unchecked()), asked(**changes)
+    async with target.generate(begun) as answer:
+        told = together([batch async for batch in answer.events])
+    assert told.text == text
+    past = Message("assistant", told.text, reasoning_content=told.reasoning or None)
+    async with target.generate(
+        structs.replace(begun, messages=(*begun.messages, past, *begun.messages))
+    ) as answer:
+        await anext(aiter(answer.events))
+    first, second = (bytes(request.prompt).decode() for request in engine.requests)
+    assert second.startswith(first + said)
 
 
 class Unloadable(FakeEngine):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 
 from msgspec import structs
@@ -25,7 +25,7 @@ from causerie.chat.constraint import (
 from causerie.chat.encoding import PromptEncoder, spells
 from causerie.chat.formats.format import Format
 from causerie.chat.lark import embed
-from causerie.chat.prompt import render_aside
+from causerie.chat.prompt import leading, render_aside
 from causerie.chat.schema import choice, json_object, prepare, regex
 from causerie.chat.segments.base import Schema
 from causerie.chat.segments.choices import anchored, closed_schema
@@ -61,7 +61,7 @@ class Plan:
     budget: int
     reasoning_open: bool
     whole_reasoning: bool  # it ends at its closing marker only
-    leading: str  # white space that the model still writes before its reasoning
+    leading: str  # white space that the model still writes before its reasoning or its answer
     tools: Mapping[str, Schema] | None
     grammar: str | None
     answer_grammar: str | None
@@ -97,8 +97,10 @@ async def make_plan(
         model.template, form, shown, thinking_on=thought.on, effort=thought.effort
     )
     continued = request.continue_final_message
+    answers = request.add_generation_prompt and not continued
+    space = leading(model.template, form, thought.on) if answers else ""
     if thought.written and not continued:
-        rendered = _opened(rendered, form)
+        rendered, space = _opened(rendered, form, space), ""
     prompt = await _encoded(rendered, request, model, engine)
     limit = _limit(request, len(prompt), model)
     reasoning_open = _is_reasoning_open(rendered, form, continued)
@@ -107,8 +109,11 @@ async def make_plan(
     calls = _call_plan(request, tools)
     answer = _answer(request.output, any_space) if request.output else None
     manner = Manner(model.facts.end_tokens, any_space, _as_spelled(request, model, tools))
-    composed = partial(_compose, model, form, calls=calls, answer=answer, manner=manner)
-    grammar = composed(state)
+    composed = partial(_compose, model, form, calls=calls, answer=answer)
+    if reasoning_open:
+        space = "" if continued else _leading(rendered, form)
+    begun = manner if reasoning_open else replace(manner, leading=space)
+    grammar = composed(state, manner=begun)
     if grammar is not None:
         _check_ending(request)
     return Plan(
@@ -120,10 +125,10 @@ async def make_plan(
         budget=thinking.budget(request.thinking, limit),
         reasoning_open=reasoning_open,
         whole_reasoning=not leaves_free(form, calls if tools else None, answer),
-        leading=_leading(rendered, form) if reasoning_open and not continued else "",
+        leading=space,
         tools=tools or None,
         grammar=grammar,
-        answer_grammar=composed("none"),
+        answer_grammar=composed("none", manner=manner),
         sampling=_sampling(request.draw),
         visible=_visible(form, model.facts.control_tokens),
         end_tokens=model.facts.end_tokens,
@@ -229,9 +234,9 @@ def _answer(output: OutputFormat, any_space: bool) -> AnswerPlan:
             return AnswerPlan(part.start, part.rules)
 
 
-def _opened(rendered: Rendered, form: Format) -> Rendered:
+def _opened(rendered: Rendered, form: Format, space: str) -> Rendered:
     assert form.reasoning is not None
-    opened = form.reasoning.open + form.reasoning.after_open
+    opened = space + form.reasoning.open + form.reasoning.after_open
     return Rendered(rendered.text + opened, rendered.user)
 
 

@@ -11,7 +11,7 @@ from causerie.chat.formats.format import Calls, Format, Reasoning, ThinkingSwitc
 from causerie.chat.parser import call_triggers
 from causerie.chat.taint import Traced, authored
 from causerie.chat.template import ChatTemplate, Rendered
-from causerie.chat.traits import Entry, Traits, traits_of
+from causerie.chat.traits import Entry, Traits, leading_of, traits_of
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest
 
@@ -79,6 +79,11 @@ def render(
         amended=partial(beside.put_back, texts=said, begin=call_triggers(_calls(format))[0]),
     )
     return _ended(rendered, request, format) if continued else rendered
+
+
+def leading(template: ChatTemplate, format: Format, thinking_on: bool | None) -> str:
+    """The white space that the model itself writes between its prompt and its answer."""
+    return leading_of(template, tuple(thinking_kwargs(format.thinking, thinking_on, None).items()))
 
 
 async def render_aside(

@@ -60,13 +60,15 @@ def writings(
 def _thought(form: Format, partial: Partial, is_open: bool, leading: str) -> Traced:
     marks = form.reasoning
     if marks is None:
-        return Traced("")
+        return authored(leading)
     ended = bool(partial.text or partial.calls)
-    opened = leading if is_open else marks.open + marks.after_open
+    opened = leading if is_open else leading + marks.open + marks.after_open
     if partial.reasoning:
         closed = marks.before_close + marks.close + marks.after_close if ended else ""
         return joined((authored(opened), partial.reasoning, authored(closed)))
-    return authored(marks.close + marks.after_close if is_open and ended else "")
+    if not is_open:
+        return authored(leading)
+    return authored(marks.close + marks.after_close if ended else "")
 
 
 def _sections(calls: Calls, made: Sequence[PartialCall], earlier: int) -> Iterator[Traced]:
