@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from msgspec import structs
 from causerie.chat.chat import ChatOptions, TextChat
 from causerie.engines.base import EngineFailed, LoadFailed, ModelFacts, PromptTooLong
 from causerie.engines.fake import END, FakeEngine, Script
-from causerie.errors import ContextLengthExceeded, InvalidRequest, Overloaded
+from causerie.errors import ContextLengthExceeded, InternalError, InvalidRequest, Overloaded
 from causerie.protocol.request import (
     Bounds,
     ChatRequest,
@@ -26,6 +27,7 @@ from causerie.protocol.request import (
     Regex,
     Thinking,
     Tool,
+    ToolChoice,
 )
 
 UNFORCED = '%llguidance {"no_forcing": true}\n'
@@ -176,6 +178,23 @@ async def test_a_stop_string_that_was_held_back_at_the_end_is_met() -> None:
     """White space may have been the beginning of a call, until nothing came behind it."""
     reply = await replied("one\ntwo", asked(stop=("\n",), tools=(TOOL,), max_tokens=4))
     assert (reply.text, reply.finish) == ("one", "stop")
+
+
+@pytest.mark.parametrize("tokens", [1, 4, 10])
+async def test_a_forced_call_that_is_cut_in_its_first_marker_is_no_answer(tokens: int) -> None:
+    required = ToolChoice("required")
+    reply = await replied(CALL, asked(tools=(TOOL,), tool_choice=required, max_tokens=tokens))
+    assert (reply.text, reply.calls, reply.finish) == ("", [], "length")
+
+
+@pytest.mark.parametrize(("stop", "fails"), [("\n", True), ("}", False)])
+async def test_an_answer_that_no_stop_string_has_cut_is_checked(
+    monkeypatch: pytest.MonkeyPatch, stop: str, fails: bool
+) -> None:
+    monkeypatch.setattr("causerie.chat.chat.validate", lambda *_: "It is wrong.")
+    expected = pytest.raises(InternalError, match="wrong") if fails else nullcontext()
+    with expected:
+        await replied('{"a": 1}', asked(output=JsonObject(), stop=(stop,)))
 
 
 @pytest.mark.parametrize(
