@@ -367,6 +367,40 @@ def test_what_is_said_before_a_call_is_not_lost() -> None:
     assert text.endswith("tool\nsunny<|im_end|>")
 
 
+# Shows no reasoning, but writes itself that there was none.
+_NONE = (
+    "{% for tool in tools or [] %}{{ tool | tojson }}{% endfor %}{% for m in messages %}"
+    "{{ '[' + m.role + ']' }}{% if m.tool_calls %}{{ '<think></think>' }}{% endif %}"
+    "{{ m.content or '' }}{% for call in m.tool_calls or [] %}"
+    "{{ '<call>' + call.function.name + call.function.arguments | tojson + '</call>' }}"
+    "{% endfor %}{% endfor %}{% if add_generation_prompt %}{{ '[assistant]<think>' }}{% endif %}"
+)
+
+
+def test_a_template_does_not_deny_the_reasoning_that_is_written_behind_it() -> None:
+    native = replace(
+        NATIVE,
+        reasoning=Reasoning(after_open="", before_close="", after_close=""),
+        calls=Calls((Literal("<call>"), Name(), JsonArguments(), Literal("</call>"))),
+    )
+    template = ChatTemplate(_NONE, bos_token="", eos_token="")
+    messages = [HI]
+    for said, thought in (("<think></think><think>", "Hm."), (None, None)):
+        call = ToolCall("call_1", "f", "{}")
+        messages += [
+            Message("assistant", said, tool_calls=(call,), reasoning_content=thought),
+            Message("tool", "1", tool_call_id="call_1"),
+        ]
+    request = _request(*messages, tools=(Tool("f", {"type": "object"}),))
+    rendered = render(template, native, request, thinking_on=None, effort=None)
+    assert rendered.text.endswith(
+        "[user]hi[assistant]<think>Hm.</think><think></think><think><call>f{}</call>[tool]1"
+        "[assistant]<think></think><call>f{}</call>[tool]1[assistant]<think>"
+    )
+    forged = [piece.text for piece in split(rendered, {"<think>": 8}) if piece.forged]
+    assert forged == ["<think>", "<think>"]
+
+
 # Shows a call or what is said, and takes an answer only in its turn.
 _EITHER_IN_TURN = (
     "{% set turn = namespace(user=true) %}{% for tool in tools or [] %}{{ tool | tojson }}"

@@ -76,7 +76,7 @@ def render(
             **request.template_kwargs,
             **thinking_kwargs(format.thinking, thinking_on, effort),
         },
-        amended=partial(beside.put_back, texts=said, begin=call_triggers(_calls(format))[0]),
+        amended=partial(_amended, said=said, format=format, traits=traits),
     )
     return _ended(rendered, request, format) if continued else rendered
 
@@ -158,6 +158,14 @@ def _conversation(
 
 def _calls(format: Format) -> Calls:
     return format.calls or fallback.PLAIN_CALLS
+
+
+def _amended(prompt: Traced, said: Sequence[Traced], format: Format, traits: Traits) -> Traced:
+    """The prompt with what the template left out, and without what it says against it."""
+    whole = beside.put_back(prompt, said, begin=call_triggers(_calls(format))[0])
+    if format.reasoning is None or traits.reasoning:
+        return whole
+    return fallback.thought_once(whole, format.reasoning)
 
 
 def _ended(rendered: Rendered, request: ChatRequest, format: Format) -> Rendered:
