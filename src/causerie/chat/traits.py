@@ -33,7 +33,8 @@ class Traits:
     one in the middle, ``system_alone`` one that nothing follows, ``system_kept``
     one where no user has the last word; ``repeats`` two messages of a user in a
     row (else the roles have to take turns), ``interrupts`` one right behind a result,
-    ``opens`` an answer that none is before; ``blank`` what it takes for an
+    ``opens`` an answer that none is before, ``unasked`` one in a conversation without a
+    user; ``blank`` what it takes for an
     answer without words; ``tools`` that tools are shown;
     ``undescribed`` also one without descriptions; ``calls`` that earlier calls
     and their results are shown, ``several`` also those of a message that has
@@ -58,6 +59,7 @@ class Traits:
     repeats: bool = True
     interrupts: bool = True
     opens: bool = True
+    unasked: bool = True
     blank: str = ""
     tools: bool = True
     undescribed: bool = True
@@ -110,6 +112,7 @@ def traits_of(
         repeats=probe.shows([user, _said("user", _TWO)], _ONE, _TWO),
         interrupts=probe.text([*call, user], [_tool("")]) is not None,
         opens=_opens(probe, [answer, user], opening if shape else ()),
+        unasked=probe.shows([answer], _TWO),
         blank="" if probe.text([user, _said("assistant", ""), user]) is not None else " ",
         tools=probe.shows([user], "probe_weather", tools=[_tool(_THREE)]),
         undescribed=probe.shows([user], "probe_weather", tools=[_tool(None)]),
