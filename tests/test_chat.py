@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -251,6 +252,26 @@ async def test_a_blank_that_the_template_writes_before_answers_is_no_part_of_the
         await anext(aiter(answer.events))
     first, second = (bytes(request.prompt).decode() for request in engine.requests)
     assert second.startswith(first + said)
+
+
+async def test_a_forced_call_does_not_begin_the_answer_that_the_prompt_has_begun() -> None:
+    """Kimi K3 without thinking: its calls stand behind an answer, which may be empty."""
+    template = (Path(__file__).parent / "templates" / "kimi-k3.jinja").read_text()
+    call = (
+        '<|close|>response<|sep|><|open|>tools<|sep|><|open|>call tool="get_weather" index="1"'
+        '<|sep|><|open|>argument key="city" type="string"<|sep|>Köln<|close|>argument<|sep|>'
+        "<|close|>call<|sep|><|close|>tools<|sep|>"
+    )
+    engine = FakeEngine("m", Script([call]), template=template)
+    forced = asked(
+        tools=(TOOL,), tool_choice=ToolChoice("required"), thinking=Thinking(enabled=False)
+    )
+    async with TextChat(engine, Unchecked()).generate(forced) as answer:
+        reply = together([batch async for batch in answer.events])
+        trail = answer.trail()
+    assert reply.said == ("", "", [("get_weather", '{"city": "Köln"}')], "tool_calls")
+    assert trail is not None
+    assert bytes(token for token in trail.tokens if token < 256).decode() == call
 
 
 class Unloadable(FakeEngine):

@@ -12,7 +12,7 @@ from formatkit import TOOLS, Call, write_calls, write_reasoning
 
 from causerie.chat.formats.format import Format
 from causerie.chat.formats.registry import FORMATS, by_name, detect
-from causerie.chat.prompt import render
+from causerie.chat.prompt import before_call, render
 from causerie.chat.template import ChatTemplate
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest, Message, Tool, ToolCall
@@ -117,6 +117,13 @@ def test_no_call_is_lost_beside_text(name: str) -> None:
 def test_own_template_shows_reasoning_as_declared(name: str) -> None:
     declared, prompt = _reasoning_in_prompt(_template(OWN / f"{name}.jinja"), by_name(name))
     assert declared in prompt
+
+
+@pytest.mark.parametrize("name", [form.name for form in FORMATS if form.calls])
+def test_what_stands_between_a_text_and_its_call_is_known(name: str) -> None:
+    template, form = _template(OWN / f"{name}.jinja"), by_name(name)
+    declared, prompt = _calls_in_prompt(template, form, "I look.")
+    assert f"I look.{before_call(template, form)}{declared}" in prompt
 
 
 def _shows_both(template: ChatTemplate, form: Format, said: str | None, thought: str) -> bool:

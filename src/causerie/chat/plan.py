@@ -27,7 +27,7 @@ from causerie.chat.formats.format import Format
 from causerie.chat.lark import embed
 from causerie.chat.prompt import leading, render_aside
 from causerie.chat.schema import choice, json_object, prepare, regex
-from causerie.chat.segments.base import Schema
+from causerie.chat.segments.base import Schema, text_overlap
 from causerie.chat.segments.choices import anchored, closed_schema
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.engines.base import ModelFacts, PromptTooLong, Sampling, TextEngine
@@ -104,6 +104,8 @@ async def make_plan(
     prompt = await _encoded(rendered, request, model, engine)
     limit = _limit(request, len(prompt), model)
     reasoning_open = _is_reasoning_open(rendered, form, continued)
+    if not reasoning_open:
+        form = _without_begun_lead(form, rendered)
     may_think = form.thinking is not None and thought.on is not False
     state = "open" if reasoning_open else "possible" if may_think else "none"
     calls = _call_plan(request, tools)
@@ -253,6 +255,14 @@ def _is_reasoning_open(rendered: Rendered, form: Format, continued: bool) -> boo
     tail = rendered.text[spans[-1][1] if spans else 0 : end]
     opened = max(tail.rfind(mark) for mark in (form.reasoning.open, *form.reasoning.also_open))
     return opened > tail.rfind(form.reasoning.close)
+
+
+def _without_begun_lead(form: Format, rendered: Rendered) -> Format:
+    """The format without what of the text that leads to its calls the prompt ends with."""
+    if form.calls is None:
+        return form
+    begun = text_overlap(rendered.text, form.calls.lead)
+    return replace(form, calls=replace(form.calls, lead=form.calls.lead[begun:]))
 
 
 def _leading(rendered: Rendered, form: Format) -> str:

@@ -42,9 +42,18 @@ def is_spaced_alike(partial: Partial) -> bool:
 
 
 def writings(
-    form: Format, partial: Partial, *, reasoning_open: bool, leading: str, earlier: int
+    form: Format,
+    partial: Partial,
+    *,
+    reasoning_open: bool,
+    leading: str,
+    earlier: int,
+    between: str | None = None,
 ) -> Iterator[Traced]:
-    """Texts of the reply so far, the likeliest first; ``earlier`` calls are in the history."""
+    """Texts of the reply so far, the likeliest first; ``earlier`` calls are in the history.
+
+    ``between`` stands between a text and its calls; a line break where nobody knows.
+    """
     if not can_write(form, partial):
         return
     thought = _thought(form, partial, reasoning_open, leading)
@@ -52,9 +61,10 @@ def writings(
     if not partial.calls or form.calls is None:
         yield joined((thought, said))
         return
-    between = authored(form.answer_close + "\n") if partial.text else authored(form.calls.lead)
+    gap = form.answer_close + "\n" if between is None else between
+    before = authored(gap if partial.text else form.calls.lead)
     for section in _sections(form.calls, partial.calls, earlier):
-        yield joined((thought, said, between, section))
+        yield joined((thought, said, before, section))
 
 
 def _thought(form: Format, partial: Partial, is_open: bool, leading: str) -> Traced:
