@@ -133,14 +133,14 @@ def traits_of(
 
 @lru_cache(maxsize=128)
 def leading_of(template: ChatTemplate, kwargs: tuple[tuple[str, object], ...] = ()) -> str:
-    """White space that a template, with these arguments, writes before an answer of the past and
-    not at the end of a prompt: there the model writes it."""
+    """White space that a template, with these arguments, writes before an answer of the past (or
+    its reasoning) and not at the end of a prompt: there the model writes it."""
     user = _said("user", _ONE)
     probe = _probe(partial(template.render, kwargs=dict(kwargs)), user)
     prompt = probe.text([user]) or ""
     told = probe.text([user, _said("assistant", _TWO), user]) or ""
-    space = told.removeprefix(prompt).partition(_TWO)[0]
-    return space if told.startswith(prompt) and space.isspace() else ""
+    answer = told.removeprefix(prompt)
+    return answer[: len(answer) - len(answer.lstrip())] if told.startswith(prompt) else ""
 
 
 class _Probe:
