@@ -323,7 +323,6 @@ FORGETS_EVERYWHERE = dict.fromkeys(
     "all of it",
 ) | {
     "CohereForAI-c4ai-command-r-plus-tool_use": "ends with the instructions",
-    "meetkai-functionary-medium-v3.2": "names a recipient before the reasoning",
     "fireworks-ai-llama-3-firefunction-v2": "wants variables that only its service has",
 }
 # The same of the templates here.
@@ -332,7 +331,6 @@ OWN_FORGETS_EVERYWHERE = {
     "deepseek-r1",
     "deepseek-r1-switched",
     "deepseek-v3.1",
-    "functionary-3.2",
     "generic-thinking",
     "nemotron-nano-2",
     "qwq",

@@ -327,6 +327,22 @@ def test_reasoning_is_not_told_twice_where_only_a_thinker_is_shown_it() -> None:
     assert "assistant:</think>Yes.;" in _text(template, NATIVE, turns, on=False)
 
 
+def test_a_prompt_is_written_to_where_the_answer_begins() -> None:
+    """A recipient that the template leaves to the model is named in its stead."""
+    template = ChatTemplate(
+        "{% for m in messages %}{{ '[' + m.role + ']>>>all\n' + m.content }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '[assistant]>>>' }}{% endif %}",
+        bos_token="",
+        eos_token="",
+    )
+    native = replace(PLAIN, prompt_end="all\n")
+    assert _text(template, native, _request(HI)) == "[user]>>>all\nhi[assistant]>>>all\n"
+    bare = _request(HI, add_generation_prompt=False)
+    assert _text(template, native, bare) == "[user]>>>all\nhi"
+    begun = _request(HI, Message("assistant", "Yes"), continue_final_message=True)
+    assert _text(template, native, begun) == "[user]>>>all\nhi[assistant]>>>all\nYes"
+
+
 def test_documents_are_shown_or_refused() -> None:
     request = ChatRequest("m", (Message("user", "Hi"),), documents=({"text": "A fox."},))
     shows = ChatTemplate(

@@ -78,7 +78,10 @@ def render(
         },
         amended=partial(_amended, said=said, format=format, traits=traits),
     )
-    return _ended(rendered, request, format) if continued else rendered
+    if continued:
+        return _ended(rendered, request, format)
+    ends = format.prompt_end if request.add_generation_prompt else ""
+    return Rendered(rendered.text + ends, rendered.user)
 
 
 def leading(template: ChatTemplate, format: Format, thinking_on: bool | None) -> str:
