@@ -30,6 +30,7 @@ from causerie.chat.schema import choice, json_object, prepare, regex
 from causerie.chat.segments.base import Schema, text_overlap
 from causerie.chat.segments.choices import anchored, closed_schema
 from causerie.chat.template import ChatTemplate, Rendered
+from causerie.chat.thinking import ThinkingPlan
 from causerie.engines.base import ModelFacts, PromptTooLong, Sampling, TextEngine
 from causerie.errors import ContextLengthExceeded, InvalidRequest
 from causerie.protocol.request import (
@@ -92,15 +93,8 @@ async def make_plan(
     thought = thinking.plan(model.form, request.thinking)
     form = thought.form
     tools = _callable_tools(request)
-    shown = request if tools or request.tool_choice.mode != "none" else _without_tools(request)
-    rendered = await render_aside(
-        model.template, form, shown, thinking_on=thought.on, effort=thought.effort
-    )
+    rendered, space = await _prompted(request, model, thought, any_tools=bool(tools))
     continued = request.continue_final_message
-    answers = request.add_generation_prompt and not continued
-    space = leading(model.template, form, thought.on) if answers else ""
-    if thought.written and not continued:
-        rendered, space = _opened(rendered, form, space), ""
     prompt = await _encoded(rendered, request, model, engine)
     limit = _limit(request, len(prompt), model)
     reasoning_open = _is_reasoning_open(rendered, form, continued)
@@ -135,6 +129,23 @@ async def make_plan(
         visible=_visible(form, model.facts.control_tokens),
         end_tokens=model.facts.end_tokens,
     )
+
+
+async def _prompted(
+    request: ChatRequest, model: LoadedModel, thought: ThinkingPlan, *, any_tools: bool
+) -> tuple[Rendered, str]:
+    """The prompt, and the white space that the model still writes before its answer."""
+    form = thought.form
+    shown = request if any_tools or request.tool_choice.mode != "none" else _without_tools(request)
+    rendered = await render_aside(
+        model.template, form, shown, thinking_on=thought.on, effort=thought.effort
+    )
+    continued = request.continue_final_message
+    answers = request.add_generation_prompt and not continued
+    space = leading(model.template, form, thought.on) if answers else ""
+    if thought.written and not continued:
+        return _opened(rendered, form, space), ""
+    return rendered, space
 
 
 def _without_tools(request: ChatRequest) -> ChatRequest:

@@ -78,10 +78,7 @@ def render(
         },
         amended=partial(_amended, said=said, format=format, traits=traits),
     )
-    if continued:
-        return _ended(rendered, request, format)
-    ends = format.prompt_end if request.add_generation_prompt else ""
-    return Rendered(rendered.text + ends, rendered.user)
+    return _ended(rendered, request, format)
 
 
 def leading(template: ChatTemplate, format: Format, thinking_on: bool | None) -> str:
@@ -190,7 +187,10 @@ def _amended(prompt: Traced, said: Sequence[Traced], format: Format, traits: Tra
 
 
 def _ended(rendered: Rendered, request: ChatRequest, format: Format) -> Rendered:
-    """The prompt up to the end of the message that is to be continued."""
+    """The prompt up to where the model begins, or the message that is to be continued ends."""
+    if not request.continue_final_message:
+        ends = format.prompt_end if request.add_generation_prompt else ""
+        return Rendered(rendered.text + ends, rendered.user)
     if rendered.final_end is None:
         raise InvalidRequest(
             "The model's chat template does not show the last message, so it cannot be continued.",

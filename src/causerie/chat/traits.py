@@ -97,8 +97,7 @@ def traits_of(
     thought = dict.fromkeys(reasoning_keys, _THREE)
     call = _exchange(kind, nothing, short)
     call[1] |= thought
-    beside = _exchange(kind, _FOUR, short)
-    both = _exchange(kind, nothing, short, _TWO, _FOUR)
+    beside, both = _exchange(kind, _FOUR, short), _exchange(kind, nothing, short, _TWO, _FOUR)
     told = [user, _said("assistant", _FOUR), beside[2], answer, user]
     opening = [*_exchange(kind, nothing, short)[1:], _said("assistant", _FOUR), user]
     return Traits(
