@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
 from chatkit import Reply, Unchecked, together
 from formatkit import WEATHER
+from msgspec import structs
 
 from causerie.chat.chat import ChatOptions, TextChat
 from causerie.engines.base import EngineFailed, LoadFailed, ModelFacts, PromptTooLong
 from causerie.engines.fake import END, FakeEngine, Script
-from causerie.errors import ContextLengthExceeded, InvalidRequest, Overloaded
+from causerie.errors import ContextLengthExceeded, InternalError, InvalidRequest, Overloaded
 from causerie.protocol.request import (
     Bounds,
     ChatRequest,
@@ -23,7 +26,9 @@ from causerie.protocol.request import (
     Message,
     OutputFormat,
     Regex,
+    Thinking,
     Tool,
+    ToolChoice,
 )
 
 UNFORCED = '%llguidance {"no_forcing": true}\n'
@@ -183,6 +188,23 @@ async def test_a_stop_string_that_was_held_back_at_the_end_is_met() -> None:
     assert (reply.text, reply.finish) == ("one", "stop")
 
 
+@pytest.mark.parametrize("tokens", [1, 4, 10])
+async def test_a_forced_call_that_is_cut_in_its_first_marker_is_no_answer(tokens: int) -> None:
+    required = ToolChoice("required")
+    reply = await replied(CALL, asked(tools=(TOOL,), tool_choice=required, max_tokens=tokens))
+    assert (reply.text, reply.calls, reply.finish) == ("", [], "length")
+
+
+@pytest.mark.parametrize(("stop", "fails"), [("\n", True), ("}", False)])
+async def test_an_answer_that_no_stop_string_has_cut_is_checked(
+    monkeypatch: pytest.MonkeyPatch, stop: str, fails: bool
+) -> None:
+    monkeypatch.setattr("causerie.chat.chat.validate", lambda *_: "It is wrong.")
+    expected = pytest.raises(InternalError, match="wrong") if fails else nullcontext()
+    with expected:
+        await replied('{"a": 1}', asked(output=JsonObject(), stop=(stop,)))
+
+
 @pytest.mark.parametrize(
     ("thought", "begun", "text", "reasoning", "answer"),
     [
@@ -203,6 +225,60 @@ async def test_a_message_is_continued_as_what_it_was(
     assert (reply.reasoning, reply.text) == (reasoning, answer)
     assert reply.usage
     assert bool(reply.usage.reasoning) == bool(reasoning)
+
+
+TALK = """
+{%- for message in messages %}
+{{- message.role + ': ' + message.content + '\n\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ 'assistant:' }}{% endif %}
+""".strip()
+
+
+@pytest.mark.parametrize(
+    ("said", "changes", "text"),
+    [
+        (" Hi there ", {}, "Hi there "),
+        (" yes", {"output": Choice(("yes", "no"))}, "yes"),
+        ("Hm.\n</think>\n\nYes", {"thinking": Thinking(enabled=True)}, "Yes"),
+    ],
+)
+async def test_a_blank_that_the_template_writes_before_answers_is_no_part_of_them(
+    said: str, changes: dict[str, Any], text: str
+) -> None:
+    """So the prompt of the next turn goes on from it."""
+    engine = FakeEngine("m", Script([said]), template=TALK)
+    target, begun = TextChat(engine, Unchecked()), asked(**changes)
+    async with target.generate(begun) as answer:
+        told = together([batch async for batch in answer.events])
+    assert told.text == text
+    past = Message("assistant", told.text, reasoning_content=told.reasoning or None)
+    async with target.generate(
+        structs.replace(begun, messages=(*begun.messages, past, *begun.messages))
+    ) as answer:
+        await anext(aiter(answer.events))
+    first, second = (bytes(request.prompt).decode() for request in engine.requests)
+    assert second.startswith(first + said)
+
+
+async def test_a_forced_call_does_not_begin_the_answer_that_the_prompt_has_begun() -> None:
+    """Kimi K3 without thinking: its calls stand behind an answer, which may be empty."""
+    template = (Path(__file__).parent / "templates" / "kimi-k3.jinja").read_text()
+    call = (
+        '<|close|>response<|sep|><|open|>tools<|sep|><|open|>call tool="get_weather" index="1"'
+        '<|sep|><|open|>argument key="city" type="string"<|sep|>Köln<|close|>argument<|sep|>'
+        "<|close|>call<|sep|><|close|>tools<|sep|>"
+    )
+    engine = FakeEngine("m", Script([call]), template=template)
+    forced = asked(
+        tools=(TOOL,), tool_choice=ToolChoice("required"), thinking=Thinking(enabled=False)
+    )
+    async with TextChat(engine, Unchecked()).generate(forced) as answer:
+        reply = together([batch async for batch in answer.events])
+        trail = answer.trail()
+    assert reply.said == ("", "", [("get_weather", '{"city": "Köln"}')], "tool_calls")
+    assert trail is not None
+    assert bytes(token for token in trail.tokens if token < 256).decode() == call
 
 
 class Unloadable(FakeEngine):

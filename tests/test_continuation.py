@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from causerie.chat.chat import ChatOptions, TextChat
 from causerie.chat.formats.format import Format
 from causerie.chat.formats.registry import FORMATS
 from causerie.chat.parser import Parser
+from causerie.chat.prompt import before_call
 from causerie.chat.rewriting import can_write, is_spaced_alike, writings
+from causerie.chat.template import ChatTemplate
 from causerie.engines.fake import FakeEngine, Script
 from causerie.errors import UpstreamFailed
 from causerie.protocol.events import ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStarted
@@ -127,6 +130,17 @@ async def test_log_probabilities_have_no_gap() -> None:
         assert [one.raw for one in merged.logprobs] == [one.raw for one in whole.logprobs]
 
 
+async def test_an_answer_that_the_prompt_begins_is_not_begun_again() -> None:
+    template = (Path(__file__).parent / "templates" / "kimi-k3.jinja").read_text()
+    engine = FakeEngine("m", Script(["Once upon"]), template=template)
+    request = asked(thinking=Thinking(enabled=False))
+    async with TextChat(engine, Unchecked()).generate(request, Partial(text="Once")) as answer:
+        await anext(aiter(answer.events))
+    prompt = bytes(engine.requests[0].prompt).decode()
+    assert prompt.rpartition("assistant")[2].endswith("response<|sep|>Once")
+    assert prompt.count("<|open|>response<|sep|>") == 1
+
+
 async def test_the_budget_of_the_reasoning_counts_on() -> None:
     request = asked(thinking=Thinking(enabled=True, budget=8), max_tokens=60)
     spent = Partial(reasoning="one two", completion=9, reasoning_tokens=9)
@@ -229,9 +243,24 @@ def test_every_format_writes_calls_that_broke_off(form: Format) -> None:
         assert_written(form, cut)
 
 
-def assert_written(form: Format, partial: Partial, *, is_open: bool = False) -> None:
+@pytest.mark.parametrize(
+    "form", [f for f in CALLING if f.calls and not f.calls.at_start], ids=lambda form: form.name
+)
+def test_every_format_writes_a_call_behind_a_text_as_its_template_does(form: Format) -> None:
+    source = (Path(__file__).parent / "templates" / f"{form.name}.jinja").read_text()
+    call = PartialCall(0, "abcdefgh1", "get_weather", ARGUMENTS)
+    between = before_call(ChatTemplate(source, bos_token="", eos_token=""), form)
+    assert between is not None
+    assert_written(form, Partial(text="I look.", calls=(call,)), between=between)
+
+
+def assert_written(
+    form: Format, partial: Partial, *, is_open: bool = False, between: str | None = None
+) -> None:
     """One of the texts, read by the format's own parser, is the reply so far."""
-    for text in writings(form, partial, reasoning_open=is_open, leading="", earlier=0):
+    for text in writings(
+        form, partial, reasoning_open=is_open, leading="", earlier=0, between=between
+    ):
         parser = Parser(
             form, tools=TOOLS, reasoning_open=is_open, call_id=lambda name, given: given or name
         )

@@ -190,15 +190,6 @@ async def test_every_path_and_method_answers_in_one_shape(
         assert answer.headers["allow"]
 
 
-@pytest.mark.parametrize("path", ["/v1/responses", "/v1/completions"])
-async def test_who_speaks_another_interface_is_told_the_one_that_is_spoken(path: str) -> None:
-    """Pydantic AI's ``openai:`` and OpenAI's Agents ask for the first by default, LlamaIndex's
-    ``OpenAILike`` for the second.
-    """
-    answer = await call(make_edge(), path, method="POST")
-    assert answer.error["message"].endswith(" Set the client to chat completions.")
-
-
 @pytest.mark.parametrize(
     "headers",
     [

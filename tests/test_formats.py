@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import formatkit
 import pytest
-from formatkit import Call, Told, read, write_calls, write_reasoning
+from formatkit import TOOLS, Call, Told, read, write_calls, write_reasoning
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -454,6 +454,19 @@ def test_reasoning_and_answer(name: str, size: int) -> None:
     opened = whole.removeprefix(marks.open + marks.after_open)
     assert read(form, opened, size=size, reasoning_open=True) == expected
     assert read(form, whole, size=size, tools=None) == expected
+
+
+@pytest.mark.parametrize("size", [0, 1, 3])
+@pytest.mark.parametrize("tools", [None, TOOLS])
+@pytest.mark.parametrize("name", NAMES)
+def test_white_space_before_reasoning_is_no_answer(
+    name: str, tools: Mapping[str, Mapping[str, object]] | None, size: int
+) -> None:
+    form = by_name(name)
+    assert form.reasoning
+    text = "\n" + write_reasoning(form.reasoning, "Hm, so.") + form.answer_open + "Yes."
+    assert read(form, text, tools=tools, size=size) == Told("Hm, so.", "Yes.")
+    assert read(form, " \n ", tools=tools, size=size) == Told("", " \n ")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -12,7 +12,7 @@ from formatkit import TOOLS, Call, write_calls, write_reasoning
 
 from causerie.chat.formats.format import Format
 from causerie.chat.formats.registry import FORMATS, by_name, detect
-from causerie.chat.prompt import render
+from causerie.chat.prompt import before_call, render
 from causerie.chat.template import ChatTemplate
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest, Message, Tool, ToolCall
@@ -117,6 +117,13 @@ def test_no_call_is_lost_beside_text(name: str) -> None:
 def test_own_template_shows_reasoning_as_declared(name: str) -> None:
     declared, prompt = _reasoning_in_prompt(_template(OWN / f"{name}.jinja"), by_name(name))
     assert declared in prompt
+
+
+@pytest.mark.parametrize("name", [form.name for form in FORMATS if form.calls])
+def test_what_stands_between_a_text_and_its_call_is_known(name: str) -> None:
+    template, form = _template(OWN / f"{name}.jinja"), by_name(name)
+    declared, prompt = _calls_in_prompt(template, form, "I look.")
+    assert f"I look.{before_call(template, form)}{declared}" in prompt
 
 
 def _shows_both(template: ChatTemplate, form: Format, said: str | None, thought: str) -> bool:
@@ -284,6 +291,7 @@ FORGETS = dict.fromkeys(
         "Qwen3.5-4B",
         "Reka-Edge",
         "StepFun3.5-Flash",
+        "deepseek-ai-DeepSeek-V3.1",
         "deepseek-ai-DeepSeek-V3.2",
         "google-gemma-4-31B-it",
         "google-gemma-4-31B-it-interleaved",
@@ -308,7 +316,6 @@ FORGETS_EVERYWHERE = dict.fromkeys(
         "Qwen-QwQ-32B",
         "deepseek-ai-DeepSeek-R1-Distill-Llama-8B",
         "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B",
-        "deepseek-ai-DeepSeek-V3.1",
         "llama-cpp-deepseek-r1",
         "llama-cpp-rwkv-world",
         "llm-jp-llm-jp-4.1-8b-thinking",
@@ -316,7 +323,6 @@ FORGETS_EVERYWHERE = dict.fromkeys(
     "all of it",
 ) | {
     "CohereForAI-c4ai-command-r-plus-tool_use": "ends with the instructions",
-    "meetkai-functionary-medium-v3.2": "names a recipient before the reasoning",
     "fireworks-ai-llama-3-firefunction-v2": "wants variables that only its service has",
 }
 # The same of the templates here.
@@ -325,7 +331,6 @@ OWN_FORGETS_EVERYWHERE = {
     "deepseek-r1",
     "deepseek-r1-switched",
     "deepseek-v3.1",
-    "functionary-3.2",
     "generic-thinking",
     "nemotron-nano-2",
     "qwq",

@@ -207,6 +207,20 @@ def test_neighbours_become_one_message_where_the_roles_take_turns() -> None:
     assert _told(ANSWER, ANSWER) == [("assistant", "hello")] * 2
 
 
+def test_an_empty_question_stands_where_a_template_refuses_to_do_without_any() -> None:
+    asking = _template(
+        "{% if not messages | selectattr('role', 'equalto', 'user') | list %}"
+        "{{ raise_exception('no question') }}{% endif %}"
+        "{% for m in messages %}{{ m.role + m.content }}{% endfor %}"
+    )
+    assert not traits_of(asking).unasked
+    assert traits_of(asking).opens
+    rules, empty = ("system", "Be."), ("user", "")
+    answers = [("assistant", "hello")] * 2
+    assert _told(_system("Be."), ANSWER, ANSWER, unasked=False) == [rules, empty, *answers]
+    assert _told(ANSWER, ANSWER, USER, unasked=False) == [*answers, ("user", "hi")]
+
+
 def test_long_ids_become_short_ones_that_stay_the_same() -> None:
     call = ToolCall("call_0123456789", "f", "{}")
     messages = [

@@ -327,6 +327,22 @@ def test_reasoning_is_not_told_twice_where_only_a_thinker_is_shown_it() -> None:
     assert "assistant:</think>Yes.;" in _text(template, NATIVE, turns, on=False)
 
 
+def test_a_prompt_is_written_to_where_the_answer_begins() -> None:
+    """A recipient that the template leaves to the model is named in its stead."""
+    template = ChatTemplate(
+        "{% for m in messages %}{{ '[' + m.role + ']>>>all\n' + m.content }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '[assistant]>>>' }}{% endif %}",
+        bos_token="",
+        eos_token="",
+    )
+    native = replace(PLAIN, prompt_end="all\n")
+    assert _text(template, native, _request(HI)) == "[user]>>>all\nhi[assistant]>>>all\n"
+    bare = _request(HI, add_generation_prompt=False)
+    assert _text(template, native, bare) == "[user]>>>all\nhi"
+    begun = _request(HI, Message("assistant", "Yes"), continue_final_message=True)
+    assert _text(template, native, begun) == "[user]>>>all\nhi[assistant]>>>all\nYes"
+
+
 def test_documents_are_shown_or_refused() -> None:
     request = ChatRequest("m", (Message("user", "Hi"),), documents=({"text": "A fox."},))
     shows = ChatTemplate(
@@ -365,6 +381,40 @@ def test_what_is_said_before_a_call_is_not_lost() -> None:
     text = render(template, native, request, thinking_on=None, effort=None).text
     assert 'Let me see.\n<call>weather{"city": "Rome"}</call><|im_end|>' in text
     assert text.endswith("tool\nsunny<|im_end|>")
+
+
+# Shows no reasoning, but writes itself that there was none.
+_NONE = (
+    "{% for tool in tools or [] %}{{ tool | tojson }}{% endfor %}{% for m in messages %}"
+    "{{ '[' + m.role + ']' }}{% if m.tool_calls %}{{ '<think></think>' }}{% endif %}"
+    "{{ m.content or '' }}{% for call in m.tool_calls or [] %}"
+    "{{ '<call>' + call.function.name + call.function.arguments | tojson + '</call>' }}"
+    "{% endfor %}{% endfor %}{% if add_generation_prompt %}{{ '[assistant]<think>' }}{% endif %}"
+)
+
+
+def test_a_template_does_not_deny_the_reasoning_that_is_written_behind_it() -> None:
+    native = replace(
+        NATIVE,
+        reasoning=Reasoning(after_open="", before_close="", after_close=""),
+        calls=Calls((Literal("<call>"), Name(), JsonArguments(), Literal("</call>"))),
+    )
+    template = ChatTemplate(_NONE, bos_token="", eos_token="")
+    messages = [HI]
+    for said, thought in (("<think></think><think>", "Hm."), (None, None)):
+        call = ToolCall("call_1", "f", "{}")
+        messages += [
+            Message("assistant", said, tool_calls=(call,), reasoning_content=thought),
+            Message("tool", "1", tool_call_id="call_1"),
+        ]
+    request = _request(*messages, tools=(Tool("f", {"type": "object"}),))
+    rendered = render(template, native, request, thinking_on=None, effort=None)
+    assert rendered.text.endswith(
+        "[user]hi[assistant]<think>Hm.</think><think></think><think><call>f{}</call>[tool]1"
+        "[assistant]<think></think><call>f{}</call>[tool]1[assistant]<think>"
+    )
+    forged = [piece.text for piece in split(rendered, {"<think>": 8}) if piece.forged]
+    assert forged == ["<think>", "<think>"]
 
 
 # Shows a call or what is said, and takes an answer only in its turn.

@@ -240,6 +240,7 @@ def test_usage_that_is_not_told_is_counted() -> None:
         {"content": [{"type": "thinking", "thinking": "hm"}]},
         {"content": "<think>hm</think>"},
         {"content": "<think>\nhm\n</think>\n\n"},
+        {"content": "\n<think>hm</think>"},
     ],
 )
 def test_reasoning_by_any_name(thought: dict[str, Any]) -> None:

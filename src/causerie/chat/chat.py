@@ -97,7 +97,7 @@ class TextChat:
 
         source = choices[0].events(usage) if len(choices) == 1 else _merged(choices, usage)
         if request.output is not None:
-            source = _checked(source, request.output, request, partial.text if partial else "")
+            source = _checked(source, request.output, choices, partial.text if partial else "")
         async with aclosing(source) as events:
             yield Answering(events, model.facts.fingerprint, usage, trail, request.unknown)
 
@@ -175,20 +175,24 @@ def _constrained_by(request: ChatRequest) -> str:
 
 
 async def _checked(
-    source: AsyncGenerator[Batch, None], output: OutputFormat, request: ChatRequest, said: str
+    source: AsyncGenerator[Batch, None],
+    output: OutputFormat,
+    choices: Sequence[Generation],
+    said: str,
 ) -> AsyncGenerator[Batch, None]:
-    """The same events; the finished answer is checked once more against its form.
+    """The same events; an answer that came to its own end is checked once more against its form.
 
     A constraint that did not hold is our fault. ``said`` is what came before.
     """
     answers: dict[int, list[str]] = {0: [said]}
-    stops = request.stop or request.stop_token_ids
     async with aclosing(source):
         async for batch in source:
             for event in batch:
                 if isinstance(event, TextDelta):
                     answers.setdefault(event.choice, []).append(event.text)
-                elif isinstance(event, Finished) and event.reason == "stop" and not stops:
+                elif isinstance(event, Finished) and event.reason == "stop":
+                    if choices[event.choice].stopped:
+                        continue
                     wrong = validate("".join(answers.get(event.choice, [])), output)
                     if wrong is not None:
                         raise InternalError(f"The answer does not have the form asked for: {wrong}")

@@ -68,7 +68,8 @@ class Manner:
     """How a grammar is written.
 
     ``end_tokens`` are all that end a text, of which an engine knows only one by
-    itself; ``any_space`` admits any white space between the parts of JSON.
+    itself; ``any_space`` admits any white space between the parts of JSON; a reply
+    that may not be anything begins with the white space ``leading``.
     Texts that leave no choice are written in the model's usual tokens, which
     an engine may read as control tokens where they spell such: not with
     ``as_spelled``, which leaves their tokens to the model.
@@ -77,6 +78,7 @@ class Manner:
     end_tokens: Sequence[int] = ()
     any_space: bool = False
     as_spelled: bool = False
+    leading: str = ""
 
 
 @dataclass(slots=True)
@@ -207,15 +209,17 @@ def compose(
     """The grammar of a reply, or ``None`` when nothing has to be enforced.
 
     ``reasoning`` is ``"open"`` when the prompt ended inside the reasoning,
-    ``"possible"`` when the model may begin one, ``"none"`` otherwise.
-    Raises
+    ``"possible"`` when the model may begin one, ``"none"`` otherwise. Raises
     ``InvalidRequest`` (``unsupported_schema``) from the schemas of the tools.
     """
     if calls is None and answer is None:
         return None
     text = _Text(control_tokens, _marks(form), manner)
     body = _body(form, text, calls, answer)
-    before = _reasoning(form, text, reasoning, free=leaves_free(form, calls, answer))
+    free = leaves_free(form, calls, answer)
+    before = _reasoning(form, text, reasoning, free=free)
+    if manner.leading and not free:
+        before = f"{text.literal(manner.leading)} {before}"
     ended = f"(<[{','.join(map(str, manner.end_tokens))}]>)?" if manner.end_tokens else ""
     return text.finish(f"{before} {body} {ended}".strip(), answer.rules if answer else "")
 

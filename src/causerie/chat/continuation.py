@@ -13,6 +13,7 @@ from dataclasses import replace
 from causerie.chat.begun import Begun, Diverged
 from causerie.chat.generation import Generation
 from causerie.chat.plan import LoadedModel, Plan
+from causerie.chat.prompt import before_call
 from causerie.chat.rewriting import writings
 from causerie.chat.taint import Traced, joined, user_spans
 from causerie.chat.template import Rendered
@@ -55,12 +56,16 @@ async def _ways(
         yield _without_last(begun, _unfinished(begun, model.facts))
     if plan.form.reasoning is None and (partial.text or partial.calls):
         partial = replace(partial, reasoning="")  # the model has no place for it
+    form = plan.form
+    if plan.rendered.text.endswith(form.answer_open):
+        form = replace(form, answer_open="")
     for text in writings(
-        plan.form,
+        form,
         partial,
         reasoning_open=plan.reasoning_open,
         leading=plan.leading,
         earlier=sum(len(message.tool_calls) for message in request.messages),
+        between=before_call(model.template, plan.form) if partial.text and partial.calls else None,
     ):
         tokens = await _tokens(engine, model, plan, text)
         yield Begun(tokens, (str.__str__(text),), partial, partial.completion)

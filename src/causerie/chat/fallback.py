@@ -9,6 +9,7 @@ parser reads; without one it is a JSON object between ``<tool_call>`` tags.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from causerie.chat.arguments import read_arguments, write_json
@@ -26,7 +27,7 @@ from causerie.chat.formats.format import (
     Segment,
 )
 from causerie.chat.history import content_text
-from causerie.chat.taint import Traced, authored, joined
+from causerie.chat.taint import Traced, authored, joined, origin_of
 from causerie.chat.traits import Entry
 
 PLAIN_CALLS = Calls(
@@ -80,6 +81,19 @@ def with_reasoning(entry: Entry, reasoning: Reasoning, keys: Sequence[str], gap:
         end = end.removesuffix(gap)
     text = joined((begin, thought, authored(end), content_text(said)))
     return {key: value for key, value in entry.items() if key not in keys} | {"content": text}
+
+
+def thought_once(prompt: Traced, reasoning: Reasoning) -> Traced:
+    """The prompt without the empty reasoning that a template writes in front of such a content."""
+    opened, closed = re.escape(reasoning.open), re.escape(reasoning.close)
+    origin = origin_of(prompt)
+    parts: list[str] = []
+    done = 0
+    for empty in re.finditer(rf"{opened}\s*{closed}\s*(?=({opened}))", prompt):
+        if not any(origin[empty.start() : empty.end(1)]):
+            parts.append(prompt[done : empty.start()])
+            done = empty.end()
+    return joined((*parts, prompt[done:]))
 
 
 def without_calls(conversation: Sequence[Entry], calls: Calls) -> list[Entry]:

@@ -135,6 +135,13 @@ class Generation:
         return tuple(self._generated)
 
     @property
+    def stopped(self) -> bool:
+        """Whether a stop string or a stop token has cut it, wherever that was."""
+        last = self._generated[-1] if self._generated else None
+        met = self._stops is not None and self._stops.met
+        return met or last in self.request.stop_token_ids
+
+    @property
     def completion(self) -> int:
         """How many tokens were made here."""
         return len(self._generated) - self._uncounted
@@ -186,7 +193,7 @@ class Generation:
         self._thought_before = begun.partial.reasoning_tokens
         self._limit = min(self._limit, begun.made + self.plan.room - len(begun.tokens))
         last = self._generated[-1] if self._generated else None
-        if (self._stops is not None and self._stops.met) or last in self.request.stop_token_ids:
+        if self.stopped:
             self._ended = "stop"
         elif last in self.plan.end_tokens and not self.request.ignore_eos:
             self._end_of_text()
@@ -323,7 +330,8 @@ class Generation:
         if self._stops is not None and self._stops.met:
             return []
         # Under a grammar, half a call is a call that was cut and never text that looks like one.
-        self._cut = self._parser.under_way and self.plan.grammar is not None
+        half = self._parser.under_way or self._before_forced_call
+        self._cut = half and self.plan.grammar is not None
         events = [] if self._cut else self._placed(self._parser.finish())
         if self._stops is not None and self._stops.met:
             self._ended = "stop"  # it was held back, for it might not have been part of the answer
@@ -331,6 +339,11 @@ class Generation:
         if held or self._logprobs:
             events.append(TextDelta(held, tuple(self._logprobs), self.choice))
         return events
+
+    @property
+    def _before_forced_call(self) -> bool:
+        forced = self.request.tool_choice.mode == "required"
+        return forced and self._parser.mode is _ANSWER and not self._parser.calls
 
     def _reason(self) -> FinishReason:
         """``length`` wins over a call that was cut; complete calls over everything else."""

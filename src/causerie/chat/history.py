@@ -64,15 +64,18 @@ def arranged(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:
     the first message of the user, or of the last where the template itself writes it there as long
     as nothing follows. Where the roles have to take turns, neighbours of a role become one message,
     and an empty answer stands between a call or its result and a user; where an answer may not
-    come first, an empty question is before it.
+    come first, or not without a question, an empty one is before it.
     """
     told: list[Entry] = []
-    for entry in in_turns(_systems_placed(conversation, traits), traits):
+    placed = in_turns(_systems_placed(conversation, traits), traits)
+    asked = traits.unasked or any(entry["role"] == "user" for entry in placed)
+    for entry in placed:
         before = told[-1] if told else _said("system", "")
         called = before["role"] == "tool" or before.get("tool_calls")
         if entry["role"] == "user" and called and not traits.interrupts:
             told.append(_said("assistant", traits.blank))
-        if entry["role"] == "assistant" and before["role"] == "system" and not traits.opens:
+        opens = entry["role"] == "assistant" and before["role"] == "system"
+        if opens and not (traits.opens and asked):
             told.append(_said("user", authored("")))
         if entry["role"] == "assistant" and not (entry["content"] or entry.get("tool_calls")):
             entry = {**entry, "content": traits.blank}

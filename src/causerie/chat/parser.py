@@ -247,10 +247,10 @@ class Parser:
             return []
         if self._space:
             text, self._space = self._space + text, ""
-        if self.mode is Mode.REASONING or self._calls_form is not None:
-            kept = text.rstrip()
-            if len(kept) < len(text):
-                text, self._space = kept, text[len(kept) :]
+        kept = text.rstrip()
+        begun = self._answered or bool(kept)  # else reasoning may come yet
+        if self.mode is Mode.REASONING or self._calls_form is not None or not begun:
+            text, self._space = kept, text[len(kept) :]
         return self._emit(text)
 
     def _without_edge(self, text: str) -> str:

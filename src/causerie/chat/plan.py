@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 
 from msgspec import structs
@@ -25,12 +25,13 @@ from causerie.chat.constraint import (
 from causerie.chat.encoding import PromptEncoder, spells
 from causerie.chat.formats.format import Format
 from causerie.chat.lark import embed
-from causerie.chat.prompt import render_aside
+from causerie.chat.prompt import leading, render_aside
 from causerie.chat.schema import choice, json_object, prepare, regex
 from causerie.chat.schema.refusal import of_function
-from causerie.chat.segments.base import Schema
+from causerie.chat.segments.base import Schema, text_overlap
 from causerie.chat.segments.choices import anchored, closed_schema
 from causerie.chat.template import ChatTemplate, Rendered
+from causerie.chat.thinking import ThinkingPlan
 from causerie.engines.base import ModelFacts, PromptTooLong, Sampling, TextEngine
 from causerie.errors import ContextLengthExceeded, InvalidRequest
 from causerie.protocol.request import (
@@ -62,7 +63,7 @@ class Plan:
     budget: int
     reasoning_open: bool
     whole_reasoning: bool  # it ends at its closing marker only
-    leading: str  # white space that the model still writes before its reasoning
+    leading: str  # white space that the model still writes before its reasoning or its answer
     tools: Mapping[str, Schema] | None
     grammar: str | None
     answer_grammar: str | None
@@ -93,23 +94,23 @@ async def make_plan(
     thought = thinking.plan(model.form, request.thinking)
     form = thought.form
     tools = _callable_tools(request)
-    shown = request if tools or request.tool_choice.mode != "none" else _without_tools(request)
-    rendered = await render_aside(
-        model.template, form, shown, thinking_on=thought.on, effort=thought.effort
-    )
+    rendered, space = await _prompted(request, model, thought, any_tools=bool(tools))
     continued = request.continue_final_message
-    if thought.written and not continued:
-        rendered = _opened(rendered, form)
     prompt = await _encoded(rendered, request, model, engine)
     limit = _limit(request, len(prompt), model)
     reasoning_open = _is_reasoning_open(rendered, form, continued)
+    if not reasoning_open:
+        form = _without_begun_lead(form, rendered)
     may_think = form.thinking is not None and thought.on is not False
     state = "open" if reasoning_open else "possible" if may_think else "none"
     calls = _call_plan(request, tools)
     answer = _answer(request.output, any_space) if request.output else None
     manner = Manner(model.facts.end_tokens, any_space, _as_spelled(request, model, tools))
-    composed = partial(_compose, model, form, calls=calls, answer=answer, manner=manner)
-    grammar = composed(state)
+    composed = partial(_compose, model, form, calls=calls, answer=answer)
+    if reasoning_open:
+        space = "" if continued else _leading(rendered, form)
+    begun = manner if reasoning_open else replace(manner, leading=space)
+    grammar = composed(state, manner=begun)
     if grammar is not None:
         _check_ending(request)
     return Plan(
@@ -121,14 +122,31 @@ async def make_plan(
         budget=thinking.budget(request.thinking, limit),
         reasoning_open=reasoning_open,
         whole_reasoning=not leaves_free(form, calls if tools else None, answer),
-        leading=_leading(rendered, form) if reasoning_open and not continued else "",
+        leading=space,
         tools=tools or None,
         grammar=grammar,
-        answer_grammar=composed("none"),
+        answer_grammar=composed("none", manner=manner),
         sampling=_sampling(request.draw),
         visible=_visible(form, model.facts.control_tokens),
         end_tokens=model.facts.end_tokens,
     )
+
+
+async def _prompted(
+    request: ChatRequest, model: LoadedModel, thought: ThinkingPlan, *, any_tools: bool
+) -> tuple[Rendered, str]:
+    """The prompt, and the white space that the model still writes before its answer."""
+    form = thought.form
+    shown = request if any_tools or request.tool_choice.mode != "none" else _without_tools(request)
+    rendered = await render_aside(
+        model.template, form, shown, thinking_on=thought.on, effort=thought.effort
+    )
+    continued = request.continue_final_message
+    answers = request.add_generation_prompt and not continued
+    space = leading(model.template, form, thought.on) if answers else ""
+    if thought.written and not continued:
+        return _opened(rendered, form, space), ""
+    return rendered, space
 
 
 def _without_tools(request: ChatRequest) -> ChatRequest:
@@ -233,9 +251,9 @@ def _answer(output: OutputFormat, any_space: bool) -> AnswerPlan:
             return AnswerPlan(part.start, part.rules)
 
 
-def _opened(rendered: Rendered, form: Format) -> Rendered:
+def _opened(rendered: Rendered, form: Format, space: str) -> Rendered:
     assert form.reasoning is not None
-    opened = form.reasoning.open + form.reasoning.after_open
+    opened = space + form.reasoning.open + form.reasoning.after_open
     return Rendered(rendered.text + opened, rendered.user)
 
 
@@ -252,6 +270,14 @@ def _is_reasoning_open(rendered: Rendered, form: Format, continued: bool) -> boo
     tail = rendered.text[spans[-1][1] if spans else 0 : end]
     opened = max(tail.rfind(mark) for mark in (form.reasoning.open, *form.reasoning.also_open))
     return opened > tail.rfind(form.reasoning.close)
+
+
+def _without_begun_lead(form: Format, rendered: Rendered) -> Format:
+    """The format without what of the text that leads to its calls the prompt ends with."""
+    if form.calls is None:
+        return form
+    begun = text_overlap(rendered.text, form.calls.lead)
+    return replace(form, calls=replace(form.calls, lead=form.calls.lead[begun:]))
 
 
 def _leading(rendered: Rendered, form: Format) -> str:

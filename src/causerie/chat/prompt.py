@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from functools import partial
 
 from causerie.chat import beside, fallback, history
-from causerie.chat.formats.format import Calls, Format, Reasoning, ThinkingSwitch
+from causerie.chat.formats.format import Calls, Format, Literal, Reasoning, ThinkingSwitch
 from causerie.chat.parser import call_triggers
 from causerie.chat.taint import Traced, authored
 from causerie.chat.template import ChatTemplate, Rendered
-from causerie.chat.traits import Entry, Traits, traits_of
+from causerie.chat.traits import Entry, Traits, leading_of, traits_of
 from causerie.errors import InvalidRequest
-from causerie.protocol.request import ChatRequest
+from causerie.protocol.request import ChatRequest, Message, Tool, ToolCall
 
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 # What templates call it that the reasoning of earlier turns is shown too. Whoever sends it back
@@ -76,9 +76,32 @@ def render(
             **request.template_kwargs,
             **thinking_kwargs(format.thinking, thinking_on, effort),
         },
-        amended=partial(beside.put_back, texts=said, begin=call_triggers(_calls(format))[0]),
+        amended=partial(_amended, said=said, format=format, traits=traits),
     )
-    return _ended(rendered, request, format) if continued else rendered
+    return _ended(rendered, request, format)
+
+
+def leading(template: ChatTemplate, format: Format, thinking_on: bool | None) -> str:
+    """The white space that the model itself writes between its prompt and its answer."""
+    return leading_of(template, tuple(thinking_kwargs(format.thinking, thinking_on, None).items()))
+
+
+def before_call(template: ChatTemplate, format: Format) -> str | None:
+    """What stands between a text and its call in the history; ``None`` where no telling."""
+    calls = _calls(format)
+    said, call = "Ahorn", ToolCall("abcdefgh1", "probe", "{}")
+    answer = Message("assistant", said, tool_calls=(call,))
+    messages = (Message("user", ""), answer, Message("tool", "", tool_call_id=call.id))
+    tool = Tool(call.name, {"type": "object", "properties": {}}, call.name)
+    asked = ChatRequest("", messages, tools=(tool,))
+    try:
+        told = render(template, format, asked, thinking_on=None, effort=None).text
+    except InvalidRequest:
+        return None
+    first = calls.call[0]
+    begun = calls.begin + (first.text if isinstance(first, Literal) else "")
+    between, found, _ = told.rpartition(said)[2].partition(begun)
+    return between if found else None
 
 
 async def render_aside(
@@ -155,8 +178,19 @@ def _calls(format: Format) -> Calls:
     return format.calls or fallback.PLAIN_CALLS
 
 
+def _amended(prompt: Traced, said: Sequence[Traced], format: Format, traits: Traits) -> Traced:
+    """The prompt with what the template left out, and without what it says against it."""
+    whole = beside.put_back(prompt, said, begin=call_triggers(_calls(format))[0])
+    if format.reasoning is None or traits.reasoning:
+        return whole
+    return fallback.thought_once(whole, format.reasoning)
+
+
 def _ended(rendered: Rendered, request: ChatRequest, format: Format) -> Rendered:
-    """The prompt up to the end of the message that is to be continued."""
+    """The prompt up to where the model begins, or the message that is to be continued ends."""
+    if not request.continue_final_message:
+        ends = format.prompt_end if request.add_generation_prompt else ""
+        return Rendered(rendered.text + ends, rendered.user)
     if rendered.final_end is None:
         raise InvalidRequest(
             "The model's chat template does not show the last message, so it cannot be continued.",

@@ -42,9 +42,18 @@ def is_spaced_alike(partial: Partial) -> bool:
 
 
 def writings(
-    form: Format, partial: Partial, *, reasoning_open: bool, leading: str, earlier: int
+    form: Format,
+    partial: Partial,
+    *,
+    reasoning_open: bool,
+    leading: str,
+    earlier: int,
+    between: str | None = None,
 ) -> Iterator[Traced]:
-    """Texts of the reply so far, the likeliest first; ``earlier`` calls are in the history."""
+    """Texts of the reply so far, the likeliest first; ``earlier`` calls are in the history.
+
+    ``between`` stands between a text and its calls; a line break where nobody knows.
+    """
     if not can_write(form, partial):
         return
     thought = _thought(form, partial, reasoning_open, leading)
@@ -52,21 +61,24 @@ def writings(
     if not partial.calls or form.calls is None:
         yield joined((thought, said))
         return
-    between = authored(form.answer_close + "\n") if partial.text else authored(form.calls.lead)
+    gap = form.answer_close + "\n" if between is None else between
+    before = authored(gap if partial.text else form.calls.lead)
     for section in _sections(form.calls, partial.calls, earlier):
-        yield joined((thought, said, between, section))
+        yield joined((thought, said, before, section))
 
 
 def _thought(form: Format, partial: Partial, is_open: bool, leading: str) -> Traced:
     marks = form.reasoning
     if marks is None:
-        return Traced("")
+        return authored(leading)
     ended = bool(partial.text or partial.calls)
-    opened = leading if is_open else marks.open + marks.after_open
+    opened = leading if is_open else leading + marks.open + marks.after_open
     if partial.reasoning:
         closed = marks.before_close + marks.close + marks.after_close if ended else ""
         return joined((authored(opened), partial.reasoning, authored(closed)))
-    return authored(marks.close + marks.after_close if is_open and ended else "")
+    if not is_open:
+        return authored(leading)
+    return authored(marks.close + marks.after_close if ended else "")
 
 
 def _sections(calls: Calls, made: Sequence[PartialCall], earlier: int) -> Iterator[Traced]:

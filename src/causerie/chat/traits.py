@@ -33,7 +33,8 @@ class Traits:
     one in the middle, ``system_alone`` one that nothing follows, ``system_kept``
     one where no user has the last word; ``repeats`` two messages of a user in a
     row (else the roles have to take turns), ``interrupts`` one right behind a result,
-    ``opens`` an answer that none is before; ``blank`` what it takes for an
+    ``opens`` an answer that none is before, ``unasked`` one in a conversation without a
+    user; ``blank`` what it takes for an
     answer without words; ``tools`` that tools are shown;
     ``undescribed`` also one without descriptions; ``calls`` that earlier calls
     and their results are shown, ``several`` also those of a message that has
@@ -58,6 +59,7 @@ class Traits:
     repeats: bool = True
     interrupts: bool = True
     opens: bool = True
+    unasked: bool = True
     blank: str = ""
     tools: bool = True
     undescribed: bool = True
@@ -95,8 +97,7 @@ def traits_of(
     thought = dict.fromkeys(reasoning_keys, _THREE)
     call = _exchange(kind, nothing, short)
     call[1] |= thought
-    beside = _exchange(kind, _FOUR, short)
-    both = _exchange(kind, nothing, short, _TWO, _FOUR)
+    beside, both = _exchange(kind, _FOUR, short), _exchange(kind, nothing, short, _TWO, _FOUR)
     told = [user, _said("assistant", _FOUR), beside[2], answer, user]
     opening = [*_exchange(kind, nothing, short)[1:], _said("assistant", _FOUR), user]
     return Traits(
@@ -110,6 +111,7 @@ def traits_of(
         repeats=probe.shows([user, _said("user", _TWO)], _ONE, _TWO),
         interrupts=probe.text([*call, user], [_tool("")]) is not None,
         opens=_opens(probe, [answer, user], opening if shape else ()),
+        unasked=probe.shows([answer], _TWO),
         blank="" if probe.text([user, _said("assistant", ""), user]) is not None else " ",
         tools=probe.shows([user], "probe_weather", tools=[_tool(_THREE)]),
         undescribed=probe.shows([user], "probe_weather", tools=[_tool(None)]),
@@ -126,6 +128,18 @@ def traits_of(
         together=probe.text([beside[0], beside[1] | thought, beside[2]], [_tool("")]) is not None,
         marked=probe.text([user, _said("assistant", _THREE.join(marks) + _TWO), user]) is not None,
     )
+
+
+@lru_cache(maxsize=128)
+def leading_of(template: ChatTemplate, kwargs: tuple[tuple[str, object], ...] = ()) -> str:
+    """White space that a template, with these arguments, writes before an answer of the past (or
+    its reasoning) and not at the end of a prompt: there the model writes it."""
+    user = _said("user", _ONE)
+    probe = _probe(partial(template.render, kwargs=dict(kwargs)), user)
+    prompt = probe.text([user]) or ""
+    told = probe.text([user, _said("assistant", _TWO), user]) or ""
+    answer = told.removeprefix(prompt)
+    return answer[: len(answer) - len(answer.lstrip())] if told.startswith(prompt) else ""
 
 
 class _Probe:

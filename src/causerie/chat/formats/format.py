@@ -201,7 +201,8 @@ class Format:
     ``tool_calls[].function.arguments`` of the history. ``reasoning_keys`` are
     the message fields under which the template looks for earlier reasoning.
     ``native_tools`` is False where the template itself cannot show tools, so
-    that the fallback's system message does it.
+    that the fallback's system message does it. ``prompt_end`` is written behind
+    a prompt that leaves to the model what could only be this.
     """
 
     name: str
@@ -215,3 +216,4 @@ class Format:
     arguments: OneOf["object", "text"] = "object"
     reasoning_keys: tuple[str, ...] = ("reasoning_content",)
     native_tools: bool = True
+    prompt_end: str = ""

@@ -75,7 +75,8 @@ FUNCTIONARY_3_1 = Format(
 )
 
 # The prompt ends in the middle of its call (``>>>``), which no marker here can say:
-# tools are described in words, and past calls are written as they are everywhere.
+# tools are described in words, past calls are written as they are everywhere, and
+# the recipient is always the user.
 FUNCTIONARY_3_2 = Format(
     "functionary-3.2",
     detect=((">>>${recipient}",),),
@@ -83,6 +84,7 @@ FUNCTIONARY_3_2 = Format(
     calls=HERMES_CALLS,
     arguments="text",
     native_tools=False,
+    prompt_end="all\n",
 )
 
 # Its template wants the functions as one text of its own making (``functions``).
