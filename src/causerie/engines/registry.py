@@ -26,6 +26,11 @@ class EngineFactory(Protocol):
         ...
 
 
+def engine_names() -> list[str]:
+    """The engines that a model can have here, those of other packages too."""
+    return sorted({"llamacpp", "fake", *entry_points(group=GROUP).names})
+
+
 def engine_factory(name: str) -> EngineFactory:
     """The factory of that name; raises :class:`EngineFailed` that lists the names there are."""
     if name == "fake":
@@ -38,5 +43,4 @@ def engine_factory(name: str) -> EngineFactory:
                 f"the engine {name} of another package ({entry.value}) cannot be loaded: {error}"
             ) from error
         return factory
-    known = sorted({"llamacpp", "fake", *entry_points(group=GROUP).names})
-    raise EngineFailed(f"there is no engine named {name}; known are {', '.join(known)}")
+    raise EngineFailed(f"there is no engine named {name}; known are {', '.join(engine_names())}")

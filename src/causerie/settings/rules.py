@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from causerie.chat.formats.registry import FORMATS
+from causerie.engines.registry import engine_names
 from causerie.engines.weights.errors import BadReference
 from causerie.engines.weights.reference import Reference
 from causerie.settings.catalog_rules import catalog_rules
@@ -76,17 +77,25 @@ def _model(index: int, model: Model) -> Iterator[Broken]:
             yield from _reference((*at, "ref"), model.ref)
         if model.options:
             yield Broken((*at, "options"), "is for other engines; use `[models.llamacpp]`")
-    elif model.llamacpp != LlamaCpp():
-        yield Broken((*at, "llamacpp"), f'means nothing to engine "{model.engine}"; use `options`')
-    if model.format is not None and model.format not in _FORMATS:
-        near = difflib.get_close_matches(model.format, _FORMATS, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(_FORMATS)}"
-        yield Broken((*at, "format"), f'is "{model.format}", and there is no such format; {hint}')
+    else:
+        yield from _known((*at, "engine"), model.engine, engine_names())
+        if model.llamacpp != LlamaCpp():
+            message = f'means nothing to engine "{model.engine}"; use `options`'
+            yield Broken((*at, "llamacpp"), message)
+    if model.format is not None:
+        yield from _known((*at, "format"), model.format, _FORMATS)
     files = [("template", model.template), ("llamacpp.draft", model.llamacpp.draft)]
     files += [("llamacpp.lora", path) for path in model.llamacpp.lora]
     for key, file in files:
         if file is not None and not Path(file).is_file():
             yield Broken((*at, *key.split(".")), f'there is no file "{file}"')
+
+
+def _known(at: KeyPath, name: str, names: Sequence[str]) -> Iterator[Broken]:
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(names)}"
+        yield Broken(at, f'is "{name}", and there is no such {at[-1]}; {hint}')
 
 
 def _reference(at: KeyPath, ref: str) -> Iterator[Broken]:
