@@ -266,6 +266,31 @@ def test_rules_that_say_nothing_are_passed_over(name: str) -> None:
     assert compose(form, {}, reasoning="none", calls=plan, answer=None)
 
 
+@pytest.mark.parametrize("name", NOTATIONS)
+@pytest.mark.parametrize("nested", [True, False])
+def test_names_that_are_listed_are_held_to(name: str, nested: bool) -> None:
+    """As Pydantic writes a map whose keys are an enumeration, and Zod a record of one."""
+    colours = {
+        "type": "object",
+        "propertyNames": {"$ref": "#/$defs/Colour"},
+        "additionalProperties": {"type": "integer", "minimum": 0},
+    }
+    shared = {"Colour": {"type": "string", "enum": ["red", "green"]}}
+    top = {"type": "object", "properties": {"colours": colours}, "required": ["colours"]}
+    form, tools = by_name(name), offered({**(top if nested else colours), "$defs": shared})
+    assert form.calls
+    for control, vocabulary in models(name):
+        plan = CallPlan(tools, required=True, parallel=True)
+        grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
+        for made, right in (
+            ({"red": 1, "green": 20}, True), ({"green": 3}, True),
+            ({"blue": 1}, False), ({"red": 1, "blue": 1}, False), ({"red": -1}, False),
+        ):  # fmt: skip
+            given = {"colours": made} if nested else made
+            text = form.calls.lead + write_calls(form.calls, [Call("f", given)])
+            assert (vocabulary.refused_at(grammar, text) is None) == right, text
+
+
 STRINGS: list[tuple[Mapping[str, object], str, str]] = [
     ({"format": "date"}, "2024-02-29", "2024-02-30"),
     ({"format": "date-time"}, "2024-02-29T12:00:00.5+01:00", "2024-02-29"),

@@ -76,6 +76,7 @@ def _compound(inner: _Strategy) -> _Strategy:
             "required": st.lists(names, max_size=2),
             "additionalProperties": inner | st.booleans(),
             "patternProperties": st.fixed_dictionaries({"^p": inner}),
+            "propertyNames": st.fixed_dictionaries({"enum": st.lists(names, max_size=3)}),
             "minProperties": st.integers(0, 2),
             "maxProperties": st.integers(0, 3),
             "allOf": options,

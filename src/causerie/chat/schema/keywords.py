@@ -78,6 +78,8 @@ _REASONS = {
     "contains": "`contains` cannot be enforced; describe every item with items or prefixItems.",
     "minContains": "`minContains` cannot be enforced.",
     "maxContains": "`maxContains` cannot be enforced.",
+    "propertyNames": "of `propertyNames` only a list (`enum`) is enforced, and not beside "
+    "patternProperties; write a pattern as patternProperties with additionalProperties: false.",
     "unevaluatedProperties": "`unevaluatedProperties` cannot be enforced; use "
     "additionalProperties in a schema that names all properties itself.",
     "unevaluatedItems": "`unevaluatedItems` cannot be enforced; use items.",
@@ -101,7 +103,7 @@ def is_annotation(key: str) -> bool:
     return key in ANNOTATIONS or (key.startswith("x-") and key != "x-guidance")
 
 
-def is_any_text(schema: object) -> bool:
+def _is_any_text(schema: object) -> bool:
     """Whether every text follows a schema, whatever notes it has."""
     if not isinstance(schema, Mapping):
         return schema is True
@@ -111,6 +113,8 @@ def is_any_text(schema: object) -> bool:
 def check_other(key: str, value: object, refuse: Callable[[str], InvalidRequest]) -> None:
     """A keyword that is neither enforced nor an annotation: harmless by its value, or refused."""
     harmless = _HARMLESS.get(key, ())
+    if key == "propertyNames" and _is_any_text(value):
+        return
     if any(type(value) is type(other) and value == other for other in harmless):
         return
     shown = key if len(key) <= 60 else key[:60] + "…"

@@ -18,6 +18,7 @@ from urllib.parse import unquote
 from causerie.chat.schema import keywords as words
 from causerie.chat.schema.disjoint import Exclusion
 from causerie.chat.schema.finite import circle, is_finite
+from causerie.chat.schema.names import listed
 from causerie.chat.schema.pattern import LOOKS, Refused, may_match, searches
 from causerie.chat.schema.place import Place
 from causerie.chat.schema.refusal import step, unsupported
@@ -82,6 +83,7 @@ class Rewriter:
             raise self._refuse(pointer, "a schema is an object or a boolean.")
         if depth > MAX_DEPTH:
             raise self._refuse(pointer, f"it nests deeper than {MAX_DEPTH} levels.")
+        schema = listed(schema, pointer, self._resolve)
         place = Place(schema, pointer, depth, alone)
         out: Node = {}
         for key, value in schema.items():
@@ -325,14 +327,6 @@ class Rewriter:
         self._values.count(pointer, values=len(value), text=sum(map(len, value)))
         out[key] = list(dict.fromkeys(value))
 
-    def _property_names(self, place: Place, out: Node, key: str, value: object) -> None:
-        if words.is_any_text(value):
-            return
-        raise self._refuse(
-            step(place.pointer, key),
-            "write the names' pattern as patternProperties with additionalProperties: false.",
-        )
-
     def _finish_object(self, place: Place, out: Node) -> None:
         """What several keywords of an object say together."""
         required = _list(out.get("required"))
@@ -396,5 +390,4 @@ _HANDLERS: Mapping[str, _Handler] = {
     "patternProperties": Rewriter._pattern_properties,
     "additionalProperties": Rewriter._additional,
     "required": Rewriter._required,
-    "propertyNames": Rewriter._property_names,
 }

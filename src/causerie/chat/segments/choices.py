@@ -8,9 +8,11 @@ apply schemas to the same value; knows nothing of grammars.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from urllib.parse import unquote
 
 from causerie.chat.schema.keywords import ANNOTATIONS, APPLIES
+from causerie.chat.schema.names import listed
 from causerie.chat.schema.refusal import step
 from causerie.chat.segments.base import Schema
 from causerie.chat.segments.conjunction import (
@@ -67,7 +69,8 @@ def anchored(root: Schema) -> Schema:
         if not isinstance(value, Mapping) or not value:
             return value
         out: dict[str, object] = {AT: at}
-        for key, of in _unwrapped(value).items():
+        spelled = listed(_unwrapped(value), at, partial(resolved, root))
+        for key, of in spelled.items():
             below = step(at, key)
             if key in _NAMED and isinstance(of, Mapping):
                 out[key] = {name: walked(each, step(below, name)) for name, each in of.items()}

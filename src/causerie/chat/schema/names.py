@@ -1,0 +1,54 @@
+"""Names that are listed (``propertyNames`` with ``enum``), as the properties that they are.
+
+So libraries write a map whose keys are an enumeration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from causerie.chat.schema.keywords import is_annotation
+from causerie.chat.schema.refusal import step
+
+_MOST_STEPS = 16  # from reference to reference
+
+
+def listed(
+    schema: Mapping[str, object], pointer: str, resolve: Callable[[str], object]
+) -> Mapping[str, object]:
+    """A schema that says the same of its properties, without a list of their names.
+
+    ``pointer`` is where it stands, ``resolve`` gives what a reference stands for.
+    """
+    names = _names(schema.get("propertyNames"), resolve)
+    known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
+    if names is None or "patternProperties" in schema or not isinstance(known, Mapping):
+        return schema
+    if isinstance(others, Mapping):
+        others = {"$ref": step(pointer, "additionalProperties").replace("%", "%25")}
+    properties = {name: known.get(name, others) for name in names}
+    return {
+        **{key: value for key, value in schema.items() if key != "propertyNames"},
+        "properties": {name: of for name, of in properties.items() if of is not False},
+        "additionalProperties": False,
+    }
+
+
+def _names(schema: object, resolve: Callable[[str], object]) -> Sequence[str] | None:
+    """The names that a schema for names lists; ``None`` where it says anything else."""
+    for _ in range(_MOST_STEPS):
+        if not isinstance(schema, Mapping):
+            return None
+        said = {key: value for key, value in schema.items() if not is_annotation(key)}
+        reference = said.get("$ref")
+        if len(said) > 1 or not isinstance(reference, str):
+            break
+        schema = resolve(reference)
+    else:
+        return None
+    if said.pop("type", "string") != "string" or len(said) != 1:
+        return None
+    options = [said["const"]] if "const" in said else said.get("enum")
+    return (
+        [name for name in options if isinstance(name, str)] if isinstance(options, list) else None
+    )
