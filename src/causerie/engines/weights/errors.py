@@ -52,7 +52,7 @@ class NoSpace(WeightsError):
 
     def __init__(self, folder: Path, needed: int, free: int) -> None:
         super().__init__(
-            f"{folder} has {free / 1e9:.1f} GB free and the weights need {needed / 1e9:.1f} GB; "
+            f"{folder} has {free / 1e9:.2f} GB free and the weights need {needed / 1e9:.2f} GB; "
             "free some space or choose another cache folder."
         )
         self.needed = needed

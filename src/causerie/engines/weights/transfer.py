@@ -111,10 +111,10 @@ def partial_path(source: Source, target: Path) -> Path:
 
 
 def ensure_space(folder: Path, needed: int) -> None:
-    """Raises :class:`NoSpace` where ``folder`` cannot take ``needed`` bytes."""
+    """Raises :class:`NoSpace` where ``folder`` cannot take ``needed`` bytes and have some left."""
     free = shutil.disk_usage(folder).free
     if needed + _SLACK > free:
-        raise NoSpace(folder, needed, free)
+        raise NoSpace(folder, needed + _SLACK, free)
 
 
 def session(options: HubOptions, certificates: Path | None = None) -> aiohttp.ClientSession:
