@@ -172,7 +172,7 @@ async def test_the_longest_wait_is_told(house: House) -> None:
         with pytest.raises(RateLimited) as refused:
             await house.pass_through(scope)
     assert refused.value.code == "requests"
-    assert refused.value.headers["Retry-After"] == "31"
+    assert refused.value.headers["Retry-After"] == "30"
 
 
 async def test_headers_tell_of_the_strictest_scope(house: House) -> None:
@@ -185,10 +185,10 @@ async def test_headers_tell_of_the_strictest_scope(house: House) -> None:
         assert told(lease) == {
             "x-ratelimit-limit-requests": "4",
             "x-ratelimit-remaining-requests": "3",
-            "x-ratelimit-reset-requests": "40.1s",
+            "x-ratelimit-reset-requests": "40.0s",
             "x-ratelimit-limit-tokens": "50",
             "x-ratelimit-remaining-tokens": "20",
-            "x-ratelimit-reset-tokens": "40.1s",
+            "x-ratelimit-reset-tokens": "40.0s",
         }
 
 

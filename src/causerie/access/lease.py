@@ -18,7 +18,7 @@ from causerie.protocol.events import Usage
 
 _NOTHING = Usage(0, 0)
 _NO_LIMITS: Standings = (None, None)
-_TENTHS = [f"{tenths // 10}.{tenths % 10}s" for tenths in range(602)]  # of a minute, and one more
+_TENTHS = [f"{tenths // 10}.{tenths % 10}s" for tenths in range(601)]  # of a minute
 
 
 class Used(Protocol):

@@ -82,7 +82,7 @@ class Tokens(Struct, frozen=True, gc=False):
 
 Standing = tuple[str, int, int]
 """How one limit stands now: the limit, what is left of it, and the tenths of a second
-until that is more, at most 601."""
+until that is more, at most 600."""
 
 Standings = tuple[Standing | None, Standing | None]
 """Of requests and of tokens the limit of which least is left, of all scopes of a request;

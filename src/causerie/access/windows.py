@@ -1,13 +1,14 @@
 """Counts of the last minute, in the memory of this process.
 
 A sliding window, exact to a tenth of a second: for every tick in which
-something was taken the sums are kept until the tick's last moment is a minute
-ago. A bucket that refills (token bucket; GCRA, of which ITU-T I.371, annex A,
-says the same in another form) costs one number instead of at most 601 small
-records, but is wrong in one direction or the other: full, it lets nearly twice
-the limit through within one minute; made small, it refuses while headroom is
-left. The window does neither, and its memory is bounded by the ticks, not by
-the requests.
+something was taken the sums are kept until the tick's first moment is a minute
+ago. (Were it the last, a caller could be told to wait for 61 seconds; official
+clients wait for 60 at most.) A bucket that refills (token bucket; GCRA, of
+which ITU-T I.371, annex A, says the same in another form) costs one number
+instead of at most 600 small records, but is wrong in one direction or the
+other: full, it lets nearly twice the limit through within one minute; made
+small, it refuses while headroom is left. The window does neither, and its
+memory is bounded by the ticks, not by the requests.
 
 What was foreseen counts from the moment it was taken. Once the truth is known,
 what was not used is given back at that moment of the past, and what was not
@@ -40,7 +41,6 @@ from causerie.access.refusal import limited
 
 _TICK = 100_000_000  # nanoseconds
 _MINUTE = 600  # ticks
-_LEAVES = _MINUTE + 1  # ticks until all of one is a minute ago
 _SOON = 1.0  # seconds until a place is tried again: nobody knows when a request ends
 _FIRST_SWEEP = 1024
 _FAR = UNLIMITED // 2  # so much is never left of a limit that is set
@@ -68,9 +68,9 @@ class _Window:
         self.requests = self.input = self.tokens = self.running = 0
 
     def forget(self, now: int) -> None:
-        """Leave out the ticks all of which are a minute ago."""
+        """Leave out the ticks that began a minute ago."""
         ticks = self.ticks
-        while ticks and now - ticks[0].at > _MINUTE:
+        while ticks and now - ticks[0].at >= _MINUTE:
             tick = ticks.popleft()
             tick.gone = True
             self.requests -= tick.requests
@@ -156,7 +156,7 @@ class MemoryLease(Lease):
             if window.newest.at != now:
                 window.turn(now)
             oldest = window.ticks[0]
-            reset = oldest.at + _LEAVES - now
+            reset = oldest.at + _MINUTE - now
             left = scope.requests - window.requests
             if left < fewest:
                 fewest = left
@@ -284,7 +284,7 @@ def _refusals(scope: Scope, window: _Window, need: Tokens, now: int) -> Iterator
 
 def _reset(window: _Window, read: _Read, now: int) -> int:
     """Ticks until more is free, where the oldest tick has none of it."""
-    return next((tick.at + _LEAVES - now for tick in window.ticks if read(tick)), 0)
+    return next((tick.at + _MINUTE - now for tick in window.ticks if read(tick)), 0)
 
 
 def _until(window: _Window, read: _Read, amount: int, now: int) -> float:
@@ -297,4 +297,4 @@ def _until(window: _Window, read: _Read, amount: int, now: int) -> float:
             last = tick.at
             if freed >= amount:
                 break
-    return ((last + _LEAVES) * _TICK - now) / 1e9 if freed else 0.0
+    return ((last + _MINUTE) * _TICK - now) / 1e9 if freed else 0.0

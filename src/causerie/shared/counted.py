@@ -17,7 +17,7 @@ from causerie.access.quota import (
 )
 
 TICK = 100_000  # microseconds
-_LEAVES = 601  # ticks until all of one is a minute ago
+_MINUTE = 600  # ticks
 _SOON = 1.0  # seconds until a place is tried again: nobody knows when a request ends
 _WIDTH = 13  # numbers of a reply for each scope
 _MEASURES: tuple[Measure, ...] = ("requests", "tokens", "input_tokens", "output_tokens")
@@ -104,10 +104,10 @@ def _limits(scope: Scope) -> tuple[int, int, int, int]:
 
 
 def _standing(left: int, limit: int, tick: int, now: int) -> Standing:
-    reset = min(max(tick + _LEAVES - now // TICK, 0), _LEAVES) if tick else 0
+    reset = min(max(tick + _MINUTE - now // TICK, 0), _MINUTE) if tick else 0
     return str(limit), max(left, 0), reset
 
 
 def _until(tick: int, now: int) -> float:
-    """Seconds until all of a tick is a minute ago; 0 where there is none."""
-    return max((tick + _LEAVES) * TICK - now, 0) / 1e6 if tick else 0.0
+    """Seconds until a tick has begun a minute ago; 0 where there is none."""
+    return max((tick + _MINUTE) * TICK - now, 0) / 1e6 if tick else 0.0
