@@ -137,14 +137,18 @@ async def test_calls_are_shown_beside_the_answer() -> None:
 
 async def test_failures_are_one_sentence_with_a_code(tmp_path: Path) -> None:
     refusal = (404, '{"error": {"message": "No such model."}}')
-    async with running(ScriptedEndpoint([refusal, THINKS])) as endpoint:
+    keyless = (401, '{"error": {"message": "No key was sent."}}')
+    async with running(ScriptedEndpoint([refusal, keyless, THINKS])) as endpoint:
         url = endpoint.base_url
         refused = await run("Why?", "-u", url)
+        unknown = await run("Why?", "-u", url)
         missing = await run("Why?", "-u", url, "--tools", str(tmp_path / "no.json"))
         silent = await run("-u", url, stdin=" \n")
     gone = await run("Why?", "-u", url)
     usage = await run("--no-such-option")
     assert refused == (1, "", "causerie: No such model. (status 404)\n")
+    assert unknown[0] == 1
+    assert unknown[2] == "causerie: No key was sent. (status 401, set CAUSERIE_API_KEY)\n"
     assert missing[0] == 2
     assert "No such file or directory; a JSON array of tool definitions is needed" in missing[2]
     assert silent == (2, "", "causerie: stdin held no question\n")

@@ -109,6 +109,27 @@ def test_each_value_says_where_it_comes_from(file: Path) -> None:
     assert 'host = "127.0.0.1"  # default' in lines
 
 
+def test_so_does_what_stands_in_an_inline_table(tmp_path: Path) -> None:
+    file = tmp_path / "causerie.toml"
+    file.write_text("""\
+[[models]]
+id = "echo"
+engine = "fake"
+price = { prompt = "0.15" }
+[[aliases]]
+id = "x"
+targets = [
+  { model = "echo", weight = 2 },
+]
+""")
+    lines = CliRunner().invoke(app, ["check", "-c", str(file)]).stdout.splitlines()
+    assert 'prompt = "0.15"  # line 4' in lines
+    assert 'completion = "0"  # default' in lines
+    assert 'model = "echo"  # line 8' in lines
+    assert "weight = 2.0  # line 8" in lines
+    assert "priority = 0  # default" in lines
+
+
 def test_secrets_are_left_out(file: Path) -> None:
     result = CliRunner(env={"HF_TOKEN": "hf_secret"}).invoke(app, ["check", "-c", str(file)])
     assert "hf_secret" not in result.output

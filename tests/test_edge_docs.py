@@ -10,6 +10,8 @@ from causerie.protocol.parsing import HINTS, HONOURED
 
 ROOT = Path(__file__).parent.parent
 SOURCE = Path(causerie.__file__).parent
+LINK = re.compile(r"\]\(([^)\s:]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 SHOWN = re.compile(r'\bcode(?:: str)? ?= ?"([a-z_]+)"')
 
 
@@ -29,3 +31,36 @@ def test_every_parameter_is_documented() -> None:
         if f"`{name}`" not in page
     )
     assert not missing, f"add these parameters to docs/api.md: {missing}"
+
+
+def test_every_link_leads_somewhere() -> None:
+    pages = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "docs").rglob("*.md")]
+    lost = [
+        f"{page.name}: {link}" for page in pages for link in _links(page) if not _leads(page, link)
+    ]
+    assert not lost
+
+
+def test_every_page_is_two_clicks_from_the_first() -> None:
+    first = _pages(ROOT / "README.md")
+    second = {page for one in first for page in _pages(one)}
+    assert {*(ROOT / "docs").glob("*.md")} <= first | second
+
+
+def _links(page: Path) -> list[str]:
+    return LINK.findall(page.read_text())
+
+
+def _pages(page: Path) -> set[Path]:
+    found = (page.parent / link.partition("#")[0] for link in _links(page))
+    return {path.resolve() for path in found if path.suffix == ".md"}
+
+
+def _leads(page: Path, link: str) -> bool:
+    name, _, anchor = link.partition("#")
+    target = page.parent / name if name else page
+    return target.exists() and (not anchor or anchor in _anchors(target.read_text()))
+
+
+def _anchors(text: str) -> set[str]:
+    return {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in HEADING.findall(text)}

@@ -269,6 +269,7 @@ SECRETS = [
     "Bearer abcdefghijklmn",
     "api_key=s3cr3tvalue",
     "authorization: 'Basic Zm9vOmJhcg=='",
+    "Authorization: Bearer s3cr3tvalue",
     "https://user:pass@internal.example/v1?key=abc",
     "http://10.0.0.5:8000/v1",
     "192.168.1.17:8000",
@@ -304,6 +305,7 @@ def test_what_is_not_the_client_s_is_taken_out(secret: str) -> None:
         "Field 'n': Value must be between 1 <= value <= 2, but got 3",
         "tools[0].function.name: expected a string",
         "Value must be one of: low/medium/high",
+        "No key was sent; send the header `Authorization: Bearer KEY`.",
     ],
 )
 def test_words_about_the_request_are_kept(words: str) -> None:

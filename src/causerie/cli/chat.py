@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
+from http import HTTPStatus
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
@@ -25,7 +26,7 @@ from causerie.cli.exits import CommandFailed, ExitCode, reporting
 from causerie.cli.terminal import AnswerView, await_line, printable
 from causerie.errors import ServiceError
 from causerie.protocol.events import Usage
-from causerie.settings.environment import client_key
+from causerie.settings.environment import CLIENT_KEY, client_key
 from causerie.transport.client import HttpClient, Reach
 from causerie.transport.errors import TransportFailed
 from causerie.upstreams.dialects import GENERIC
@@ -115,7 +116,8 @@ def _explained(base_url: str) -> Iterator[None]:
                 f"{base_url} cannot be reached: {error.__cause__}", ExitCode.NETWORK
             ) from error
         status = error.metadata.get("upstream_status")
-        said = f" (status {status})" if status is not None else ""
+        advice = f", set {CLIENT_KEY}" if status == HTTPStatus.UNAUTHORIZED else ""
+        said = f" (status {status}{advice})" if status is not None else ""
         raise CommandFailed(f"{error.message}{said}") from error
 
 

@@ -245,8 +245,20 @@ def _from_text(kind: Any, text: str) -> object:
 
 
 def _origins(layers: _Layers) -> dict[KeyPath, str]:
-    found = {path: f"line {line}" for path, line in layers.lines.items()}
+    lines = {path: line_of(path, layers.lines) for path in _keys(layers.values)} | layers.lines
+    found = {path: f"line {line}" for path, line in lines.items() if line is not None}
     return {**found, **layers.origins}
+
+
+def _keys(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
+    """The path of every key, also of those in inline tables."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield (*path, name)
+            yield from _keys(item, (*path, name))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _keys(item, (*path, index))
 
 
 def _ignored(

@@ -14,7 +14,7 @@ _HIDDEN = "…"
 _SECRETS = (
     re.compile(r"\b[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE),
     re.compile(r"\b(?:bearer|basic|api[_ -]?key|token|authorization|password|secret)\b\s*[:=]?\s*"
-               r"['\"]?[\w.+/=*-]{6,}['\"]?", re.IGNORECASE),
+               r"['\"]?(?!(?:bearer|basic)\s)[\w.+/=*-]{6,}['\"]?", re.IGNORECASE),
     re.compile(r"\b(?:sk|pk|ck|gsk|hf|key|org|proj|req)[-_][\w*.-]{4,}", re.IGNORECASE),
     re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+"),
     re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b"),
