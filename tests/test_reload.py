@@ -9,6 +9,7 @@ from pathlib import Path
 
 from faultkit import Reply, upstream
 from housekit import SERVER, House, house
+from hub import gguf
 from structlog.testing import capture_logs
 
 from causerie.cli.key import digest_line, new_key
@@ -53,6 +54,19 @@ async def test_what_is_known_of_a_loaded_model_is_shown_before_it_is_asked(tmp_p
             assert (await service.reload(text)).applied
             _, listed = await service.get("/v1/models")
             assert listed["data"][0]["context_length"] > 0
+
+
+async def test_beside_a_draft_model_no_probabilities_are_promised(tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_bytes(gguf({}))
+    text = '[[models]]\nid = "own"\nref = "./m.gguf"\npreload = false\n'
+    async with house(tmp_path, f'{text}[models.llamacpp]\ndraft = "m.gguf"\n') as service:
+        status, _, answer = await service.ask("/v1", "own", logprobs=True)
+        assert (status, answer["error"]["param"]) == (400, "logprobs")
+        _, listed = await service.get("/v1/models")
+        assert "logprobs" not in listed["data"][0]["supported_parameters"]
+        assert (await service.reload(text)).applied
+        _, listed = await service.get("/v1/models")
+        assert "logprobs" in listed["data"][0]["supported_parameters"]
 
 
 async def test_entries_of_the_catalog_are_counted(tmp_path: Path) -> None:
