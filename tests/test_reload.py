@@ -219,6 +219,20 @@ async def test_sighup_reloads(tmp_path: Path) -> None:
                 await asyncio.sleep(0.01)
 
 
+async def test_sighup_while_it_starts_reloads_then(tmp_path: Path) -> None:
+    (tmp_path / "next.toml").write_text(SERVER + OWN.replace('"own"', '"other"'), encoding="utf-8")
+    hang_up = f"cd '{tmp_path}' && cp next.toml causerie.toml && kill -HUP $PPID; echo secret"
+    key = f"""key = {{ command = ["sh", "-c", "{hang_up}"] }}"""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # where it is not handled this test fails, no more
+    try:
+        async with house(tmp_path, OWN + endpoint("http://127.0.0.1:9/v1", key)) as service:
+            async with asyncio.timeout(10):
+                while await service.models("/v1") != ["other"]:  # noqa: ASYNC110 - from outside
+                    await asyncio.sleep(0.01)
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 async def test_racing_reloads_end_with_the_last_file(tmp_path: Path) -> None:
     async with house(tmp_path, OWN) as service:
 
