@@ -129,6 +129,12 @@ async def test_bytes_that_are_no_text_are_asked_too(locale: str) -> None:
     assert endpoint.requests[1]["messages"] == [{**question, "role": "system"}, question]
 
 
+async def test_an_output_that_knows_few_characters_gets_what_it_knows() -> None:
+    async with running(ScriptedEndpoint([[piece(content="caf\xe9"), piece("stop")]])) as endpoint:
+        told = await run("Where?", "-u", endpoint.base_url, PYTHONIOENCODING="ascii")
+    assert told == (0, "caf?\n", "")
+
+
 async def test_calls_are_shown_beside_the_answer() -> None:
     async with running(ScriptedEndpoint([CALLS])) as endpoint:
         code, out, err = await run("Look!", "-u", endpoint.base_url)

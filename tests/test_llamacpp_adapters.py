@@ -124,6 +124,18 @@ async def test_an_adapter_that_is_missing_is_named(gguf: Path, tmp_path: Path) -
             pass
 
 
+@pytest.mark.parametrize("option", ["lora", "draft"])
+async def test_a_file_beside_the_weights_that_is_wrong_is_named(
+    gguf: Path, tmp_path: Path, option: str
+) -> None:
+    file = tmp_path / "text.gguf"
+    file.write_text("hello")
+    given = {option: (str(file),) if option == "lora" else str(file)}
+    with pytest.raises(EngineFailed, match=rf"with {file}: .*invalid magic"):
+        async with engine(gguf, **given):
+            pass
+
+
 async def test_a_draft_model_says_ahead_and_changes_nothing(gguf: Path, plain: list[int]) -> None:
     async with engine(gguf, draft=str(gguf)) as drafted:
         assert await said(drafted) == plain

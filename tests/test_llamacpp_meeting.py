@@ -55,14 +55,17 @@ def test_only_what_nobody_listens_at_is_taken_away(place: Path) -> None:
     dead, one = bound(place, "dead", listens=False, age=3600)
     alive, two = bound(place, "alive", listens=True, age=3600)
     young, three = bound(place, "young", listens=False, age=1)
-    empty = place / "causerie-engine-empty"
-    empty.mkdir()
+    empty, left = place / "causerie-engine-empty", place / "causerie-engine-left"
+    for folder in (empty, left):
+        folder.mkdir()
+    os.utime(left, (0, 0))
     with one, two, three:
         Meeting()
     assert not dead.exists()
     assert alive.exists()
     assert young.exists()
     assert empty.exists()
+    assert not left.exists()
 
 
 @pytest.mark.parametrize("name", ["n" * 90, "ü" * 45])

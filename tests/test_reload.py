@@ -9,6 +9,7 @@ from pathlib import Path
 
 from faultkit import Reply, upstream
 from housekit import SERVER, House, house
+from hub import gguf
 from structlog.testing import capture_logs
 
 from causerie.cli.key import digest_line, new_key
@@ -53,6 +54,19 @@ async def test_what_is_known_of_a_loaded_model_is_shown_before_it_is_asked(tmp_p
             assert (await service.reload(text)).applied
             _, listed = await service.get("/v1/models")
             assert listed["data"][0]["context_length"] > 0
+
+
+async def test_beside_a_draft_model_no_probabilities_are_promised(tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_bytes(gguf({}))
+    text = '[[models]]\nid = "own"\nref = "./m.gguf"\npreload = false\n'
+    async with house(tmp_path, f'{text}[models.llamacpp]\ndraft = "m.gguf"\n') as service:
+        status, _, answer = await service.ask("/v1", "own", logprobs=True)
+        assert (status, answer["error"]["param"]) == (400, "logprobs")
+        _, listed = await service.get("/v1/models")
+        assert "logprobs" not in listed["data"][0]["supported_parameters"]
+        assert (await service.reload(text)).applied
+        _, listed = await service.get("/v1/models")
+        assert "logprobs" in listed["data"][0]["supported_parameters"]
 
 
 async def test_entries_of_the_catalog_are_counted(tmp_path: Path) -> None:
@@ -203,6 +217,20 @@ async def test_sighup_reloads(tmp_path: Path) -> None:
         async with asyncio.timeout(10):
             while await service.models("/v1") != ["other"]:  # noqa: ASYNC110 - from outside
                 await asyncio.sleep(0.01)
+
+
+async def test_sighup_while_it_starts_reloads_then(tmp_path: Path) -> None:
+    (tmp_path / "next.toml").write_text(SERVER + OWN.replace('"own"', '"other"'), encoding="utf-8")
+    hang_up = f"cd '{tmp_path}' && cp next.toml causerie.toml && kill -HUP $PPID; echo secret"
+    key = f"""key = {{ command = ["sh", "-c", "{hang_up}"] }}"""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # where it is not handled this test fails, no more
+    try:
+        async with house(tmp_path, OWN + endpoint("http://127.0.0.1:9/v1", key)) as service:
+            async with asyncio.timeout(10):
+                while await service.models("/v1") != ["other"]:  # noqa: ASYNC110 - from outside
+                    await asyncio.sleep(0.01)
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 async def test_racing_reloads_end_with_the_last_file(tmp_path: Path) -> None:

@@ -121,6 +121,26 @@ async def test_one_model_of_two_is_enough() -> None:
     assert seen.told == ["ready", "stopping", "stop"]
 
 
+async def test_a_model_that_a_reload_takes_away_while_it_loads_is_not_missed() -> None:
+    seen = Seen()
+    found = models(
+        gone=Loading(EngineFailed("", loading=True, retry_after=0)),
+        replaced=Loading(EngineFailed("nothing by that name")),
+    )
+    first = dict(found.engines)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(
+            run(make_edge(statuses=found), found, list(first), LISTEN, seen, take_address(LISTEN))
+        )
+        await seen.shown.wait()
+        found.engines = {"replaced": Loading(None)}
+        for engine in (*first.values(), *found.engines.values()):
+            engine.may.set()
+        await seen.address
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert seen.told == ["ready", "stopping", "stop"]
+
+
 async def test_without_preloads_it_is_ready_at_once() -> None:
     seen, found = Seen(), models(a=Loading())
     async with asyncio.TaskGroup() as group:

@@ -15,6 +15,7 @@ from typing import Protocol
 from msgspec import structs
 
 from causerie.control import answering
+from causerie.edge.ownership import owned
 from causerie.engines import weights as shelf  # whose `fetch` loads an HTTP client: 5 MB, if asked
 from causerie.engines.base import EngineFailed, Sampling
 from causerie.engines.fleet import Fleet, FleetEntry, ManagedEngine
@@ -28,7 +29,7 @@ from causerie.service import listen, service
 from causerie.settings import Loaded, Model, Settings
 from causerie.settings.credentials import Credentials, read_credentials
 from causerie.settings.environment import runtime_folder, variables
-from causerie.signals import reloaded_by_signal
+from causerie.signals import hangups, reloaded
 from causerie.startup import CannotStart, Watcher, run, take_address
 
 _SLOTS_BEFORE_LOADING = 8  # the engine says how many, once it is there
@@ -53,26 +54,31 @@ async def run_service(loaded: Loaded, read: Callable[[], Loaded], watcher: Annou
     for want of weights.
     """
     settings = loaded.settings
-    credentials = await asyncio.to_thread(read_credentials, loaded)
-    listening = listen(settings.server)
-    makers = _Makers(settings, watcher.download)
-    with take_address(listening) as address:
-        async with (
-            Fleet(makers.entries(), memory_budget=settings.engines.memory_budget_bytes) as fleet,
-            service(settings, fleet, credentials) as running,
-        ):
-            if (link := await running.first_link()) is not None:
-                watcher.first_link(link.token)
-            reloading = Reloading(loaded, _with_credentials(read), running, makers.renew(fleet))
-            running.configuration = reloading
-            reloading.address = "{}:{}".format(*address.getsockname()[:2])
-            folder = runtime_folder(variables())
-            async with answering(folder, reloading.answer), reloaded_by_signal(reloading.reload):
-                try:
-                    preload = _preloaded(settings)
-                    await run(running.edge, fleet, preload, listening, watcher, address)
-                except CannotStart as failure:
-                    raise makers.missing or failure from failure
+    with hangups() as hangup:
+        credentials = await asyncio.to_thread(read_credentials, loaded)
+        listening = listen(settings.server)
+        makers = _Makers(settings, watcher.download)
+        budget = settings.engines.memory_budget_bytes
+        with take_address(listening) as address:
+            async with (
+                Fleet(makers.entries(), memory_budget=budget) as fleet,
+                service(settings, fleet, credentials) as running,
+            ):
+                if (link := await running.first_link()) is not None:
+                    watcher.first_link(link.token)
+                reloading = Reloading(loaded, _with_credentials(read), running, makers.renew(fleet))
+                running.configuration = reloading
+                reloading.address = "{}:{}".format(*address.getsockname()[:2])
+                folder = runtime_folder(variables())
+                async with (
+                    answering(folder, reloading.answer),
+                    owned(reloaded(hangup, reloading.reload)),
+                ):
+                    try:
+                        preload = _preloaded(settings)
+                        await run(running.edge, fleet, preload, listening, watcher, address)
+                    except CannotStart as failure:
+                        raise makers.missing or failure from failure
 
 
 def _with_credentials(

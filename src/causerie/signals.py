@@ -10,39 +10,35 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-
-from causerie.edge.ownership import owned
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 
-@asynccontextmanager
-async def reloaded_by_signal(reload: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
-    """Call ``reload`` for each SIGHUP while the block runs; several at once are one.
-
-    A service at a terminal that was closed ends instead, as people expect.
-    """
+@contextmanager
+def hangups() -> Iterator[asyncio.Event]:
+    """An event that each SIGHUP sets while the block runs; none of them ends the process."""
+    wanted = asyncio.Event()
     hangup = getattr(signal, "SIGHUP", None)
     if hangup is None or threading.current_thread() is not threading.main_thread():
-        yield
+        yield wanted
         return
     loop = asyncio.get_running_loop()
-    wanted = asyncio.Event()
-    terminal = _terminal()
     loop.add_signal_handler(hangup, wanted.set)
     try:
-        async with owned(_follow(wanted, reload, terminal)):
-            yield
+        yield wanted
     finally:
         loop.remove_signal_handler(hangup)
 
 
-async def _follow(
-    wanted: asyncio.Event, reload: Callable[[], Awaitable[object]], terminal: int | None
-) -> None:
+async def reloaded(hangup: asyncio.Event, reload: Callable[[], Awaitable[object]]) -> None:
+    """Call ``reload`` for each SIGHUP; several at once are one.
+
+    A service at a terminal that was closed ends instead, as people expect.
+    """
+    terminal = _terminal()
     while True:
-        await wanted.wait()
-        wanted.clear()
+        await hangup.wait()
+        hangup.clear()
         if terminal is not None and _gone(terminal):
             os.kill(os.getpid(), signal.SIGTERM)
         else:

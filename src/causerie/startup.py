@@ -12,6 +12,7 @@ import errno
 import gc
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from causerie.edge.application import Edge
@@ -40,7 +41,10 @@ class Engines(Protocol):
     """The engines of the service, by the ids of their models."""
 
     def engine(self, model: str) -> Engine:
-        """The engine of a model; equal to the one it gave before where it is the same."""
+        """The engine of a model; equal to the one it gave before where it is the same.
+
+        Raises :class:`KeyError` where there is none.
+        """
         ...
 
     def status(self) -> Sequence[EngineStatus]:
@@ -159,16 +163,23 @@ class _Start:
         self._watcher.ready(*address)
 
     async def _load(self, model: str) -> Exception | None:
-        """Load one model; gives what kept it from loading."""
-        while True:
+        """Load one model; gives what kept it from loading. A reload may take it away meanwhile."""
+        while (engine := self._engine(model)) is not None:
             try:
-                await self._engines.engine(model).facts()
+                await engine.facts()
             except EngineFailed as error:
                 if error.loading:  # still at it: a load may take longer than a request waits
                     await asyncio.sleep(error.retry_after)
-                    continue
-                return CannotStart(f"{model} did not load: {error}")
-            return None
+                elif engine == self._engine(model):
+                    return CannotStart(f"{model} did not load: {error}")
+            else:
+                break
+        return None
+
+    def _engine(self, model: str) -> Engine | None:
+        with suppress(KeyError):
+            return self._engines.engine(model)
+        return None
 
     async def _show(self) -> None:
         while True:

@@ -38,11 +38,16 @@ _ALIKE = (
 _SWITCHES = frozenset({"reasoning", "reasoning_effort", "chat_template_kwargs"})
 """Ways to switch thinking, each written as the target knows it."""
 
+_OF_PROBABILITIES = frozenset({"logprobs", "top_logprobs"})
+"""The engine weighs no token that a draft model said ahead."""
+
 
 def offered(settings: Settings, own: Mapping[str, OwnModel], standings: Standings) -> Catalog:
     """The catalog of all doors; ``standings`` tells how targets stand now."""
     offers = {
-        model.id: Offer(Candidate(model.id), HONOURED, _own_profile(model, own[model.id]))
+        model.id: Offer(
+            Candidate(model.id), _own_parameters(model), _own_profile(model, own[model.id])
+        )
         for model in settings.models
     }
     listed = listings(settings, offers, standings, parameters)
@@ -93,6 +98,10 @@ def _remote_profile(known: EndpointModel | None) -> Profile:
     if known is None:
         return Profile()
     return Profile(context_length=known.context_length, must_think=known.thinking == "always")
+
+
+def _own_parameters(model: OwnSettings) -> frozenset[str]:
+    return HONOURED - _OF_PROBABILITIES if model.llamacpp.draft else HONOURED
 
 
 def _own_profile(model: OwnSettings, own: OwnModel) -> Callable[[], Profile]:

@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
 
@@ -41,6 +42,8 @@ def _have_streams() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
     sys.stdout = sys.stdout or _nowhere()
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # not every encoding knows what a model may say
     sys.stderr = sys.stderr or _nowhere()
 
 

@@ -19,6 +19,7 @@ _PREFIX = "causerie-engine-"
 _NAME = "engine.sock"
 _LONGEST_PATH = 100  # in bytes; systems take 104 or 108, with the zero at the end
 _YOUNG_SECONDS = 60.0  # a socket is bound a moment before it listens
+_EMPTY_SECONDS = 3600.0  # and long before that there is a folder for it
 
 
 class Meeting:
@@ -45,8 +46,16 @@ class Meeting:
 
 
 def _sweep(where: Path) -> None:
-    """Remove what services that were killed have left: sockets at which nobody listens."""
-    latest = time.time() - _YOUNG_SECONDS  # noqa: TID251 - the clock of files
+    """Remove what services that were killed have left: sockets at which nobody listens.
+
+    And the folders of those that were killed before there was one.
+    """
+    now = time.time()  # noqa: TID251 - the clock of files
+    for folder in where.glob(f"{_PREFIX}*"):
+        with suppress(OSError):  # as of one that is not empty
+            if folder.stat().st_mtime < now - _EMPTY_SECONDS:
+                folder.rmdir()
+    latest = now - _YOUNG_SECONDS
     for path in where.glob(f"{_PREFIX}*/{_NAME}"):
         with suppress(OSError):
             if path.stat().st_mtime < latest and _is_dead(path):

@@ -66,6 +66,12 @@ class Launch:
     memory: int
     short_spin: bool = False
 
+    @property
+    def files(self) -> str:
+        """What is loaded, for people: of a failure the engine does not say which file it was."""
+        beside = ", ".join(filter(None, (*self.lora, self.draft)))
+        return f"{self.weights} with {beside}" if beside else self.weights
+
 
 def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Launch:
     """The options with everything chosen.

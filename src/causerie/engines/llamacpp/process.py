@@ -109,7 +109,7 @@ async def spawn(launch: Launch, load_seconds: float, pulse: Pulse) -> LlamaCppCh
             raise EngineFailed(f"the model was not loaded within {load_seconds:g} s") from None
         if isinstance(failure, _Ended):
             raise EngineFailed(
-                f"the engine could not load {launch.weights}{_load_failure(tail)}"
+                f"the engine could not load {launch.files}{_load_failure(tail)}"
             ) from None
         raise
     return LlamaCppChild(process, LlamaCppClient(place, key), tail, reader, meeting, pulse)
