@@ -168,7 +168,7 @@ class SectionReader:
             case PythonArguments():
                 return PythonReader(schema)
             case LooseArguments(quote):
-                return LooseReader(quote, schema)
+                return LooseReader(quote)
             case ElementArguments(mark):
                 return ElementReader(mark, schema)
 
