@@ -9,6 +9,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from causerie.accounts import totp
+from causerie.accounts.accounts import Accounts
 from causerie.accounts.arrival import Arrivals
 from causerie.accounts.attempts import Attempts
 from causerie.accounts.audit import AuditFilter
@@ -103,6 +104,22 @@ class World:
         """What the audit log says, oldest first."""
         found = await self.projects.audit_of_all(SYSTEM, AuditFilter(limit=500))
         return [each.action for each in reversed(found)]
+
+
+def accounts_of(world: World) -> Accounts:
+    """All of it, as pages and the management API take it."""
+    return Accounts(
+        world.users,
+        world.profile,
+        world.sign_in,
+        world.projects,
+        world.keys,
+        world.usage,
+        world.credits,
+        world.recordings,
+        world.attempts,
+        world.operating,
+    )
 
 
 @pytest.fixture

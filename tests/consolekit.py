@@ -14,10 +14,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from accountkit import PASSWORD, World
+from accountkit import PASSWORD, World, accounts_of
 from edgekit import OPEN, ScriptedPipeline, Statuses, make_edge, serving
 
-from causerie.accounts.accounts import Accounts
 from causerie.accounts.people import User
 from causerie.accounts.sessions import Client
 from causerie.console.application import Console
@@ -60,21 +59,6 @@ class ScriptedHouse(Statuses):
     async def complete(self, exchange: Exchange, user: User, project_id: str) -> None:
         self.asked.append((user.id, project_id))
         await OpenAI(self.pipeline, Drain()).complete(exchange, OPEN, "")
-
-
-def accounts_of(world: World) -> Accounts:
-    return Accounts(
-        world.users,
-        world.profile,
-        world.sign_in,
-        world.projects,
-        world.keys,
-        world.usage,
-        world.credits,
-        world.recordings,
-        world.attempts,
-        world.operating,
-    )
 
 
 @dataclass

@@ -347,7 +347,7 @@ def test_bars_stand_on_each_other_and_keep_their_sum() -> None:
     chart = stacked(starts, values)
     assert [one.colour for one in chart.series] == [1, 2, 3, 4, 5, 6, 7, 0]
     assert chart.series[-1].name == "5 others"
-    assert sum(one.total for one in chart.series) == sum(range(1, 13))
+    assert sum(sum(one.values) for one in chart.series) == sum(range(1, 13))
     for column in chart.columns:
         heights = sum(bar.height for bar in column.bars)
         assert heights == pytest.approx(column.total / chart.ticks[-1] * 100, abs=0.01)

@@ -80,7 +80,7 @@ async def test_it_loads_on_demand_and_shares_one_load() -> None:
     yard = Yard([ship])
     async with Fleet([entry(yard, slots=9)]) as fleet:
         assert states(fleet) == [EngineState.ABSENT]
-        assert fleet.slots("a") == 9
+        assert fleet.engine("a").slots == 9
         async with asyncio.TaskGroup() as group:
             first = group.create_task(fleet.engine("a").facts())
             second = group.create_task(fleet.engine("a").tokenize(["x"], special=False))
@@ -89,7 +89,7 @@ async def test_it_loads_on_demand_and_shares_one_load() -> None:
         assert first.result().parallel == 3
         assert second.result() == [120]
         assert yard.made == 1
-        assert fleet.slots("a") == 3
+        assert fleet.engine("a").slots == 3
         assert states(fleet) == [EngineState.READY]
     assert ship.stopped.is_set()
 

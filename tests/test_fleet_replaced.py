@@ -48,7 +48,7 @@ async def test_another_recipe_is_another_engine_and_the_old_one_ends() -> None:
         assert fleet.engine("a") != engine
         await first.stopped.wait()
         await fleet.engine("a").facts()
-        assert fleet.slots("a") == 9
+        assert fleet.engine("a").slots == 9
 
 
 async def test_a_removed_model_goes_on_for_those_who_use_it() -> None:

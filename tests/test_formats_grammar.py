@@ -23,7 +23,6 @@ from causerie.protocol.request import JsonSchema
 
 CALLING = [form.name for form in FORMATS if form.calls]
 PARALLEL = [form.name for form in FORMATS if form.calls and form.calls.parallel]
-KINDS = ("plain text", "control tokens", "tokens of text")
 ARGUMENTS = {"city": "Paris é <b> 'x'", "days": 3, "hot": True, "tags": ["a", "]}"]}
 NESTED: Mapping[str, Mapping[str, object]] = {
     "plan": closed_schema(

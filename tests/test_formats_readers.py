@@ -125,14 +125,14 @@ def test_a_python_literal_as_json(text: str, expected: str | None) -> None:
     ],
 )
 def test_loose(text: str, expected: Mapping[str, object], size: int) -> None:
-    out, rest = fed(LooseReader(QUOTE, {}), text + "<tool_call|>", size)
+    out, rest = fed(LooseReader(QUOTE), text + "<tool_call|>", size)
     assert json.loads(out) == expected
     assert rest == "<tool_call|>"
 
 
 @given(arguments=NAMED, size=st.integers(0, 4))
 def test_loose_round_trip(arguments: Mapping[str, object], size: int) -> None:
-    out, rest = fed(LooseReader(QUOTE, {}), loose(arguments, QUOTE) + "!", size)
+    out, rest = fed(LooseReader(QUOTE), loose(arguments, QUOTE) + "!", size)
     assert json.loads(out) == arguments
     assert rest == "!"
 
@@ -264,7 +264,7 @@ def test_parameters_that_are_cut_say_the_same_however_they_came(
     words=st.lists(st.sampled_from(["a", "=", "'", '"', "\\", "(", ")", "[", ",", "1", "{", ":"]))
 )
 def test_no_text_breaks_a_reader(words: Sequence[str]) -> None:
-    for reader in (PythonReader({}), LooseReader(QUOTE, {}), ElementReader(MARK, {})):
+    for reader in (PythonReader({}), LooseReader(QUOTE), ElementReader(MARK, {})):
         try:
             fed(reader, "".join(words) or " ", 1)
         except (Unreadable, AssertionError):

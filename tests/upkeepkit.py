@@ -12,12 +12,11 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from accountkit import World
+from accountkit import World, accounts_of
 from edgekit import Statuses
 from probekit import says_yes
 
 from causerie.access.windows import MemoryCounters
-from causerie.accounts.accounts import Accounts
 from causerie.assembly.sharing import Sharing
 from causerie.assembly.upkeep import UpkeepDesk
 from causerie.chat.compiler import Compiler
@@ -88,21 +87,6 @@ endpoint = "south"
 model = "m"
 """
 NOWHERE = "http://127.0.0.1:9/v1"
-
-
-def accounts_of(world: World) -> Accounts:
-    return Accounts(
-        world.users,
-        world.profile,
-        world.sign_in,
-        world.projects,
-        world.keys,
-        world.usage,
-        world.credits,
-        world.recordings,
-        world.attempts,
-        world.operating,
-    )
 
 
 @dataclass

@@ -24,7 +24,6 @@ log = structlog.get_logger(__name__)
 
 _SUFFIX = ".sock"
 _SECONDS_TO_ASK = 5.0
-_MOST_BYTES = 1024 * 1024
 
 A = TypeVar("A")
 

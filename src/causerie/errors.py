@@ -64,24 +64,6 @@ class ServiceError(Exception):
             error["metadata"] = metadata
         return error
 
-    @staticmethod
-    def from_body(error: Mapping[str, object]) -> ServiceError:
-        """The failure that an ``error`` object of the wire tells of, by its type."""
-        kinds = {kind.type: kind for kind in ServiceError.__subclasses__()}
-        kind = kinds.get(str(error.get("type")), InternalError)
-        failure = kind.__new__(kind)
-        metadata = error.get("metadata")
-        param = error.get("param")
-        ServiceError.__init__(
-            failure,
-            str(error.get("message", "")),
-            code=str(error.get("code") or kind.code),
-            param=str(param) if param is not None else None,
-            status=504 if error.get("code") == "upstream_timeout" else None,
-            metadata=metadata if isinstance(metadata, Mapping) else None,
-        )
-        return failure
-
 
 class InvalidRequest(ServiceError):
     """The request itself is wrong; ``param`` names the field, dotted."""

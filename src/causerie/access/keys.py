@@ -77,6 +77,14 @@ class Named(Protocol):
     def name(self) -> str: ...
 
 
+def no_key() -> Unauthenticated:
+    """What is said where a key is needed and none was sent."""
+    return Unauthenticated(
+        "No API key was sent; send the header `Authorization: Bearer KEY`.",
+        code="missing_api_key",
+    )
+
+
 class StaticKeys:
     """Keys from the configuration; who comes with one is made once for each door."""
 
@@ -92,10 +100,7 @@ class StaticKeys:
         if door.keys is None:
             return Caller(key="", name="anonymous", door=door.name)
         if credential is None:
-            raise Unauthenticated(
-                "No API key was sent; send the header `Authorization: Bearer KEY`.",
-                code="missing_api_key",
-            )
+            raise no_key()
         found = ""
         for key in door.keys:
             if compare_digest(key.digest, credential.digest):

@@ -42,14 +42,14 @@ def digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
-def tidy_name(given: str, param: str = "name") -> str:
+def tidy_name(given: str) -> str:
     """A name as it is kept; raises :class:`InvalidRequest`."""
     name = " ".join(unicodedata.normalize("NFC", given).split())
     seen = name.translate(_JOINERS)
     if not seen or len(name) > _LONGEST_NAME or not seen.isprintable():
         raise InvalidRequest(
             f"A name has 1 to {_LONGEST_NAME} visible characters.",
-            param=param,
+            param="name",
         )
     return name
 

@@ -20,7 +20,7 @@ import structlog
 from msgspec import Struct
 
 from causerie.access.credential import Credential
-from causerie.access.keys import Caller, Named
+from causerie.access.keys import Caller, Named, no_key
 from causerie.accounts.keys import Grant, Purpose
 from causerie.accounts.people import Actor
 from causerie.accounts.ports import Store
@@ -106,10 +106,7 @@ class KeyRing:
         :class:`StoreUnavailable` where it cannot be known.
         """
         if credential is None:
-            raise Unauthenticated(
-                "No API key was sent; send the header `Authorization: Bearer KEY`.",
-                code="missing_api_key",
-            )
+            raise no_key()
         known = self._known.get(credential.digest)
         if known is None:
             known = await self._find(credential)
@@ -123,7 +120,7 @@ class KeyRing:
     async def manager(self, credential: Credential | None) -> Actor:
         """Who manages by this key; raises like :meth:`authenticate`."""
         if credential is None:
-            raise Unauthenticated("No API key was sent.", code="missing_api_key")
+            raise no_key()
         known = self._known.get(credential.digest) or await self._find(credential)
         if self._now() >= known.until:
             raise _refused()

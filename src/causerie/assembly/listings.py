@@ -29,16 +29,21 @@ def listings(
     settings: Settings, own: Mapping[str, Offer], standings: Standings, supported: Supported
 ) -> Iterator[Listing]:
     """Every entry; ``own`` are the offers of models of our own, by their ids."""
-    probed = {
-        f"{endpoint.name}/{model.id}": model
-        for endpoint in settings.endpoints
-        for model in endpoint.models
-    }
+    probed = models_of_endpoints(settings)
     for entry in settings.catalog:
         supplies = tuple(_supply(one, own, probed, supported) for one in entry.offers)
         yield Listing(
             _card(entry), supplies, standings, ends=entry.ends, hedge_seconds=entry.hedge_seconds
         )
+
+
+def models_of_endpoints(settings: Settings) -> Mapping[str, EndpointModel]:
+    """Models that the endpoints are known to have, by the names of their targets."""
+    return {
+        f"{endpoint.name}/{model.id}": model
+        for endpoint in settings.endpoints
+        for model in endpoint.models
+    }
 
 
 def _card(entry: Entry) -> Card:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
-from causerie.assembly.listings import listings, tariff
+from causerie.assembly.listings import listings, models_of_endpoints, tariff
 from causerie.assembly.targets import OwnModel
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.choice import Standings
@@ -73,11 +73,7 @@ def _models(settings: Settings, offers: Mapping[str, Offer]) -> Iterator[Model]:
         name = model.name or model.id
         card = Card(model.id, name, model.description, created, model.aliases)
         yield Model(card, [offers[model.id]], tariff=tariff(model.price))
-    probed = {
-        f"{endpoint.name}/{model.id}": model
-        for endpoint in settings.endpoints
-        for model in endpoint.models
-    }
+    probed = models_of_endpoints(settings)
     for alias in settings.aliases:
         card = Card(alias.id, alias.name or alias.id, alias.description, created)
         answering = [_offer(target, offers, probed) for target in alias.targets]

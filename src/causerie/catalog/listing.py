@@ -22,7 +22,6 @@ from causerie.protocol.events import Usage
 from causerie.protocol.preferences import INDIFFERENT, SortBy
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.standing import UNKNOWN, Percentiles, Standing
-from causerie.protocol.variants import is_free
 
 Twist = Literal["nitro", "floor", "thinking", "extended"]
 TWISTS: Mapping[str, Twist] = {
@@ -65,11 +64,6 @@ class Listing:
     def names(self) -> Sequence[str]:
         """The id, and what else a request may name."""
         return (self.card.id, *self.card.aliases)
-
-    @property
-    def is_free(self) -> bool:
-        """Whether it is the free variant of a model."""
-        return is_free(self.card.id)
 
     @property
     def is_over(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from causerie.chat.formats.format import (
     CallId,
@@ -63,7 +63,6 @@ class _Call:
     name: str = ""
     id: str = ""
     started: bool = False
-    parts: list[CallPart] = field(default_factory=list)
 
 
 class SectionReader:
@@ -169,7 +168,7 @@ class SectionReader:
             case PythonArguments():
                 return PythonReader(schema)
             case LooseArguments(quote):
-                return LooseReader(quote, schema)
+                return LooseReader(quote)
             case ElementArguments(mark):
                 return ElementReader(mark, schema)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from causerie.chat.arguments import read_arguments, write_json
 from causerie.chat.formats.format import (
@@ -26,20 +27,12 @@ from causerie.chat.formats.format import (
     Reasoning,
     Segment,
 )
+from causerie.chat.formats.hermes import HERMES_CALLS
 from causerie.chat.history import content_text
 from causerie.chat.taint import Traced, authored, joined, origin_of
 from causerie.chat.traits import Entry
 
-PLAIN_CALLS = Calls(
-    call=(
-        Literal('<tool_call>\n{"name": "'),
-        Name(),
-        Literal('", "arguments": '),
-        JsonArguments(),
-        Literal("}\n</tool_call>"),
-    ),
-    separator="\n",
-)
+PLAIN_CALLS = replace(HERMES_CALLS, also=())
 _RESULT_OPEN, _RESULT_CLOSE = authored("<tool_response>\n"), authored("\n</tool_response>")
 
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import secrets
-import string
 import sys
 from typing import Annotated
 
 import typer
 
+from causerie.accounts.names import letters, new_token
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
 
-_ALPHABET = string.ascii_letters + string.digits
 _PUBLIC_LENGTH = 8
-_SECRET_LENGTH = 43  # 62 ** 43 > 2 ** 256
 
 
 def key(
@@ -48,7 +45,7 @@ def key(
 
 def new_key() -> str:
     """A key ``ck_<public>_<secret>`` with a secret of more than 256 random bits."""
-    return f"ck_{_letters(_PUBLIC_LENGTH)}_{_letters(_SECRET_LENGTH)}"
+    return f"ck_{letters(_PUBLIC_LENGTH)}_{new_token()}"
 
 
 def digest_line(made: str) -> str:
@@ -59,10 +56,6 @@ def digest_line(made: str) -> str:
     if prefix == "ck" and separator and secret and public.isascii() and public.isalnum():
         return f"ck_{public}:{found}"
     return found
-
-
-def _letters(count: int) -> str:
-    return "".join(secrets.choice(_ALPHABET) for _ in range(count))
 
 
 def _existing() -> str:

@@ -13,34 +13,9 @@ from typing import Any, Protocol
 
 from causerie.edge.ports import TargetStatus
 from causerie.engines.base import EngineState, EngineStatus
+from causerie.upkeep.matrix import GROUPS
 
 _MILLION = 1_000_000
-# Parameters by what they are for, the most telling first; all others come after them.
-_GROUPS = (
-    ("Tools", ("tools", "tool_choice", "parallel_tool_calls")),
-    ("Form of the answer", ("response_format", "structured_outputs")),
-    (
-        "Thinking",
-        (
-            *("reasoning", "reasoning_effort", "thinking_token_budget", "include_reasoning"),
-            "chat_template_kwargs",
-        ),
-    ),
-    (
-        "Sampling",
-        (
-            *("temperature", "top_p", "top_k", "min_p", "seed", "repetition_penalty"),
-            *("frequency_penalty", "presence_penalty", "logit_bias", "logprobs", "top_logprobs"),
-        ),
-    ),
-    (
-        "Length",
-        (
-            *("max_tokens", "max_completion_tokens", "min_tokens", "stop", "stop_token_ids"),
-            "ignore_eos",
-        ),
-    ),
-)
 _PLAIN = frozenset({"model", "messages", "stream", "stream_options"})
 
 
@@ -114,8 +89,8 @@ class ModelView:
 
 def grouped(parameters: Sequence[str]) -> Sequence[tuple[str, Sequence[str]]]:
     """Parameters by what they are for; those that everything has are left out."""
-    named = {name for _, names in _GROUPS for name in names} | _PLAIN
-    found = [(title, [name for name in names if name in parameters]) for title, names in _GROUPS]
+    named = {name for _, names in GROUPS for name in names} | _PLAIN
+    found = [(title, [name for name in names if name in parameters]) for title, names in GROUPS]
     found.append(("Other", [name for name in parameters if name not in named]))
     return [(title, names) for title, names in found if names]
 

@@ -25,11 +25,6 @@ class Series:
     colour: int
     values: Sequence[float]
 
-    @property
-    def total(self) -> float:
-        """Of all intervals."""
-        return sum(self.values)
-
 
 @dataclass(frozen=True, slots=True)
 class Bar:

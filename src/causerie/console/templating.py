@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -145,6 +144,3 @@ def _time(at: datetime | None, look: str, empty: str) -> Markup:
         utc.strftime(_LOOKS["moment"]),
         utc.strftime(_LOOKS[look]),
     )
-
-
-Context = dict[str, Any]

@@ -16,7 +16,6 @@ from urllib.parse import parse_qsl, urlencode
 from causerie.errors import InvalidRequest
 
 MOST_ENTRIES = 1000
-_MILLION = 1_000_000
 _NAMES = (
     "supported_parameters",
     "output_modalities",

@@ -111,10 +111,6 @@ class Fleet:
         """The engine of a model; using it loads it. Raises :class:`KeyError` for unknown ones."""
         return FleetEngine(self, self._berths[model])
 
-    def slots(self, model: str) -> int:
-        """Requests at the same time, as far as it is known now."""
-        return self._berths[model].slots
-
     def status(self) -> tuple[EngineStatus, ...]:
         """Every model as it is now."""
         return tuple(berth.status() for berth in self._berths.values())

@@ -44,11 +44,6 @@ class Search(Struct, eq=False):
     _unsent: int = 0  # of those tried, who sent the request away before it was sent
 
     @property
-    def attempts(self) -> int:
-        """How many targets were asked."""
-        return len(self.tried)
-
-    @property
     def routed_seconds(self) -> float:
         """How long it took to come to who answers, by way of those who did not."""
         if self.visit is None or len(self.tried) == 1:

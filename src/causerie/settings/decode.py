@@ -132,7 +132,12 @@ def metas(kind: Any) -> list[msgspec.Meta]:
 
 
 def extras(kind: Any) -> dict[str, Any]:
-    """What the tree says about a setting besides its type: ``variable``, ``secret``, ``words``."""
+    """What the tree says about a setting besides its type.
+
+    ``variable`` is one of other programs that is read too, ``words`` are what it takes,
+    ``inline`` is said where a secret itself stands there; with ``secret`` and ``digest``
+    what stands there is not shown, or not where it is wrong.
+    """
     return {key: value for meta in metas(kind) for key, value in (meta.extra or {}).items()}
 
 

@@ -121,9 +121,7 @@ def load(
     broken = [_problem(rule, layers) for rule in broken_rules(settings)]
     if broken:
         raise SettingsError(broken)
-    return Loaded(
-        settings, layers.file, _origins(layers), tuple(_ignored(environ, known, layers.origins))
-    )
+    return Loaded(settings, layers.file, _origins(layers), tuple(_ignored(environ, known)))
 
 
 def leaves(kind: type[msgspec.Struct], path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
@@ -261,9 +259,7 @@ def _keys(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
             yield from _keys(item, (*path, index))
 
 
-def _ignored(
-    environ: Mapping[str, str], known: Mapping[KeyPath, Any], used: Mapping[KeyPath, str]
-) -> Iterator[str]:
+def _ignored(environ: Mapping[str, str], known: Mapping[KeyPath, Any]) -> Iterator[str]:
     readable = {variable(path) for path in known if _from_variable(path)}
     for name in sorted(environ):
         if name.startswith(environment.PREFIX) and name not in readable | environment.ELSEWHERE:

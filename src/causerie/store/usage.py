@@ -37,11 +37,6 @@ _RENAMED = {"project": "project_id", "key": "key_id", "user": "user_id"}
 _COLUMNS = [(_RENAMED.get(name, name), name) for name in UsageRecord.__struct_fields__]
 _PLACES = {"key_id": "key", "user_id": "user", "model": "model", "door": "door"}
 _APP_PLACES = {"app": "app", "model": "model"}
-_SUMMED = (
-    *("requests", "refused", "failed", "aborted"),
-    *("prompt", "cached", "completion", "reasoning", "cost"),
-    *("first_token_us", "first_tokens", "duration_us", "charged"),
-)
 
 
 class _Sum(Struct):

@@ -7,13 +7,10 @@ from dataclasses import replace
 from causerie.chat.formats.format import (
     Calls,
     Format,
-    JsonArguments,
-    Literal,
-    Name,
     Reasoning,
     ThinkingSwitch,
 )
-from causerie.chat.formats.hermes import HERMES_CALLS
+from causerie.chat.formats.hermes import HERMES_CALLS, JSON_CALL
 
 GRANITE_4 = Format(
     "granite-4",
@@ -28,13 +25,7 @@ GRANITE_3 = Format(
     reasoning=Reasoning(after_open="", before_close="", after_close=""),
     calls=Calls(
         begin="<|tool_call|>[",
-        call=(
-            Literal('{"name": "'),
-            Name(),
-            Literal('", "arguments": '),
-            JsonArguments(),
-            Literal("}"),
-        ),
+        call=JSON_CALL,
         separator=", ",
         end="]",
         triggers=("<|tool_call|>",),

@@ -7,6 +7,15 @@ from dataclasses import replace
 from causerie.chat.formats.format import Calls, Format, JsonArguments, Literal, Name, Reasoning
 from causerie.chat.formats.switches import OFF_BY_DEFAULT, ON_BY_DEFAULT
 
+# A call as many families write it, in markers of their own.
+JSON_CALL = (
+    Literal('{"name": "'),
+    Name(),
+    Literal('", "arguments": '),
+    JsonArguments(),
+    Literal("}"),
+)
+
 HERMES_CALLS = Calls(
     call=(
         Literal('<tool_call>\n{"name": "'),
@@ -17,19 +26,7 @@ HERMES_CALLS = Calls(
     ),
     separator="\n",
     # Small models leave the tags out.
-    also=(
-        Calls(
-            call=(
-                Literal('{"name": "'),
-                Name(),
-                Literal('", "arguments": '),
-                JsonArguments(),
-                Literal("}"),
-            ),
-            separator="\n",
-            at_start=True,
-        ),
-    ),
+    also=(Calls(call=JSON_CALL, separator="\n", at_start=True),),
 )
 
 # Qwen 2.5, Hermes 2 and 3, SmolLM 2 and everybody who took the form over.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from causerie.chat.formats.format import (
     Calls,
     Format,
-    JsonArguments,
     Literal,
     Name,
     ParameterList,
     Reasoning,
     ThinkingSwitch,
 )
+from causerie.chat.formats.hermes import JSON_CALL
 from causerie.chat.formats.switches import ON_BY_DEFAULT
 
 # Every marker of the open release carries its name.
@@ -57,13 +57,7 @@ HUNYUAN_A13B = Format(
     thinking=ON_BY_DEFAULT,
     calls=Calls(
         begin="<tool_calls>[",
-        call=(
-            Literal('{"name": "'),
-            Name(),
-            Literal('", "arguments": '),
-            JsonArguments(),
-            Literal("}"),
-        ),
+        call=JSON_CALL,
         separator=", ",
         end="]</tool_calls>",
         triggers=("<tool_calls>",),

@@ -11,7 +11,7 @@ from causerie.chat.formats.format import (
     PythonArguments,
     Reasoning,
 )
-from causerie.chat.formats.hermes import HERMES_CALLS
+from causerie.chat.formats.hermes import HERMES_CALLS, JSON_CALL
 
 # Nothing but a brace marks the call; some say before it what it is.
 _PARAMETERS = (Name(), Literal('", "parameters": '), JsonArguments(), Literal("}"))
@@ -95,13 +95,7 @@ FIREFUNCTION_2 = Format(
     calls=Calls(
         lead=" ",
         begin="functools[",
-        call=(
-            Literal('{"name": "'),
-            Name(),
-            Literal('", "arguments": '),
-            JsonArguments(),
-            Literal("}"),
-        ),
+        call=JSON_CALL,
         separator=", ",
         end="]",
         triggers=("functools[",),

@@ -5,12 +5,10 @@ from __future__ import annotations
 from causerie.chat.formats.format import (
     Calls,
     Format,
-    JsonArguments,
-    Literal,
-    Name,
     Reasoning,
     ThinkingSwitch,
 )
+from causerie.chat.formats.hermes import JSON_CALL
 
 NEMOTRON_NANO_2 = Format(
     "nemotron-nano-2",
@@ -19,13 +17,7 @@ NEMOTRON_NANO_2 = Format(
     thinking=ThinkingSwitch(system_on="/think", system_off="/no_think"),
     calls=Calls(
         begin="<TOOLCALL>[",
-        call=(
-            Literal('{"name": "'),
-            Name(),
-            Literal('", "arguments": '),
-            JsonArguments(),
-            Literal("}"),
-        ),
+        call=JSON_CALL,
         separator=", ",
         end="]</TOOLCALL>",
         triggers=("<TOOLCALL>",),

@@ -16,6 +16,7 @@ from causerie.chat.formats.format import (
     ThinkingSwitch,
 )
 from causerie.chat.formats.generic import GENERIC
+from causerie.chat.formats.hermes import JSON_CALL
 from causerie.chat.formats.switches import ALWAYS, OFF_BY_DEFAULT, ON_BY_DEFAULT
 
 SEED_OSS = Format(
@@ -67,13 +68,7 @@ APRIEL = Format(
     calls=Calls(
         lead="\n",
         begin="<tool_calls>[",
-        call=(
-            Literal('{"name": "'),
-            Name(),
-            Literal('", "arguments": '),
-            JsonArguments(),
-            Literal("}"),
-        ),
+        call=JSON_CALL,
         separator=", ",
         end="]</tool_calls>",
         triggers=("<tool_calls>",),
@@ -122,13 +117,7 @@ GIGACHAT_3 = Format(
     calls=Calls(
         lead="<|message_sep|>\n\n",
         begin="function call<|role_sep|>\n",
-        call=(
-            Literal('{"name": "'),
-            Name(),
-            Literal('", "arguments": '),
-            JsonArguments(),
-            Literal("}"),
-        ),
+        call=JSON_CALL,
         triggers=("function call<|role_sep|>",),
         parallel=False,
     ),
@@ -209,13 +198,7 @@ PHI_4_MINI = Format(
     reasoning=Reasoning(),
     calls=Calls(
         begin="functools[",
-        call=(
-            Literal('{"name": "'),
-            Name(),
-            Literal('", "arguments": '),
-            JsonArguments(),
-            Literal("}"),
-        ),
+        call=JSON_CALL,
         separator=", ",
         end="]",
         triggers=("functools[",),

@@ -46,8 +46,8 @@ class Reader(Protocol):
 class Scope(Protocol):
     """Where a grammar is being written; :mod:`causerie.chat.constraint` is one."""
 
-    def rule(self, expression: str, options: str = "") -> str:
-        """Add a rule (``options`` such as ``lazy``) and return its name."""
+    def rule(self, expression: str) -> str:
+        """Add a rule and return its name."""
         ...
 
     def reserve(self) -> str:

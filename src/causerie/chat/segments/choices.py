@@ -41,6 +41,13 @@ def definitions(schema: Schema) -> dict[str, object]:
     return {key: schema[key] for key in _DEFINITIONS if key in schema}
 
 
+def part_of(schema: Schema, part: object) -> Schema | None:
+    """A schema inside ``schema`` with what it may refer to; ``None`` if nothing may be there."""
+    if part is False:
+        return None
+    return {**(part if isinstance(part, Mapping) else {}), **definitions(schema)}
+
+
 def resolved(root: Schema, reference: str) -> Schema:
     """The schema that a local reference names; one that names nothing allows anything."""
     found: object = root

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from causerie.chat.segments.base import Schema
-from causerie.chat.segments.choices import choices, definitions
+from causerie.chat.segments.choices import choices, definitions, part_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,12 @@ def items_of(choice: Schema) -> Items:
         first, items = items, choice.get("additionalItems", True)
     possible: list[Schema] = []
     for schema in first if isinstance(first, list) else ():
-        of = _whole(schema, choice)
+        of = part_of(choice, schema)
         if of is None or not choices(of):
             items = False
             break
         possible.append(of)
-    rest = _whole(items, choice)
+    rest = part_of(choice, items)
     low, high = choice.get("minItems", 0), choice.get("maxItems")
     return Items(
         tuple(possible),
@@ -75,9 +75,3 @@ def item_in(schema: Schema, at: int) -> Schema:
     if len(found) > 1:
         return {"anyOf": found, **definitions(schema)}
     return found[0] if found else {}
-
-
-def _whole(schema: object, choice: Schema) -> Schema | None:
-    if schema is False:
-        return None
-    return {**(schema if isinstance(schema, Mapping) else {}), **definitions(choice)}

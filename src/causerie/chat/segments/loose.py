@@ -27,7 +27,7 @@ _BARE = re.compile(r"[^\s:,{}\[\]\"'<]([^:,{}\[\]]*[^\s:,{}\[\]])?")
 class LooseReader:
     """Reads the object, braces included."""
 
-    def __init__(self, quote: str, schema: Schema) -> None:
+    def __init__(self, quote: str) -> None:
         self._reader = RelaxedReader(quote=quote)
 
     def feed(self, text: str) -> Read:

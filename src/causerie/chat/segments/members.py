@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from causerie.chat.schema.pattern import may_match, searches
 from causerie.chat.segments.base import Schema, spelled
-from causerie.chat.segments.choices import choices, definitions
+from causerie.chat.segments.choices import choices, definitions, part_of
 from causerie.chat.segments.conjunction import refused
 from causerie.chat.segments.strings import string_terminal
 
@@ -71,11 +71,11 @@ def property_of(choice: Schema, name: str) -> Schema | None:
     """What an object schema says of a property, with its definitions; ``None`` if none may be."""
     named = _mapping(choice, "properties")
     if name in named:
-        return _whole(named[name], choice)
+        return part_of(choice, named[name])
     for pattern, of in _mapping(choice, "patternProperties").items():
         if all(may_match(each, name) for each in searches(pattern)):
-            return _whole(of, choice)
-    return _whole(choice.get("additionalProperties", True), choice)
+            return part_of(choice, of)
+    return part_of(choice, choice.get("additionalProperties", True))
 
 
 def property_in(schema: Schema, name: str) -> Schema:
@@ -102,13 +102,13 @@ def _free(choice: Schema, key: str, names: Mapping[str, object]) -> list[tuple[s
     """The keys that no property is named by, as terminals that exclude each other."""
     patterns = _mapping(choice, "patternProperties")
     silent = not _mapping(choice, "properties") or bool(patterns)
-    others = _whole(choice.get("additionalProperties", silent), choice)
+    others = part_of(choice, choice.get("additionalProperties", silent))
     taken = [f"~/{'|'.join(map(spelled, names))}/"] if names else []
     keys = {pattern: string_terminal({"pattern": pattern}) or "" for pattern in patterns}
     found = []
     for pattern, of in patterns.items():
         rivals = [f"~({keys[other]})" for other in patterns if other != pattern]
-        schema = _whole(of, choice)
+        schema = part_of(choice, of)
         if schema is not None and choices(schema):
             found.append((" & ".join([f"({keys[pattern]})", key, *taken, *rivals]), schema))
     if others is not None and choices(others):
@@ -131,12 +131,6 @@ def _bounds(choice: Schema, required: int, named: int, free: bool) -> tuple[int,
             choice, "that there are not all of the named properties is not held.", "maxProperties"
         )
     return least, most
-
-
-def _whole(schema: object, choice: Schema) -> Schema | None:
-    if schema is False:
-        return None
-    return {**(schema if isinstance(schema, Mapping) else {}), **definitions(choice)}
 
 
 def _mapping(schema: Schema, key: str) -> Mapping[str, object]:

@@ -22,7 +22,6 @@ _CONSTANTS = {"True": "true", "False": "false", "None": "null"}
 _JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _KEYWORD = re.compile(r"([^\W\d]\w*)\s*=(?!=)")
 _MAYBE_KEYWORD = re.compile(r"[^\W\d]\w*\s*=?")
-_PLAIN = re.compile(r"[^\\]+")
 _ESCAPED = {mark: re.compile(rf"(?:[^{mark}\\]|\\.)*", re.DOTALL) for mark in "\"'"}
 _HEX = {"x": 2, "u": 4, "U": 8}
 _SAME = {'"': '\\"', "\\": "\\\\", "/": "/", "'": "'", "\n": ""}

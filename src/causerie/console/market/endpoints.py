@@ -31,7 +31,6 @@ class Endpoint:
     count: int
     uptimes: Sequence[float | None]
     latency: float | None
-    latency_90: float | None
     throughput: float | None
 
     @property
@@ -77,6 +76,5 @@ def _endpoint(name: str, supply: Supply, figures: Mapping[str, Any]) -> Endpoint
         count=len(supply.parameters),
         uptimes=[figures[f"uptime_last_{span}"] for span in ("5m", "30m", "1d")],
         latency=latency["p50"] / 1000 if latency else None,
-        latency_90=latency["p90"] / 1000 if latency else None,
         throughput=throughput["p50"] if throughput else None,
     )

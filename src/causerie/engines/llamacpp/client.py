@@ -59,7 +59,6 @@ class _Probability(msgspec.Struct):
 
 class _Timings(msgspec.Struct):
     cache_n: int = 0
-    prompt_n: int = 0
 
 
 class _Progress(msgspec.Struct):

@@ -7,7 +7,7 @@ and nothing here knows an engine.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,35 +27,21 @@ class Header:
 
     ``context_length`` is what the model was trained for, in tokens;
     ``head_count_kv`` has one number a layer; ``file_size`` is in bytes and
-    counts all parts of a split model; ``file_type`` is the quantisation's
-    number (``general.file_type``).
+    counts all parts of a split model.
     """
 
     path: Path
-    version: int
-    tensor_count: int
     file_size: int
     architecture: str
-    name: str
-    file_type: int | None
     context_length: int
     block_count: int
     embedding_length: int
-    head_count: int
     head_count_kv: tuple[int, ...]
     key_length: int
     value_length: int
     latent_length: int
     vocabulary_size: int
-    tokenizer: str
-    pre_tokenizer: str
-    bos: int | None
-    eos: int | None
-    eot: int | None
-    eom: int | None
-    add_bos: bool | None
     chat_template: str
-    chat_templates: Mapping[str, str]
 
 
 def parts(path: Path) -> tuple[Path, ...]:
@@ -92,34 +78,17 @@ def _header(path: Path, data: Metadata) -> Header:
     latent = number("attention.kv_lora_rank")
     return Header(
         path=path,
-        version=data.version,
-        tensor_count=data.tensor_count,
         file_size=sum(part.stat().st_size for part in parts(path) if part.exists()),
         architecture=arch,
-        name=data.text("general.name"),
-        file_type=data.integer("general.file_type"),
         context_length=number("context_length"),
         block_count=blocks,
         embedding_length=width,
-        head_count=heads,
         head_count_kv=_kv_heads(data, arch, blocks, heads),
         key_length=number("attention.key_length") or per_head,
         value_length=number("attention.value_length") or per_head,
         latent_length=latent + number("rope.dimension_count") if latent else 0,
         vocabulary_size=data.length("tokenizer.ggml.tokens") or number("vocab_size"),
-        tokenizer=data.text("tokenizer.ggml.model"),
-        pre_tokenizer=data.text("tokenizer.ggml.pre"),
-        bos=data.integer("tokenizer.ggml.bos_token_id"),
-        eos=data.integer("tokenizer.ggml.eos_token_id"),
-        eot=data.integer("tokenizer.ggml.eot_token_id"),
-        eom=data.integer("tokenizer.ggml.eom_token_id"),
-        add_bos=data.flag("tokenizer.ggml.add_bos_token"),
         chat_template=data.text("tokenizer.chat_template"),
-        chat_templates={
-            key.removeprefix("tokenizer.chat_template."): data.text(key)
-            for key in data.values
-            if key.startswith("tokenizer.chat_template.")
-        },
     )
 
 

@@ -62,10 +62,10 @@ class Metadata:
         if data[:4] != _MAGIC:
             raise NotGguf(path, "it does not begin with the letters GGUF")
         self._at = 4
-        self.version = self._number(_U32)
-        if self.version not in _VERSIONS:
-            raise NotGguf(path, f"version {self.version:#x} is neither 2 nor 3 (little-endian)")
-        self.tensor_count = self._number(_U64)
+        version = self._number(_U32)
+        if version not in _VERSIONS:
+            raise NotGguf(path, f"version {version:#x} is neither 2 nor 3 (little-endian)")
+        self._number(_U64)  # of the tensors
         count = self._number(_U64)
         if count > _MAX_KEYS:
             raise NotGguf(
@@ -158,11 +158,6 @@ class Metadata:
     def integer(self, key: str) -> int | None:
         """The number under ``key`` (the greatest of an array), or ``None``."""
         return max(self.integers(key), default=None)
-
-    def flag(self, key: str) -> bool | None:
-        """The truth value under ``key``, or ``None``."""
-        value = self.values.get(key)
-        return value if isinstance(value, bool) else None
 
     def text(self, key: str) -> str:
         """The text under ``key``; empty where there is none."""

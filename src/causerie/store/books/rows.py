@@ -13,8 +13,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.accounts.ports import Taken
 
-Insert = sqlite.Insert | postgresql.Insert
-
 
 def row_of(table: Table, noun: Any) -> dict[str, Any]:
     """The columns of a noun."""
