@@ -291,6 +291,19 @@ def test_names_that_are_listed_are_held_to(name: str, nested: bool) -> None:
             assert (vocabulary.refused_at(grammar, text) is None) == right, text
 
 
+@pytest.mark.parametrize("name", NOTATIONS)
+def test_a_function_takes_what_only_a_list_of_names_says(name: str) -> None:
+    form = by_name(name)
+    tools = offered({"type": "object", "propertyNames": {"enum": ["red", "green"]}})
+    assert form.calls
+    for control, vocabulary in models(name):
+        plan = CallPlan(tools, required=True, parallel=True)
+        grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
+        for made, right in (({"red": 1}, True), ({"blue": 1}, False)):
+            text = form.calls.lead + write_calls(form.calls, [Call("f", made)])
+            assert (vocabulary.refused_at(grammar, text) is None) == right, text
+
+
 STRINGS: list[tuple[Mapping[str, object], str, str]] = [
     ({"format": "date"}, "2024-02-29", "2024-02-30"),
     ({"format": "date-time"}, "2024-02-29T12:00:00.5+01:00", "2024-02-29"),

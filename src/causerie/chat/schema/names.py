@@ -25,7 +25,7 @@ def listed(
     if names is None or "patternProperties" in schema or not isinstance(known, Mapping):
         return schema
     if isinstance(others, Mapping):
-        others = {"$ref": step(pointer, "additionalProperties").replace("%", "%25")}
+        others = {"$ref": step(pointer, "additionalProperties")}
     properties = {name: known.get(name, others) for name in names}
     return {
         **{key: value for key, value in schema.items() if key != "propertyNames"},
@@ -41,7 +41,7 @@ def _names(schema: object, resolve: Callable[[str], object]) -> Sequence[str] | 
             return None
         said = {key: value for key, value in schema.items() if not is_annotation(key)}
         reference = said.get("$ref")
-        if len(said) > 1 or not isinstance(reference, str):
+        if len(said) > 1 or not (isinstance(reference, str) and reference.startswith("#")):
             break
         schema = resolve(reference)
     else:

@@ -28,7 +28,7 @@ from causerie.chat.segments.conjunction import (
 ALL = frozenset({"string", "number", "boolean", "null", "array", "object"})
 _VALUES = frozenset({"const", "enum", "default", "example", "examples"})
 _NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions"})
-_SPEAK_OF_PROPERTIES = APPLIES - {"const", "enum", "maxProperties"}
+_SPEAK_OF_PROPERTIES = APPLIES - {"const", "enum", "maxProperties"} | {"propertyNames"}
 _DEFINITIONS = ("$defs", "definitions")
 _WITHIN = tuple(f"#/{name}/" for name in _DEFINITIONS)
 _ALTERNATIVES = ("anyOf", "oneOf")
