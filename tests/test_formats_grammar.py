@@ -304,6 +304,39 @@ def test_a_function_takes_what_only_a_list_of_names_says(name: str) -> None:
             assert (vocabulary.refused_at(grammar, text) is None) == right, text
 
 
+@pytest.mark.parametrize("name", sorted({*NOTATIONS} - {"hermes", "lfm-2"}))
+def test_what_a_definition_forbids_is_not_written(name: str) -> None:
+    """Models of JSON get this schema refused by the compiler."""
+    never = {"a": {"$ref": "#/$defs/never"}, "b": {"type": "integer"}}
+    form, tools = by_name(name), offered({"properties": never, "$defs": {"never": False}})
+    assert form.calls
+    for control, vocabulary in models(name):
+        plan = CallPlan(tools, required=True, parallel=True)
+        grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
+        for made, right in (({"b": 1}, True), ({"a": "x", "b": 1}, False)):
+            text = form.calls.lead + write_calls(form.calls, [Call("f", made)])
+            assert (vocabulary.refused_at(grammar, text) is None) == right, text
+
+
+def test_what_nobody_refers_to_costs_nothing() -> None:
+    """Its names are not counted with those of the schema, and would be listed for each map."""
+    map_ = {"propertyNames": {"$ref": "#/$defs/N"}, "additionalProperties": {}}
+    beside = {"x-note": map_, "$defs": {"M": map_}, "additionalItems": map_}
+    names = {"enum": ["a", "b"]}
+    (tool,) = offered({"properties": {"a": beside}, "$defs": {"N": names, "M": map_}}).values()
+    assert "$ref" not in re.sub(r"'propertyNames': {'\$ref'", "", repr(tool))
+
+
+@pytest.mark.parametrize("name", sorted({*NOTATIONS} - {"hermes"}))
+def test_references_that_lead_too_far_are_refused(name: str) -> None:
+    chain = {str(at): {"$ref": f"#/$defs/{at + 1}"} for at in range(2000)}
+    shared = {**chain, "2000": {"type": "integer"}}
+    tools = offered({"properties": {"a": {"$ref": "#/$defs/0"}}, "$defs": shared})
+    plan = CallPlan(tools, required=True, parallel=True)
+    with pytest.raises(InvalidRequest, match=r"`f`.*references"):
+        compose(by_name(name), {}, reasoning="none", calls=plan, answer=None)
+
+
 STRINGS: list[tuple[Mapping[str, object], str, str]] = [
     ({"format": "date"}, "2024-02-29", "2024-02-30"),
     ({"format": "date-time"}, "2024-02-29T12:00:00.5+01:00", "2024-02-29"),

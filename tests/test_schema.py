@@ -203,6 +203,13 @@ def test_what_would_not_be_enforced_is_refused(schema: Schema, pointer: str) -> 
     assert pointer in caught.value.message
 
 
+def test_names_that_are_listed_are_counted_for_each_map() -> None:
+    names = {"enum": [f"n{at}" for at in range(1000)]}
+    closed = {"propertyNames": {"$ref": "#/$defs/N"}, "additionalProperties": False}
+    with pytest.raises(InvalidRequest, match="more than 10000"):
+        prepare({"prefixItems": [closed] * 11, "$defs": {"N": names}}, param="p")
+
+
 def _deep(levels: int) -> dict[str, object]:
     schema: dict[str, object] = {"type": "null"}
     for _ in range(levels):

@@ -26,10 +26,9 @@ def listed(
         return schema
     if isinstance(others, Mapping):
         others = {"$ref": step(pointer, "additionalProperties")}
-    properties = {name: known.get(name, others) for name in names}
     return {
         **{key: value for key, value in schema.items() if key != "propertyNames"},
-        "properties": {name: of for name, of in properties.items() if of is not False},
+        "properties": {name: known.get(name, others) for name in names},
         "additionalProperties": False,
     }
 
