@@ -304,6 +304,26 @@ def test_a_function_takes_what_only_a_list_of_names_says(name: str) -> None:
             assert (vocabulary.refused_at(grammar, text) is None) == right, text
 
 
+@pytest.mark.parametrize("name", NOTATIONS)
+def test_one_item_or_key_at_most(name: str) -> None:
+    one = {"type": "array", "items": {"type": "integer"}, "maxItems": 1}
+    free = {"type": "object", "additionalProperties": {"type": "integer"}, "maxProperties": 1}
+    tries: list[tuple[Mapping[str, object], dict[str, object], dict[str, object]]] = [
+        ({"properties": {"a": one}}, {"a": [1]}, {"a": [1, 2]}),
+        ({"properties": {"a": free}}, {"a": {"x": 1}}, {"a": {"x": 1, "y": 2}}),
+        (free, {"x": 1}, {"x": 1, "y": 2}),
+    ]
+    form = by_name(name)
+    assert form.calls
+    for schema, right, wrong in tries:
+        for control, vocabulary in models(name):
+            plan = CallPlan(offered(schema), required=True, parallel=True)
+            grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
+            for made in (right, wrong):
+                text = form.calls.lead + write_calls(form.calls, [Call("f", made)])
+                assert (vocabulary.refused_at(grammar, text) is None) == (made is right), text
+
+
 @pytest.mark.parametrize("name", sorted({*NOTATIONS} - {"hermes", "lfm-2"}))
 def test_what_a_definition_forbids_is_not_written(name: str) -> None:
     """Models of JSON get this schema refused by the compiler."""
