@@ -232,7 +232,7 @@ class Rewriter:
             _conjoin(out, "pattern", words.URI)
         elif value in words.FORMATS:
             out[key] = value
-        else:
+        elif value not in words.SAID_BY_PATTERN or not place.schema.keys() & {"pattern", "allOf"}:
             raise self._refuse(
                 step(place.pointer, key),
                 f"the format is not supported; these are: {', '.join(words.FORMATS)}, uri.",
