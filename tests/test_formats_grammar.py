@@ -305,6 +305,32 @@ def test_a_function_takes_what_only_a_list_of_names_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NOTATIONS)
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ({"anyOf": [{"type": "string", "enum": ["c"]}, {"type": "null"}]}, ["c", None]),
+        ({"enum": ["None ", "True", None, True]}, ["True", None]),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, ["c", "None"]),
+        ({"anyOf": [{"type": "number"}, {"enum": ["NaN", "-Infinity"]}]}, ["NaN", "-Infinity", 1]),
+        ({}, ["NaN", "Infinity"]),
+    ],
+)
+def test_words_mean_what_the_schema_has(
+    name: str, kind: Mapping[str, object], values: list[object]
+) -> None:
+    """Also those that only Python has, and those that only Python's reader of JSON takes."""
+    form, tools = by_name(name), offered({"properties": {"a": kind}, "required": ["a"]})
+    assert form.calls
+    for control, vocabulary in models(name):
+        plan = CallPlan(tools, required=True, parallel=True)
+        grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
+        for value in values:
+            text = form.calls.lead + write_calls(form.calls, [Call("f", {"a": value})])
+            if vocabulary.refused_at(grammar, text) is None:
+                assert read(form, text, tools=tools).calls == [("f", {"a": value})], text
+
+
+@pytest.mark.parametrize("name", NOTATIONS)
 def test_one_item_or_key_at_most(name: str) -> None:
     one = {"type": "array", "items": {"type": "integer"}, "maxItems": 1}
     free = {"type": "object", "additionalProperties": {"type": "integer"}, "maxProperties": 1}
