@@ -163,7 +163,10 @@ def _id(pattern: str, call: Call, at: int) -> str:
     return pattern.replace("\\.", ".").replace("{name}", call.name).replace("{index}", str(at))
 
 
-_TYPES = {str: "string", bool: "boolean", int: "number", list: "array", dict: "object"}
+_TYPES = {
+    str: "string", bool: "boolean", int: "number", list: "array", dict: "object",
+    type(None): "null",
+}  # fmt: skip
 
 
 def _parameter(form: ParameterList, key: str, value: object) -> str:
@@ -172,7 +175,7 @@ def _parameter(form: ParameterList, key: str, value: object) -> str:
         between = form.between_json.replace("{type}", _TYPES[type(value)])
     if isinstance(value, str):
         written = value
-    elif form.constants == "python" and isinstance(value, bool):
+    elif form.constants == "python" and (value is None or isinstance(value, bool)):
         written = str(value)
     else:
         written = json.dumps(value, ensure_ascii=False)

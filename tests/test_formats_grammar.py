@@ -290,6 +290,98 @@ def test_names_that_are_listed_are_held_to(name: str, nested: bool) -> None:
             assert (vocabulary.refused_at(grammar, text) is None) == right, text
 
 
+@pytest.mark.parametrize("name", NOTATIONS)
+def test_a_function_takes_what_only_a_list_of_names_says(name: str) -> None:
+    form = by_name(name)
+    tools = offered({"type": "object", "propertyNames": {"enum": ["red", "green"]}})
+    assert form.calls
+    for control, vocabulary in models(name):
+        plan = CallPlan(tools, required=True, parallel=True)
+        grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
+        for made, right in (({"red": 1}, True), ({"blue": 1}, False)):
+            text = form.calls.lead + write_calls(form.calls, [Call("f", made)])
+            assert (vocabulary.refused_at(grammar, text) is None) == right, text
+
+
+@pytest.mark.parametrize("name", NOTATIONS)
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ({"anyOf": [{"type": "string", "enum": ["c"]}, {"type": "null"}]}, ["c", None]),
+        ({"enum": ["None ", "True", None, True]}, ["True", None]),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, ["c", "None"]),
+        ({"anyOf": [{"type": "number"}, {"enum": ["NaN", "-Infinity"]}]}, ["NaN", "-Infinity", 1]),
+        ({}, ["NaN", "Infinity"]),
+    ],
+)
+def test_words_mean_what_the_schema_has(
+    name: str, kind: Mapping[str, object], values: list[object]
+) -> None:
+    """Also those that only Python has, and those that only Python's reader of JSON takes."""
+    form, tools = by_name(name), offered({"properties": {"a": kind}, "required": ["a"]})
+    assert form.calls
+    for control, vocabulary in models(name):
+        plan = CallPlan(tools, required=True, parallel=True)
+        grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
+        for value in values:
+            text = form.calls.lead + write_calls(form.calls, [Call("f", {"a": value})])
+            if vocabulary.refused_at(grammar, text) is None:
+                assert read(form, text, tools=tools).calls == [("f", {"a": value})], text
+
+
+@pytest.mark.parametrize("name", NOTATIONS)
+def test_one_item_or_key_at_most(name: str) -> None:
+    one = {"type": "array", "items": {"type": "integer"}, "maxItems": 1}
+    free = {"type": "object", "additionalProperties": {"type": "integer"}, "maxProperties": 1}
+    tries: list[tuple[Mapping[str, object], dict[str, object], dict[str, object]]] = [
+        ({"properties": {"a": one}}, {"a": [1]}, {"a": [1, 2]}),
+        ({"properties": {"a": free}}, {"a": {"x": 1}}, {"a": {"x": 1, "y": 2}}),
+        (free, {"x": 1}, {"x": 1, "y": 2}),
+    ]
+    form = by_name(name)
+    assert form.calls
+    for schema, right, wrong in tries:
+        for control, vocabulary in models(name):
+            plan = CallPlan(offered(schema), required=True, parallel=True)
+            grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
+            for made in (right, wrong):
+                text = form.calls.lead + write_calls(form.calls, [Call("f", made)])
+                assert (vocabulary.refused_at(grammar, text) is None) == (made is right), text
+
+
+@pytest.mark.parametrize("name", sorted({*NOTATIONS} - {"hermes", "lfm-2"}))
+def test_what_a_definition_forbids_is_not_written(name: str) -> None:
+    """Models of JSON get this schema refused by the compiler."""
+    never = {"a": {"$ref": "#/$defs/never"}, "b": {"type": "integer"}}
+    form, tools = by_name(name), offered({"properties": never, "$defs": {"never": False}})
+    assert form.calls
+    for control, vocabulary in models(name):
+        plan = CallPlan(tools, required=True, parallel=True)
+        grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
+        for made, right in (({"b": 1}, True), ({"a": "x", "b": 1}, False)):
+            text = form.calls.lead + write_calls(form.calls, [Call("f", made)])
+            assert (vocabulary.refused_at(grammar, text) is None) == right, text
+
+
+def test_what_nobody_refers_to_costs_nothing() -> None:
+    """Its names are not counted with those of the schema, and would be listed for each map."""
+    map_ = {"propertyNames": {"$ref": "#/$defs/N"}, "additionalProperties": {}}
+    beside = {"x-note": map_, "$defs": {"M": map_}, "additionalItems": map_}
+    names = {"enum": ["a", "b"]}
+    (tool,) = offered({"properties": {"a": beside}, "$defs": {"N": names, "M": map_}}).values()
+    assert "$ref" not in re.sub(r"'propertyNames': {'\$ref'", "", repr(tool))
+
+
+@pytest.mark.parametrize("name", sorted({*NOTATIONS} - {"hermes"}))
+def test_references_that_lead_too_far_are_refused(name: str) -> None:
+    chain = {str(at): {"$ref": f"#/$defs/{at + 1}"} for at in range(2000)}
+    shared = {**chain, "2000": {"type": "integer"}}
+    tools = offered({"properties": {"a": {"$ref": "#/$defs/0"}}, "$defs": shared})
+    plan = CallPlan(tools, required=True, parallel=True)
+    with pytest.raises(InvalidRequest, match=r"`f`.*references"):
+        compose(by_name(name), {}, reasoning="none", calls=plan, answer=None)
+
+
 STRINGS: list[tuple[Mapping[str, object], str, str]] = [
     ({"format": "date"}, "2024-02-29", "2024-02-30"),
     ({"format": "date-time"}, "2024-02-29T12:00:00.5+01:00", "2024-02-29"),

@@ -82,10 +82,20 @@ def test_objects_that_are_put_together_stay_open() -> None:
           "additionalProperties": {"type": "integer"}, "properties": {"a": {"type": "null"}},
           "$defs": {"Name": {"type": "string", "enum": ["a", "b"]}}}, '{"a": null, "b": 1}',
          '{"a": null, "b": null}'),
+        ({"type": "object", "propertyNames": {"anyOf": [{"type": "string", "const": "a"},
+          {"enum": ["b"]}]}, "additionalProperties": {"type": "null"}},
+         '{"b": null}', '{"c": null}'),
+        ({"type": "string", "format": "starts_with", "pattern": "^a.*"}, '"ab"', '"ba"'),
+        ({"type": "string", "format": "includes", "allOf": [{"pattern": "^a"}, {"pattern": "b"}]},
+         '"ab"', '"a"'),
         ({"type": "object", "propertyNames": {"const": "a"}, "additionalProperties": False}, "{}",
          '{"a": 1}'),
+        ({"$ref": "#/$defs/a%20b", "$defs": {"a b": {"type": "object",
+          "propertyNames": {"const": "%"}, "additionalProperties": {"type": "null"}}}},
+         '{"%": null}', '{"%": 1}'),
         ({"oneOf": [{"type": "string"}, {"type": "integer"}]}, "1", "1.5"),
         ({"$ref": "#/definitions/a~1b%25", "definitions": {"a/b%": {"type": "null"}}}, "null", "1"),
+        ({"$ref": "#/$defs/", "$defs": {"": {"type": "null"}}}, "null", "1"),
         ({"type": "string", "x-note": 1, "title": "T", "default": 3, "uniqueItems": False}, '"a"',
          "1"),
     ],
@@ -131,6 +141,8 @@ def test_options_with_different_tags_exclude_each_other() -> None:
         ({"propertyNames": {"pattern": "^a"}}, "#"),
         ({"propertyNames": {"enum": ["a"]}, "patternProperties": {"^a": {}}}, "#"),
         ({"propertyNames": {"$ref": "#/propertyNames"}}, "#"),
+        ({"propertyNames": {"$ref": "names.json#/$defs/N"}, "$defs": {"N": {"enum": ["a"]}}}, "#"),
+        ({"properties": {"a%": {"not": {}}}}, "#/properties/a%25"),
         ({"propertyNames": {"const": "a%"}, "additionalProperties": {"not": {}}},
          "#/additionalProperties"),
         ({"unevaluatedProperties": False}, "#"),
@@ -151,12 +163,17 @@ def test_options_with_different_tags_exclude_each_other() -> None:
         ({"type": "string", "pattern": "(a)\\1"}, "#/pattern"),
         ({"type": "string", "pattern": "\\bx"}, "#/pattern"),
         ({"type": "string", "format": "iri"}, "#/format"),
+        ({"type": "string", "format": "iri", "pattern": "^a"}, "#/format"),
+        ({"type": "string", "format": "starts_with"}, "#/format"),
+        ({"propertyNames": {"anyOf": [{"const": "a"}, {"pattern": "^b"}]}}, "#"),
+        ({"propertyNames": {"anyOf": [{"$ref": "#/propertyNames"}]}}, "#"),
         ({"format": "unknown"}, "#/format"),
         ({"oneOf": [{"type": "integer"}, {"type": "number"}]}, "#/oneOf"),
         ({"oneOf": [{"minLength": 3}, {"const": 1}, {"const": 1.0}]}, "#/oneOf"),
         ({"$ref": "https://example.com/s.json"}, "#/$ref"),
         ({"$ref": "#name"}, "#/$ref"),
         ({"$ref": "#/$defs/none"}, "#/$ref"),
+        ({"$ref": "#/$defs/a/", "$defs": {"a": {"type": "null"}}}, "#/$ref"),
         ({"anyOf": [{"$ref": "#"}, {"type": "null"}]}, "#"),
         ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
          "#/$defs/a"),
@@ -194,6 +211,13 @@ def test_what_would_not_be_enforced_is_refused(schema: Schema, pointer: str) -> 
     assert caught.value.param == "response_format.json_schema.schema"
     assert caught.value.metadata["pointer"] == pointer
     assert pointer in caught.value.message
+
+
+def test_names_that_are_listed_are_counted_for_each_map() -> None:
+    names = {"enum": [f"n{at}" for at in range(1000)]}
+    closed = {"propertyNames": {"$ref": "#/$defs/N"}, "additionalProperties": False}
+    with pytest.raises(InvalidRequest, match="more than 10000"):
+        prepare({"prefixItems": [closed] * 11, "$defs": {"N": names}}, param="p")
 
 
 def _deep(levels: int) -> dict[str, object]:

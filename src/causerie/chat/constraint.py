@@ -365,6 +365,9 @@ class _Section:
             return self._written(segment, name)
         except InvalidRequest as refused:
             raise of_function(name, refused) from None
+        except RecursionError:
+            deep = unsupported("tools", "Its references lead from one to the next too often.")
+            raise of_function(name, deep) from None
 
     def _written(self, segment: Segment, name: str) -> str:
         schema, text = self._plan.tools[name], self._text

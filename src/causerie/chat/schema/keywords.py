@@ -44,6 +44,12 @@ FORMATS = {
 """Formats that hold while tokens are drawn: in JSON the engine knows them, in other notations these
 patterns hold, which admit no more (RFC 3339, 5321, 1123, 4291, 9562)."""
 
+SAID_BY_PATTERN = frozenset({
+    "starts_with", "ends_with", "includes", "lowercase", "uppercase", "base64", "base64url",
+    "cidrv4", "cidrv6", "cuid", "cuid2", "e164", "hex", "ksuid", "mac", "nanoid", "ulid", "xid",
+})  # fmt: skip
+"""Names that Zod gives to the pattern which it writes beside them."""
+
 _SEGMENT = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@\-]|%[0-9A-Fa-f]{2})"
 # Absolute addresses with a registered name or without an authority; no IP literals in brackets.
 URI = (

@@ -25,11 +25,10 @@ def listed(
     if names is None or "patternProperties" in schema or not isinstance(known, Mapping):
         return schema
     if isinstance(others, Mapping):
-        others = {"$ref": step(pointer, "additionalProperties").replace("%", "%25")}
-    properties = {name: known.get(name, others) for name in names}
+        others = {"$ref": step(pointer, "additionalProperties")}
     return {
         **{key: value for key, value in schema.items() if key != "propertyNames"},
-        "properties": {name: of for name, of in properties.items() if of is not False},
+        "properties": {name: known.get(name, others) for name in names},
         "additionalProperties": False,
     }
 
@@ -37,16 +36,26 @@ def listed(
 def _names(schema: object, resolve: Callable[[str], object]) -> Sequence[str] | None:
     """The names that a schema for names lists; ``None`` where it says anything else."""
     for _ in range(_MOST_STEPS):
-        if not isinstance(schema, Mapping):
-            return None
-        said = {key: value for key, value in schema.items() if not is_annotation(key)}
+        said = _said(schema)
         reference = said.get("$ref")
-        if len(said) > 1 or not isinstance(reference, str):
+        if len(said) > 1 or not (isinstance(reference, str) and reference.startswith("#")):
             break
         schema = resolve(reference)
-    else:
-        return None
-    if said.pop("type", "string") != "string" or len(said) != 1:
+    options = said.get("anyOf") if said.keys() <= {"type", "anyOf"} else None
+    if not isinstance(options, list) or said.get("type", "string") != "string":
+        return _constants(said)
+    each = [_constants(_said(option)) for option in options]
+    return [name for names in each for name in names or ()] if None not in each else None
+
+
+def _said(schema: object) -> Mapping[str, object]:
+    if not isinstance(schema, Mapping):
+        return {}
+    return {key: value for key, value in schema.items() if not is_annotation(key)}
+
+
+def _constants(said: Mapping[str, object]) -> Sequence[str] | None:
+    if said.get("type", "string") != "string" or len(said.keys() - {"type"}) != 1:
         return None
     options = [said["const"]] if "const" in said else said.get("enum")
     return (

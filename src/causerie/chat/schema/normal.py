@@ -141,7 +141,7 @@ class Rewriter:
                 pointer, "only references within the schema are supported (`#/$defs/name`)."
             )
         self._resolve(value, at=pointer)
-        target = (value.rstrip("/") or "#", self._alone(place, key))
+        target = (value, self._alone(place, key))
         if target not in self._names:
             self._names[target] = f"d{len(self._names)}"
             self._waiting.append(target)
@@ -150,7 +150,7 @@ class Rewriter:
     def _resolve(self, reference: str, at: str = "#") -> object:
         """What a reference within the schema stands for."""
         found: object = self.root
-        for part in reference.rstrip("/").split("/")[1:]:
+        for part in reference.split("/")[1:]:
             key = unquote(part).replace("~1", "/").replace("~0", "~")
             if isinstance(found, Mapping) and key in found:
                 found = found[key]
@@ -232,7 +232,7 @@ class Rewriter:
             _conjoin(out, "pattern", words.URI)
         elif value in words.FORMATS:
             out[key] = value
-        else:
+        elif value not in words.SAID_BY_PATTERN or not place.schema.keys() & {"pattern", "allOf"}:
             raise self._refuse(
                 step(place.pointer, key),
                 f"the format is not supported; these are: {', '.join(words.FORMATS)}, uri.",

@@ -35,6 +35,6 @@ def of_function(name: str, refused: InvalidRequest) -> InvalidRequest:
 
 
 def step(pointer: str, *keys: str | int) -> str:
-    """``pointer`` with ``keys`` appended, escaped as JSON Pointers demand."""
-    escaped = (str(key).replace("~", "~0").replace("/", "~1") for key in keys)
+    """``pointer`` with ``keys`` appended, escaped as JSON Pointers in fragments demand."""
+    escaped = (str(key).replace("~", "~0").replace("/", "~1").replace("%", "%25") for key in keys)
     return "/".join((pointer, *escaped))

@@ -8,12 +8,22 @@ the function's schema, and nothing about streams, engines or messages.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 Schema = Mapping[str, object]
+
+
+def json_value(text: str) -> object:
+    """The value of a JSON text; raises ``ValueError`` for what only Python reads (``NaN``)."""
+    return json.loads(text, parse_constant=_no_constant)
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON value")
 
 
 class Unreadable(Exception):

@@ -7,11 +7,11 @@ apply schemas to the same value; knows nothing of grammars.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from urllib.parse import unquote
 
-from causerie.chat.schema.keywords import ANNOTATIONS, APPLIES
+from causerie.chat.schema.keywords import ANNOTATIONS, APPLIES, is_annotation
 from causerie.chat.schema.names import listed
 from causerie.chat.schema.refusal import step
 from causerie.chat.segments.base import Schema
@@ -26,11 +26,10 @@ from causerie.chat.segments.conjunction import (
 )
 
 ALL = frozenset({"string", "number", "boolean", "null", "array", "object"})
-_VALUES = frozenset({"const", "enum", "default", "example", "examples"})
-_NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions"})
-_SPEAK_OF_PROPERTIES = APPLIES - {"const", "enum", "maxProperties"}
+_VALUES = frozenset({"const", "enum"})
+_NAMED = frozenset({"properties", "patternProperties"})
+_SPEAK_OF_PROPERTIES = APPLIES - {"const", "enum", "maxProperties"} | {"propertyNames"}
 _DEFINITIONS = ("$defs", "definitions")
-_WITHIN = tuple(f"#/{name}/" for name in _DEFINITIONS)
 _ALTERNATIVES = ("anyOf", "oneOf")
 _APPLIED = frozenset({"$ref", "allOf", *_ALTERNATIVES})
 _MOST = 64  # combinations of alternatives that hold at once
@@ -48,7 +47,7 @@ def part_of(schema: Schema, part: object) -> Schema | None:
     return {**(part if isinstance(part, Mapping) else {}), **definitions(schema)}
 
 
-def resolved(root: Schema, reference: str) -> Schema:
+def resolved(root: Schema, reference: str) -> Schema | bool:
     """The schema that a local reference names; one that names nothing allows anything."""
     found: object = root
     for part in reference.removeprefix("#").split("/")[1:]:
@@ -57,18 +56,25 @@ def resolved(root: Schema, reference: str) -> Schema:
             found = found[int(name)] if name.isdecimal() and int(name) < len(found) else {}
         else:
             found = found.get(name, {}) if isinstance(found, Mapping) else {}
-    return found if isinstance(found, Mapping) else {}
+    return found if isinstance(found, Mapping | bool) else {}
 
 
 def anchored(root: Schema) -> Schema:
     """The same schema, whose parts mean what they mean with nothing but its definitions.
 
-    Whatever else is referred to becomes one of them. What is applied alone
-    stands for itself: a reference of the whole, and an ``allOf`` of one. Every
-    part that says something says where it stood (``AT``), for refusals.
+    Whatever is referred to becomes one of them, and nothing else: what nobody refers to
+    has not been counted. What is applied alone stands for itself: a reference of the
+    whole, and an ``allOf`` of one. Every part that says something says where it stood
+    (``AT``), for refusals.
     """
-    moved: dict[str, object] = {}
     names: dict[str, str] = {}
+    waiting: list[str] = []
+
+    def moved(reference: str) -> str:
+        if reference not in names:
+            names[reference] = f"#{len(names)}"
+            waiting.append(reference)
+        return f"#/$defs/{names[reference]}"
 
     def walked(value: object, at: str) -> object:
         if isinstance(value, list):
@@ -76,32 +82,40 @@ def anchored(root: Schema) -> Schema:
         if not isinstance(value, Mapping) or not value:
             return value
         out: dict[str, object] = {AT: at}
-        spelled = listed(_unwrapped(value), at, partial(resolved, root))
+        said = {key: of for key, of in _unwrapped(value).items() if key not in _DEFINITIONS}
+        spelled = listed(said, at, partial(resolved, root))
         for key, of in spelled.items():
             below = step(at, key)
             if key in _NAMED and isinstance(of, Mapping):
                 out[key] = {name: walked(each, step(below, name)) for name, each in of.items()}
             else:
-                out[key] = of if key in _VALUES else walked(of, below)
+                out[key] = walked(of, below) if _is_applied(key, spelled) else of
         reference = out.get("$ref")
-        if isinstance(reference, str) and not reference.startswith(_WITHIN):
-            if reference not in names:
-                name = names[reference] = f"#{len(names)}"
-                found = _without_definitions(resolved(root, reference))
-                moved[name] = walked(found, reference)
-            out["$ref"] = f"#/$defs/{names[reference]}"
+        if isinstance(reference, str):
+            out["$ref"] = moved(reference)
         return out
 
     whole = walked(root, "#")
     assert isinstance(whole, dict)
-    if moved:
-        shared = whole.get("$defs")
-        whole["$defs"] = {**(shared if isinstance(shared, dict) else {}), **moved}
+    found = {names[each]: walked(resolved(root, each), each) for each in waiting}  # which grows
+    return _entered({**whole, "$defs": found} if found else whole)
+
+
+def _entered(whole: Schema) -> Schema:
+    """A whole that is nothing but a reference, as what it refers to."""
     reference = whole.get("$ref")
-    if isinstance(reference, str) and whole.keys() - {"$ref", "type", AT} <= ANNOTATIONS:
-        del whole["$ref"]
-        whole |= _without_definitions(resolved(whole, reference))
-    return whole
+    if not isinstance(reference, str) or not (whole.keys() - {"$ref", "type", AT} <= ANNOTATIONS):
+        return whole
+    target = resolved(whole, reference)
+    rest = {key: of for key, of in whole.items() if key != "$ref"}
+    return {**rest, **target} if isinstance(target, Mapping) else whole
+
+
+def _is_applied(key: str, schema: Schema) -> bool:
+    """Whether a keyword of ``schema`` holds schemas that say something."""
+    if key == "additionalItems":
+        return isinstance(schema.get("items"), list)
+    return key not in _VALUES and not is_annotation(key)
 
 
 def closed_schema(parameters: Schema) -> Schema:
@@ -148,10 +162,6 @@ def _unwrapped(schema: Mapping[str, object]) -> Mapping[str, object]:
     return schema
 
 
-def _without_definitions(schema: Schema) -> Schema:
-    return {key: value for key, value in schema.items() if key not in _DEFINITIONS}
-
-
 def choices(schema: Schema) -> list[Schema]:
     """The schemas one of which a value follows, with the definitions; none of them applies others.
 
@@ -174,7 +184,7 @@ def choices(schema: Schema) -> list[Schema]:
     return [choice for one in found if (choice := settled(one)) is not None]
 
 
-def _applied(schema: Schema) -> Iterator[list[object]]:
+def _applied(schema: Schema) -> Iterator[Sequence[object]]:
     reference = schema.get("$ref")
     if isinstance(reference, str):
         yield [resolved(schema, reference)]

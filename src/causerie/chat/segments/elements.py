@@ -12,7 +12,15 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from causerie.chat.segments.base import Read, Schema, Scope, Unreadable, text_overlap, without
+from causerie.chat.segments.base import (
+    Read,
+    Schema,
+    Scope,
+    Unreadable,
+    json_value,
+    text_overlap,
+    without,
+)
 from causerie.chat.segments.choices import ALL, choices, is_meant, kinds, kinds_of
 from causerie.chat.segments.conjunction import NUMERIC, constants, refused
 from causerie.chat.segments.items import item_in, items_of
@@ -147,7 +155,7 @@ class ElementReader:
         if not piece.strip() and expected and expected <= {"array", "object"}:
             return "[]" if "array" in expected else "{}"
         try:
-            value = json.loads(piece)
+            value = json_value(piece)
         except (ValueError, RecursionError):
             return json.dumps(piece, ensure_ascii=False)
         if isinstance(value, str) or ("string" in expected and not is_meant(value, schema)):

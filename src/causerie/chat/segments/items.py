@@ -38,7 +38,8 @@ class Items:
 
     def _alike(self, item: str, separator: str) -> str:
         most = "" if self.most is None else self.most - 1
-        filled = f"{item} ({separator} {item}){{{max(self.least - 1, 0)},{most}}}"
+        more = f"({separator} {item}){{{max(self.least - 1, 0)},{most}}}" if most != 0 else ""
+        filled = f"{item} {more}"
         return filled if self.least else f"({filled})?"
 
 

@@ -10,7 +10,7 @@ import json
 import re
 
 from causerie.chat.formats.format import ParameterList
-from causerie.chat.segments.base import Read, Schema, Scope, text_overlap
+from causerie.chat.segments.base import Read, Schema, Scope, json_value, text_overlap
 from causerie.chat.segments.choices import (
     choices,
     definitions,
@@ -168,14 +168,21 @@ class ParameterReader:
             if written is not None:
                 return written
         try:
-            value = json.loads(piece)
+            value = json_value(piece)
         except (ValueError, RecursionError):
-            return json.dumps(piece, ensure_ascii=False)
+            return self._constant(piece) or json.dumps(piece, ensure_ascii=False)
         if isinstance(value, str):
             return json.dumps(value, ensure_ascii=False)
         if self._is_text and not is_meant(value, self._value):
             return json.dumps(piece, ensure_ascii=False)
         return piece.strip()
+
+    def _constant(self, piece: str) -> str | None:
+        """What Python writes as a word, where the schema wants the constant and no such string."""
+        written = relaxed_json(piece.strip()) if piece.strip() in _CONSTANTS else None
+        if written is None or not self._is_text or is_meant(piece, self._value):
+            return None
+        return written if is_meant(json.loads(written), self._value) else None
 
     @property
     def _is_text(self) -> bool:

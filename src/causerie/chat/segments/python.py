@@ -66,7 +66,8 @@ def separated(
             break
     else:
         if other:
-            options.append(f"{other} ({comma} {other}){members.how_many(but=1)}")
+            more = f"({comma} {other}){members.how_many(but=1)}" if members.most != 1 else ""
+            options.append(f"{other} {more}")
         if not (other and members.least):
             options.append('""')
     return scope.rule(" | ".join(options))
