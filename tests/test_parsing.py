@@ -60,6 +60,11 @@ def test_hints_are_taken_and_dropped_whatever_they_hold(name: str) -> None:
     assert name not in request.params
 
 
+def test_logprobs_that_are_declined_are_not_asked_for() -> None:
+    assert "logprobs" not in read(logprobs=False).params
+    assert "logprobs" in read(logprobs=True).params
+
+
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_what_is_known_and_not_offered_is_refused_by_name(name: str) -> None:
     error = refuse(**{name: True})

@@ -88,9 +88,14 @@ def read_fields(fields: Fields, rules: Rules) -> ChatRequest:
         fallbacks=fallbacks,
         preferences=read_preferences(fields) if rules.router else INDIFFERENT,
         unknown=unknown,
-        params=frozenset(name for name in fields.values if name in HONOURED and fields.has(name)),
+        params=frozenset(name for name in HONOURED & fields.values.keys() if _asks(fields, name)),
         sent=_passed_on(fields, rules),
     )
+
+
+def _asks(fields: Fields, name: str) -> bool:
+    """Whether it asks for anything: ``logprobs: false``, which some clients always say, does not."""
+    return fields.has(name) and (name != "logprobs" or fields.get(name) is not False)
 
 
 def _cache_key(fields: Fields) -> str | None:
