@@ -94,7 +94,7 @@ def read_fields(fields: Fields, rules: Rules) -> ChatRequest:
 
 
 def _asks(fields: Fields, name: str) -> bool:
-    """Whether it asks for anything: ``logprobs: false``, which some clients always say, does not."""
+    """Whether it asks for anything. What some clients always say, ``logprobs: false``, does not."""
     return fields.has(name) and (name != "logprobs" or fields.get(name) is not False)
 
 
