@@ -48,11 +48,15 @@ _MOST = 1_000_000  # characters: what is written for each parameter may repeat a
 
 @dataclass(frozen=True, slots=True)
 class CallPlan:
-    """Which functions may be called (name → closed schema), whether one must be, and how many."""
+    """Which functions may be called (name → closed schema), whether one must be, and how many.
+
+    ``text`` is all their schemas as they were sent: where it is the same, they are.
+    """
 
     tools: Mapping[str, Schema]
     required: bool
     parallel: bool
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)

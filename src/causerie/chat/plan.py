@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 
 from msgspec import structs
@@ -24,12 +24,11 @@ from causerie.chat.constraint import (
 )
 from causerie.chat.encoding import PromptEncoder, spells
 from causerie.chat.formats.format import Format
+from causerie.chat.functions import Functions, Recall, callable_functions
 from causerie.chat.lark import embed
 from causerie.chat.prompt import leading, render_aside
 from causerie.chat.schema import choice, json_object, prepare, regex
-from causerie.chat.schema.refusal import of_function
 from causerie.chat.segments.base import Schema, text_overlap
-from causerie.chat.segments.choices import anchored, closed_schema
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.chat.thinking import ThinkingPlan
 from causerie.engines.base import ModelFacts, PromptTooLong, Sampling, TextEngine
@@ -81,6 +80,7 @@ class LoadedModel:
     template: ChatTemplate
     encoder: PromptEncoder
     max_output_tokens: int | None = None
+    recall: Recall = field(default_factory=Recall)
 
 
 async def make_plan(
@@ -93,7 +93,8 @@ async def make_plan(
     _check_tokens(request, model.facts.size)
     thought = thinking.plan(model.form, request.thinking)
     form = thought.form
-    tools = _callable_tools(request)
+    functions = await callable_functions(request, model.facts.control_tokens, model.recall)
+    tools = functions.tools
     rendered, space = await _prompted(request, model, thought, any_tools=bool(tools))
     continued = request.continue_final_message
     prompt = await _encoded(rendered, request, model, engine)
@@ -103,14 +104,14 @@ async def make_plan(
         form = _without_begun_lead(form, rendered)
     may_think = form.thinking is not None and thought.on is not False
     state = "open" if reasoning_open else "possible" if may_think else "none"
-    calls = _call_plan(request, tools)
+    calls = _call_plan(request, functions)
     answer = _answer(request.output, any_space) if request.output else None
-    manner = Manner(model.facts.end_tokens, any_space, _as_spelled(request, model, tools))
-    composed = partial(_compose, model, form, calls=calls, answer=answer)
+    manner = Manner(model.facts.end_tokens, any_space, _as_spelled(request, model, functions))
+    composed = partial(_composed, model, form, calls=calls, answer=answer)
     if reasoning_open:
         space = "" if continued else _leading(rendered, form)
     begun = manner if reasoning_open else replace(manner, leading=space)
-    grammar = composed(state, manner=begun)
+    grammar = await composed(state, manner=begun)
     if grammar is not None:
         _check_ending(request)
     return Plan(
@@ -125,7 +126,7 @@ async def make_plan(
         leading=space,
         tools=tools or None,
         grammar=grammar,
-        answer_grammar=composed("none", manner=manner),
+        answer_grammar=await composed("none", manner=manner),
         sampling=_sampling(request.draw),
         visible=_visible(form, model.facts.control_tokens),
         end_tokens=model.facts.end_tokens,
@@ -153,14 +154,15 @@ def _without_tools(request: ChatRequest) -> ChatRequest:
     return structs.replace(request, tools=())
 
 
-def _call_plan(request: ChatRequest, tools: Mapping[str, Schema]) -> CallPlan:
+def _call_plan(request: ChatRequest, functions: Functions) -> CallPlan:
     choice = request.tool_choice
     required = choice.mode == "required"
     named = required and choice.allowed is not None and len(choice.allowed) == 1
-    return CallPlan(tools, required, parallel=request.parallel_tool_calls and not named)
+    parallel = request.parallel_tool_calls and not named
+    return CallPlan(functions.tools, required, parallel, functions.text)
 
 
-def _compose(
+async def _composed(
     model: LoadedModel,
     form: Format,
     state: str,
@@ -169,14 +171,17 @@ def _compose(
     answer: AnswerPlan | None,
     manner: Manner,
 ) -> str | None:
-    return compose(
-        form,
-        model.facts.control_tokens,
-        reasoning=state,
-        calls=calls if calls.tools else None,
-        answer=answer,
-        manner=manner,
+    control_tokens = model.facts.control_tokens
+    if not calls.tools:
+        return compose(
+            form, control_tokens, reasoning=state, calls=None, answer=answer, manner=manner
+        )
+    form = replace(form, thinking=None)  # on which no grammar depends
+    make = partial(
+        compose, form, control_tokens, reasoning=state, calls=calls, answer=answer, manner=manner
     )
+    how = (form, state, calls.required, calls.parallel, answer, manner)
+    return await model.recall.of(calls.text, how, make)
 
 
 def _check_tokens(request: ChatRequest, size: int | None) -> None:
@@ -204,35 +209,17 @@ def _check_ending(request: ChatRequest) -> None:
             )
 
 
-def _as_spelled(request: ChatRequest, model: LoadedModel, tools: Mapping[str, Schema]) -> bool:
+def _as_spelled(request: ChatRequest, model: LoadedModel, functions: Functions) -> bool:
     """Whether the constraint may hold the text of a control token, which is to stay text."""
     output = request.output
-    if isinstance(output, Regex | Grammar):
-        return True  # no telling what they spell
-    texts = [json.dumps(tools, ensure_ascii=False)]
+    if functions.spell or isinstance(output, Regex | Grammar):
+        return True  # of the latter there is no telling what they spell
+    texts: tuple[str, ...] = ()
     if isinstance(output, JsonSchema):
-        texts.append(json.dumps(output.schema, ensure_ascii=False))
+        texts = (json.dumps(output.schema, ensure_ascii=False),)
     elif isinstance(output, Choice):
-        texts += output.options
+        texts = tuple(output.options)
     return any(spells(text, model.facts.control_tokens) for text in texts)
-
-
-def _callable_tools(request: ChatRequest) -> dict[str, Schema]:
-    """The functions that may be called, by name, each checked to be enforceable."""
-    if request.tool_choice.mode == "none":
-        return {}
-    allowed = request.tool_choice.allowed
-    tools: dict[str, Schema] = {}
-    for index, tool in enumerate(request.tools):
-        if allowed is not None and tool.name not in allowed:
-            continue
-        schema = closed_schema(tool.parameters)
-        try:
-            prepare(schema, param=f"tools[{index}].function.parameters")
-        except InvalidRequest as refused:
-            raise of_function(tool.name, refused) from None
-        tools[tool.name] = closed_schema(anchored(schema))
-    return tools
 
 
 def _answer(output: OutputFormat, any_space: bool) -> AnswerPlan:
