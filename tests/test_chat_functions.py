@@ -12,7 +12,8 @@ from formatkit import WEATHER
 
 from causerie.chat import functions
 from causerie.chat.chat import TextChat
-from causerie.chat.functions import Functions, Recall, callable_functions
+from causerie.chat.functions import Functions, callable_functions
+from causerie.chat.recall import Recall
 from causerie.engines.fake import FakeEngine, Script
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest, Message, Thinking, Tool, ToolChoice

@@ -12,7 +12,8 @@ from grammarkit import Vocabulary, closers, vocabularies
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.chat.constraint import AnswerPlan, CallPlan, compose
+from causerie.chat.answer import AnswerPlan
+from causerie.chat.constraint import CallPlan, compose
 from causerie.chat.formats.format import Format
 from causerie.chat.formats.registry import FORMATS, by_name
 from causerie.chat.schema import keywords

@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from causerie.chat.answer import AnswerPlan
 from causerie.chat.formats.format import (
     CallId,
     Calls,
@@ -57,14 +58,6 @@ class CallPlan:
     required: bool
     parallel: bool
     text: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerPlan:
-    """The answer as a Lark ``expression`` and the ``rules`` it refers to."""
-
-    expression: str
-    rules: str = ""
 
 
 @dataclass(frozen=True, slots=True)

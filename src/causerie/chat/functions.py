@@ -1,32 +1,20 @@
-"""The functions that a model may call, checked to be enforceable.
-
-An agent sends the same ones with every turn, and to check them and to write their
-grammar takes milliseconds in which nobody else's tokens get on. So what was made
-of them is remembered.
-"""
+"""The functions that a model may call, checked to be enforceable."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar, cast
 
 from causerie.chat.encoding import spells
+from causerie.chat.recall import Recall
 from causerie.chat.schema import prepare
 from causerie.chat.schema.refusal import of_function
 from causerie.chat.segments.base import Schema
 from causerie.chat.segments.choices import anchored, closed_schema
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest, Tool
-
-_MOST = 1_000_000  # characters of schemas; of grammars there are some five times as many
-_LONG = 10_000  # characters of schemas; more take so long that they go to a thread
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,30 +27,6 @@ class Functions:
     tools: Mapping[str, Schema]
     text: str = ""
     spell: bool = False
-
-
-@dataclass(slots=True)
-class Recall:
-    """What was made of functions for one model; the oldest are forgotten first."""
-
-    most: int = _MOST
-    _known: OrderedDict[Hashable, tuple[object, int]] = field(default_factory=OrderedDict)
-    _characters: int = 0
-
-    async def of(self, text: str, what: Hashable, make: Callable[[], _T]) -> _T:
-        """What ``make`` makes of ``text`` in this way; what it raises is not remembered."""
-        key = text, what
-        if (found := self._known.get(key)) is not None:
-            self._known.move_to_end(key)
-            return cast(_T, found[0])
-        made = make() if len(text) <= _LONG else await asyncio.to_thread(make)
-        if key not in self._known:
-            self._characters += len(text)
-            self._known[key] = made, len(text)
-        while self._characters > self.most:
-            _, (_, characters) = self._known.popitem(last=False)
-            self._characters -= characters
-        return made
 
 
 async def callable_functions(

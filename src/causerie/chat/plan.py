@@ -7,7 +7,6 @@ the length by the context, the schemas by the compiler. What is left is a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -15,34 +14,19 @@ from functools import partial
 from msgspec import structs
 
 from causerie.chat import thinking
-from causerie.chat.constraint import (
-    AnswerPlan,
-    CallPlan,
-    Manner,
-    compose,
-    leaves_free,
-)
-from causerie.chat.encoding import PromptEncoder, spells
+from causerie.chat.answer import AnswerPlan, answer_plan
+from causerie.chat.constraint import CallPlan, Manner, compose, leaves_free
+from causerie.chat.encoding import PromptEncoder
 from causerie.chat.formats.format import Format
-from causerie.chat.functions import Functions, Recall, callable_functions
-from causerie.chat.lark import embed
+from causerie.chat.functions import Functions, callable_functions
 from causerie.chat.prompt import leading, render_aside
-from causerie.chat.schema import choice, json_object, prepare, regex
+from causerie.chat.recall import Recall
 from causerie.chat.segments.base import Schema, text_overlap
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.chat.thinking import ThinkingPlan
 from causerie.engines.base import ModelFacts, PromptTooLong, Sampling, TextEngine
 from causerie.errors import ContextLengthExceeded, InvalidRequest
-from causerie.protocol.request import (
-    ChatRequest,
-    Choice,
-    Draw,
-    Grammar,
-    JsonObject,
-    JsonSchema,
-    OutputFormat,
-    Regex,
-)
+from causerie.protocol.request import ChatRequest, Draw
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +89,9 @@ async def make_plan(
     may_think = form.thinking is not None and thought.on is not False
     state = "open" if reasoning_open else "possible" if may_think else "none"
     calls = _call_plan(request, functions)
-    answer = _answer(request.output, any_space) if request.output else None
-    manner = Manner(model.facts.end_tokens, any_space, _as_spelled(request, model, functions))
+    answer = await _answer(request, model, any_space=any_space)
+    as_spelled = functions.spell or (answer is not None and answer.spell)
+    manner = Manner(model.facts.end_tokens, any_space, as_spelled)
     composed = partial(_composed, model, form, calls=calls, answer=answer)
     if reasoning_open:
         space = "" if continued else _leading(rendered, form)
@@ -162,6 +147,15 @@ def _call_plan(request: ChatRequest, functions: Functions) -> CallPlan:
     return CallPlan(functions.tools, required, parallel, functions.text)
 
 
+async def _answer(
+    request: ChatRequest, model: LoadedModel, *, any_space: bool
+) -> AnswerPlan | None:
+    if request.output is None:
+        return None
+    marks = model.facts.control_tokens
+    return await answer_plan(request.output, marks, model.recall, any_space=any_space)
+
+
 async def _composed(
     model: LoadedModel,
     form: Format,
@@ -171,17 +165,21 @@ async def _composed(
     answer: AnswerPlan | None,
     manner: Manner,
 ) -> str | None:
-    control_tokens = model.facts.control_tokens
-    if not calls.tools:
-        return compose(
-            form, control_tokens, reasoning=state, calls=None, answer=answer, manner=manner
-        )
     form = replace(form, thinking=None)  # on which no grammar depends
     make = partial(
-        compose, form, control_tokens, reasoning=state, calls=calls, answer=answer, manner=manner
+        compose,
+        form,
+        model.facts.control_tokens,
+        reasoning=state,
+        calls=calls if calls.tools else None,
+        answer=answer,
+        manner=manner,
     )
+    text = calls.text + (answer.rules if answer else "")
+    if not text:
+        return make()
     how = (form, state, calls.required, calls.parallel, answer, manner)
-    return await model.recall.of(calls.text, how, make)
+    return await model.recall.of(text, how, make)
 
 
 def _check_tokens(request: ChatRequest, size: int | None) -> None:
@@ -207,35 +205,6 @@ def _check_ending(request: ChatRequest) -> None:
                 code="unsupported_parameter",
                 param=name,
             )
-
-
-def _as_spelled(request: ChatRequest, model: LoadedModel, functions: Functions) -> bool:
-    """Whether the constraint may hold the text of a control token, which is to stay text."""
-    output = request.output
-    if functions.spell or isinstance(output, Regex | Grammar):
-        return True  # of the latter there is no telling what they spell
-    texts: tuple[str, ...] = ()
-    if isinstance(output, JsonSchema):
-        texts = (json.dumps(output.schema, ensure_ascii=False),)
-    elif isinstance(output, Choice):
-        texts = tuple(output.options)
-    return any(spells(text, model.facts.control_tokens) for text in texts)
-
-
-def _answer(output: OutputFormat, any_space: bool) -> AnswerPlan:
-    match output:
-        case JsonObject():
-            return AnswerPlan("answer", f"answer: %json {json_object(any_space=any_space)}")
-        case JsonSchema(schema, _, param):
-            text = prepare(schema, param=param, any_space=any_space)
-            return AnswerPlan("answer", f"answer: %json {text}")
-        case Regex(pattern):
-            return AnswerPlan(regex(pattern, param="structured_outputs.regex"))
-        case Choice(options):
-            return AnswerPlan(choice(options, param="structured_outputs.choice"))
-        case Grammar(text):
-            part = embed(text, "g")
-            return AnswerPlan(part.start, part.rules)
 
 
 def _opened(rendered: Rendered, form: Format, space: str) -> Rendered:

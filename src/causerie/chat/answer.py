@@ -1,0 +1,65 @@
+"""The form that an answer is to have, checked to be enforceable."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import partial
+
+from causerie.chat.encoding import spells
+from causerie.chat.lark import embed
+from causerie.chat.recall import Recall
+from causerie.chat.schema import choice, json_object, prepare, regex
+from causerie.protocol.request import (
+    Choice,
+    Grammar,
+    JsonObject,
+    JsonSchema,
+    OutputFormat,
+    Regex,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPlan:
+    """The answer as a Lark ``expression`` and the ``rules`` it refers to.
+
+    ``spell`` says that it may hold the text of a control token.
+    """
+
+    expression: str
+    rules: str = ""
+    spell: bool = False
+
+
+async def answer_plan(
+    output: OutputFormat, control_tokens: Collection[str], recall: Recall, *, any_space: bool
+) -> AnswerPlan:
+    """Raises ``InvalidRequest`` (``unsupported_schema``) where it could not be enforced.
+
+    With ``any_space`` JSON may have white space as other servers write it.
+    """
+    match output:
+        case JsonObject():
+            return AnswerPlan("answer", f"answer: %json {json_object(any_space=any_space)}")
+        case JsonSchema():
+            text = json.dumps(output.schema, ensure_ascii=False)
+            make = partial(_schema, output, text, control_tokens, any_space)
+            return await recall.of(text, (output.param, any_space), make)
+        case Regex(pattern):
+            rule = regex(pattern, param="structured_outputs.regex")
+            return AnswerPlan(rule, spell=True)  # there is no telling what it spells
+        case Choice(options):
+            spell = any(spells(option, control_tokens) for option in options)
+            return AnswerPlan(choice(options, param="structured_outputs.choice"), spell=spell)
+        case Grammar(text):
+            part = embed(text, "g")
+            return AnswerPlan(part.start, part.rules, spell=True)
+
+
+def _schema(
+    output: JsonSchema, text: str, control_tokens: Collection[str], any_space: bool
+) -> AnswerPlan:
+    rule = prepare(output.schema, param=output.param, any_space=any_space)
+    return AnswerPlan("answer", f"answer: %json {rule}", spell=spells(text, control_tokens))
