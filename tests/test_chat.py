@@ -188,6 +188,24 @@ async def test_a_stop_string_that_was_held_back_at_the_end_is_met() -> None:
     assert (reply.text, reply.finish) == ("one", "stop")
 
 
+@pytest.mark.parametrize(
+    ("least", "text"), [(0, "a "), (2, "a "), (3, "a END b "), (5, "a END b "), (99, None)]
+)
+async def test_no_stop_string_cuts_the_least_that_was_asked_for(
+    least: int, text: str | None
+) -> None:
+    reply = await replied("a END b END c", asked(stop=("END",), min_tokens=least, max_tokens=99))
+    assert (reply.text, reply.finish) == ((text, "stop") if text else (reply.text, "length"))
+    assert reply.usage
+    assert reply.usage.completion >= least
+
+
+async def test_no_stop_token_does_either() -> None:
+    stop = ord("w")
+    reply = await replied("one two", asked(stop_token_ids=(stop,), min_tokens=6))
+    assert (reply.text, reply.finish) == ("one toone t", "stop")
+
+
 @pytest.mark.parametrize("tokens", [1, 4, 10])
 async def test_a_forced_call_that_is_cut_in_its_first_marker_is_no_answer(tokens: int) -> None:
     required = ToolChoice("required")

@@ -70,6 +70,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "stop": ("one EN two END three", {"stop": ("END", "zzz")}),
     "length": ("one two three", {"max_tokens": 9}),
     "minimum": ("a", {"min_tokens": 1, "max_tokens": 3}),
+    "stop behind the minimum": ("END a END b", {"min_tokens": 5, "stop": ("END",)}),
 }
 
 

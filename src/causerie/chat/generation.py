@@ -35,6 +35,7 @@ from causerie.protocol.request import ChatRequest
 
 _ANSWER, _REASONING = Mode.ANSWER, Mode.REASONING  # asked at every token
 _ALPHANUMERIC = string.ascii_letters + string.digits
+_NEVER = -100.0  # a bias by which no token is drawn
 
 
 @dataclass(slots=True)
@@ -179,7 +180,9 @@ class Generation:
     def _begin_with(self, begun: Begun) -> None:
         """Read what there is; what of it has not gone out comes first."""
         given = Given(begun.partial)
+        self._made_before = max(begun.made - len(begun.tokens), 0)
         for text in begun.texts:
+            self._made_before += 1
             self.said += not given.all_seen
             self._unsaid += given.new(self._placed(self._parser.feed(text)))
         if not given.all_seen and not self._parser.under_way:
@@ -203,6 +206,11 @@ class Generation:
     @property
     def _made(self) -> int:
         return self._made_before + self.completion
+
+    @property
+    def _of_the_least(self) -> bool:
+        """Whether the last token is one of ``min_tokens``, which nothing cuts."""
+        return 0 < self._made <= self.request.min_tokens
 
     @property
     def _thought(self) -> int:
@@ -242,7 +250,7 @@ class Generation:
         return TextRequest(
             prompt=(*self.plan.prompt, *self._generated) if self._generated else self.plan.prompt,
             max_tokens=upto - made,
-            sampling=self._sampling(),
+            sampling=self._sampling(short=short),
             grammar=grammar,
             logprobs=self.request.top_logprobs,
             visible=self.plan.visible,
@@ -250,12 +258,16 @@ class Generation:
             accepted=tuple(self._generated[self._since :]) if grammar is not None else (),
         )
 
-    def _sampling(self) -> Sampling:
-        """Every choice draws differently, and every run of a choice too."""
-        seed = self.plan.sampling.seed
+    def _sampling(self, *, short: bool) -> Sampling:
+        """Every choice draws differently, and every run of a choice too; a ``short`` one no end."""
+        sampling = self.plan.sampling
+        if short and self.request.stop_token_ids:
+            never = dict.fromkeys(self.request.stop_token_ids, _NEVER)
+            sampling = replace(sampling, logit_bias={**sampling.logit_bias, **never})
+        seed = sampling.seed
         if seed is None or (not self.choice and not self._generated):
-            return self.plan.sampling
-        return replace(self.plan.sampling, seed=(seed + self.choice + len(self._generated)) % 2**32)
+            return sampling
+        return replace(sampling, seed=(seed + self.choice + len(self._generated)) % 2**32)
 
     def _end_of_text(self) -> None:
         """The model has ended its text; where it forgot the answer, that still comes."""
@@ -294,7 +306,8 @@ class Generation:
             if isinstance(event, TextDelta):
                 self._logprobs += self._unread
                 self._unread.clear()
-                text = event.text if self._stops is None else self._stops.feed(event.text)
+                stops = None if self._of_the_least else self._stops
+                text = event.text if stops is None else stops.feed(event.text)
                 if text:
                     out.append(TextDelta(text, tuple(self._logprobs), self.choice))
                     self._logprobs.clear()
