@@ -172,7 +172,9 @@ async def test_models_to_fall_back_on(tmp_path: Path) -> None:
         status, headers, answer = await there.ask(R, "a/bad", models=["a/full", "a/good"])
         assert (status, answer["model"]) == (200, "a/bad")
         assert headers["x-served-model"] == "a/good"
-        assert headers["x-served-by"] == "good/m"
+        assert (headers["x-served-by"], headers["x-attempts"]) == ("good/m", "3")
+        times = dict(part.split(";dur=") for part in headers["server-timing"].split(", "))
+        assert float(times["route"]) > 0  # and not our own overhead
         status, headers, _ = await there.ask(R, "a/probed", models=["a/good"], seed=1)
         assert (status, headers["x-served-model"]) == (200, "a/good")
         status, _, answer = await there.ask(R, "a/full", models=["a/bad"])

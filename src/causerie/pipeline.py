@@ -82,7 +82,8 @@ class _Offer(Struct, frozen=True):
 class _Asked(Struct, frozen=True):
     """One request, where its answer goes, and what is written down of it.
 
-    ``goes_on`` says of a failure whether another model is asked then.
+    ``goes_on`` says of a failure whether another model is asked then; ``tried`` lists who was
+    asked, of all models.
     """
 
     door: Door
@@ -92,6 +93,7 @@ class _Asked(Struct, frozen=True):
     deliver: Deliver
     record: Record
     goes_on: Callable[[ServiceError], bool] | None = None
+    tried: list[Visit] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +201,9 @@ class Pipeline:
             if members is not None:
                 record.reservation = await members.allowances.reserve(caller, model.id, need)
             contents = _kept(asked) if caller.recorded else None
-            journey = self.router.generate(candidates, request, model.hedge_seconds, contents)
+            journey = self.router.generate(
+                candidates, request, model.hedge_seconds, contents, asked.tried
+            )
             record.way = journey
             try:
                 visit = await journey.begin()

@@ -19,6 +19,7 @@ from causerie.routing.journey import Journey, Watch
 from causerie.routing.seat import Seat, SeatStatus
 from causerie.routing.target import Gate, Target
 from causerie.routing.terms import RetryBudget, Terms
+from causerie.routing.visit import Visit
 
 _BUDGET = RetryBudget()
 
@@ -67,16 +68,20 @@ class Router:
         request: ChatRequest,
         hedge_seconds: float | None = None,
         watch: Watch | None = None,
+        tried: list[Visit] | None = None,
     ) -> Journey:
         """The way of one request over the candidates.
 
         After ``hedge_seconds`` without an answer a second target is asked too, for a small
-        share of all requests. ``watch`` is shown whatever is passed on.
+        share of all requests. ``watch`` is shown whatever is passed on. ``tried`` has who was
+        asked before, on ways with budgets of their own; who is asked now is added.
         """
         terms = self._terms
         if hedge_seconds is not None:
             terms.hedges.earn()
         journey = Journey(terms, request, hedge_seconds, candidates)
+        if tried is not None:
+            journey.tried, journey.uncounted = tried, len(tried)
         if watch is not None:
             journey.watch = watch
         return journey

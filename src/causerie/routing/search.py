@@ -40,8 +40,8 @@ class Search(Struct, eq=False):
     tried: list[Visit] = []
     queued_seconds: float = 0.0
     upstream_seconds: float = 0.0
+    uncounted: int = 0  # of those tried, who cost nothing of the budget
     _seconds: float = 0.0  # in which nobody answered
-    _unsent: int = 0  # of those tried, who sent the request away before it was sent
 
     @property
     def routed_seconds(self) -> float:
@@ -57,7 +57,7 @@ class Search(Struct, eq=False):
     @property
     def _left(self) -> int:
         """How many requests may still be sent."""
-        return self.terms.budget.attempts - len(self.tried) + self._unsent
+        return self.terms.budget.attempts - len(self.tried) + self.uncounted
 
     def waited(self, seconds: float) -> None:
         """Time went by in which nobody was asked."""
@@ -151,7 +151,7 @@ class Search(Struct, eq=False):
         visit.failure = SLOWER if failure is None else failure.code
         self.tried.append(visit)
         at_once = isinstance(failure, Overloaded) and "upstream_status" not in failure.metadata
-        self._unsent += at_once
+        self.uncounted += at_once
         if visit.partial is None:
             self.served_by = visit.target  # nobody has answered yet
 
