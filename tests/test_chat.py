@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,15 @@ from formatkit import WEATHER
 from msgspec import structs
 
 from causerie.chat.chat import ChatOptions, TextChat
-from causerie.engines.base import EngineFailed, LoadFailed, ModelFacts, PromptTooLong
+from causerie.engines.base import (
+    EngineFailed,
+    LoadFailed,
+    ModelFacts,
+    Output,
+    PromptTooLong,
+    TextRequest,
+    Token,
+)
 from causerie.engines.fake import END, FakeEngine, Script
 from causerie.errors import ContextLengthExceeded, InternalError, InvalidRequest, Overloaded
 from causerie.protocol.request import (
@@ -204,6 +213,44 @@ async def test_no_stop_token_does_either() -> None:
     stop = ord("w")
     reply = await replied("one two", asked(stop_token_ids=(stop,), min_tokens=6))
     assert (reply.text, reply.finish) == ("one toone t", "stop")
+
+
+class Whole(FakeEngine):
+    """Tells a token of a character only when the character is whole, as llama.cpp does."""
+
+    async def _tokens(self, request: TextRequest) -> AsyncGenerator[Output, None]:
+        held: list[Output] = []
+        async with aclosing(FakeEngine._tokens(self, request)) as outputs:
+            async for output in outputs:
+                if isinstance(output, Token):
+                    held.append(output)
+                    if not (output.text or output.id == END):
+                        continue
+                for one in held if isinstance(output, Token) else [output]:
+                    yield one
+                held.clear()
+
+
+@pytest.mark.parametrize(
+    ("limits", "text", "finish"),
+    [
+        ({"max_tokens": 1}, "", "length"),
+        ({"max_tokens": 7}, "🎉", "length"),
+        ({"max_tokens": 8}, "🎉🎉", "length"),
+        ({"max_tokens": 99, "min_tokens": 7}, "🎉🎉 b", "stop"),
+        ({"max_tokens": 7, "min_tokens": 6}, "🎉", "length"),
+    ],
+)
+async def test_a_reply_ends_at_its_limit_also_in_the_middle_of_a_character(
+    limits: dict[str, int], text: str, finish: str
+) -> None:
+    engine = Whole("m", Script(["🎉🎉 b"]))
+    async with TextChat(engine, Unchecked()).generate(asked(**limits)) as answer:
+        reply = together([batch async for batch in answer.events])
+    assert (reply.text, reply.finish) == (text, finish)
+    assert reply.usage
+    if finish == "length":
+        assert reply.usage.completion == limits["max_tokens"]
 
 
 @pytest.mark.parametrize("tokens", [1, 4, 10])

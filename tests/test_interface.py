@@ -368,6 +368,10 @@ def test_limits_of_length(client: OpenAI) -> None:
     short = create(client, max_tokens=3)
     assert short.choices[0].finish_reason == "length"
     assert short.usage.completion_tokens == 3
+    half = {"structured_outputs": {"choice": ["🙂"]}}  # which is two tokens
+    cut = create(client, max_tokens=1, extra_body=half)
+    assert (cut.choices[0].message.content, cut.choices[0].finish_reason) == ("", "length")
+    assert cut.usage.completion_tokens == 1
     least = create(client, max_tokens=60, extra_body={"min_tokens": 50})
     assert least.usage.completion_tokens >= 50
 

@@ -36,6 +36,7 @@ from causerie.protocol.request import ChatRequest
 _ANSWER, _REASONING = Mode.ANSWER, Mode.REASONING  # asked at every token
 _ALPHANUMERIC = string.ascii_letters + string.digits
 _NEVER = -100.0  # a bias by which no token is drawn
+_CHARACTER = 4  # tokens: more than a character has behind its first
 
 
 @dataclass(slots=True)
@@ -102,13 +103,16 @@ class Generation:
     _logprobs: list[TokenLogprob] = field(init=False, default_factory=list)
     _unread: list[TokenLogprob] = field(init=False, default_factory=list)  # may become answer yet
     _generated: list[int] = field(init=False, default_factory=list)
-    _uncounted: int = field(init=False, default=0)  # tokens among them that another has counted
+    # Tokens among them that another has counted, less those that the engine has not told of.
+    _uncounted: int = field(init=False, default=0)
     _plain: bool = field(init=False)  # events of the answer go out as they are read
     _ended: FinishReason | None = field(init=False, default=None)
     _cut: bool = field(init=False, default=False)
     _forgot: bool = field(init=False, default=False)
     _first_run: bool = field(init=False, default=True)
     _run_over: bool = field(init=False, default=False)
+    _run_began: int = field(init=False, default=0)  # of the generated: where the last run did
+    _beyond: int = field(init=False, default=0)  # tokens that a run for ``min_tokens`` goes on
     _since: int = field(init=False, default=0)  # of the generated: where the grammar began
     _unsaid: list[ContentEvent] = field(init=False, default_factory=list)
     _limit: int = field(init=False)
@@ -236,17 +240,24 @@ class Generation:
         """What the engine says of its run; later runs of the choice find all in the cache."""
         if self._first_run:
             self.cached = output.cached_tokens
-        if isinstance(output, Stopped):
-            self._run_over = True
-            if output.reason == "stop":
-                self._end_of_text()
-            elif self._made >= self._limit:
-                self._ended = "length"
+        if not isinstance(output, Stopped):
+            return
+        self._run_over = True
+        if output.reason == "stop":
+            self._end_of_text()
+            return
+        # An engine may keep to itself what it made of a character that it did not come to end.
+        untold = max(output.completion_tokens - (len(self._generated) - self._run_began), 0)
+        if self._made + untold >= self._limit:
+            self._uncounted -= untold
+            self._ended = "length"
+        self._beyond = _CHARACTER if untold else 0
 
     def _text_request(self, grammar: str | None) -> TextRequest:
-        made = self._made
-        short = made < self.request.min_tokens
-        upto = min(self.request.min_tokens, self._limit) if short else self._limit
+        made, least = self._made, self.request.min_tokens
+        short = made < least
+        upto = min(least + self._beyond, self._limit) if short else self._limit
+        self._run_began = len(self._generated)
         return TextRequest(
             prompt=(*self.plan.prompt, *self._generated) if self._generated else self.plan.prompt,
             max_tokens=upto - made,
