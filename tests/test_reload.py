@@ -110,6 +110,15 @@ async def test_a_file_that_was_emptied_changes_nothing(tmp_path: Path) -> None:
         assert await service.models("/v1") == ["own"]
 
 
+async def test_a_pipe_is_not_read_again(tmp_path: Path) -> None:
+    async with house(tmp_path, OWN) as service:
+        service.file.unlink()
+        os.mkfifo(service.file)
+        [problem] = (await service.reload()).problems
+        assert "is a pipe, which was read at the start" in problem
+        assert await service.models("/v1") == ["own"]
+
+
 def test_a_file_that_was_found_in_the_folder_and_is_gone_is_not_the_default(
     tmp_path: Path,
 ) -> None:

@@ -141,6 +141,9 @@ class Reloading:
         )
 
     def _prepare(self) -> Prepared:
+        if self.file is not None and self.file.is_fifo():
+            advice = "is a pipe, which was read at the start; a reload needs a file"
+            raise SettingsError([Problem(str(self.file), "", advice)])
         loaded, credentials = self._read()
         if problems := list(refusals(self._started_with, loaded)):
             raise SettingsError(problems)
