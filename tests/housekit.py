@@ -22,7 +22,7 @@ from causerie.control import asked, sockets
 from causerie.engines.base import EngineStatus
 from causerie.engines.weights import Progress, Silent
 from causerie.reloading import Outcome
-from causerie.settings import Loaded, load
+from causerie.settings import Loaded, Settings, load
 
 SERVER = "[server]\nport = 0\ndrain_seconds = 0.2\n"
 
@@ -31,6 +31,7 @@ SERVER = "[server]\nport = 0\ndrain_seconds = 0.2\n"
 class Seen:
     """An announcer that keeps the address."""
 
+    settings: Settings = Settings()  # noqa: RUF009 - frozen
     download: Progress = field(default_factory=Silent)
     address: asyncio.Future[tuple[str, int]] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()

@@ -17,7 +17,7 @@ from causerie.app import run_service
 from causerie.engines.base import EngineStatus
 from causerie.engines.weights import Progress, Silent
 from causerie.engines.weights.errors import WeightsError
-from causerie.settings import Loaded, load
+from causerie.settings import Loaded, Settings, load
 from causerie.startup import CannotStart
 
 
@@ -25,6 +25,7 @@ from causerie.startup import CannotStart
 class Seen:
     """An announcer that keeps the address."""
 
+    settings: Settings = Settings()  # noqa: RUF009 - frozen
     download: Progress = field(default_factory=Silent)
     address: asyncio.Future[tuple[str, int]] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
@@ -91,6 +92,20 @@ async def test_a_service_from_settings_answers(tmp_path: Path) -> None:
     assert [entry["id"] for entry in listed["data"]] == ["other"]
     assert 'causerie_requests_total{code="",door="endpoint",finish="stop",model="fake"' in metrics
     assert 'causerie_engine_state{model="fake",state="ready"} 1.0' in metrics
+
+
+async def test_who_tells_of_the_service_is_told_of_a_reload(tmp_path: Path) -> None:
+    seen = Seen()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(serve(tmp_path, FAKE, seen))
+        await seen.address
+        file = tmp_path / "causerie.toml"
+        file.write_text(file.read_text().replace('"fake"\naliases', '"anew"\naliases'))
+        os.kill(os.getpid(), signal.SIGHUP)
+        async with asyncio.timeout(10):
+            while seen.settings.models[0].id != "anew":  # noqa: ASYNC110 - from outside
+                await asyncio.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 async def test_weights_that_are_here_wait_for_no_download(tmp_path: Path) -> None:

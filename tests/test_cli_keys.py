@@ -58,6 +58,19 @@ def test_what_a_key_may(terminal: Terminal, project: str) -> None:
     assert terminal.json("keys", "create", project, "--management")["purpose"] == "management"
 
 
+def test_names_that_the_configuration_does_not_have_are_said(
+    terminal: Terminal, project: str
+) -> None:
+    fitting = terminal.run("keys", "create", project, "--model", "smollm2-135m")
+    assert "configuration" not in fitting.stderr
+    made = terminal.run("keys", "create", project, "--model", "smol", "--door", "hoster")
+    assert made.exit_code == 0  # they may come later
+    assert (
+        "No model is named 'smol' in the configuration; known: smollm2-135m.\n"
+        "No door is named 'hoster' in the configuration; known: endpoint, smollm2-135m.\n"
+    ) in made.stderr
+
+
 def test_the_life_of_a_key(terminal: Terminal, project: str) -> None:
     made = terminal.json("keys", "create", project)
     id, first = made["id"], made["credential"]

@@ -23,7 +23,7 @@ from causerie.cli.root import app
 from causerie.cli.serve import id_of
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.engines.weights.reference import Reference
-from causerie.settings import Door, Server, Settings
+from causerie.settings import Door, Model, Server, Settings
 
 
 @pytest.mark.parametrize(
@@ -111,6 +111,14 @@ def test_the_block_with_keys_on_every_address() -> None:
 def test_every_address_of_ipv6_is_none_of_the_other_kind() -> None:
     lines = "\n".join(block(Settings(), "::", 8000))
     assert "address  http://[::1]:8000/v1 and this machine's other IPv6 addresses" in lines
+
+
+def test_the_block_is_about_the_settings_in_force() -> None:
+    out = io.StringIO()
+    announcer = Announcer(Settings(), Console(file=out))
+    announcer.settings = Settings(models=(Model(id="reloaded"),))
+    announcer.ready("127.0.0.1", 8000)
+    assert "models   reloaded\n" in out.getvalue()
 
 
 def test_where_there_is_no_terminal_each_step_is_one_line() -> None:

@@ -54,6 +54,9 @@ def test_links_name_the_address_of_the_service(terminal: Terminal) -> None:
         "users", "create", "a@b.example", "--set", "console.address=https://llm.example.org"
     )
     assert made["path"].startswith("https://llm.example.org/console/link#")
+    six = ("--set", "server.host=::1")
+    made = terminal.json("users", "create", "bea@example.org", *six)
+    assert made["path"].startswith("http://[::1]:8000/console/link#")
     assert made["path"].endswith(made["token"])
 
 

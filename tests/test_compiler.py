@@ -7,6 +7,8 @@ import io
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -259,3 +261,16 @@ def test_a_worker_ends_when_its_input_does() -> None:
     with os.fdopen(read, "rb") as requests:
         compiler_worker.serve(requests, answers, compiler_worker.Worker(None))
     assert answers.getvalue() == b""
+
+
+def test_a_worker_runs_where_processes_have_no_limits() -> None:
+    lines = """
+import sys
+sys.platform, sys.modules["resource"] = "win32", None
+from causerie.chat.compiler_worker import main
+main("1", "")
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", lines], stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+    assert ended.stderr == b""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from functools import partial
 
 import pytest
 
@@ -309,14 +308,31 @@ async def test_a_request_keeps_its_model_from_step_to_step() -> None:
         first = fleet.engine("a")
         await first.facts()
         waiting = group.create_task(fleet.engine("b").facts())
-        for step in (first.facts, partial(first.tokenize, ["a"], special=False)):
+        for text in "ab":
             for _ in range(10):
                 await asyncio.sleep(0)
             assert not ships["a"].stopping.is_set()
-            await step()
+            await first.tokenize([text], special=False)
         async with first.generate(TextRequest([1], 10)) as output:
             assert [type(item) async for item in output][-1] is Stopped
         async with asyncio.timeout(0.5):  # the last step waits for nothing
+            await waiting
+
+
+async def test_the_end_of_one_request_is_not_that_of_another() -> None:
+    fleet, ships = three(budget=50)
+    async with fleet, asyncio.TaskGroup() as group:
+        engine = fleet.engine("a")
+        await engine.facts()  # one is between its steps
+        waiting = group.create_task(fleet.engine("b").facts())
+        await engine.facts()
+        for ended in (False, True):
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert not ships["a"].stopping.is_set(), ended
+            async with engine.generate(TextRequest([1], 10)) as output:
+                assert [type(item) async for item in output][-1] is Stopped
+        async with asyncio.timeout(0.5):
             await waiting
 
 

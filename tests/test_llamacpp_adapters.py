@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import random
+import signal
 import struct
 from array import array
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -14,7 +17,7 @@ import pytest
 import pytest_asyncio
 from hub import item, text
 
-from causerie.engines.base import EngineFailed, Sampling, TextRequest, Token
+from causerie.engines.base import EngineFailed, EngineState, Sampling, TextRequest, Token
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
 from causerie.engines.weights.gguf import read_header
@@ -134,6 +137,26 @@ async def test_a_file_beside_the_weights_that_is_wrong_is_named(
     with pytest.raises(EngineFailed, match=rf"with {file}: .*invalid magic"):
         async with engine(gguf, **given):
             pass
+
+
+@pytest.mark.parametrize("option", ["lora", "draft"])
+async def test_a_file_beside_the_weights_that_is_gone_is_not_waited_for(
+    gguf: Path, tmp_path: Path, option: str
+) -> None:
+    file = tmp_path / "beside.gguf"
+    if option == "draft":
+        file.symlink_to(gguf)
+    else:
+        write_adapter(file, adapter(read_header(gguf).embedding_length, 1, 0.0))
+    given = {option: (str(file),) if option == "lora" else str(file)}
+    async with engine(gguf, **given) as made:
+        file.unlink()
+        assert made.pid is not None
+        os.kill(made.pid, signal.SIGKILL)
+        while made.status().state is not EngineState.ABSENT:
+            await asyncio.sleep(0.01)
+            assert made.status().restarts <= 1
+        assert f"{file} does not exist any more" in made.status().detail
 
 
 async def test_a_draft_model_says_ahead_and_changes_nothing(gguf: Path, plain: list[int]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -26,8 +27,11 @@ from causerie.engines.base import (
     Token,
 )
 from causerie.engines.llamacpp import vigil
+from causerie.engines.llamacpp.client import Pulse
 from causerie.engines.llamacpp.engine import LlamaCppEngine
-from causerie.engines.llamacpp.options import LlamaCppOptions
+from causerie.engines.llamacpp.options import Launch, LlamaCppOptions
+from causerie.engines.llamacpp.process import LlamaCppChild, spawn
+from causerie.engines.supervisor import GivenUp
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
 
@@ -340,6 +344,53 @@ async def test_weights_that_are_gone_are_not_waited_for(gguf: Path, tmp_path: Pa
         await engine.stop()
 
 
+async def test_another_file_in_the_place_of_the_weights_is_another_engine(
+    gguf: Path, tmp_path: Path
+) -> None:
+    """A restart would put other weights beneath the template and vocabulary of the first."""
+    weights, other = tmp_path / "m.gguf", tmp_path / "other.gguf"
+    weights.symlink_to(gguf)
+    shutil.copyfile(gguf, other)
+    engine = LlamaCppEngine("small", weights, LlamaCppOptions(context=256, parallel=1))
+    other.replace(weights)
+    with pytest.raises(GivenUp, match="the weights have changed"):
+        await engine.start()
+    engine = LlamaCppEngine("small", weights, LlamaCppOptions(context=256, parallel=1))
+    await engine.start()
+    try:
+        weights.unlink()
+        weights.symlink_to(gguf)
+        assert engine.pid is not None
+        os.kill(engine.pid, signal.SIGKILL)
+        while engine.status().state is not EngineState.ABSENT:
+            await a_moment()
+            assert engine.status().restarts <= 1
+        assert f"the weights have changed: {weights}" in engine.status().detail
+    finally:
+        await engine.stop()
+
+
+async def test_weights_that_change_while_they_are_loaded_are_not_served(
+    gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = tmp_path / "m.gguf"
+    weights.symlink_to(gguf)
+    engine = LlamaCppEngine("small", weights, LlamaCppOptions(context=256, parallel=1))
+    started = []
+
+    async def spawned(launch: Launch, seconds: float, pulse: Pulse) -> LlamaCppChild:
+        started.append(await spawn(launch, seconds, pulse))
+        weights.unlink()
+        shutil.copyfile(gguf, weights)
+        return started[0]
+
+    monkeypatch.setattr("causerie.engines.llamacpp.engine.spawn", spawned)
+    with pytest.raises(GivenUp, match="the weights have changed"):
+        await engine.start()
+    with pytest.raises(ProcessLookupError):
+        os.kill(started[0].pid, 0)
+
+
 @pytest.fixture
 def short_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where temporary files go; a Unix socket takes no long path."""
@@ -421,8 +472,11 @@ PARENT = """
 import asyncio, sys
 from pathlib import Path
 from causerie.engines.llamacpp import vigil
+from causerie.engines.llamacpp.client import Pulse
 from causerie.engines.llamacpp.engine import LlamaCppEngine
-from causerie.engines.llamacpp.options import LlamaCppOptions
+from causerie.engines.llamacpp.options import Launch, LlamaCppOptions
+from causerie.engines.llamacpp.process import LlamaCppChild, spawn
+from causerie.engines.supervisor import GivenUp
 
 async def main():
     engine = LlamaCppEngine("small", Path(sys.argv[1]), LlamaCppOptions(context=256, parallel=1))

@@ -13,6 +13,8 @@ from hub import gguf
 from structlog.testing import capture_logs
 
 from causerie.cli.key import digest_line, new_key
+from causerie.reloading import refusals
+from causerie.settings import Loaded, load
 
 LINES = SERVER.count("\n")
 OWN = '[[models]]\nid = "own"\nengine = "fake"\npreload = true\noptions = { replies = ["Me."] }\n'
@@ -97,6 +99,54 @@ async def test_a_bad_file_changes_nothing_and_says_where_it_is_wrong(tmp_path: P
         assert await service.models("/v1") == ["own"]
         assert (await service.ask("/v1", "own"))[0] == 200
         assert (await service.reload(OWN)).applied
+
+
+async def test_a_file_that_was_emptied_changes_nothing(tmp_path: Path) -> None:
+    async with house(tmp_path, OWN) as service:
+        for text in ("", "# to be written\n"):
+            service.file.write_text(text, encoding="utf-8")
+            [problem] = (await service.reload()).problems
+            assert problem.startswith(f"{service.file}: is gone, or sets nothing any more")
+        assert await service.models("/v1") == ["own"]
+
+
+async def test_a_pipe_is_not_read_again(tmp_path: Path) -> None:
+    async with house(tmp_path, OWN) as service:
+        service.file.unlink()
+        os.mkfifo(service.file)
+        [problem] = (await service.reload()).problems
+        assert "is a pipe, which was read at the start" in problem
+        assert await service.models("/v1") == ["own"]
+
+
+def test_a_file_that_was_found_in_the_folder_and_is_gone_is_not_the_default(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "causerie.toml"
+    file.write_text(OWN, encoding="utf-8")
+    environ = {"XDG_CACHE_HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
+    nothing, started = (
+        load(environ=environ, folder=tmp_path / "x"),
+        load(environ=environ, folder=tmp_path),
+    )
+    file.unlink()
+    [problem] = refusals(started, load(environ=environ, folder=tmp_path))
+    assert str(problem).startswith(f"{file}: is gone")
+    assert not [*refusals(started, started), *refusals(nothing, nothing)]
+
+
+def test_a_service_that_others_reach_stays_closed_until_it_listens_elsewhere(
+    tmp_path: Path,
+) -> None:
+    def written(server: str) -> Loaded:
+        file = tmp_path / "causerie.toml"
+        file.write_text(f"[server]\n{server}\n{OWN}", encoding="utf-8")
+        return load(file=file, environ={"XDG_CACHE_HOME": str(tmp_path)})
+
+    started = written(f'host = "0.0.0.0"\nkeys = ["{digest_line(new_key())}"]')
+    [problem] = refusals(started, written("port = 0"))
+    assert "server.keys: is unset, and 0.0.0.0 can be reached from other mach" in str(problem)
+    assert not list(refusals(started, written('keys = "off"')))
 
 
 async def test_a_secret_that_is_gone_changes_nothing(tmp_path: Path) -> None:

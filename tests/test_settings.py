@@ -169,6 +169,7 @@ def test_a_token_is_never_shown(tmp_path: Path) -> None:
         ("a = " + "[" * 3000, "/causerie.toml: has values nested too deeply"),
         ("models = 3\n", "/causerie.toml:1: models: is 3; it takes a list of tables"),
         ("server = 3\n", "/causerie.toml:1: server: is 3; it takes a table"),
+        ('[weights]\ncache = ""\n', "/causerie.toml:2: weights.cache: is empty; it takes a text"),
         ("models = []\n",
          "/causerie.toml:1: models: is empty; a service needs at least one model or alias"),
         ('[engines]\nmemory_budget = "6 gigs"\n',

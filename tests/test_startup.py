@@ -171,6 +171,12 @@ def test_a_port_in_use_is_one_sentence() -> None:
             take_address(listen)
 
 
+@pytest.mark.parametrize("host", ["ü..x", "ü" * 70])
+def test_what_is_no_host_name_is_one_sentence(host: str) -> None:
+    with pytest.raises(CannotStart, match="is no host name: "):
+        take_address(Listen(host, 0))
+
+
 def test_an_address_that_is_not_ours_is_one_sentence() -> None:
     with pytest.raises(CannotStart, match=r"192\.0\.2\.1:0 cannot be listened on: "):
         take_address(Listen("192.0.2.1", 0))

@@ -36,7 +36,12 @@ _SLOTS_BEFORE_LOADING = 8  # the engine says how many, once it is there
 
 
 class Announcer(Watcher, Protocol):
-    """Who is told how the start goes; ``download`` of what is fetched for it."""
+    """Who is told how the start goes; ``download`` of what is fetched for it.
+
+    ``settings`` are those in force, also after a reload that came before all was ready.
+    """
+
+    settings: Settings
 
     def first_link(self, token: str) -> None:
         """There is nobody yet; this token makes the account of the owner, once."""
@@ -57,7 +62,7 @@ async def run_service(loaded: Loaded, read: Callable[[], Loaded], watcher: Annou
     with hangups() as hangup:
         credentials = await asyncio.to_thread(read_credentials, loaded)
         listening = listen(settings.server)
-        makers = _Makers(settings, watcher.download)
+        makers = _Makers(settings, watcher)
         budget = settings.engines.memory_budget_bytes
         with take_address(listening) as address:
             async with (
@@ -135,9 +140,9 @@ def _preloaded(settings: Settings) -> list[str]:
 class _Makers:
     """How each model's engine is made. ``missing`` is why weights could not be had last."""
 
-    def __init__(self, settings: Settings, download: Progress) -> None:
+    def __init__(self, settings: Settings, watcher: Announcer) -> None:
         self._settings = settings
-        self._download = download
+        self._watcher = watcher
         self._one_download = asyncio.Lock()
         self.missing: WeightsError | None = None
 
@@ -149,7 +154,7 @@ class _Makers:
         """What gives the fleet the models of other settings."""
 
         def renew(settings: Settings) -> None:
-            self._settings = settings
+            self._settings = self._watcher.settings = settings
             fleet.replace(
                 self.entries(_preloaded(settings)),
                 memory_budget=settings.engines.memory_budget_bytes,
@@ -210,7 +215,7 @@ class _Makers:
             with suppress(Offline):
                 return await _without_network(self._settings, model.ref)
             async with self._one_download:
-                return await fetch_weights(self._settings, model.ref, self._download)
+                return await fetch_weights(self._settings, model.ref, self._watcher.download)
         except WeightsError as error:
             self.missing = error
             raise EngineFailed(str(error)) from error

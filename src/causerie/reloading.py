@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 from pathlib import Path
 from typing import Protocol
@@ -17,8 +17,10 @@ import msgspec
 import structlog
 
 from causerie.service import Prepared
-from causerie.settings import Loaded, Settings, SettingsError
+from causerie.settings import Loaded, Problem, Settings, SettingsError
 from causerie.settings.credentials import Credentials
+from causerie.settings.door_rules import open_doors
+from causerie.settings.problems import dotted
 
 log = structlog.get_logger(__name__)
 
@@ -139,8 +141,23 @@ class Reloading:
         )
 
     def _prepare(self) -> Prepared:
+        if self.file is not None and self.file.is_fifo():
+            advice = "is a pipe, which was read at the start; a reload needs a file"
+            raise SettingsError([Problem(str(self.file), "", advice)])
         loaded, credentials = self._read()
+        if problems := list(refusals(self._started_with, loaded)):
+            raise SettingsError(problems)
         return self._parts.prepare(loaded.settings, credentials)
+
+
+def refusals(started: Loaded, wanted: Loaded) -> Iterator[Problem]:
+    """What a service may start with, and one that runs may not come to."""
+    if wanted.blank and not started.blank:
+        advice = "is gone, or sets nothing any more; for what is there by default, start again"
+        yield Problem(str(started.file), "", advice)
+    for rule in open_doors(wanted.settings, started.settings.server.host):
+        advice = f"{rule.advice} (it is listened on until the service is started again)"
+        yield Problem(wanted.where(rule.path), dotted(rule.path), advice)
 
 
 def waits_for_restart(running: Settings, wanted: Settings) -> list[str]:

@@ -79,7 +79,10 @@ class CannotStart(Exception):
 def take_address(listen: Listen) -> socket.socket:
     """A bound socket; raises :class:`CannotStart` where the address cannot be had."""
     try:
+        _ = listen.host.encode("idna")  # as a look-up does, which leaves a socket behind
         return listening_socket(listen)
+    except UnicodeError as error:
+        raise CannotStart(f"{listen.host!r} is no host name: {error}") from error
     except OSError as error:
         place = f"{listen.host}:{listen.port}"
         if error.errno == errno.EADDRINUSE:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import importlib
 import json
 import random
-import resource
 import struct
 import sys
 from collections.abc import Callable, Sequence
@@ -24,6 +23,9 @@ from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
 from causerie.chat import lark
 from causerie.chat.compiler_fault import reason, schema_fault
+
+if sys.platform != "win32":  # which has no such limits
+    import resource
 
 FRAME = struct.Struct(">I")
 
@@ -180,9 +182,10 @@ def _reader(name: str) -> Callable[[Path], Vocabulary] | None:
 
 
 def main(memory: str, reader: str) -> None:
-    """Serve with at most ``memory`` bytes of address space."""
-    resource.setrlimit(resource.RLIMIT_AS, (int(memory), int(memory)))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    """Serve with at most ``memory`` bytes of address space, where the system can say so."""
+    if sys.platform != "win32":
+        resource.setrlimit(resource.RLIMIT_AS, (int(memory), int(memory)))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     serve(sys.stdin.buffer, sys.stdout.buffer, Worker(_reader(reader)))
 
 

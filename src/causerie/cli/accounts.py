@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from causerie.accounts.people import SYSTEM, Project, User
+from causerie.cli.doors import root
 from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.cli.options import settings_in_force
 from causerie.cli.terminal import WHOLE_LINES, printable
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 T = TypeVar("T")
-_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 
 def with_accounts(
@@ -73,9 +73,7 @@ async def the_project(accounts: Accounts, given: str) -> Project:
 
 def link_address(settings: Settings, token: str) -> str:
     """Where a browser uses a one-time link."""
-    server = settings.server
-    host = _EVERYWHERE.get(server.host, server.host)
-    base = settings.console.address or f"http://{host}:{server.port}"
+    base = settings.console.address or root(settings)
     return f"{base.rstrip('/')}/console/link#{token}"
 
 

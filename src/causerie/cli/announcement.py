@@ -22,10 +22,13 @@ _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 
 class Announcer:
-    """Follows a start: downloads, loads, ready. ``download`` is told of what is fetched."""
+    """Follows a start: downloads, loads, ready. ``download`` is told of what is fetched.
+
+    ``settings`` are those that the block is about.
+    """
 
     def __init__(self, settings: Settings, console: Console) -> None:
-        self._settings = settings
+        self.settings = settings
         self._console = console
         self._status: Status | None = None
         self._first: str | None = None
@@ -44,7 +47,7 @@ class Announcer:
     def ready(self, host: str, port: int) -> None:
         """Show the block: address, models, a line to try."""
         self.stop()
-        for line in block(self._settings, host, port, self._first):
+        for line in block(self.settings, host, port, self._first):
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def stopping(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +15,7 @@ from causerie.cli.accounts import AsJson, as_json, day, table, the_project, with
 from causerie.cli.exits import reporting
 from causerie.cli.options import Config, Set
 from causerie.management.views import KeyView, NewKeyView
+from causerie.settings.addresses import names, ways
 
 if TYPE_CHECKING:
     from causerie.accounts.accounts import Accounts
@@ -69,8 +70,10 @@ def create(
             found = await the_project(accounts, project)
             return await accounts.keys.create(SYSTEM, found.id, draft)
 
-        _, made = with_accounts(config, pairs, make)
+        settings, made = with_accounts(config, pairs, make)
         _show_new(made, json)
+        _warn("model", draft.models, names(settings))
+        _warn("door", draft.doors, [way.door.name for way in ways(settings)])
 
 
 @app.command("list")
@@ -195,6 +198,13 @@ def _show(keys: list[tuple[str, ApiKey]]) -> None:
         for project, key in keys
     ]
     table(("KEY", "NAME", "PROJECT", "PURPOSE", "STATE", "ENDS"), rows)
+
+
+def _warn(kind: str, wanted: frozenset[str] | None, there: Sequence[str]) -> None:
+    """Say which names the configuration does not have: they may come, or be mistaken."""
+    for name in sorted((wanted or frozenset()) - set(there)):
+        known = ", ".join(there)
+        typer.echo(f"No {kind} is named {name!r} in the configuration; known: {known}.", err=True)
 
 
 def _show_new(made: NewKey, json: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -66,7 +67,7 @@ class Berth:
     loading: asyncio.Task[ManagedEngine] | None = None
     uses: int = 0
     used_at: float = field(default_factory=time.monotonic)
-    awaited_until: float = 0.0  # the next step of a request is expected
+    awaited: deque[float] = field(default_factory=deque)  # until when requests' next steps are
     failure: str = ""
     first_delay: float = 1.0
     failures: int = 0  # in a row
@@ -113,10 +114,25 @@ class Berth:
         """Loaded, and nobody needs it now."""
         return self.engine is not None and self.loading is None and not self.uses
 
-    def note_step(self, *, last: bool) -> None:
+    @property
+    def awaited_until(self) -> float:
+        """Until when the next step of a request is expected."""
+        return self.awaited[-1] if self.awaited else 0.0
+
+    def begin_step(self, *, first: bool) -> None:
+        """A step of a request begins, which one before it has announced, unless it is the first."""
+        self.uses += 1
+        if self.awaited and not first:
+            _ = self.awaited.popleft()
+
+    def end_step(self, *, last: bool) -> None:
         """A step of a request has ended; another one follows soon, unless it was the last."""
+        self.uses -= 1
         self.used_at = time.monotonic()
-        self.awaited_until = 0.0 if last else self.used_at + LEAVING_SECONDS
+        while self.awaited and self.awaited[0] <= self.used_at:
+            _ = self.awaited.popleft()
+        if not last:
+            self.awaited.append(self.used_at + LEAVING_SECONDS)
 
     def note_success(self) -> None:
         """A load has succeeded."""

@@ -122,13 +122,15 @@ class Fleet:
                 await self._loaded(berth, None)
 
     @asynccontextmanager
-    async def using(self, berth: Berth, *, last: bool = False) -> AsyncIterator[ManagedEngine]:
+    async def using(
+        self, berth: Berth, *, first: bool = False, last: bool = False
+    ) -> AsyncIterator[ManagedEngine]:
         """The loaded engine, which is not unloaded while the body runs.
 
-        Nor for a moment after it, unless it was a request's last step: its next
-        one would have to load the model again.
+        Nor for a moment after it, unless it was a request's last step and no other
+        is between its steps: the next one would have to load the model again.
         """
-        berth.uses += 1
+        berth.begin_step(first=first)
         if berth.leaving:
             self._leaving.add(berth)
         if berth.idle is not None:
@@ -137,8 +139,7 @@ class Fleet:
         try:
             yield await self._loaded(berth, berth.entry.wait_seconds)
         finally:
-            berth.uses -= 1
-            berth.note_step(last=last)
+            berth.end_step(last=last)
             self._released.set()
             self._unload_when_idle(berth)
 
@@ -333,7 +334,7 @@ class FleetEngine:
 
     async def facts(self) -> ModelFacts:
         """Facts of the model, loaded for it."""
-        async with self._fleet.using(self._berth) as engine:
+        async with self._fleet.using(self._berth, first=True) as engine:
             self._berth.facts = facts = await engine.facts()
             return facts
 

@@ -45,6 +45,13 @@ def behind(settings: Settings, kind: str) -> tuple[str, ...]:
     return found.get(kind, models + aliases)
 
 
+def names(settings: Settings) -> tuple[str, ...]:
+    """Everything that a request can name as ``model``."""
+    found = [name for one in settings.models for name in (one.id, *one.aliases)]
+    found += [one.id for one in settings.aliases]
+    return (*found, *(name for one in settings.catalog for name in (one.id, *one.aliases)))
+
+
 def has_accounts(settings: Settings) -> bool:
     """Whether a door takes the keys that people make in the console."""
     return any(way.door.keys == "accounts" for way in ways(settings))

@@ -73,7 +73,8 @@ class Decoder:
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError:
-            known = "not usable" if _may_be_secret(kind) else shown(value)
+            known = "empty" if value == "" else shown(value)
+            known = "not usable" if _may_be_secret(kind) else known
             self._wrong(path, f"is {known}; it takes {describe(kind)}")
             return None
 

@@ -37,7 +37,20 @@ def door_rules(settings: Settings) -> Iterator[Broken]:
     yield from _collisions(every)
     for way in listed:
         yield from _listed(way, settings)
-    yield from _keys(every, settings.server.host)
+    yield from _keys(every)
+    yield from open_doors(settings, settings.server.host)
+
+
+def open_doors(settings: Settings, host: str) -> Iterator[Broken]:
+    """What lets everybody in at the address without saying so."""
+    unsaid = [way.door.name for way in ways(settings) if way.door.keys is None]
+    if unsaid and not is_loopback(host):
+        words = f"door {unsaid[0]}" if len(unsaid) == 1 else f"doors {', '.join(unsaid)}"
+        yield Broken(
+            ("server", "keys"),
+            f"is unset, and {host} can be reached from other machines, so everybody could enter "
+            f'at {words}; add a digest (`causerie key`), or write `keys = "off"`, here or at each',
+        )
 
 
 def is_loopback(host: str) -> bool:
@@ -105,7 +118,7 @@ def _listed(way: Way, settings: Settings) -> Iterator[Broken]:
         yield Broken((*way.at, "keys"), 'of a hosted door are `"accounts"`; leave it out')
 
 
-def _keys(every: tuple[Way, ...], host: str) -> Iterator[Broken]:
+def _keys(every: tuple[Way, ...]) -> Iterator[Broken]:
     for way in every:
         if way.door.keys == ():
             yield Broken(
@@ -113,11 +126,3 @@ def _keys(every: tuple[Way, ...], host: str) -> Iterator[Broken]:
                 "is empty, so nobody could enter; add a digest (`causerie key`) "
                 'or write `keys = "off"`',
             )
-    unsaid = [way.door.name for way in every if way.door.keys is None]
-    if unsaid and not is_loopback(host):
-        words = f"door {unsaid[0]}" if len(unsaid) == 1 else f"doors {', '.join(unsaid)}"
-        yield Broken(
-            ("server", "keys"),
-            f"is unset, and {host} can be reached from other machines, so everybody could enter "
-            f'at {words}; add a digest (`causerie key`), or write `keys = "off"`, here or at each',
-        )

@@ -50,6 +50,11 @@ class Loaded:
     origins: Mapping[KeyPath, str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
 
+    @property
+    def blank(self) -> bool:
+        """Whether no file sets anything."""
+        return not any(origin.startswith("line ") for origin in self.origins.values())
+
     def where(self, path: KeyPath) -> str:
         """The place that a value comes from: flag, variable, or file and line."""
         for length in range(len(path), 0, -1):

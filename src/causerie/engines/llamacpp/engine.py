@@ -6,7 +6,7 @@ import asyncio
 import functools
 import hashlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -64,6 +64,9 @@ class LlamaCppEngine:
         sampling: Sampling = Sampling(),  # noqa: B008 - frozen
         load_seconds: float = 600.0,
     ) -> None:
+        beside = (*options.lora, options.draft)
+        # As they were before they were read: a restart takes these and no others.
+        self._files = _stamps((*parts(weights), *(Path(name) for name in beside if name)))
         try:
             self._header = read_header(weights)
         except (WeightsError, OSError) as error:
@@ -129,7 +132,7 @@ class LlamaCppEngine:
             read = await self._words()
             vocabulary = read.vocabulary
             control = {**vocabulary.control(), **await self._overlooked(vocabulary)}
-            facts = _facts(self._header, vocabulary, control, self._launch)
+            facts = _facts(self._header, vocabulary, control, self._launch, self._fingerprint())
             self._facts = replace(facts, words=read.digest)
         return self._facts
 
@@ -215,10 +218,30 @@ class LlamaCppEngine:
         return self._read
 
     async def _spawn(self) -> LlamaCppChild:
-        for file in parts(self._header.path):
-            if not file.is_file():
+        await self._same_files()
+        child = await spawn(self._launch, self._load_seconds, self._pulse)
+        try:
+            await self._same_files()  # all the time that it took to load them
+        except BaseException:
+            await child.stop()
+            raise
+        return child
+
+    async def _same_files(self) -> None:
+        """Raises :class:`GivenUp` where a file is gone, or another than the header was read from.
+
+        Nothing is to answer with one file's template and the weights of another.
+        """
+        for file, stamp in (await asyncio.to_thread(_stamps, self._files)).items():
+            if stamp is None:
                 raise GivenUp(f"the weights are gone: {file} does not exist any more")
-        return await spawn(self._launch, self._load_seconds, self._pulse)
+            if stamp != self._files[file]:
+                raise GivenUp(f"the weights have changed: {file} is read anew when it is asked for")
+
+    def _fingerprint(self) -> str:
+        modified = next((stamp[1] for stamp in self._files.values() if stamp), 0) // 10**9
+        stamp = f"{self._header.file_size:x}{modified:x}"[-8:]
+        return f"llamacpp-{version('xllamacpp')}-{self._header.architecture}-{stamp}"
 
     def _client(self) -> LlamaCppClient:
         supervisor = self._supervisor
@@ -284,7 +307,11 @@ def _is_tag(token: bytes) -> bool:
 
 
 def _facts(
-    header: Header, vocabulary: Vocabulary, control: dict[str, int], launch: Launch
+    header: Header,
+    vocabulary: Vocabulary,
+    control: dict[str, int],
+    launch: Launch,
+    fingerprint: str,
 ) -> ModelFacts:
     def text(id: int | None) -> str:
         if id is None or not 0 <= id < len(vocabulary.tokens):
@@ -299,12 +326,20 @@ def _facts(
         bos_token=text(vocabulary.bos),
         eos_token=text(vocabulary.eos),
         end_tokens=vocabulary.end,
-        fingerprint=_fingerprint(header),
+        fingerprint=fingerprint,
         vocabulary=str(header.path),
         size=len(vocabulary.tokens),
     )
 
 
-def _fingerprint(header: Header) -> str:
-    stamp = f"{header.file_size:x}{int(header.path.stat().st_mtime):x}"[-8:]
-    return f"llamacpp-{version('xllamacpp')}-{header.architecture}-{stamp}"
+def _stamps(files: Iterable[Path]) -> dict[Path, tuple[int, int] | None]:
+    """What tells a file from another that takes its place; ``None`` where there is none."""
+    return {file: _stamp(file) for file in files}
+
+
+def _stamp(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
