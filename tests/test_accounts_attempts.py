@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 from accountkit import PASSWORD, World
@@ -108,6 +109,16 @@ async def test_waits_are_said_in_words(world: World) -> None:
         except Unauthenticated:
             continue
     assert last.message.endswith("minutes.")
+
+
+async def test_nobody_waits_for_a_clock_that_was_ahead(world: World) -> None:
+    """As codes fail while it is, there may be many failures by then."""
+    user = await ada(world)
+    world.later(days=30)
+    guess = partial(world.profile.change_password, user, "guess", NEW, HOME)
+    assert await guesses(guess, Unauthenticated) == 5
+    world.later(days=-30)
+    await world.profile.change_password(user, PASSWORD, NEW, HOME)
 
 
 async def wrong_link(world: World, client: Client) -> None:

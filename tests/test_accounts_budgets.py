@@ -139,6 +139,20 @@ async def test_a_new_period_begins_anew(
     assert books.asked[-1][2].strftime("%Y-%m-%d") == since
 
 
+async def test_a_clock_that_was_ahead_leaves_no_period_of_the_future_behind(opened: Opened) -> None:
+    budgets, held = await opened(books := Books()), claim(1, period=Period.DAY)
+    books.now += timedelta(days=400)
+    with await budgets.reserve(held, "small", Decimal(1), 1) as then:
+        await then.settle(Decimal(1), 1)
+    books.now -= timedelta(days=400)
+    for _ in range(2):
+        with await budgets.reserve(held, "small", Decimal(1), 1) as today:
+            await today.settle(Decimal(1), 1)
+        with pytest.raises(OverBudget):
+            await budgets.reserve(held, "small", Decimal(1), 1)
+        books.now += timedelta(days=1)
+
+
 async def test_an_amount_that_is_changed_holds_at_once(opened: Opened) -> None:
     budgets = await opened(Books())
     with await budgets.reserve(claim(1), "small", Decimal(1), 1) as one:

@@ -16,10 +16,10 @@ from valkey.asyncio import Valkey
 from valkeyserver import ValkeyServer
 from waiting import eventually
 
-from causerie.accounts.bookkeeping import Bookkeeping
+from causerie.accounts.bookkeeping import Bookkeeping, Held
 from causerie.accounts.bounds import Period
 from causerie.accounts.budgets import Budgets, Reservation
-from causerie.accounts.prices import Price
+from causerie.accounts.prices import Price, Prices
 from causerie.accounts.usage import Spent
 from causerie.errors import OverBudget, StoreUnavailable
 from causerie.metering.ledger import Ledger, UsageRecord
@@ -304,9 +304,9 @@ async def test_a_request_that_is_cancelled_while_it_is_settled_is_recorded(
     async with desk(own_valkey, line=PATIENT) as place, Ledger(store := Kept()) as ledger:
         budgets = await place.budgets(Books())
         books = Bookkeeping(ledger, budgets)
-        books.prices = {"small": Price(request=Decimal(4))}
+        books.prices = Prices({"small": Price(request=Decimal(4))})
         record = Record("r", "hosted", "ck_a", model="small", status=200, used=Usage(1, 1))
-        record.reservation = await hold(budgets, 4)
+        record.held = Held(books.prices, await hold(budgets, 4))
         own_valkey.pause()
         ending = asyncio.ensure_future(books.enter(record))
         await asyncio.sleep(0.05)  # it waits for the server

@@ -234,6 +234,23 @@ async def test_a_record_that_is_refused_does_not_hold_up_the_others(tmp_path: Pa
     journal.close()
 
 
+async def test_a_record_that_was_refused_keeps_no_service_from_starting(tmp_path: Path) -> None:
+    """The journal still has it, with others that the database has not seen."""
+    store, journal = Memory(), FileJournal(tmp_path)
+    bad, good = record(request_id="bad"), [record() for _ in range(3)]
+    store.away = True
+    async with Ledger(store, journal) as made:
+        for each in (good[0], bad, *good[1:]):
+            await made.commit(each)
+    journal.close()
+    later, journal = Memory(), FileJournal(tmp_path)
+    later.refuses = "bad"
+    async with Ledger(later, journal):
+        assert later.records == good
+    assert bad.id in (tmp_path / "refused").read_text()
+    journal.close()
+
+
 async def test_without_a_journal_the_caller_hears_that_its_record_is_refused() -> None:
     store = Memory()
     store.refuses = "bad"

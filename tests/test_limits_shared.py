@@ -11,7 +11,7 @@ from secrets import token_hex
 
 import pytest
 from housekit import house
-from limitkit import Used, key, model, shared_counters, told
+from limitkit import Used, key, model, open_house, shared_counters, told
 from structlog.testing import capture_logs
 from valkey.asyncio import Valkey
 from valkeyserver import ValkeyServer
@@ -102,6 +102,21 @@ async def _standing_of(counters: SharedCounters, scopes: tuple[Scope, ...]) -> t
         await counters.take(scopes, Tokens)
     left = refusal.value.headers
     return int(left["x-ratelimit-remaining-requests"]), int(left["x-ratelimit-remaining-tokens"])
+
+
+async def test_a_clock_of_the_server_that_is_put_back_keeps_nobody_out(
+    valkey: ValkeyServer,
+) -> None:
+    async with open_house(valkey) as there:
+        one = key(requests_per_minute=1)
+        await there.pass_through(one)
+        with pytest.raises(RateLimited):
+            await there.pass_through(one)
+        there.clock.pass_seconds(-3600)
+        await there.pass_through(one)
+        with pytest.raises(RateLimited) as caught:
+            await there.pass_through(one)
+        assert int(caught.value.headers["Retry-After"]) <= 60
 
 
 async def test_what_a_killed_replica_held_ends(valkey: ValkeyServer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -209,6 +210,39 @@ async def test_a_record_tells_of_no_model_but_its_own(tmp_path: Path) -> None:
             told = await bank.until(path, key, lambda data: True)
             assert told["model"] == "a/dear"
             assert (told["provider_name"], told["tokens_prompt"]) == (None, 0)
+
+
+@pytest.mark.parametrize("change", ["dearer", "gone"])
+async def test_a_request_costs_what_it_did_when_it_began(tmp_path: Path, change: str) -> None:
+    """Whatever a reload makes of its model meanwhile, the books and the client agree."""
+    tale = Reply("Once upon a time there was a price.", pause=0.02)
+    async with upstream(lambda received: tale) as up:
+        text = config(up.base_url)
+        paid = text.split("[[catalog]]")[1]
+        later = (
+            text.replace(paid, paid.replace("000", "000000"))
+            if change == "dearer"
+            else (text.replace(f"[[catalog]]{paid}", ""))
+        )
+        async with house(tmp_path, text) as there, office(tmp_path / "data") as opened:
+            key, bank = (await opened.key()).credential, Bank(there, opened)
+            body = {
+                "model": "a/paid",
+                "messages": [{"role": "user", "content": "Hi"}],
+                "stream": True,
+                "stream_options": {"include_usage": True},
+            }
+            url, bearer = f"{there.root}{R}/chat/completions", {"authorization": f"Bearer {key}"}
+            async with there.session.post(url, json=body, headers=bearer) as response:
+                assert response.status == 200
+                assert (await there.reload(later)).applied
+                *_, last = [line async for line in response.content if b'"usage":' in line]
+                id = response.headers["x-request-id"]
+            told = json.loads(last.removeprefix(b"data: "))["usage"]
+            cost = PROMPT * told["prompt_tokens"] + COMPLETION * told["completion_tokens"]
+            assert told["cost"] == float(cost / 1_000_000)
+            kept = await bank.until(f"/generation?id={id}", key, lambda data: True)
+            assert kept["total_cost"] == told["cost"]
 
 
 async def test_a_key_that_may_use_one_model_sees_one(bank: Bank) -> None:

@@ -202,6 +202,24 @@ async def test_foreign_keys_hold(database: Database) -> None:
             )
 
 
+@pytest.mark.parametrize(
+    "state",
+    ["53100", "57014", "25006", "40P01", "55P03", "58030", "42703"],
+    ids=["full", "cancelled", "read-only", "deadlock", "locked", "broken disk", "newer tables"],
+)
+async def test_what_is_no_fault_of_the_row_is_a_database_that_is_away(
+    hosted_database: str, state: str
+) -> None:
+    """So usage waits instead of being refused, and whoever follows changes goes on."""
+    database = Database(hosted_database)
+    with pytest.raises(StoreUnavailable):
+        async with database.writing() as connection:
+            await connection.execute(
+                text(f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{state}'; END $$")
+            )
+    await database.close()
+
+
 async def test_a_block_that_fails_changes_nothing(database: Database) -> None:
     async def half() -> None:
         async with database.writing() as connection:

@@ -35,7 +35,7 @@ class Allowances(Protocol):
         """Hold the estimate against budgets until the record is entered; raises ``OverBudget``."""
         ...
 
-    def release(self, reservation: object) -> None:
+    def release(self, held: object) -> None:
         """Give back what is held for a request that asks for another model instead."""
         ...
 

@@ -199,7 +199,7 @@ class Pipeline:
         with limits.take_now(scopes, need) or await limits.take(scopes, need) as lease:
             lease.spared = asked.goes_on
             if members is not None:
-                record.reservation = await members.allowances.reserve(caller, model.id, need)
+                record.held = await members.allowances.reserve(caller, model.id, need)
             contents = _kept(asked) if caller.recorded else None
             journey = self.router.generate(
                 candidates, request, model.hedge_seconds, contents, asked.tried
@@ -261,9 +261,9 @@ class Pipeline:
                 if isinstance(failure, _FULL):
                     full.append(failure)
                 record.begin_anew()
-                if self.members is not None and record.reservation is not None:
-                    self.members.allowances.release(record.reservation)
-                    record.reservation = None
+                if self.members is not None and record.held is not None:
+                    self.members.allowances.release(record.held)
+                    record.held = None
         try:
             await self._one(structs.replace(asked, deliver=begin), last)
         except _FULL as failure:

@@ -22,7 +22,7 @@ from causerie.access.quota import Rates, Scope, ScopeKind
 from causerie.accounts.bookkeeping import Bookkeeping
 from causerie.accounts.free_days import FreeDays
 from causerie.accounts.links import NewLink
-from causerie.accounts.prices import Price
+from causerie.accounts.prices import Price, Prices
 from causerie.accounts.statement import Statements
 from causerie.assembly.configuration import Configuration
 from causerie.assembly.endpoints import Connected, checks, close, connected
@@ -229,8 +229,8 @@ class Service:
         if self._front is None:
             return None
         self._front.replace(settings, credentials)
-        self._front.books.prices = prices(settings) | dearest(settings)
-        self._front.books.offers = offer_prices(settings)
+        models = prices(settings) | dearest(settings)
+        self._front.books.prices = Prices(models, offer_prices(settings))
         return Members(self._front.ring, self._front.books, self._front.free_days)
 
     def _retire(self, before: Targets) -> None:

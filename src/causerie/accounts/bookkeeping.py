@@ -7,30 +7,36 @@ made safe; only then may its client be told that it has ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
+
+from msgspec import Struct
 
 from causerie.access.keys import Caller
 from causerie.access.quota import Scope, Tokens
 from causerie.accounts.budgets import Budgets, Reservation
 from causerie.accounts.entitlements import Entitlements
-from causerie.accounts.prices import Price, is_charged
+from causerie.accounts.prices import FREE, Prices, is_charged
 from causerie.accounts.recorder import Recorder
 from causerie.accounts.ring import Member
 from causerie.errors import StoreUnavailable
 from causerie.metering.ledger import Ledger, UsageRecord, record_id
 from causerie.metering.meter import Record
 
-FREE = Price()
+
+class Held(Struct, frozen=True):
+    """What is held for a request, and what it costs: a reload meanwhile changes neither."""
+
+    prices: Prices
+    reservation: Reservation | None = None
 
 
 class Bookkeeping:
     """Holds, settles and records.
 
-    ``prices`` are by the id of the model, ``offers`` by that and by who answers,
-    where that makes a difference; ``prices`` are the highest of them then.
-    ``recorder`` keeps contents, where projects want that.
+    ``prices`` are those of requests that begin; ``recorder`` keeps contents, where projects
+    want that.
     """
 
     def __init__(self, ledger: Ledger, budgets: Budgets, recorder: Recorder | None = None) -> None:
@@ -38,8 +44,7 @@ class Bookkeeping:
         self._recorder = recorder
         self._budgets = budgets
         self._entitlements = Entitlements()
-        self.prices: Mapping[str, Price] = {}
-        self.offers: Mapping[tuple[str, str], Price] = {}
+        self.prices = Prices()
 
     def scopes(self, caller: Caller, model: str) -> tuple[Scope, ...]:
         """Whose limits hold for the caller, with this model."""
@@ -47,34 +52,30 @@ class Bookkeeping:
             return ()
         return self._entitlements.of(caller.grant, model).scopes
 
-    async def reserve(
-        self, caller: Caller, model: str, need: Callable[[], Tokens]
-    ) -> Reservation | None:
-        """Hold the estimate of a request; ``None`` where no budget applies.
+    async def reserve(self, caller: Caller, model: str, need: Callable[[], Tokens]) -> Held:
+        """Hold the estimate of a request against the budgets that apply, if any do.
 
         Raises :class:`OverBudget`, and :class:`StoreUnavailable` where usage
         could not be recorded or what was spent cannot be known.
         """
         if self._ledger.full:
             raise StoreUnavailable("Usage cannot be recorded now. Try again.")
+        prices = self.prices
         if not isinstance(caller, Member):
-            return None
+            return Held(prices)
         claims = self._entitlements.of(caller.grant, model).claims
         if not claims:
-            return None
+            return Held(prices)
         tokens = need()
-        price = self.prices.get(model, FREE)
+        price = prices.models.get(model, FREE)
         cost = price.most(prompt=tokens.input, completion=tokens.output)
-        return await self._budgets.reserve(claims, model, cost, tokens.input + tokens.output)
+        total = tokens.input + tokens.output
+        return Held(prices, await self._budgets.reserve(claims, model, cost, total))
 
-    def release(self, reservation: object) -> None:
+    def release(self, held: object) -> None:
         """Give back what :meth:`reserve` holds."""
-        if isinstance(reservation, Reservation):
-            reservation.release()
-
-    def price(self, model: str, served_by: str) -> Price:
-        """What the use of a model costs, by who answers."""
-        return self.offers.get((model, served_by)) or self.prices.get(model, FREE)
+        if isinstance(held, Held) and held.reservation is not None:
+            held.reservation.release()
 
     async def enter(self, record: Record) -> None:
         """Settle what a request used, and return when its record is safe.
@@ -82,8 +83,8 @@ class Bookkeeping:
         Raises :class:`StoreUnavailable` where it cannot be made safe.
         """
         used = record.used
-        price = self.price(record.model, record.served_by)
-        cost = price.charge(
+        held = record.held if isinstance(record.held, Held) else Held(self.prices)
+        cost = held.prices.of(record.model, record.served_by).charge(
             status=record.status,
             prompt=used.prompt,
             cached=used.cached,
@@ -91,15 +92,15 @@ class Bookkeeping:
             reasoning=used.reasoning,
         )
         usage = _usage(record, cost)
-        contents, reservation = record.contents, record.reservation
-        record.contents = record.reservation = None  # the record is kept until it is counted
+        contents = record.contents
+        record.contents = record.held = None  # the record is kept until it is counted
         if contents is not None and record.attempts and self._recorder is not None:
             self._recorder.put(usage, contents)
         try:
-            if isinstance(reservation, Reservation):
+            if held.reservation is not None:
                 charged = is_charged(record.status, used.prompt, used.completion)
                 tokens = used.prompt + used.completion if charged else 0
-                await reservation.settle(cost, tokens)
+                await held.reservation.settle(cost, tokens)
         finally:  # whoever waits may be cancelled, and the record has to be kept
             await self._ledger.commit(usage)
 

@@ -68,6 +68,7 @@ class _Counter(Struct):
     owner: str
     budget: Budget
     since: datetime
+    begins: int
     ends: int
     spent: int = 0
     reserved: int = 0
@@ -280,7 +281,7 @@ class Budgets:
         for each in [each for each in self._running if each.ends <= now]:
             each.release()
         for place, counter in list(self._counters.items()):
-            if counter.ends <= now:
+            if not counter.begins <= now < counter.ends:
                 del self._counters[place]
 
     async def refresh(self) -> None:
@@ -294,7 +295,7 @@ class Budgets:
 
     def _current(self, owner: str, budget: Budget, now: int) -> _Counter | None:
         counter = self._counters.get(_place(owner, budget))
-        if counter is None or counter.ends <= now:
+        if counter is None or not counter.begins <= now < counter.ends:  # a clock may be put back
             return None
         if counter.budget is not budget:
             counter.budget = budget  # another amount, from now on
@@ -309,8 +310,9 @@ class Budgets:
             at = datetime.fromtimestamp(now / _SECOND, UTC)
             since, end = budget.period.start(at), budget.period.end(at)
             spent = await self._reader.spent(owner, budget.model, since)
+            begins = int(since.timestamp()) * _SECOND
             ends = int(end.timestamp()) * _SECOND if end is not None else 2**63
-            counter = _Counter(owner, budget, since, ends, _of(spent, budget.unit))
+            counter = _Counter(owner, budget, since, begins, ends, _of(spent, budget.unit))
             self._counters[place] = counter
             return counter
 

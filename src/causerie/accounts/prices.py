@@ -6,6 +6,7 @@ nothing; who left pays for what was made until then.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import ROUND_HALF_EVEN, Decimal
 
 from msgspec import Struct
@@ -62,6 +63,22 @@ class Price(Struct, frozen=True, kw_only=True):
         if not is_charged(status, prompt, completion):
             return NOTHING
         return self.cost(prompt=prompt, cached=cached, completion=completion, reasoning=reasoning)
+
+
+FREE = Price()
+
+
+class Prices(Struct, frozen=True):
+    """What models cost, by their ids; ``offers`` by that and by who answers, where that makes
+    a difference; ``models`` has the highest of them then.
+    """
+
+    models: Mapping[str, Price] = {}
+    offers: Mapping[tuple[str, str], Price] = {}
+
+    def of(self, model: str, served_by: str) -> Price:
+        """What the use of a model costs, by who answers."""
+        return self.offers.get((model, served_by)) or self.models.get(model, FREE)
 
 
 def is_charged(status: int, prompt: int, completion: int) -> bool:

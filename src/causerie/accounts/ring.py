@@ -208,8 +208,8 @@ class KeyRing:
             await asyncio.sleep(self._options.poll_seconds)
             try:
                 number, subjects = await self._changes()
-            except StoreUnavailable:
-                log.warning("changes of keys cannot be followed: the database is away")
+            except StoreUnavailable as failure:
+                log.warning("changes of keys cannot be followed", reason=failure.message)
                 self._trusted = clock() - heard < self._options.offline_seconds
                 continue
             self._apply(number, subjects)

@@ -72,10 +72,10 @@ def check(found: Iterable[Failures], allowed: Mapping[str, int], now: datetime) 
 
 
 def _wait(each: Failures, free: int, now: datetime) -> timedelta:
-    beyond = each.failures - free
-    if beyond < 0 or now - each.last_at > FORGET_AFTER:
+    beyond, since = each.failures - free, now - each.last_at
+    if beyond < 0 or not -_LONGEST <= since <= FORGET_AFTER:  # before then: a clock was put back
         return timedelta(0)
-    return each.last_at + min(timedelta(seconds=2 ** min(beyond, 10)), _LONGEST) - now
+    return min(timedelta(seconds=2 ** min(beyond, 10)), _LONGEST) - since
 
 
 def _network(address: str) -> str:

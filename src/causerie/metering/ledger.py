@@ -166,10 +166,23 @@ class Ledger:
         if self._journal is not None:
             left = list(self._journal.left())
             for start in range(0, len(left), self._max_batch):
-                await self._store.append(left[start : start + self._max_batch])
+                await self._take_over(left[start : start + self._max_batch])
             self._journal.begin()
         self._writer = asyncio.get_running_loop().create_task(self._write())
         return self
+
+    async def _take_over(self, left: Sequence[UsageRecord]) -> None:
+        """Write what was left; what the database refuses now as it did then keeps nobody away."""
+        try:
+            await self._store.append(left)
+        except StoreUnavailable:
+            raise
+        except Exception:  # noqa: BLE001 - one bad record must not hold up all others
+            if len(left) == 1:
+                self._set_aside(left[0])
+                return
+            for each in left:
+                await self._take_over([each])
 
     async def __aexit__(self, *failure: object) -> None:
         """Write what waits, then end. What cannot be written stays in the journal."""
@@ -237,7 +250,9 @@ class Ledger:
 
     def _put_off(self, failure: StoreUnavailable) -> None:
         """The database is away: the records stay here, but nobody is kept waiting for it."""
-        log.warning("usage waits for the database", records=len(self._waiting))
+        log.warning(
+            "usage waits for the database", records=len(self._waiting), reason=failure.message
+        )
         for each in self._waiting:
             _tell(each.kept, failure)
 
@@ -246,11 +261,13 @@ class Ledger:
         if len(batch) > 1:
             self._batch = 1
             return
-        record = batch[0].record
+        self._set_aside(batch[0].record)
+        self._done(batch, failure)
+
+    def _set_aside(self, record: UsageRecord) -> None:
         log.error("the database refuses a usage record", record=to_builtins(record))
         if self._journal is not None:
             self._journal.set_aside(record)
-        self._done(batch, failure)
 
     def _done(self, batch: Sequence[_Waiting], failure: Exception | None = None) -> None:
         for each in batch:

@@ -74,7 +74,7 @@ class Record(Struct):
     reason: str = ""  # a failure's words, where they cannot quote the request
     param: str | None = None
     labels: Labels = UNLABELLED
-    reservation: object = None  # what is held for it, for whoever settles
+    held: object = None  # what is held for it, for whoever settles
     contents: Contents | None = None
 
     def first_token(self, elsewhere: float) -> float:

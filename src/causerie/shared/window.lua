@@ -28,10 +28,11 @@ local function add(window, field, more)
   return sum
 end
 
--- Leave out the ticks that began a minute ago; gives what is left.
+-- Leave out the ticks that began a minute ago, or are to come: a clock was put back. Gives what is
+-- left.
 local function forget(window, ticks, now)
   local oldest = redis.call('LINDEX', ticks, 0)
-  while oldest and now - tonumber(oldest) >= MINUTE do
+  while oldest and math.abs(now - tonumber(oldest)) >= MINUTE do
     local gone = counts(redis.call('HGET', window, oldest))
     add(window, 'sum', {-gone[1], -gone[2], -gone[3]})
     redis.call('HDEL', window, oldest)

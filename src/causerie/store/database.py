@@ -39,12 +39,20 @@ _NOT_THERE = (
     exc.InterfaceError,
     exc.TimeoutError,
     asyncpg.PostgresConnectionError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.TooManyConnectionsError,
+    asyncpg.InsufficientResourcesError,  # the disk is full, too many are connected
+    asyncpg.ObjectNotInPrerequisiteStateError,  # a lock that was not to be had in time
+    asyncpg.OperatorInterventionError,  # it stops or starts, a statement took too long
+    asyncpg.PostgresSystemError,
+    asyncpg.ReadOnlySQLTransactionError,  # it follows another now
+    asyncpg.TransactionRollbackError,
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
     asyncpg.InterfaceError,
     OSError,  # and TimeoutError, which is one
+)
+_OTHERWISE = (
+    "The database does not do what this version of the program asks: a newer one has changed its "
+    "tables, or the database's user lacks a right."
 )
 
 
@@ -129,6 +137,8 @@ def _failures() -> Iterator[None]:
         driver = failure.orig.__cause__ if failure.orig is not None else None
         if failure.connection_invalidated or isinstance(driver, _NOT_THERE):
             raise StoreUnavailable() from failure
+        if isinstance(driver, asyncpg.SyntaxOrAccessError):
+            raise StoreUnavailable(_OTHERWISE) from failure
         raise
 
 

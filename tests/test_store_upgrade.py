@@ -1,0 +1,276 @@
+"""What every version before has left, brought up to date: each row means what it did.
+
+Every table is filled as it was then; whoever adds a table or a step fills it here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hostedkit import SECRET
+from sqlalchemy import MetaData, Table, delete, func, insert, select
+from sqlalchemy.types import Uuid
+from test_accounts_keys import HOSTED
+
+from causerie.access.credential import Credential
+from causerie.access.quota import Tokens
+from causerie.accounts.audit import AuditFilter
+from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
+from causerie.accounts.keys import new_secret
+from causerie.accounts.links import LinkKind
+from causerie.accounts.names import digest
+from causerie.accounts.people import Role
+from causerie.accounts.prices import Price, Prices
+from causerie.accounts.recording import Recording
+from causerie.accounts.ring import Member
+from causerie.accounts.seal import Seal
+from causerie.accounts.usage import By, Question, RecordFilter, Step
+from causerie.errors import OverBudget, Unauthenticated
+from causerie.hosting import Hosting, hosting
+from causerie.metering.meter import Record
+from causerie.protocol.events import Usage
+from causerie.settings import Store
+from causerie.store.accounts import SqlBooks, SqlStore
+from causerie.store.columns import moment_of
+from causerie.store.database import Database
+from causerie.store.latency import bucket_of, upper_bound
+from causerie.store.reports import SqlUsageReader
+from causerie.store.schema import upgrade
+from causerie.store.tables import METADATA, usage_first_token
+
+STEPS = [f"{number:04}" for number in range(1, 11)]
+HOUR, DAY = 3_600_000_000, 86_400_000_000
+MIDNIGHT = 1_795_219_200_000_000  # 2026-11-21, in microseconds
+AT = MIDNIGHT + 12 * HOUR
+FAR = MIDNIGHT + 36_500 * DAY
+BUCKET = bucket_of(15_000)
+KEY, OTHER = new_secret("ck_aaaaaaaaaaaa"), new_secret("ck_bbbbbbbbbbbb")
+ID, LATER = "01900000-0000-7000-8000-000000000000", "01900000-0000-7000-8000-000000000001"
+SEAL = Seal([SECRET])
+
+_PLACE = {"project_id": "prj_a", "key_id": "ck_aaaaaaaaaaaa", "user_id": "usr_a", "model": "small"}
+_OTHER = _PLACE | {"key_id": "ck_bbbbbbbbbbbb"}
+_USED = {"prompt": 100, "cached": 40, "completion": 20, "reasoning": 5, "cost": 123_456}
+_SUM = _USED | {"requests": 1, "refused": 0, "failed": 0, "aborted": 0, "charged": 120}
+_SUM |= {"first_token_us": 15_000, "first_tokens": 1, "duration_us": 200_000}
+_FAILED = _SUM | {"requests": 2, "failed": 2, "cost": 0, "charged": 240, "completion": 140}
+_SUMS = (_SUM | _PLACE, _FAILED | _OTHER)
+_RECORD = _PLACE | _USED | {"id": ID, "request_id": "chatcmpl-1", "at": AT, "door": "hosted"}
+_RECORD |= {"served_by": "small", "stream": True, "status": 200, "code": None, "finish": "stop"}
+_RECORD |= {"attempts": 2, "queue_us": 1, "first_token_us": 15_000, "duration_us": 200_000}
+_RECORD |= {"upstream_us": 7, "continued": 1, "estimated": True, "tried": '["near: away"]'}
+_RECORD |= {"reason": "It took long.", "param": "messages", "app": "Robot", "referer": "http://r/"}
+_MADE = {"created_at": AT, "disabled_at": None}
+
+ROWS: Mapping[str, list[dict[str, Any]]] = {
+    "users": [
+        _MADE
+        | {"id": "usr_a", "email": "ada@example.org", "name": "Ada", "password": "$argon2id$"}
+        | {"operator": True}
+    ],
+    "identities": [{"issuer": "https://i", "subject": "7", "user_id": "usr_a", "linked_at": AT}],
+    "projects": [
+        {"id": "prj_a", "name": "A", "created_at": AT, "archived_at": None, "recording_days": 30}
+    ],
+    "memberships": [{"project_id": "prj_a", "user_id": "usr_a", "role": "owner", "since": AT}],
+    "one_time_links": [
+        {"id": "lnk_a", "kind": "invitation", "digest": digest("link"), "email": "b@example.org"}
+        | {"project_id": "prj_a", "role": "member", "operator": False, "user_id": None}
+        | {"created_by": "usr_a", "created_at": AT, "expires_at": FAR, "used_at": None}
+    ],
+    "sessions": [
+        {"id": "ses_a", "digest": digest("session"), "user_id": "usr_a", "stage": "open"}
+        | {"created_at": AT, "seen_at": AT, "expires_at": FAR, "address": "::1", "agent": "Mozilla"}
+    ],
+    "totp": [
+        {"user_id": "usr_a", "confirmed_at": AT, "last_step": 9}
+        | {"secret": SEAL.seal("JBSWY3DPEHPK3PXP", "totp:usr_a")}
+    ],
+    "recovery_codes": [{"user_id": "usr_a", "digest": digest("code")}],
+    "attempts": [{"scope": "address:::1", "failures": 3, "last_at": AT}],
+    "audit": [
+        {"id": 1, "at": AT, "actor": "usr_a", "actor_name": "Ada", "action": "key.create"}
+        | {"project_id": "prj_a", "subject": "ck_aaaaaaaaaaaa", "details": '{"name":"robot"}'}
+    ],
+    "api_keys": [
+        _MADE
+        | {"id": "ck_aaaaaaaaaaaa", "project_id": "prj_a", "created_by": "usr_a", "name": "robot"}
+        | {"purpose": "inference", "doors": '["hosted"]', "models": None, "expires_at": FAR}
+        | {"disabled_by": None, "deleted_at": None},
+        _MADE
+        | {"id": "ck_bbbbbbbbbbbb", "project_id": "prj_a", "created_by": "usr_a", "name": "off"}
+        | {"purpose": "management", "doors": None, "models": "[]", "expires_at": None}
+        | {"disabled_by": "usr_a", "deleted_at": None, "disabled_at": AT},
+    ],
+    "key_secrets": [
+        {"digest": digest(KEY), "key_id": "ck_aaaaaaaaaaaa", "expires_at": None},
+        {"digest": digest(OTHER), "key_id": "ck_bbbbbbbbbbbb", "expires_at": FAR},
+    ],
+    "limits": [
+        {"owner": "key:ck_aaaaaaaaaaaa", "model": "", "requests_per_minute": 60, "concurrent": 4}
+        | dict.fromkeys(("tokens_per_minute", "input_tokens_per_minute"))
+        | {"output_tokens_per_minute": None}
+    ],
+    "budgets": [
+        {"owner": "key:ck_aaaaaaaaaaaa", "model": "", "unit": "tokens", "period": "never"}
+        | {"amount": 130},
+        {"owner": "project:prj_a", "model": "", "unit": "money", "period": "never"}
+        | {"amount": 9_000_000_000_000_000_000},
+    ],
+    "credits": [
+        {"id": "crd_a", "project_id": "prj_a", "amount": 10_500_000_000, "at": AT, "by": "usr_a"}
+        | {"note": "first"}
+    ],
+    "change_counter": [{"id": 1, "number": 41}],
+    "changes": [{"number": 41, "subject": "project:prj_a", "at": AT}],
+    "usage_records": [
+        _RECORD,
+        _RECORD
+        | {"id": LATER, "key_id": "ck_bbbbbbbbbbbb", "status": 502, "code": "bad_gateway"}
+        | {"finish": None, "cost": 0},
+    ],
+    "usage_hourly": [each | {"start": AT, "door": "hosted"} for each in _SUMS],
+    "usage_daily": [each | {"start": MIDNIGHT, "door": "hosted"} for each in _SUMS],
+    "usage_apps": [
+        _SUM | {"project_id": "prj_a", "start": AT, "app": "", "model": "small", "requests": 3}
+    ],
+    "usage_first_token": [_PLACE | {"start": AT, "bucket": BUCKET, "requests": 3}],
+    "recordings": [
+        {"id": ID, "project_id": "prj_a", "user_id": "usr_a", "at": AT, "expires_at": FAR}
+        | {"request": SEAL.seal("{}", f"request:{ID}"), "request_cut": False}
+        | {"reply": SEAL.seal("Hi.", f"reply:{ID}"), "reply_cut": True}
+    ],
+}
+
+
+async def filled(database: Database) -> list[Table]:
+    """Every table as it is now, with the rows as far as it has columns for them."""
+    found = MetaData()
+    async with database.writing() as connection:
+        await connection.run_sync(found.reflect, only=lambda name, _: name in METADATA.tables)
+        for table in found.sorted_tables:
+            if table.name == "change_counter":  # which the step has begun
+                await connection.execute(delete(table))
+            for row in ROWS[table.name]:
+                values = {each.name: _stored(each.type, row[each.name]) for each in table.c}
+                await connection.execute(insert(table).values(values))
+    return found.sorted_tables
+
+
+def _stored(kind: object, value: Any) -> Any:
+    if value not in (ID, LATER):
+        return value
+    return UUID(value) if isinstance(kind, Uuid) else value.replace("-", "")
+
+
+async def rows(database: Database, tables: Iterable[Table]) -> dict[str, list[str]]:
+    """What stands in these columns now."""
+    async with database.reading() as connection:
+        return {
+            table.name: sorted(map(str, await connection.execute(select(table))))
+            for table in tables
+        }
+
+
+def test_every_table_is_filled() -> None:
+    assert set(ROWS) == set(METADATA.tables)
+    for name, each in ROWS.items():
+        assert all(set(row) == set(METADATA.tables[name].c.keys()) for row in each), name
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_service_goes_on_where_a_version_before_has_left_off(
+    bare: Database, store_url: str, step: str, tmp_path: Path
+) -> None:
+    await upgrade(bare, step)
+    tables = await filled(bare)
+    counted = [each for each in tables if each.name == "usage_first_token"]  # is told apart more
+    others = [each for each in tables if each not in counted]
+    before = await rows(bare, others)
+    async with hosting(Store(url=store_url, folder=str(tmp_path), journal="off"), [SECRET]) as here:
+        assert await rows(bare, others) == before
+        if counted:
+            async with bare.reading() as connection:
+                assert await connection.scalar(select(func.sum(usage_first_token.c.requests))) == 3
+        async with SqlStore(bare, SEAL).writing() as books:
+            await _people_are_who_they_were(books)
+            await _what_was_said_is_kept(books, step)
+        if step >= "0002":
+            await _requests_are_charged(here, step)
+        if step >= "0003":
+            await _usage_is_shown(SqlUsageReader(bare), step)
+
+
+async def _people_are_who_they_were(books: SqlBooks) -> None:
+    user = await books.people.by_email("ada@example.org")
+    assert user is not None
+    assert (user.id, user.name, user.operator, user.created_at) == (
+        *("usr_a", "Ada", True),
+        moment_of(AT),
+    )
+    assert await books.people.by_identity("https://i", "7") == user
+    [[project, membership]] = await books.projects.of("usr_a")
+    assert (project.name, project.archived_at, membership.role) == ("A", None, Role.OWNER)
+    session = await books.sessions.by_digest(digest("session"))
+    assert session is not None
+    assert session.good(moment_of(AT))
+    factor = await books.factors.find("usr_a")
+    assert factor is not None
+    assert factor.secret == "JBSWY3DPEHPK3PXP"
+    assert await books.attempts.lock(["address:::1"], moment_of(AT))
+    link = await books.links.by_digest(digest("link"))
+    assert link is not None
+    assert (link.kind, link.role, link.used_at) == (LinkKind.INVITATION, Role.MEMBER, None)
+    [entry] = await books.audit.find(AuditFilter(project_id="prj_a"))
+    assert (entry.at, entry.details) == (moment_of(AT), {"name": "robot"})
+
+
+async def _what_was_said_is_kept(books: SqlBooks, step: str) -> None:
+    said = Recording(ID, "prj_a", "usr_a", moment_of(AT), "{}", False, "Hi.", True)
+    assert await books.recordings.find(ID, moment_of(AT)) == (said if step >= "0006" else None)
+
+
+async def _requests_are_charged(hosted: Hosting, step: str) -> None:
+    """One that a key may still make; then its budget is spent, with what it has used before."""
+    with pytest.raises(Unauthenticated):
+        await hosted.ring.authenticate(HOSTED, Credential.of(OTHER))
+    caller = await hosted.ring.authenticate(HOSTED, Credential.of(KEY))
+    assert isinstance(caller, Member)
+    assert caller.grant.key.bounds == Bounds(
+        (Limit(requests_per_minute=60, concurrent=4),),
+        (Budget(Decimal(130), Period.NEVER, Unit.TOKENS),),
+    )
+    most = Decimal(9_000_000_000) if step < "0005" else Decimal("10.5")
+    assert caller.grant.project_bounds.budgets == (Budget(most, Period.NEVER, Unit.MONEY),)
+    assert caller.recorded is (step >= "0006")
+    hosted.books.prices = Prices({"small": Price(request=Decimal(1))})
+    used = 10 if step >= "0003" else 130
+    record = Record("r", "hosted", caller.key, "small", status=200, code=None)
+    record.project, record.used = caller.project, Usage(used - 1, 1)
+    record.held = await hosted.books.reserve(caller, "small", lambda: Tokens(1, 1))
+    await hosted.books.enter(record)
+    with pytest.raises(OverBudget):
+        await hosted.books.reserve(caller, "small", lambda: Tokens(1, 1))
+    told = await hosted.statements.key(caller)
+    assert told["usage"] == (1.000123456 if step >= "0003" else 1.0)
+
+
+async def _usage_is_shown(reader: SqlUsageReader, step: str) -> None:
+    day = moment_of(MIDNIGHT), moment_of(MIDNIGHT + DAY)
+    newest, oldest = await reader.records(RecordFilter(*day))
+    assert (newest.id, newest.status, oldest.id, oldest.cost) == (
+        *(LATER, 502, ID),
+        Decimal("0.000123456"),
+    )
+    assert oldest.tried == (("near: away",) if step >= "0004" else ())
+    assert oldest.app == ("Robot" if step >= "0008" else "")
+    for by in (By.KEY, By.APP):
+        sums = await reader.sums(Question(*day, Step.HOUR, (by,)))
+        assert sum(each.requests for each in sums) == 3, by
+    [times] = await reader.first_tokens(Question(*day, Step.ALL), [1.0])
+    assert times.times == (upper_bound(BUCKET) / 1e6,)
