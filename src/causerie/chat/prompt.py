@@ -48,14 +48,7 @@ def render(
             code="unsupported_parameter",
             param="documents",
         )
-    thought = format.reasoning or Reasoning()
-    traits = traits_of(
-        template,
-        format.arguments,
-        format.reasoning_keys,
-        (thought.open, thought.close),
-        tuple((_RECALL | thinking_kwargs(format.thinking, True, None)).items()),
-    )
+    traits = _traits(template, format)
     continued = request.continue_final_message
     conversation = _conversation(format, request, traits, thinking_on)
     tools = history.tool_entries(request.tools, traits)
@@ -83,7 +76,17 @@ def render(
 
 def leading(template: ChatTemplate, format: Format, thinking_on: bool | None) -> str:
     """The white space that the model itself writes between its prompt and its answer."""
-    return leading_of(template, tuple(thinking_kwargs(format.thinking, thinking_on, None).items()))
+    kwargs = tuple(thinking_kwargs(format.thinking, thinking_on, None).items())
+    return leading_of(template, kwargs) or ""
+
+
+def leading_call(template: ChatTemplate, format: Format, thinking_on: bool | None) -> str | None:
+    """The same before a call that nothing is said before; ``None`` where no telling."""
+    traits = _traits(template, format)
+    if not (format.native_tools and traits.calls):
+        return None
+    kwargs = tuple(thinking_kwargs(format.thinking, thinking_on, None).items())
+    return leading_of(template, kwargs, traits)
 
 
 def before_call(template: ChatTemplate, format: Format) -> str | None:
@@ -138,6 +141,17 @@ def _nearest(effort: str, known: Sequence[str]) -> str:
         return effort
     rank = _EFFORTS.index(effort)
     return min(ranked, key=lambda word: (abs(_EFFORTS.index(word) - rank), _EFFORTS.index(word)))
+
+
+def _traits(template: ChatTemplate, format: Format) -> Traits:
+    thought = format.reasoning or Reasoning()
+    return traits_of(
+        template,
+        format.arguments,
+        format.reasoning_keys,
+        (thought.open, thought.close),
+        tuple((_RECALL | thinking_kwargs(format.thinking, True, None)).items()),
+    )
 
 
 def _conversation(
