@@ -57,7 +57,7 @@ def render(
         conversation = history.with_system(conversation, fallback.tools_text(tools, _calls(format)))
     conversation = history.arranged(conversation, traits)
     said: list[Traced] = []
-    if not traits.text_before_calls:
+    if format.said_open or not traits.text_before_calls:
         conversation, said = beside.taken_out(conversation, format, traits)
     rendered = template.render(
         history.in_parts(conversation) if traits.parts else conversation,
@@ -165,6 +165,7 @@ def _conversation(
     calls = _calls(format)
     shows_calls = format.native_tools and traits.calls
     in_messages = format.answer_open and not format.answer_close  # texts and calls are
+    whole = traits.together and (traits.text_before_calls or not in_messages)
     told = (
         history.one_call_each(told, traits) if shows_calls else fallback.without_calls(told, calls)
     )
@@ -174,7 +175,7 @@ def _conversation(
     told = history.in_turns(told, traits)
     if shows_calls and not traits.calls_beside_text:
         told = [fallback.said_calls(entry, calls) if entry["content"] else entry for entry in told]
-    elif shows_calls and not (traits.together and (traits.text_before_calls or not in_messages)):
+    elif shows_calls and not (whole or format.said_open):
         told = [part for entry in told for part in history.apart(entry, traits, keys)]
     elif shows_calls and not traits.text_before_calls and traits.told and not format.answer_open:
         told = [fallback.said_beside(entry, calls, keys) for entry in told]
@@ -194,7 +195,8 @@ def _calls(format: Format) -> Calls:
 
 def _amended(prompt: Traced, said: Sequence[Traced], format: Format, traits: Traits) -> Traced:
     """The prompt with what the template left out, and without what it says against it."""
-    whole = beside.put_back(prompt, said, begin=call_triggers(_calls(format))[0])
+    calls = _calls(format)
+    whole = beside.put_back(prompt, said, begin=calls.lead + call_triggers(calls)[0])
     if format.reasoning is None or traits.reasoning:
         return whole
     return fallback.thought_once(whole, format.reasoning)

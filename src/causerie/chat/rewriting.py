@@ -57,7 +57,8 @@ def writings(
     if not can_write(form, partial):
         return
     thought = _thought(form, partial, reasoning_open, leading)
-    said = joined((authored(form.answer_open), partial.text)) if partial.text else Traced("")
+    opened = (partial.calls and form.said_open) or form.answer_open
+    said = joined((authored(opened), partial.text)) if partial.text else Traced("")
     if not partial.calls or form.calls is None:
         yield joined((thought, said))
         return
