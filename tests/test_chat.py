@@ -37,6 +37,7 @@ from causerie.protocol.request import (
     Regex,
     Thinking,
     Tool,
+    ToolCall,
     ToolChoice,
 )
 
@@ -344,6 +345,45 @@ async def test_a_forced_call_does_not_begin_the_answer_that_the_prompt_has_begun
     assert reply.said == ("", "", [("get_weather", '{"city": "Köln"}')], "tool_calls")
     assert trail is not None
     assert bytes(token for token in trail.tokens if token < 256).decode() == call
+
+
+HERMES_CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
+CODER_CALL = (
+    "<tool_call>\n<function=get_weather>\n"
+    "<parameter=city>\nOslo\n</parameter>\n</function>\n</tool_call>"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "thinks", "call"),
+    [
+        ("bielik", None, "\n" + HERMES_CALL),
+        ("bielik", True, "Hm.\n</think>\n\n" + HERMES_CALL),
+        ("nemotron-3", False, "\n" + CODER_CALL),
+        ("nemotron-3", True, "Hm.\n</think>\n" + CODER_CALL),
+        ("hermes", None, HERMES_CALL),
+    ],
+)
+async def test_a_forced_call_is_written_as_the_history_shows_it(
+    name: str, thinks: bool | None, call: str
+) -> None:
+    """With the line break before it, or without."""
+    template = (Path(__file__).parent / "templates" / f"{name}.jinja").read_text()
+    engine = FakeEngine("m", Script([call]), template=template)
+    target = TextChat(engine, Unchecked())
+    thinking = Thinking(enabled=thinks)
+    forced = asked(tools=(TOOL,), tool_choice=ToolChoice("required"), thinking=thinking)
+    async with target.generate(forced) as answer:
+        told = together([batch async for batch in answer.events])
+    calls = tuple(ToolCall(made.id, made.name, made.arguments) for made in told.calls)
+    past = Message("assistant", None, tool_calls=calls, reasoning_content=told.reasoning or None)
+    result = Message("tool", "Rain.", tool_call_id=calls[0].id)
+    then = structs.replace(forced, messages=(*forced.messages, past, result))
+    async with target.generate(then) as answer:
+        await anext(aiter(answer.events))
+    first, second = (request.prompt for request in engine.requests)
+    assert second[: len(first)] == first
+    assert "".join(await engine.texts(second[len(first) :])).startswith(call)
 
 
 class Unloadable(FakeEngine):

@@ -84,7 +84,7 @@ async def test_a_refusal_names_its_field_each_time() -> None:
     recall = Recall()
     for param in (PARAM, "structured_outputs.json", PARAM):
         with pytest.raises(InvalidRequest, match="#/properties/more ") as refused:
-            await of(schema(param, more={"not": {}}), recall)
+            await of(schema(param, more={"not": {"const": 1}}), recall)
         assert refused.value.param == param
 
 

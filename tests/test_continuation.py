@@ -20,7 +20,13 @@ from causerie.chat.rewriting import can_write, is_spaced_alike, writings
 from causerie.chat.template import ChatTemplate
 from causerie.engines.fake import FakeEngine, Script
 from causerie.errors import UpstreamFailed
-from causerie.protocol.events import ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStarted
+from causerie.protocol.events import (
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+)
 from causerie.protocol.partial import Partial, PartialCall, Trail
 from causerie.protocol.request import (
     ChatRequest,
@@ -253,6 +259,27 @@ def test_every_format_writes_a_call_behind_a_text_as_its_template_does(form: For
     between = before_call(ChatTemplate(source, bos_token="", eos_token=""), form)
     assert between is not None
     assert_written(form, Partial(text="I look.", calls=(call,)), between=between)
+
+
+@pytest.mark.parametrize(
+    "form", [f for f in CALLING if f.calls and f.calls.parallel], ids=lambda form: form.name
+)
+async def test_calls_with_values_of_every_kind_are_continued_under_their_constraint(
+    form: Format,
+) -> None:
+    """They are written anew as the constraint has them: ``True`` for Qwen's coder, types by name
+    for Kimi K3."""
+    source = (Path(__file__).parent / "templates" / f"{form.name}.jinja").read_text()
+    values = '{"city": "Oslo", "days": 3, "hot": true, "tags": ["a"]}'
+    made = (("get_weather", values), ("time", '{"zone": "UTC"}'))
+    calls = tuple(PartialCall(at, f"c{at}", *call) for at, call in enumerate(made))
+    tools = tuple(Tool(name, schema) for name, schema in TOOLS.items())
+    required = asked(tools=tools, tool_choice=ToolChoice("required"))
+    engine = FakeEngine("m", Script(["x"]), template=source)
+    target = TextChat(engine, Unchecked(), ChatOptions(format=form.name))
+    async with target.generate(required, Partial(calls=calls)) as answer:
+        rest = [event async for batch in answer.events for event in batch]
+    assert any(isinstance(event, Finished) for event in rest)
 
 
 def assert_written(

@@ -259,6 +259,12 @@ SAMPLES: list[tuple[str, str, Told]] = [
         Told(reasoning="Hm.", answer="Hello"),
     ),
     (
+        "gpt-oss",
+        "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final <|constrain|>"
+        'json<|message|>{"a": 1}',
+        Told(reasoning="Hm.", answer='{"a": 1}'),
+    ),
+    (
         "minimax-m2",
         '<think>\nHm.\n</think>\n\n\n<minimax:tool_call>\n<invoke name="get_weather">\n'
         '<parameter name="city">Paris</parameter>\n</invoke>\n</minimax:tool_call>',

@@ -292,6 +292,35 @@ def test_names_that_are_listed_are_held_to(name: str, nested: bool) -> None:
 
 
 @pytest.mark.parametrize("name", NOTATIONS)
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ({"type": "object", "propertyNames": {"type": "string", "pattern": "^a"},
+          "additionalProperties": {"type": "integer"}}, {"ab": 1}, {"b": 1}),
+        ({"type": "object", "propertyNames": {"minLength": 2}}, {"ab": True}, {"a": True}),
+        ({"type": "object", "properties": {"a": {"type": "null"}, "b": {"not": {}}}}, {}, {"b": 1}),
+        ({"type": "array", "items": {"anyOf": [{"not": {}}, {"type": "integer"}]}}, [1], [True]),
+        ({"type": "string", "format": "password", "maxLength": 2}, "ab", "abc"),
+        ({"type": "string", "format": "uuid4"}, "9b2d4f6a-1c3e-4a5b-8c7d-0123456789ab",
+         "9b2d4f6a-1c3e-1a5b-8c7d-0123456789ab"),
+        ({"$id": "T", "type": "array", "items": {"$ref": "T"}}, [[[]], []], [[1]]),
+    ],
+)  # fmt: skip
+def test_what_libraries_write_in_their_own_way_is_held_to(
+    name: str, schema: dict[str, object], good: object, bad: object
+) -> None:
+    form = by_name(name)
+    tools = offered({"properties": {"v": schema}, "required": ["v"]})
+    assert form.calls
+    for control, vocabulary in models(name):
+        plan = CallPlan(tools, required=True, parallel=True)
+        grammar = compose(form, control, reasoning="none", calls=plan, answer=None)
+        for made, right in ((good, True), (bad, False)):
+            text = form.calls.lead + write_calls(form.calls, [Call("f", {"v": made})])
+            assert (vocabulary.refused_at(grammar, text) is None) == right, text
+
+
+@pytest.mark.parametrize("name", NOTATIONS)
 def test_a_function_takes_what_only_a_list_of_names_says(name: str) -> None:
     form = by_name(name)
     tools = offered({"type": "object", "propertyNames": {"enum": ["red", "green"]}})

@@ -126,6 +126,22 @@ def test_what_stands_between_a_text_and_its_call_is_known(name: str) -> None:
     assert f"I look.{before_call(template, form)}{declared}" in prompt
 
 
+@pytest.mark.parametrize("thought", ["", "Hm, so."])
+@pytest.mark.parametrize("name", ["gpt-oss", "llm-jp"])
+def test_what_is_said_before_a_call_is_a_message_of_its_own(name: str, thought: str) -> None:
+    """No answer, behind which gpt-oss is no longer shown what it thought before earlier calls."""
+    form = by_name(name)
+    assert form.calls
+    assert form.reasoning
+    call = ToolCall("abcdefgh1", "time", '{"zone": "UTC"}')
+    answer = Message("assistant", "I look.", tool_calls=(call,), reasoning_content=thought)
+    results = [Message("tool", "RESULT", tool_call_id=call.id)]
+    prompt = _rendered(_template(OWN / f"{name}.jinja"), form, answer, results, True)
+    said = write_reasoning(form.reasoning, thought) if thought else ""
+    said += "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant "
+    assert "<|start|>assistant" + said + write_calls(form.calls, MADE[1:]) in prompt
+
+
 def _shows_both(template: ChatTemplate, form: Format, said: str | None, thought: str) -> bool:
     """Whether two calls of one message are in the prompt, each before its result."""
     calls = (ToolCall("abcdefgh1", "time", '{"zone": "UTC"}'),

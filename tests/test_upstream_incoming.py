@@ -486,6 +486,60 @@ def test_log_probabilities(top: int) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("told", "tokens"),
+    [
+        ({"tokens": ["a", "b"], "token_logprobs": [-1.0, -2.0], "token_ids": [1, 2]},
+         (TokenLogprob("a", -1.0, b"a"), TokenLogprob("b", -2.0, b"b"))),
+        ({"content": None, "tokens": ["ab"], "token_logprobs": [None], "text_offset": [0],
+          "top_logprobs": [{"y": -3, "x": -1, "z": None}]},
+         (TokenLogprob("ab", -9999.0, b"ab",
+                       (TokenLogprob("x", -1.0, b"x"), TokenLogprob("y", -3.0, b"y"))),)),
+        ({"tokens": ["ab"], "token_logprobs": [-1.0], "top_logprobs": [None]},
+         (TokenLogprob("ab", -1.0, b"ab"),)),
+        (-1.5, (TokenLogprob("ab", -1.5, b"ab"),)),
+        ({"tokens": ["ab"]}, ()),
+        ({"tokens": {"ab": -1.0}}, ()),
+        ("none", ()),
+    ],
+)  # fmt: skip
+def test_log_probabilities_of_other_forms(told: object, tokens: tuple[TokenLogprob, ...]) -> None:
+    """As the older interface of completions has them, or one number a piece."""
+    piece = chunk("stop", content="ab")
+    piece["choices"][0]["logprobs"] = told
+    asked = said(piece, logprobs=True, top_logprobs=2)
+    assert asked == [TextDelta("ab", tokens), Finished("stop")]
+    assert said(piece) == [TextDelta("ab"), Finished("stop")]
+
+
+@pytest.mark.parametrize(
+    ("message", "events"),
+    [
+        ({"content": {"type": "text", "text": "Hi"}}, [TextDelta("Hi")]),
+        ({"content": {"city": "Köln", "text": "x"}}, [TextDelta('{"city": "Köln", "text": "x"}')]),
+        ({"content": "Hi", "reasoning": {"text": "Hm"}}, [ReasoningDelta("Hm"), TextDelta("Hi")]),
+        ({"content": "Hi", "reasoning": {"effort": "low"}}, [TextDelta("Hi")]),
+    ],
+)
+def test_an_object_where_a_text_is_expected(message: dict[str, Any], events: list[Event]) -> None:
+    """An answer as JSON that a server hands on as what it says, or a part that is alone."""
+    body = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}).encode()
+    assert reader().whole(body)[:-1] == [*events, Finished("stop")]
+
+
+def test_choices_with_the_same_index_are_told_apart_by_their_order() -> None:
+    choices = [{"index": 0, "message": {"content": text}, "finish_reason": "stop"} for text in "ab"]
+    body = json.dumps({"choices": choices}).encode()
+    assert reader(n=2).whole(body)[:-1] == [
+        TextDelta("a"),
+        TextDelta("b", choice=1),
+        Finished("stop"),
+        Finished("stop", 1),
+    ]
+    # Text and calls of the only choice come as two from some.
+    assert joined(reader().whole(body)[:-1]) == [TextDelta("ab"), Finished("stop")]
+
+
 def test_a_probability_of_none_is_a_number_all_the_same() -> None:
     """Servers write null for minus infinity, which JSON cannot say."""
     piece = with_logprobs(chunk("stop", content="a"), "a")

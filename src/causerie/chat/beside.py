@@ -27,8 +27,12 @@ def taken_out(
         calls = entry.get("tool_calls")
         if isinstance(calls, list) and entry["content"]:
             first = _marked(calls[0], _mark(len(texts)))
+            opened, closed = (
+                form.said_open or form.answer_open,
+                form.said_close or form.answer_close,
+            )
             said = content_text(entry["content"])
-            texts.append(joined((authored(form.answer_open), said, authored(form.answer_close))))
+            texts.append(joined((authored(opened), said, authored(closed))))
             entry = {**entry, "content": traits.no_content, "tool_calls": [first, *calls[1:]]}
         left.append(entry)
     return left, texts

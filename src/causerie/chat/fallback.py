@@ -176,12 +176,23 @@ def segment_text(segment: Segment, name: str, arguments: str, call_id: str) -> s
 def _listed(segment: ParameterList, arguments: str) -> Traced:
     parts: list[str] = []
     for key, value in read_arguments(arguments).items():
-        raw = isinstance(value, str)
-        between = segment.between if raw else segment.between_json or segment.between
-        written = str(value) if raw else Traced(write_json(value))
+        between, written = segment.between, str(value)
+        if not isinstance(value, str):
+            between = (segment.between_json or between).replace("{type}", _type(value))
+            python = segment.constants == "python" and (value is None or isinstance(value, bool))
+            written = Traced(written if python else write_json(value))
         parts += (authored(segment.before), key, authored(between), written)
         parts.append(authored(segment.after))
     return joined(parts)
+
+
+def _type(value: object) -> str:
+    """The name of a JSON type, of a value that is no string."""
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, Mapping):
+        return "object"
+    return "null" if value is None else "array" if isinstance(value, list) else "number"
 
 
 def _elements(value: object, mark: str) -> str:

@@ -19,7 +19,7 @@ from causerie.chat.constraint import CallPlan, Manner, compose, leaves_free
 from causerie.chat.encoding import PromptEncoder
 from causerie.chat.formats.format import Format
 from causerie.chat.functions import Functions, callable_functions
-from causerie.chat.prompt import leading, render_aside
+from causerie.chat.prompt import leading, leading_call, render_aside
 from causerie.chat.recall import Recall
 from causerie.chat.segments.base import Schema, text_overlap
 from causerie.chat.template import ChatTemplate, Rendered
@@ -85,7 +85,7 @@ async def make_plan(
     limit = _limit(request, len(prompt), model)
     reasoning_open = _is_reasoning_open(rendered, form, continued)
     if not reasoning_open:
-        form = _without_begun_lead(form, rendered)
+        form = _led(form, model.template, thought.on, rendered, space)
     may_think = form.thinking is not None and thought.on is not False
     state = "open" if reasoning_open else "possible" if may_think else "none"
     calls = _call_plan(request, functions)
@@ -228,12 +228,22 @@ def _is_reasoning_open(rendered: Rendered, form: Format, continued: bool) -> boo
     return opened > tail.rfind(form.reasoning.close)
 
 
-def _without_begun_lead(form: Format, rendered: Rendered) -> Format:
-    """The format without what of the text that leads to its calls the prompt ends with."""
+def _led(
+    form: Format, template: ChatTemplate, on: bool | None, rendered: Rendered, space: str
+) -> Format:
+    """The format with what leads to its calls behind this prompt and its white space.
+
+    That is without what the prompt ends with; blanks are as the template writes them.
+    """
     if form.calls is None:
         return form
-    begun = text_overlap(rendered.text, form.calls.lead)
-    return replace(form, calls=replace(form.calls, lead=form.calls.lead[begun:]))
+    lead = form.calls.lead
+    blanks = None if lead.strip() else leading_call(template, form, on)
+    if blanks is None:
+        lead = lead[text_overlap(rendered.text, lead) :]
+    else:
+        lead = blanks.removeprefix(space)
+    return replace(form, calls=replace(form.calls, lead=lead))
 
 
 def _leading(rendered: Rendered, form: Format) -> str:

@@ -48,14 +48,7 @@ def render(
             code="unsupported_parameter",
             param="documents",
         )
-    thought = format.reasoning or Reasoning()
-    traits = traits_of(
-        template,
-        format.arguments,
-        format.reasoning_keys,
-        (thought.open, thought.close),
-        tuple((_RECALL | thinking_kwargs(format.thinking, True, None)).items()),
-    )
+    traits = _traits(template, format)
     continued = request.continue_final_message
     conversation = _conversation(format, request, traits, thinking_on)
     tools = history.tool_entries(request.tools, traits)
@@ -64,7 +57,7 @@ def render(
         conversation = history.with_system(conversation, fallback.tools_text(tools, _calls(format)))
     conversation = history.arranged(conversation, traits)
     said: list[Traced] = []
-    if not traits.text_before_calls:
+    if format.said_open or not traits.text_before_calls:
         conversation, said = beside.taken_out(conversation, format, traits)
     rendered = template.render(
         history.in_parts(conversation) if traits.parts else conversation,
@@ -83,7 +76,17 @@ def render(
 
 def leading(template: ChatTemplate, format: Format, thinking_on: bool | None) -> str:
     """The white space that the model itself writes between its prompt and its answer."""
-    return leading_of(template, tuple(thinking_kwargs(format.thinking, thinking_on, None).items()))
+    kwargs = tuple(thinking_kwargs(format.thinking, thinking_on, None).items())
+    return leading_of(template, kwargs) or ""
+
+
+def leading_call(template: ChatTemplate, format: Format, thinking_on: bool | None) -> str | None:
+    """The same before a call that nothing is said before; ``None`` where no telling."""
+    traits = _traits(template, format)
+    if not (format.native_tools and traits.calls):
+        return None
+    kwargs = tuple(thinking_kwargs(format.thinking, thinking_on, None).items())
+    return leading_of(template, kwargs, traits)
 
 
 def before_call(template: ChatTemplate, format: Format) -> str | None:
@@ -140,6 +143,17 @@ def _nearest(effort: str, known: Sequence[str]) -> str:
     return min(ranked, key=lambda word: (abs(_EFFORTS.index(word) - rank), _EFFORTS.index(word)))
 
 
+def _traits(template: ChatTemplate, format: Format) -> Traits:
+    thought = format.reasoning or Reasoning()
+    return traits_of(
+        template,
+        format.arguments,
+        format.reasoning_keys,
+        (thought.open, thought.close),
+        tuple((_RECALL | thinking_kwargs(format.thinking, True, None)).items()),
+    )
+
+
 def _conversation(
     format: Format, request: ChatRequest, traits: Traits, thinking_on: bool | None
 ) -> list[Entry]:
@@ -151,6 +165,7 @@ def _conversation(
     calls = _calls(format)
     shows_calls = format.native_tools and traits.calls
     in_messages = format.answer_open and not format.answer_close  # texts and calls are
+    whole = traits.together and (traits.text_before_calls or not in_messages)
     told = (
         history.one_call_each(told, traits) if shows_calls else fallback.without_calls(told, calls)
     )
@@ -160,7 +175,7 @@ def _conversation(
     told = history.in_turns(told, traits)
     if shows_calls and not traits.calls_beside_text:
         told = [fallback.said_calls(entry, calls) if entry["content"] else entry for entry in told]
-    elif shows_calls and not (traits.together and (traits.text_before_calls or not in_messages)):
+    elif shows_calls and not (whole or format.said_open):
         told = [part for entry in told for part in history.apart(entry, traits, keys)]
     elif shows_calls and not traits.text_before_calls and traits.told and not format.answer_open:
         told = [fallback.said_beside(entry, calls, keys) for entry in told]
@@ -180,7 +195,8 @@ def _calls(format: Format) -> Calls:
 
 def _amended(prompt: Traced, said: Sequence[Traced], format: Format, traits: Traits) -> Traced:
     """The prompt with what the template left out, and without what it says against it."""
-    whole = beside.put_back(prompt, said, begin=call_triggers(_calls(format))[0])
+    calls = _calls(format)
+    whole = beside.put_back(prompt, said, begin=calls.lead + call_triggers(calls)[0])
     if format.reasoning is None or traits.reasoning:
         return whole
     return fallback.thought_once(whole, format.reasoning)

@@ -57,7 +57,8 @@ def writings(
     if not can_write(form, partial):
         return
     thought = _thought(form, partial, reasoning_open, leading)
-    said = joined((authored(form.answer_open), partial.text)) if partial.text else Traced("")
+    opened = (partial.calls and form.said_open) or form.answer_open
+    said = joined((authored(opened), partial.text)) if partial.text else Traced("")
     if not partial.calls or form.calls is None:
         yield joined((thought, said))
         return
@@ -83,7 +84,7 @@ def _thought(form: Format, partial: Partial, is_open: bool, leading: str) -> Tra
 
 def _sections(calls: Calls, made: Sequence[PartialCall], earlier: int) -> Iterator[Traced]:
     """The calls, the last of them up to the end of its arguments, or written to its end."""
-    offset = earlier if any(isinstance(s, CallId) and s.continues for s in calls.call) else 0
+    offset = earlier if any(isinstance(s, CallId) and s.continues for s in calls.call) else 1
     before = [_call(calls, call, offset + at, whole=True) for at, call in enumerate(made[:-1])]
     for whole in (False,) if _as_json(calls) else (False, True):
         last = _call(calls, made[-1], offset + len(before), whole=whole)

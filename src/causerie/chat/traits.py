@@ -131,15 +131,25 @@ def traits_of(
 
 
 @lru_cache(maxsize=128)
-def leading_of(template: ChatTemplate, kwargs: tuple[tuple[str, object], ...] = ()) -> str:
+def leading_of(
+    template: ChatTemplate,
+    kwargs: tuple[tuple[str, object], ...] = (),
+    calling: Traits | None = None,
+) -> str | None:
     """White space that a template, with these arguments, writes before an answer of the past (or
-    its reasoning) and not at the end of a prompt: there the model writes it."""
+    its reasoning), or with the traits ``calling`` before a call, and not at the end of a prompt:
+    there the model writes it. ``None`` where no telling."""
     user = _said("user", _ONE)
     probe = _probe(partial(template.render, kwargs=dict(kwargs)), user)
-    prompt = probe.text([user]) or ""
-    told = probe.text([user, _said("assistant", _TWO), user]) or ""
-    answer = told.removeprefix(prompt)
-    return answer[: len(answer) - len(answer.lstrip())] if told.startswith(prompt) else ""
+    told, tools = [user, _said("assistant", _TWO), user], None
+    if calling:
+        told = _exchange(calling.arguments, calling.no_content, calling.short_ids)
+        tools = [_tool("")]
+    prompt, whole = probe.text([user], tools), probe.text(told, tools)
+    if prompt is None or whole is None or not whole.startswith(prompt):
+        return None
+    answer = whole.removeprefix(prompt)
+    return answer[: len(answer) - len(answer.lstrip())]
 
 
 class _Probe:

@@ -82,7 +82,7 @@ class Answer(Struct, eq=False):
             elif reasoning:
                 self._reasoning(reasoning, events)
             if self.top_logprobs is not None and choice.logprobs is not None and not reasoning:
-                self._logprobs += self._tokens(choice.logprobs.content or ())
+                self._logprobs += self._tokens(choice.logprobs.told)
             content = delta.content
             if content:
                 if self._plain and content.__class__ is str:

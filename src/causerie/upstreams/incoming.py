@@ -7,7 +7,7 @@ is no reply at all is a failure of the upstream.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
@@ -22,7 +22,7 @@ from causerie.upstreams.dialect import Dialect
 from causerie.upstreams.halves import Halves
 from causerie.upstreams.refusal import failure_in_reply
 from causerie.upstreams.separator import Separators
-from causerie.upstreams.wire import Chunk, UsageBody, read_chunk, without_nan
+from causerie.upstreams.wire import Choice, Chunk, UsageBody, read_chunk, without_nan
 
 _DONE = b"[DONE]"
 
@@ -80,6 +80,8 @@ class Incoming(Struct, eq=False):
             if chunk.error is not None:
                 raise failure_in_reply(chunk.error, begun=self._pieces > 0)
             before = len(events)
+            if whole and self.request.n > 1:
+                _tell_apart(chunk.choices or ())
             for choice in chunk.choices or ():
                 answer = answers.get(choice.index) or self._answer(choice.index)
                 answer.read(choice, events, whole=whole)
@@ -160,3 +162,10 @@ class Incoming(Struct, eq=False):
         for index in sorted(self._answers):
             self._answers[index].end(events)
         events.append(self.usage)
+
+
+def _tell_apart(choices: Sequence[Choice]) -> None:
+    """Choices of one reply, by their order where the server gives them the same index."""
+    if len({choice.index for choice in choices}) < len(choices):
+        for index, choice in enumerate(choices):
+            choice.index = index

@@ -5,7 +5,10 @@ None of these is ever part of a circle, so nobody looks for one in them (``gc=Fa
 
 from __future__ import annotations
 
+import json
 import re
+from itertools import chain, repeat
+from math import inf
 from typing import Annotated, Any
 
 import msgspec
@@ -55,7 +58,27 @@ class Logprob(Struct, gc=False):
 
 
 class Logprobs(Struct, gc=False):
+    """Of chat completions (``content``), or as the older interface has them."""
+
     content: list[Logprob] | None = None
+    tokens: list[str] | None = None
+    token_logprobs: list[float | None] | None = None
+    top_logprobs: list[dict[str, float | None] | None] | None = None
+
+    @property
+    def told(self) -> list[Logprob]:
+        """Those of chat completions, whichever there are."""
+        if self.content is not None or not (self.tokens and self.token_logprobs):
+            return self.content or []
+        tops = chain(self.top_logprobs or (), repeat(None))
+        told = zip(self.tokens, self.token_logprobs, tops, strict=False)
+        return [Logprob(token, logprob, None, _ranked(top)) for token, logprob, top in told]
+
+
+def _ranked(top: dict[str, float | None] | None) -> list[Alternative]:
+    """Alternatives as the older interface has them, the likeliest first."""
+    found = [Alternative(token, logprob) for token, logprob in (top or {}).items()]
+    return sorted(found, key=lambda each: -inf if each.logprob is None else each.logprob)[::-1]
 
 
 class PromptDetails(Struct, gc=False):
@@ -95,6 +118,8 @@ class Chunk(Struct, gc=False):
     system_fingerprint: str | None = None
 
 
+_TEXTS = frozenset({"content", "reasoning_content", "reasoning", "refusal"})
+_OF_A_PART = frozenset({"type", "text", "content", "annotations"})
 _NUMBERS = int | float | str
 _SIGNS_OF_LIFE = ("ping", "keepalive")
 _strictly = msgspec.json.Decoder(Chunk).decode
@@ -104,10 +129,10 @@ _STRING_OR_NAN = re.compile(rb'"(?:[^"\\]|\\.)*+"?|(-?Infinity|NaN)', re.DOTALL)
 def read_chunk(data: bytes) -> Chunk:
     """The chunk in ``data``; raises :class:`ValueError` where there is none.
 
-    Numbers that were sent as strings are read as well, and ids that were sent as numbers; what
-    cannot be a number of tokens is as if it had not been told, an error that is empty
-    as if there were none. JSON that is no chunk but tells of an error comes back as one with that
-    error.
+    Numbers that were sent as strings are read as well, ids that were sent as numbers, and texts
+    that were sent as objects; log-probabilities of no known form are left out; what cannot be a
+    number of tokens is as if it had not been told, an error that is empty as if there were none.
+    JSON that is no chunk but tells of an error comes back as one with that error.
     """
     try:
         chunk = _strictly(data)
@@ -160,19 +185,42 @@ def _believed(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def _put_right(choice: dict[str, Any]) -> None:
-    """Its place where none is told, and ids of calls that are numbers."""
+    """Its place where none is told, texts that are none, and ids of calls that are numbers."""
     _drop_empty(choice)
     _believe(choice)
     if choice.get("index") is None:
         choice["index"] = 0
     for said in _objects([choice.get("delta"), choice.get("message")]):
         _drop_empty(said)
+        for name in _TEXTS & said.keys():
+            said[name] = _text(said[name], name)
+        choice["logprobs"] = _logprobs(choice.get("logprobs"), said)
         for call in _objects(said.get("tool_calls")):
             _drop_empty(call)
             if isinstance(call.get("id"), int):
                 call["id"] = str(call["id"])
             for function in _objects([call.get("function")]):
                 _drop_empty(function)
+
+
+def _text(value: object, name: str) -> object:
+    """The text that an object holds; an answer as JSON that was read already, as JSON again."""
+    if not isinstance(value, dict):
+        return value
+    text = value.get("text", value.get("content"))
+    if isinstance(text, str) and value.keys() <= _OF_A_PART:
+        return text
+    return json.dumps(value, ensure_ascii=False) if name == "content" else None
+
+
+def _logprobs(told: object, said: dict[str, Any]) -> object:
+    """Log-probabilities of a form that is known; one alone is that of the only token."""
+    if isinstance(told, int | float) and not isinstance(told, bool):
+        told = {"tokens": [said.get("content")], "token_logprobs": [told]}
+    try:
+        return msgspec.convert(told, Logprobs | None, strict=False)
+    except msgspec.ValidationError:
+        return None
 
 
 def _drop_empty(found: dict[str, Any]) -> None:

@@ -195,7 +195,9 @@ class Format:
     ``detect`` are sets of substrings; a template that contains all of one set
     is of this family (the registry tries formats in order, the most specific
     first). ``answer_open`` / ``answer_close`` mark the answer where the family
-    marks it (``<response>``, ``<|START_RESPONSE|>``, harmony's final channel);
+    marks it (``<response>``, ``<|START_RESPONSE|>``, harmony's final channel),
+    ``said_open`` / ``said_close`` a text before calls where it is no answer, but
+    a message of its own (harmony's commentary);
     ``skip`` are other markers that carry nothing and are dropped from the
     output. ``arguments`` says what the template wants in
     ``tool_calls[].function.arguments`` of the history. ``reasoning_keys`` are
@@ -212,6 +214,8 @@ class Format:
     calls: Calls | None = None
     answer_open: str = ""
     answer_close: str = ""
+    said_open: str = ""
+    said_close: str = ""
     skip: tuple[str, ...] = ()
     arguments: OneOf["object", "text"] = "object"
     reasoning_keys: tuple[str, ...] = ("reasoning_content",)

@@ -65,9 +65,12 @@ GPT_OSS = Format(
         also=(_behind_channel("commentary", "<|constrain|>json"),),
     ),
     answer_open="<|channel|>final<|message|>",
+    said_open="<|channel|>commentary<|message|>",
+    said_close="<|end|><|start|>assistant",
     skip=(
         "<|start|>assistant",
         "<|channel|>commentary<|message|>",
+        "<|channel|>final <|constrain|>json<|message|>",  # an answer that was asked for as JSON
         "<|end|>",
         "<|return|>",
         "<|call|>",

@@ -49,6 +49,7 @@ BIELIK = replace(
     detect=(("<tool_call>", "<|function_output|>"),),
     reasoning=Reasoning(after_close="\n"),
     thinking=OFF_BY_DEFAULT,
+    calls=replace(HERMES_CALLS, lead="\n"),
 )
 
 # Its template shows tools only under names of its own (``xml_tools``).

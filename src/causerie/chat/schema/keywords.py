@@ -52,11 +52,32 @@ SAID_BY_PATTERN = frozenset({
 
 _SEGMENT = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@\-]|%[0-9A-Fa-f]{2})"
 # Absolute addresses with a registered name or without an authority; no IP literals in brackets.
-URI = (
-    r"^[A-Za-z][A-Za-z0-9+.\-]*:"
+_URI = (
+    r"[A-Za-z][A-Za-z0-9+.\-]*:"
     rf"(?://[A-Za-z0-9._~\-]+(?::[0-9]{{1,5}})?(?:/{_SEGMENT}*)*|{_SEGMENT}+(?:/{_SEGMENT}*)*)"
-    rf"(?:\?(?:{_SEGMENT}|[/?])*)?(?:#(?:{_SEGMENT}|[/?])*)?$"
+    rf"(?:\?(?:{_SEGMENT}|[/?])*)?(?:#(?:{_SEGMENT}|[/?])*)?"
 )
+_HEX = "[0-9A-Fa-f]"
+
+SPELLED = {
+    "uri": _URI,
+    "url": _URI,
+    "byte": "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?",
+    "char": r"[\s\S]",
+    "decimal": r"-?[0-9]+(?:\.[0-9]+)?",
+    **{
+        f"uuid{version}": f"{_HEX}{{8}}-{_HEX}{{4}}-{version}{_HEX}{{3}}-[89ABab]{_HEX}{{3}}-"
+        f"{_HEX}{{12}}"
+        for version in range(1, 9)
+    },
+}
+"""Formats that libraries write and the engine does not know, as patterns (also of RFC 4648)."""
+
+NOTES = frozenset({
+    "password", "binary", "path", "file-path", "directory-path", "multi-line", "textarea",
+    "commonmark", "markdown", "html",
+})  # fmt: skip
+"""Formats that say what a text is for, or what it is kept in: any text follows them."""
 
 # Keywords that say nothing about whether a document is valid.
 ANNOTATIONS = frozenset({
@@ -84,8 +105,9 @@ _REASONS = {
     "contains": "`contains` cannot be enforced; describe every item with items or prefixItems.",
     "minContains": "`minContains` cannot be enforced.",
     "maxContains": "`maxContains` cannot be enforced.",
-    "propertyNames": "of `propertyNames` only a list (`enum`) is enforced, and not beside "
-    "patternProperties; write a pattern as patternProperties with additionalProperties: false.",
+    "propertyNames": "of `propertyNames` a list (`enum`) is enforced, and a pattern or lengths "
+    "where no property is named, not beside patternProperties; write the rest as "
+    "patternProperties with additionalProperties: false.",
     "unevaluatedProperties": "`unevaluatedProperties` cannot be enforced; use "
     "additionalProperties in a schema that names all properties itself.",
     "unevaluatedItems": "`unevaluatedItems` cannot be enforced; use items.",

@@ -1,51 +1,82 @@
-"""Names that are listed (``propertyNames`` with ``enum``), as the properties that they are.
+"""What libraries write in roundabout ways, said plainly.
 
-So libraries write a map whose keys are an enumeration.
+A map whose keys are an enumeration or have a pattern (``propertyNames``), as the
+properties that they are; what may not be at all (``not: {}``), as ``false``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from causerie.chat.schema.keywords import is_annotation
+from causerie.chat.schema.keywords import SAID_BY_PATTERN, is_annotation
+from causerie.chat.schema.pattern import Refused, searches
 from causerie.chat.schema.refusal import step
 
 _MOST_STEPS = 16  # from reference to reference
 
 
-def listed(
+def plain(
     schema: Mapping[str, object], pointer: str, resolve: Callable[[str], object]
-) -> Mapping[str, object]:
-    """A schema that says the same of its properties, without a list of their names.
+) -> Mapping[str, object] | bool:
+    """A schema that says the same, plainly.
 
     ``pointer`` is where it stands, ``resolve`` gives what a reference stands for.
     """
-    names = _names(schema.get("propertyNames"), resolve)
+    never = schema.get("not", False)
+    if never is True or (isinstance(never, Mapping) and not _said(never)):
+        return False
+    named = _target(schema.get("propertyNames"), resolve)
+    names, pattern = _names(named), _pattern(named)
     known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
-    if names is None or "patternProperties" in schema or not isinstance(known, Mapping):
+    if "patternProperties" in schema or not isinstance(known, Mapping):
         return schema
     if isinstance(others, Mapping):
         others = {"$ref": step(pointer, "additionalProperties")}
-    return {
-        **{key: value for key, value in schema.items() if key != "propertyNames"},
-        "properties": {name: known.get(name, others) for name in names},
-        "additionalProperties": False,
-    }
+    rest = {key: value for key, value in schema.items() if key != "propertyNames"}
+    if names is not None:
+        properties = {name: known.get(name, others) for name in names}
+        return {**rest, "properties": properties, "additionalProperties": False}
+    if pattern is not None and not known:
+        return {**rest, "patternProperties": {pattern: others}, "additionalProperties": False}
+    return schema
 
 
-def _names(schema: object, resolve: Callable[[str], object]) -> Sequence[str] | None:
-    """The names that a schema for names lists; ``None`` where it says anything else."""
+def _target(schema: object, resolve: Callable[[str], object]) -> Mapping[str, object]:
+    """What a schema for names says, or one that it leads to."""
+    said = _said(schema)
     for _ in range(_MOST_STEPS):
-        said = _said(schema)
         reference = said.get("$ref")
         if len(said) > 1 or not (isinstance(reference, str) and reference.startswith("#")):
             break
-        schema = resolve(reference)
+        said = _said(resolve(reference))
+    return said
+
+
+def _names(said: Mapping[str, object]) -> Sequence[str] | None:
+    """The names that a schema for names lists; ``None`` where it says anything else."""
     options = said.get("anyOf") if said.keys() <= {"type", "anyOf"} else None
     if not isinstance(options, list) or said.get("type", "string") != "string":
         return _constants(said)
     each = [_constants(_said(option)) for option in options]
     return [name for names in each for name in names or ()] if None not in each else None
+
+
+def _pattern(said: Mapping[str, object]) -> str | None:
+    """The pattern or lengths that are all a schema for names says, as a pattern that holds."""
+    rules = {key: value for key, value in said.items() if (key, value) != ("type", "string")}
+    if rules.get("format") in SAID_BY_PATTERN and "pattern" in rules:
+        del rules["format"]
+    pattern = rules.get("pattern")
+    lengths = rules.keys() <= {"minLength", "maxLength"}
+    if rules and lengths and all(type(size) is int and size >= 0 for size in rules.values()):
+        low, high = rules.get("minLength", 0), rules.get("maxLength", "")
+        pattern = f"^[\\s\\S]{{{low},{high}}}$"
+    elif rules.keys() != {"pattern"}:
+        return None
+    try:
+        return pattern if isinstance(pattern, str) and len(searches(pattern)) == 1 else None
+    except Refused:
+        return None
 
 
 def _said(schema: object) -> Mapping[str, object]:

@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from causerie.chat.schema import keywords as words
+from causerie.chat.schema.addresses import placed
 from causerie.chat.schema.disjoint import Exclusion
 from causerie.chat.schema.finite import circle, is_finite
-from causerie.chat.schema.names import listed
+from causerie.chat.schema.names import plain
 from causerie.chat.schema.pattern import LOOKS, Refused, may_match, searches
 from causerie.chat.schema.place import Place
 from causerie.chat.schema.refusal import step, unsupported
@@ -50,6 +51,8 @@ class Rewriter:
 
     def __post_init__(self) -> None:
         self._values = Values(self._refuse)
+        if not isinstance(self.root, bool):
+            self.root = placed(self.root)
 
     def rewrite(self) -> Node:
         """The whole schema; raises ``InvalidRequest`` (``unsupported_schema``)."""
@@ -83,7 +86,9 @@ class Rewriter:
             raise self._refuse(pointer, "a schema is an object or a boolean.")
         if depth > MAX_DEPTH:
             raise self._refuse(pointer, f"it nests deeper than {MAX_DEPTH} levels.")
-        schema = listed(schema, pointer, self._resolve)
+        schema = plain(schema, pointer, self._resolve)
+        if isinstance(schema, bool):
+            return schema
         place = Place(schema, pointer, depth, alone)
         out: Node = {}
         for key, value in schema.items():
@@ -108,8 +113,8 @@ class Rewriter:
         if place.pointer != "#":
             raise self._refuse(
                 step(place.pointer, key),
-                "a schema with an address of its own inside another is "
-                "not supported; leave `$id` out.",
+                "a schema inside another may have no address of its own, but a plain name that "
+                "nothing else has, and then no references that begin with `#`; leave `$id` out.",
             )
 
     # Keywords that hold for any value
@@ -228,14 +233,16 @@ class Rewriter:
         kinds = place.schema.get("type", "string")
         if not (kinds == "string" or (isinstance(kinds, list) and "string" in kinds)):
             return  # says nothing about other values (`int32`, `double`)
-        if value == "uri":
-            _conjoin(out, "pattern", words.URI)
-        elif value in words.FORMATS:
+        if value in words.FORMATS:
             out[key] = value
+        elif value in words.SPELLED:
+            _conjoin(out, "pattern", f"^(?:{words.SPELLED[str(value)]})$")
+        elif value in words.NOTES:
+            return
         elif value not in words.SAID_BY_PATTERN or not place.schema.keys() & {"pattern", "allOf"}:
+            known = ", ".join([*words.FORMATS, *words.SPELLED])
             raise self._refuse(
-                step(place.pointer, key),
-                f"the format is not supported; these are: {', '.join(words.FORMATS)}, uri.",
+                step(place.pointer, key), f"the format is not supported; these are: {known}."
             )
 
     def _bound(self, place: Place, out: Node, key: str, value: object) -> None:

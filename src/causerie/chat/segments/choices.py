@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from urllib.parse import unquote
 
+from causerie.chat.schema.addresses import placed
 from causerie.chat.schema.keywords import ANNOTATIONS, APPLIES, is_annotation
-from causerie.chat.schema.names import listed
+from causerie.chat.schema.names import plain
 from causerie.chat.schema.refusal import step
 from causerie.chat.segments.base import Schema
 from causerie.chat.segments.conjunction import (
@@ -67,6 +68,7 @@ def anchored(root: Schema) -> Schema:
     whole, and an ``allOf`` of one. Every part that says something says where it stood
     (``AT``), for refusals.
     """
+    root = placed(root)
     names: dict[str, str] = {}
     waiting: list[str] = []
 
@@ -83,7 +85,9 @@ def anchored(root: Schema) -> Schema:
             return value
         out: dict[str, object] = {AT: at}
         said = {key: of for key, of in _unwrapped(value).items() if key not in _DEFINITIONS}
-        spelled = listed(said, at, partial(resolved, root))
+        spelled = plain(said, at, partial(resolved, root))
+        if isinstance(spelled, bool):
+            return spelled
         for key, of in spelled.items():
             below = step(at, key)
             if key in _NAMED and isinstance(of, Mapping):

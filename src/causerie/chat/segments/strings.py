@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from causerie.chat.schema.keywords import FORMATS, URI
+from causerie.chat.schema.keywords import FORMATS, SPELLED
 from causerie.chat.schema.pattern import Refused, anywhere
 from causerie.chat.segments.base import Schema
 from causerie.chat.segments.conjunction import refused
@@ -25,8 +25,8 @@ def string_terminal(schema: Schema) -> str | None:
                 parts += [f"/{_slashes(each)}/" for each in anywhere(pattern)]
             except Refused as reason:
                 raise refused(schema, str(reason), "pattern") from None
-        if form == "uri" or form in FORMATS:
-            parts.append(f"/{_slashes(URI[1:-1] if form == 'uri' else FORMATS[form])}/")
+        if form in FORMATS or form in SPELLED:
+            parts.append(f"/{_slashes(FORMATS.get(form) or SPELLED[form])}/")
     return " & ".join(dict.fromkeys(parts)) or None
 
 
