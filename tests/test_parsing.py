@@ -340,6 +340,17 @@ def test_messages_of_every_role() -> None:
     assert request.messages[3].tool_calls[0].arguments == "{"
 
 
+def test_what_an_assistant_refused_is_what_it_said() -> None:
+    """The official client's type of an answer has `content` or `refusal`, the other is null."""
+    said = {"role": "assistant", "content": None, "refusal": "No.", "tool_calls": None}
+    assert read(messages=[USER, said, USER]).messages[1].content == "No."
+    both = {**said, "content": "Yes."}
+    assert read(messages=[USER, both, USER]).messages[1].content == "Yes."
+    with pytest.raises(InvalidRequest) as refused:
+        read(messages=[USER, {**said, "refusal": 5}])
+    assert refused.value.param == "messages[1].refusal"
+
+
 def test_what_came_back_can_be_sent_back() -> None:
     """Interface 2.2: the assistant message of the response is copied into the next request."""
     message = {

@@ -91,6 +91,7 @@ def _assistant_message() -> Schema:
             "oneOf": [text(), array({"oneOf": [ref("TextPart"), ref("RefusalPart")]})],
             "description": "May be null or left out where there are `tool_calls`.",
         },
+        refusal=described(text(), "What it said instead, where there is no `content`."),
         reasoning_content=described(
             text(), "The reasoning that came with the message; send it back unchanged."
         ),
@@ -100,6 +101,7 @@ def _assistant_message() -> Schema:
         tool_calls=array(ref("PastCall"), maxItems=1024),
     )
     said = ("content", {"not": {"type": "null"}})
+    refused = ("refusal", {"type": "string"})
     called = ("tool_calls", {"type": "array", "minItems": 1})
     thought = ("reasoning_content", {"type": "string"})
     thought_in_blocks = ("reasoning_details", {"type": "array"})
@@ -107,7 +109,7 @@ def _assistant_message() -> Schema:
         **message,
         "anyOf": [
             {"required": [name], "properties": {name: schema}}
-            for name, schema in (said, called, thought, thought_in_blocks)
+            for name, schema in (said, refused, called, thought, thought_in_blocks)
         ],
     }
 

@@ -103,6 +103,8 @@ def _assistant(fields: Fields, name: str | None) -> Message:
     if fields.has("function_call"):
         raise unsupported(fields.param("function_call"), "Send past calls in `tool_calls`.")
     content = _content(fields, "assistant")
+    if content is None:
+        content = fields.string("refusal")  # said instead, as clients send it back
     reasoning = _reasoning(fields)
     calls = tuple(_call(call) for call in fields.objects("tool_calls", most=_MAX_CALLS))
     if content is None and not calls and reasoning is None:
