@@ -223,6 +223,30 @@ async def test_who_removes_rows_by_the_keyboard_stays_where_they_are(place: Plac
         await expect(add).to_be_focused()
 
 
+async def test_a_dialog_keeps_what_was_typed_when_the_session_ends(
+    place: Place, page: Page
+) -> None:
+    owner = await place.world.person(password=PASSWORD)
+    project = await place.world.project(owner=owner)
+    await sign_in(page, root(place), owner)
+    await page.goto(f"{root(place)}/projects/{project.id}/keys")
+    await page.locator(".page-head").get_by_text("New key").click()
+    await page.fill("dialog [name=name]", "Batch")
+    async with place.world.store.writing() as books:
+        await books.sessions.end_all(owner.id)
+    await page.click("dialog .button-main")
+    await expect(page.locator("dialog h1")).to_have_text("Your session has ended")
+    assert "Batch" not in page.url
+    async with page.expect_popup() as opened:
+        await page.get_by_role("link", name="Sign in").click()
+    await sign_in(await opened.value, root(place), owner)
+    await page.get_by_role("button", name="Go on").click()
+    await expect(page.locator("dialog .note")).to_contain_text("nothing was changed yet")
+    await expect(page.locator("dialog [name=name]")).to_have_value("Batch")
+    await page.click("dialog .button-main")
+    await expect(page.locator("#credential")).to_be_visible()
+
+
 async def test_forms_work_without_scripts(place: Place) -> None:
     owner = await place.world.person(password=PASSWORD)
     project = await place.world.project(owner=owner)

@@ -28,6 +28,7 @@ class ExplainPages:
         """``POST /operator/explain``."""
         form = RouteForm.of(visit.form)
         try:
+            visit.check_form()
             question = Question(form.request(), form.door, form.key, form.session)
             told = await self._upkeep.explain(visit.actor, question)
         except (InvalidRequest, NotFound) as problem:
