@@ -263,7 +263,8 @@ async def test_who_may_see_it(shop: Place, team: Team, who: str, status: int) ->
 async def test_the_whole_service_is_for_operators(shop: Place, team: Team) -> None:
     await with_history(shop.world, team)
     operator, owner = await shop.visitor_of(team.operator), await shop.visitor_of(team.owner)
-    for path in ("/operator/usage", "/operator/usage?by=project", "/operator/usage.csv?by=user"):
+    paths = ("/operator/usage", "/operator/usage?by=project")
+    for path in (*paths, "/operator/usage.csv", "/operator/usage.csv?by=user"):
         assert (await owner.get(path)).status == 403
         assert (await operator.get(path)).status == 200
     assert (await owner.get("/operator/activity")).status == 403

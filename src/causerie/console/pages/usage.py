@@ -183,13 +183,19 @@ class _Reader:
         return stretches(self._usage, self._actor, self._project, wish.over_time)
 
     async def table(self, wish: Wish, names: Names) -> AsyncGenerator[str]:
-        """The head, then the lines of one stretch of time after another, so that none is long."""
-        yield _csv([_head(wish)])
+        """The lines of one stretch of time after another, so that none is long.
+
+        The head comes with the first: whoever may not read them is refused before.
+        """
+        text = _csv([_head(wish)])
         async with aclosing(self.over_time(wish)) as found:
             async for question, sums in found:
                 firsts = await self.first_tokens(question) if wish.by is wish.timed else ()
                 if sums:
-                    yield await asyncio.to_thread(_lines, sums, firsts, wish, names)
+                    text += await asyncio.to_thread(_lines, sums, firsts, wish, names)
+                if text:
+                    yield text
+                    text = ""
 
     async def chart(self, wish: Wish, names: Names) -> Chart:
         """What the bars show, by name and interval."""
