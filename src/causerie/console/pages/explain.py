@@ -26,6 +26,7 @@ class ExplainPages:
 
     async def explain(self, visit: Visit) -> None:
         """``POST /operator/explain``."""
+        await self._upkeep.endpoints(visit.actor)  # a wrong form names models and doors, too
         form = RouteForm.of(visit.form)
         try:
             visit.check_form()
