@@ -154,6 +154,7 @@ def outside() -> Mapping[str, Go]:
         "link-wrong": _wrong_link,
         "link-account": _account,
         "link-password": _new_password,
+        "session-ended": _session_ended,
         "missing-outside": at("/no-such-page"),
         "catalog": at("/catalog"),
         "catalog-nothing": at("/catalog?q=nothing-is-called-so"),
@@ -357,6 +358,16 @@ async def _made(page: Page, root: str, scene: Scene) -> None:
     made = await scene.world.keys.of(SYSTEM, scene.empty.id)
     for each in made:
         await scene.world.keys.delete(SYSTEM, each.id)
+
+
+async def _session_ended(page: Page, root: str, scene: Scene) -> None:
+    """A form of a page that was opened before."""
+    await page.goto(f"{root}/sign-in")
+    path = f"{root}/projects/{scene.empty.id}/keys/new"
+    form = page.locator("form")
+    await form.evaluate("(form, path) => form.setAttribute('action', path)", path)
+    await form.evaluate("form => { form.replaceChildren(); form.submit(); }")
+    await expect(page.locator("#panel")).to_be_visible()
 
 
 async def _link(page: Page, root: str, scene: Scene) -> None:

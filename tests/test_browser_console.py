@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from decimal import Decimal
 
@@ -155,6 +156,16 @@ async def test_times_are_in_the_visitors_zone(lite: World, place: Place) -> None
         await expect(page.locator("time").first).to_have_text("21 Nov 2026, 21:00")
 
 
+async def test_words_about_times_are_in_the_language_of_the_page(place: Place) -> None:
+    """However the visitor writes a date: half of a sentence is not said in another language."""
+    owner = await place.world.person(password=PASSWORD)
+    async with window(locale="de-DE") as page:
+        await sign_in(page, root(place), owner)
+        await page.goto(f"{root(place)}/profile")
+        words = re.compile(r"\b(minutes?|hours?|(yester)?days?|tomorrow|months?|years?)\b")
+        await expect(page.locator("time[data-look=ago]").first).to_have_text(words)
+
+
 async def test_the_theme_stays_chosen(place: Place, page: Page) -> None:
     await page.goto(f"{root(place)}/sign-in")
     await page.click("[data-theme-switch]")
@@ -182,21 +193,21 @@ async def test_long_names_and_large_numbers_stay_in_their_places(place: Place, w
     project = await world.project(owner=owner)
     await world.projects.rename(actor_of(owner), project.id, long)
     bounds = Bounds((), tuple(Budget(Decimal(9_000_000), each, model=long) for each in Period))
-    key = await world.key(project, owner, name=long, bounds=bounds)
+    key = await world.key(project, owner, name=long, bounds=bounds, models=frozenset({long}))
     at = int(world.now.timestamp()) * 1_000_000
-    asked = record(project=project.id, key=key.key.id, at=at, prompt=128_000, completion=16_384)
+    asked = record(project=project.id, key=key.key.id, at=at, prompt=1_048_576, completion=131_072)
     slow = {"model": long, "duration_us": 754_000_000, "referer": f"https://x.example/{long * 3}"}
     await SqlUsage(world.database).append([structs.replace(asked, **slow)])
     async with window(viewport={"width": width, "height": 800}) as page:
         await sign_in(page, root(place), owner)
         for path in (
             *("keys", "activity", "usage?by=key", f"usage?model={long}", "playground"),
-            *("bounds", f"keys/{key.key.id}/delete"),
+            *("bounds", f"keys/{key.key.id}/delete", f"keys/{key.key.id}"),
         ):
             await page.goto(f"{root(place)}/projects/{project.id}/{path}")
             wider = "document.documentElement.scrollWidth - innerWidth"
             assert await page.evaluate(wider) <= 0, path
-            cells = page.locator(".request-line > .number, .empty")
+            cells = page.locator(".request-line > :is(.number, .request-time), .empty, .checks")
             room = "Math.min(each.clientWidth, each.parentElement.clientWidth)"
             beyond = f"all => all.filter(each => each.scrollWidth > {room})"
             found = await cells.evaluate_all(f"{beyond}.map(each => each.textContent)")
@@ -221,6 +232,30 @@ async def test_who_removes_rows_by_the_keyboard_stays_where_they_are(place: Plac
         await expect(rows.get_by_text("Remove")).to_be_focused()
         await page.keyboard.press("Enter")
         await expect(add).to_be_focused()
+
+
+async def test_a_dialog_keeps_what_was_typed_when_the_session_ends(
+    place: Place, page: Page
+) -> None:
+    owner = await place.world.person(password=PASSWORD)
+    project = await place.world.project(owner=owner)
+    await sign_in(page, root(place), owner)
+    await page.goto(f"{root(place)}/projects/{project.id}/keys")
+    await page.locator(".page-head").get_by_text("New key").click()
+    await page.fill("dialog [name=name]", "Batch")
+    async with place.world.store.writing() as books:
+        await books.sessions.end_all(owner.id)
+    await page.click("dialog .button-main")
+    await expect(page.locator("dialog h1")).to_have_text("Your session has ended")
+    assert "Batch" not in page.url
+    async with page.expect_popup() as opened:
+        await page.get_by_role("link", name="Sign in").click()
+    await sign_in(await opened.value, root(place), owner)
+    await page.get_by_role("button", name="Go on").click()
+    await expect(page.locator("dialog .note")).to_contain_text("nothing was changed yet")
+    await expect(page.locator("dialog [name=name]")).to_have_value("Batch")
+    await page.click("dialog .button-main")
+    await expect(page.locator("#credential")).to_be_visible()
 
 
 async def test_forms_work_without_scripts(place: Place) -> None:

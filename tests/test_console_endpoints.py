@@ -86,7 +86,10 @@ async def test_they_are_in_the_navigation_of_operators_only(shown: Bench) -> Non
         for path in ("probe", "probe/cancel", "probe/use"):
             page = await visitor.post(f"/operator/endpoints/north/{path}", {"model": "m"})
             assert page.status == 403, (role, path)
-        assert (await visitor.post("/operator/explain", {"model": "a/m"})).status == 403
+        for typed in ({"model": "a/m"}, {"max_prompt": "x"}, {"form_token": ""}):  # in any order
+            refused = await visitor.post("/operator/explain", typed)
+            assert refused.status == 403
+            assert "a/m" not in refused.text
     assert (await shown.place.visitor().get("/operator/endpoints")).status == 303
     assert shown.market.examinations.last("north") is None
 

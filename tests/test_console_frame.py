@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from ipaddress import ip_network
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 from accountkit import PASSWORD, World
 from consolekit import Place, ScriptedHouse, Visitor, console_of
 
-from causerie.accounts.people import User
+from causerie.accounts.audit import AuditFilter
+from causerie.accounts.people import User, actor_of
 from causerie.console.origin import Site
+from causerie.console.routes import routes
 from causerie.edge.exchange import Exchange
 
 
@@ -48,20 +51,23 @@ async def test_who_is_led_to_sign_in_comes_back_to_the_very_page(place: Place) -
     assert entered.target == f"{base}/usage?range=30d&by=key"
 
 
-@pytest.mark.parametrize("path", ["/models/states", "/keys/new"])
+@pytest.mark.parametrize(
+    ("path", "method"),
+    [("/models/states", "get"), ("/keys/new", "get"), ("/keys/key/delete", "post")],
+)
 async def test_a_part_that_a_script_fetches_is_not_what_signing_in_leads_to(
-    place: Place, path: str
+    place: Place, path: str, method: str
 ) -> None:
     base = f"/projects/{(await place.world.project(owner=await place.world.person())).id}"
-    for method in ("get", "post") if path == "/keys/new" else ("get",):
-        visitor = place.visitor()
-        await visitor.get("/sign-in")
-        here = f"http://127.0.0.1:{place.port}/console{base}/models?find=a#top"
-        ask = getattr(visitor, method)
-        page = await ask(f"{base}{path}", headers={"hx-request": "true", "hx-current-url": here})
-        assert page.headers["hx-redirect"] == (
-            f"/console/sign-in?next=/console{base}/models%3Ffind%3Da"
-        )
+    visitor = place.visitor()
+    await visitor.get("/sign-in")
+    here = f"http://127.0.0.1:{place.port}/console{base}/models?find=a#top"
+    ask = getattr(visitor, method)
+    page = await ask(f"{base}{path}", headers={"hx-request": "true", "hx-current-url": here})
+    said = "done=nothing-changed&" if method == "post" else ""
+    assert page.headers["hx-redirect"] == (
+        f"/console/sign-in?{said}next=/console{base}/models%3Ffind%3Da"
+    )
 
 
 @pytest.mark.parametrize(
@@ -133,6 +139,71 @@ async def test_the_token_of_another_session_does_not_fit(place: Place) -> None:
     theirs = await place.visitor_of(await place.world.person(password=PASSWORD))
     refused = await mine.post("/profile/name", {"name": "M", "form_token": theirs.form_token})
     assert refused.status == 403
+
+
+async def test_what_is_typed_while_a_session_ends_comes_back(place: Place) -> None:
+    user = await place.world.person(password=PASSWORD)
+    project = await place.world.project(owner=user)
+    path = f"/projects/{project.id}/keys/new"
+    visitor = await place.visitor_of(user)
+    typed = [("name", 'Batch "<b>'), ("end", "7"), ("budget_amount", "12.5")]
+    typed += [("budget_unit", "money"), ("budget_period", "day"), ("budget_model", "")]
+    async with place.world.store.writing() as books:
+        await books.sessions.end_all(user.id)
+    kept = await visitor.post(path, typed)
+    assert (kept.status, kept.headers["cache-control"]) == (401, "no-store")
+    assert "Nothing was changed" in kept.text
+    assert typed == [each for each in kept.fields if each[0] != "form_token"]
+    early = await visitor.post(path, kept.fields)
+    assert (early.status, early.fields) == (401, kept.fields)
+
+    await visitor.sign_in(user)  # in another tab; and then this one goes on
+    form = await visitor.post(path, kept.fields)
+    assert form.status == 403
+    assert "nothing was changed yet" in form.text
+    assert set(typed) <= set(form.fields)
+    assert not await place.world.keys.of(actor_of(user), project.id)
+    made = await visitor.post(path, form.fields)
+    assert made.status == 200
+    (key,) = await place.world.keys.of(actor_of(user), project.id)
+    assert (key.name, key.bounds.budgets[0].amount) == ('Batch "<b>', Decimal("12.5"))
+
+
+async def test_a_password_typed_while_a_session_ends_does_not_come_back(place: Place) -> None:
+    user = await place.world.person(password=PASSWORD)
+    visitor = await place.visitor_of(user)
+    async with place.world.store.writing() as books:
+        await books.sessions.end_all(user.id)
+    refused = await visitor.post("/profile/password", {"old": PASSWORD, "password": "x" * 12})
+    assert refused.status == 303
+    page = await visitor.get(refused.target)
+    assert "Your session has ended, so nothing was changed." in page.text
+    assert PASSWORD not in page.text
+
+
+async def test_what_comes_back_has_changed_nothing_and_is_no_secret(place: Place) -> None:
+    """Of each form that is kept: the token of another session only brings it back."""
+    user = await place.world.person(password=PASSWORD, operator=True)
+    project = await place.world.project(owner=user)
+    key = (await place.world.key(project, user)).key
+    visitor = await place.visitor_of(user)
+    fields = {"name": "Mallory", "role": "member", "end": "never", "form_token": "0" * 64}
+
+    async def said() -> int:
+        actor = actor_of(user)
+        return len(await place.world.projects.audit_of_all(actor, AuditFilter(limit=500)))
+
+    before = await said()
+    for route in (each for each in routes(place.house) if each.kept):
+        path = route.pattern.format(project=project.id, key=key.id)
+        page = await visitor.post(path, fields)
+        assert (route.method, page.status) == ("POST", 403), path
+        assert "nothing was changed yet" in page.text, path
+        forms = re.findall(r"(?s)<form [^>]*>.*?</form>", page.text)
+        (form,) = [each for each in forms if f'action="/console{path}"' in each]
+        assert page.form_token in form
+        assert not re.search(r'type="password"|name="(code|token|secret)"', form), path
+    assert await said() == before
 
 
 async def test_signing_in_itself_needs_the_token(place: Place) -> None:

@@ -64,6 +64,13 @@ async def test_guessing_codes_is_slowed_down(place: Place) -> None:
     assert statuses == [401] * 5 + [429]
 
 
+async def test_a_code_that_comes_too_late_loses_nothing_but_its_session(place: Place) -> None:
+    visitor = place.visitor()
+    await visitor.get("/sign-in/code")
+    late = await visitor.post("/sign-in/code", {"code": "123456", "next": "/console/profile?a=b"})
+    assert late.target == "/sign-in?done=session-ended&next=/console/profile%3Fa%3Db"
+
+
 async def test_the_first_link_makes_an_operator(place: Place) -> None:
     made = await place.world.users.first_link()
     assert made is not None

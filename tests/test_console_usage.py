@@ -65,6 +65,23 @@ async def test_the_table_adds_up_to_the_records(shop: Place, team: Team) -> None
 
 
 @pytest.mark.parametrize("by", ["model", "key", "user", "app"])
+async def test_the_mean_of_all_counts_what_had_a_first_token(
+    shop: Place, team: Team, by: str
+) -> None:
+    """However many were refused beside it: that is no reason for it to weigh more."""
+    at = int(shop.world.now.timestamp()) * 1_000_000
+    slow = {"model": "thinker", "key": "ck_b", "user": "usr_b", "app": "b"}
+    refused = {**slow, "status": 429, "first_token_us": None}
+    one = record(project=team.project.id, at=at, **slow, first_token_us=4_000_000)
+    others = [record(project=team.project.id, at=at, **refused) for _ in range(99)]
+    quick = [record(project=team.project.id, at=at, first_token_us=1_000_000) for _ in range(2)]
+    await SqlUsage(shop.world.database).append([one, *others, *quick])
+    visitor = await shop.visitor_of(team.owner)
+    page = await visitor.get(f"{team.path}/usage?by={by}")
+    assert "<dt>First token</dt><dd>2.0 s</dd>" in page.text
+
+
+@pytest.mark.parametrize("by", ["model", "key", "user", "app"])
 async def test_the_csv_is_exact(shop: Place, team: Team, by: str) -> None:
     made = await with_history(shop.world, team)
     visitor = await shop.visitor_of(team.viewer)
@@ -246,7 +263,8 @@ async def test_who_may_see_it(shop: Place, team: Team, who: str, status: int) ->
 async def test_the_whole_service_is_for_operators(shop: Place, team: Team) -> None:
     await with_history(shop.world, team)
     operator, owner = await shop.visitor_of(team.operator), await shop.visitor_of(team.owner)
-    for path in ("/operator/usage", "/operator/usage?by=project", "/operator/usage.csv?by=user"):
+    paths = ("/operator/usage", "/operator/usage?by=project")
+    for path in (*paths, "/operator/usage.csv", "/operator/usage.csv?by=user"):
         assert (await owner.get(path)).status == 403
         assert (await operator.get(path)).status == 200
     assert (await owner.get("/operator/activity")).status == 403

@@ -98,7 +98,8 @@ class UsageSum:
     """What the requests of one interval and group add up to; times are means, in seconds.
 
     ``refused`` ended with a status from 400, ``failed`` from 500, and the
-    client left ``aborted`` ones. ``charged`` are the tokens that budgets count.
+    client left ``aborted`` ones. ``first_tokens`` came to a first token,
+    which its mean is of. ``charged`` are the tokens that budgets count.
     ``start`` is ``None`` for :attr:`Step.ALL`.
     """
 
@@ -115,6 +116,7 @@ class UsageSum:
     cost: Decimal
     first_token_seconds: float | None
     duration_seconds: float
+    first_tokens: int = 0
     charged: int = 0
 
 

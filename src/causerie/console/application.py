@@ -34,6 +34,7 @@ from causerie.identity.provider import OidcProvider
 
 _STATIC = f"{PREFIX}/static"
 _SAFE = ("GET", "HEAD")
+_UNAUTHORIZED = 401
 _FORM = "application/x-www-form-urlencoded"
 _FORM_LIMITS = BodyLimits(max_bytes=256 * 1024, seconds=30.0)
 
@@ -120,10 +121,19 @@ class Console:
             self._desk.site.check(exchange)
             if not route.raw:
                 visit.form = await _form(exchange)
-            _check_token(visit)
+            visit.fits = form_token_fits(visit.token, _given_token(visit))
+            if not visit.fits and not route.kept:
+                raise Forbidden(
+                    "This page is older than your session, so nothing was changed. "
+                    "Open it anew and try again.",
+                    code="stale_form",
+                )
         try:
             visit.user, visit.session = await self._desk.accounts.sign_in.whose(visit.token)
         except Unauthenticated:
+            if route.kept:
+                await visit.show("kept.html", status=_UNAUTHORIZED, fields=visit.form)
+                return
             if not route.open:
                 raise
         await route.page(visit)
@@ -138,7 +148,8 @@ class Console:
     async def _refuse(self, visit: Visit, failure: ServiceError) -> None:
         """A page that says what went wrong; to sign in, where that is what is missing."""
         if failure.code == "session_ended" and visit.user is None:
-            visit.go(f"/sign-in?next={quote(_page_of(visit))}")
+            lost = "" if visit.exchange.method in _SAFE else "done=nothing-changed&"
+            visit.go(f"/sign-in?{lost}next={quote(_page_of(visit))}")
             return
         if isinstance(failure, StoreUnavailable):
             visit.user = None  # the frame around a page needs the database
@@ -172,11 +183,5 @@ async def _form(exchange: Exchange) -> Fields:
     return Fields.parse(body.decode("utf-8", "replace"))
 
 
-def _check_token(visit: Visit) -> None:
-    given = visit.exchange.headers.get("x-form-token", "") or visit.form.raw("form_token")
-    if not form_token_fits(visit.token, given):
-        raise Forbidden(
-            "This page is older than your session, so nothing was changed. "
-            "Open it anew and try again.",
-            code="stale_form",
-        )
+def _given_token(visit: Visit) -> str:
+    return visit.exchange.headers.get("x-form-token", "") or visit.form.raw("form_token")

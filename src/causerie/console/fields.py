@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import parse_qsl
 
 from causerie.errors import InvalidRequest
@@ -41,6 +41,9 @@ class Fields:
     def every(self, name: str) -> Sequence[str]:
         """All values, in their order."""
         return [value.strip() for key, value in self._pairs if key == name]
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._pairs)
 
     def __contains__(self, name: str) -> bool:
         return any(key == name for key, _ in self._pairs)

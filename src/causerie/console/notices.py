@@ -18,6 +18,7 @@ NOTICES = MappingProxyType(
         "factor-removed": "The second factor was removed.",
         "session-ended": "The session has ended.",
         "sessions-ended": "All other sessions have ended.",
+        "nothing-changed": "Your session has ended, so nothing was changed.",
         "signed-out": "You have signed out.",
         "joined": "You are a member of the project now.",
         "project-renamed": "The project was renamed.",

@@ -73,7 +73,7 @@ def _sign_up() -> tuple[Route, ...]:
 def _profile() -> tuple[Route, ...]:
     return (
         Route("GET", "/profile", profile.show),
-        Route("POST", "/profile/name", profile.rename),
+        Route("POST", "/profile/name", profile.rename, kept=True),
         Route("POST", "/profile/password", profile.change_password),
         Route("POST", "/profile/factor", profile.enrol),
         Route("POST", "/profile/factor/confirm", profile.confirm),
@@ -91,9 +91,9 @@ def _keys(keys: KeysPages) -> tuple[Route, ...]:
     return (
         Route("GET", _KEYS, keys.list),
         Route("GET", f"{_KEYS}/new", keys.new),
-        Route("POST", f"{_KEYS}/new", keys.create),
+        Route("POST", f"{_KEYS}/new", keys.create, kept=True),
         Route("GET", key, keys.show),
-        Route("POST", key, keys.edit),
+        Route("POST", key, keys.edit, kept=True),
         Route("GET", f"{key}/rotate", keys.ask_rotation),
         Route("POST", f"{key}/rotate", keys.rotate),
         Route("GET", f"{key}/delete", keys.ask_deletion),
@@ -136,16 +136,16 @@ def _project(project: ProjectPages, members: MemberPages) -> tuple[Route, ...]:
     member = f"{_PROJECT}/members/{{user}}"
     return (
         Route("GET", _PROJECT, project.show),
-        Route("POST", f"{_PROJECT}/name", project.rename),
+        Route("POST", f"{_PROJECT}/name", project.rename, kept=True),
         Route("GET", f"{_PROJECT}/archive", project.ask_archive),
         Route("POST", f"{_PROJECT}/archive", project.archive),
         Route("POST", f"{_PROJECT}/restore", project.restore),
         Route("GET", f"{_PROJECT}/bounds", project.bounds),
-        Route("POST", f"{_PROJECT}/bounds", project.set_bounds),
+        Route("POST", f"{_PROJECT}/bounds", project.set_bounds, kept=True),
         Route("POST", f"{_PROJECT}/recording", project.record),
         Route("GET", f"{_PROJECT}/audit", project.audit),
         Route("GET", f"{_PROJECT}/invite", members.ask_invitation),
-        Route("POST", f"{_PROJECT}/invite", members.invite),
+        Route("POST", f"{_PROJECT}/invite", members.invite, kept=True),
         Route("POST", f"{_PROJECT}/invitations/{{link}}/withdraw", members.withdraw),
         Route("GET", member, members.show),
         Route("POST", member, members.change),
@@ -166,7 +166,7 @@ def _upkeep(upkeep: Upkeep) -> tuple[Route, ...]:
         Route("POST", f"{endpoint}/probe/cancel", endpoints.cancel),
         Route("POST", f"{endpoint}/probe/use", endpoints.use),
         Route("GET", "/operator/explain", explain.show),
-        Route("POST", "/operator/explain", explain.explain),
+        Route("POST", "/operator/explain", explain.explain, kept=True),
     )
 
 
@@ -176,7 +176,7 @@ def _operator(operator: OperatorPages) -> tuple[Route, ...]:
         Route("GET", "/operator", operator.health),
         Route("GET", "/operator/users", operator.users),
         Route("GET", "/operator/invite", operator.ask_invitation),
-        Route("POST", "/operator/invite", operator.invite),
+        Route("POST", "/operator/invite", operator.invite, kept=True),
         Route("POST", "/operator/invitations/{link}/withdraw", operator.withdraw),
         Route("POST", f"{user}/reset", operator.reset_link),
         Route("GET", f"{user}/factor/remove", operator.ask_factor_removal),
@@ -188,6 +188,6 @@ def _operator(operator: OperatorPages) -> tuple[Route, ...]:
         Route("POST", f"{user}/no-operator", operator.unmake_operator),
         Route("GET", "/operator/projects", operator.projects),
         Route("GET", "/operator/projects/new", operator.ask_project),
-        Route("POST", "/operator/projects/new", operator.make_project),
+        Route("POST", "/operator/projects/new", operator.make_project, kept=True),
         Route("GET", "/operator/audit", operator.audit),
     )

@@ -14,13 +14,18 @@ Page = Callable[[Visit], Awaitable[None]]
 @dataclass(frozen=True, slots=True)
 class Route:
     """A page. An ``open`` one needs nobody to have signed in; one that is ``raw`` reads its
-    request's body itself, takes the form token in a header, and has failures as JSON."""
+    request's body itself, takes the form token in a header, and has failures as JSON.
+
+    What was typed into one that is ``kept`` comes back where the session has ended in between. It
+    asks :meth:`Visit.check_form` before it changes anything, and takes nothing that is secret.
+    """
 
     method: str
     pattern: str
     page: Page
     open: bool = False
     raw: bool = False
+    kept: bool = False
 
 
 class RouteTable:

@@ -23,7 +23,7 @@ from causerie.console.navigation import Entry, sections
 from causerie.console.notices import NOTICES
 from causerie.console.origin import Site
 from causerie.edge.exchange import Exchange
-from causerie.errors import ServiceError, Unauthenticated
+from causerie.errors import InvalidRequest, ServiceError, Unauthenticated
 from causerie.identity.provider import OidcProvider
 
 PREFIX = "/console"
@@ -69,6 +69,7 @@ class Visit:
     user: User | None = None
     session: Session | None = None
     view: ProjectView | None = None
+    fits: bool = True  # whether the form is of a page of this very session
     _headers: dict[str, str] = field(default_factory=dict)
 
     # Who.
@@ -116,6 +117,16 @@ class Visit:
         """Whether one may do something with all of the project, or of the service."""
         rights: _Rights = (await self._frame())["may"]
         return rights(action)
+
+    def check_form(self) -> None:
+        """Raises :class:`InvalidRequest` where the session that the form is of has ended."""
+        if not self.fits:
+            raise InvalidRequest(
+                "You have signed in since this was typed, so nothing was changed yet. "
+                "Look it through, and send it again.",
+                code="stale_form",
+                status=403,
+            )
 
     # Answers.
 

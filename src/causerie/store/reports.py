@@ -253,6 +253,7 @@ def _sum(row: RowMapping, question: Question) -> UsageSum:
             int(row["first_token_us"]) / first_tokens / _SECOND if first_tokens else None
         ),
         duration_seconds=int(row["duration_us"]) / requests / _SECOND,
+        first_tokens=first_tokens,
         charged=int(row["charged"]),
         **{name: int(row[name]) for name in counted},
     )

@@ -26,8 +26,10 @@ class ExplainPages:
 
     async def explain(self, visit: Visit) -> None:
         """``POST /operator/explain``."""
+        await self._upkeep.endpoints(visit.actor)  # a wrong form names models and doors, too
         form = RouteForm.of(visit.form)
         try:
+            visit.check_form()
             question = Question(form.request(), form.door, form.key, form.session)
             told = await self._upkeep.explain(visit.actor, question)
         except (InvalidRequest, NotFound) as problem:

@@ -53,6 +53,7 @@ class KeysPages:
         project_id = (await visit.project()).project.id
         form = KeyForm.typed(visit.form)
         try:
+            visit.check_form()
             draft = form.draft(visit.desk.clock())
             made = await visit.accounts.keys.create(visit.actor, project_id, draft)
         except ServiceError as problem:
@@ -70,6 +71,7 @@ class KeysPages:
         key = await self._key(visit)
         form = KeyForm.typed(visit.form)
         try:
+            visit.check_form()
             change = form.edit(key, visit.desk.clock())
             await visit.accounts.keys.edit(visit.actor, key.id, change)
         except ServiceError as problem:

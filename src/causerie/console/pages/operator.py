@@ -47,6 +47,7 @@ class OperatorPages:
         """Make an invitation, and show its link once."""
         email, operator = visit.form.get("email"), visit.form.get("operator") == "yes"
         try:
+            visit.check_form()
             made = await visit.accounts.users.invite(
                 visit.actor, email=email or None, operator=operator
             )
@@ -142,6 +143,7 @@ class OperatorPages:
         """Make a project."""
         name, owner = visit.form.get("name"), visit.form.get("owner") or visit.me.id
         try:
+            visit.check_form()
             made = await visit.accounts.projects.create(visit.actor, name, owner=owner)
         except InvalidRequest as problem:
             users = await visit.accounts.users.every(visit.actor)

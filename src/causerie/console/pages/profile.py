@@ -28,6 +28,7 @@ async def show(visit: Visit) -> None:
 async def rename(visit: Visit) -> None:
     """Change the name."""
     try:
+        visit.check_form()
         await visit.accounts.profile.rename(visit.me, visit.form.get("name"))
     except InvalidRequest as problem:
         await visit.show_problem(_PAGE, problem, **await _values(visit))

@@ -41,6 +41,7 @@ class ProjectPages:
         """Give it another name."""
         project_id = (await visit.project()).project.id
         try:
+            visit.check_form()
             await visit.accounts.projects.rename(visit.actor, project_id, visit.form.get("name"))
         except InvalidRequest as problem:
             await self._show(visit, problem)
@@ -70,6 +71,7 @@ class ProjectPages:
         project_id = (await visit.project()).project.id
         rows = BoundsRows.typed(visit.form)
         try:
+            visit.check_form()
             await visit.accounts.projects.set_bounds(visit.actor, project_id, rows.bounds())
         except ServiceError as problem:
             await visit.show_problem("project/bounds.html", problem, **self._choices(rows))
@@ -148,6 +150,7 @@ class MemberPages:
         project_id = (await visit.project()).project.id
         email, role = visit.form.get("email"), _role(visit)
         try:
+            visit.check_form()
             made = await visit.accounts.projects.invite(
                 visit.actor, project_id, role, email=email or None
             )

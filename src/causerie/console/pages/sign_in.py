@@ -48,7 +48,8 @@ async def enter_code(visit: Visit) -> None:
         )
     except ServiceError as problem:
         if isinstance(problem, Unauthenticated) and problem.code == "session_ended":
-            raise
+            visit.go(f"/sign-in?done=session-ended&next={quote(after)}")
+            return
         await visit.show_problem("sign_in/code.html", problem, next=after)
         return
     go_on(visit, begun, after)

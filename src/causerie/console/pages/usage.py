@@ -26,6 +26,7 @@ _COUNTED = (
     *("requests", "refused", "failed", "aborted"),
     *("prompt", "cached", "completion", "reasoning"),
 )
+_SUMMED = (*_COUNTED, "cost", "first_tokens")
 _MEANS = ("first_token_seconds", "duration_seconds")
 _LIKE_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -182,13 +183,19 @@ class _Reader:
         return stretches(self._usage, self._actor, self._project, wish.over_time)
 
     async def table(self, wish: Wish, names: Names) -> AsyncGenerator[str]:
-        """The head, then the lines of one stretch of time after another, so that none is long."""
-        yield _csv([_head(wish)])
+        """The lines of one stretch of time after another, so that none is long.
+
+        The head comes with the first: whoever may not read them is refused before.
+        """
+        text = _csv([_head(wish)])
         async with aclosing(self.over_time(wish)) as found:
             async for question, sums in found:
                 firsts = await self.first_tokens(question) if wish.by is wish.timed else ()
                 if sums:
-                    yield await asyncio.to_thread(_lines, sums, firsts, wish, names)
+                    text += await asyncio.to_thread(_lines, sums, firsts, wish, names)
+                if text:
+                    yield text
+                    text = ""
 
     async def chart(self, wish: Wish, names: Names) -> Chart:
         """What the bars show, by name and interval."""
@@ -246,21 +253,20 @@ def _one_of(query: Fields, name: str, known: Sequence[str]) -> str:
 
 
 def total(sums: Iterable[UsageSum]) -> UsageSum:
-    """Several sums as one; the mean of first tokens is weighted by requests."""
+    """Several sums as one; a mean weighs as much as there is that it is of."""
     whole = UsageSum(None, {}, 0, 0, 0, 0, 0, 0, 0, 0, Decimal(0), None, 0.0)
-    waited = weight = lasted = 0.0
+    waited = lasted = 0.0
     for each in sums:
         whole = replace(
             whole,
-            **{name: getattr(whole, name) + getattr(each, name) for name in (*_COUNTED, "cost")},
+            **{name: getattr(whole, name) + getattr(each, name) for name in _SUMMED},
         )
         lasted += each.duration_seconds * each.requests
         if each.first_token_seconds is not None:
-            waited += each.first_token_seconds * each.requests
-            weight += each.requests
+            waited += each.first_token_seconds * each.first_tokens
     return replace(
         whole,
-        first_token_seconds=waited / weight if weight else None,
+        first_token_seconds=waited / whole.first_tokens if whole.first_tokens else None,
         duration_seconds=lasted / whole.requests if whole.requests else 0.0,
     )
 

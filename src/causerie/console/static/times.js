@@ -1,4 +1,5 @@
-// Times in the visitor's own zone and manner; the server sends them in UTC.
+// Times in the visitor's own zone and manner; the server sends them in UTC. How long ago they
+// were is part of a sentence, and so in the language of the page.
 
 const looks = {
   moment: new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" }),
@@ -7,7 +8,7 @@ const looks = {
   date: new Intl.DateTimeFormat(undefined, { dateStyle: "medium" }),
 };
 const full = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
-const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
+const relative = new Intl.RelativeTimeFormat(document.documentElement.lang, { numeric: "auto" });
 const units = [["year", 31536000], ["month", 2592000], ["day", 86400], ["hour", 3600], ["minute", 60]];
 
 function since(at) {
