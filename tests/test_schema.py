@@ -109,6 +109,8 @@ def test_objects_that_are_put_together_stay_open() -> None:
         ({"type": "string", "format": "decimal"}, '"-1.50"', '"1e5"'),
         ({"$id": "N", "type": "object", "properties": {"n": {"items": {"$ref": "N"}}},
           "examples": [{"$id": "N"}]}, '{"n": [{"n": []}]}', '{"n": [1, {"m": 1}]}'),
+        ({"$id": "N", "type": "object", "properties": {"const": {"items": {"$ref": "N"}}}},
+         '{"const": [{"const": []}]}', '{"const": [1]}'),
         ({"prefixItems": [{"$id": "T", "type": "array", "items": {"$ref": "T"}},
           {"$id": "T", "type": "array", "items": {"$ref": "T"}}]}, "[[[]], []]", "[[], [1]]"),
         ({"oneOf": [{"type": "string"}, {"type": "integer"}]}, "1", "1.5"),

@@ -7,61 +7,100 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from causerie.chat.schema.refusal import step
+from causerie.chat.schema.values import MAX_DEPTH
 
 _NAME = re.compile(r"[A-Za-z_][\w.\-]*")
 _DATA = frozenset({"const", "enum", "default", "example", "examples"})
+_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions"})
+# Subschemas stand at every second level at least; what is deeper than they may be is not read.
+_DEEPEST = 2 * MAX_DEPTH + 2
 
 
 def placed(schema: Mapping[str, object]) -> Mapping[str, object]:
     """The same schema; what refers to a subschema's name refers to its place instead."""
-    places: dict[str, str] = {}
-    named: dict[str, object] = {}
-    for name, at, part in _named(schema, "#"):
-        if named.setdefault(name, part) == part:
-            places.setdefault(name, at)
-        else:
-            places[name] = ""  # which of them is meant?
-    places = {name: at for name, at in places.items() if at}
+    names = _Names()
+    names.find(schema, None)
+    places = {name: _pointer(path) for name, path in names.places.items() if name not in names.torn}
     moved = _moved(schema, places) if places else schema
     assert isinstance(moved, Mapping)
     return moved
 
 
-def _named(value: object, at: str) -> Iterator[tuple[str, str, object]]:
-    """Names, where they stand, and what has them."""
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """From the whole schema to a part; written out only where it is wanted, as keys may be long."""
+
+    above: _Path | None
+    key: str | int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Where each name stands; ``torn`` are those that different schemas have."""
+
+    places: dict[str, _Path | None] = field(default_factory=dict)
+    torn: set[str] = field(default_factory=set)
+    _parts: dict[str, object] = field(default_factory=dict)
+
+    def find(self, value: object, path: _Path | None, *, by_name: bool = False) -> bool:
+        """Take down all names in a part.
+
+        Says whether references go from the whole schema on, which would be from the
+        part on if it had a name. The keys of a part ``by_name`` are no keywords.
+        """
+        if (path.depth if path else 0) > _DEEPEST:
+            return False
+        rooted = False
+        for key, of in _inside(value):
+            if by_name or key not in _DATA:
+                below = _Path(path, key, path.depth + 1 if path else 1)
+                rooted |= self.find(of, below, by_name=not by_name and key in _BY_NAME)
+        if by_name or not isinstance(value, Mapping):
+            return rooted
+        name, reference = value.get("$id"), value.get("$ref")
+        rooted |= isinstance(reference, str) and reference.startswith("#")
+        if isinstance(name, str) and _NAME.fullmatch(name) and (path is None or not rooted):
+            self.places.setdefault(name, path)
+            if self._parts.setdefault(name, value) != value:
+                self.torn.add(name)
+        return rooted
+
+
+def _inside(value: object) -> Iterator[tuple[str | int, object]]:
     if isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _named(item, step(at, index))
-    if not isinstance(value, Mapping):
-        return
-    name = value.get("$id")
-    if isinstance(name, str) and _NAME.fullmatch(name) and (at == "#" or not _is_rooted(value)):
-        yield name, at, value
-    for key, of in value.items():
-        if key not in _DATA:
-            yield from _named(of, step(at, key))
+        yield from enumerate(value)
+    elif isinstance(value, Mapping):
+        yield from value.items()
 
 
-def _is_rooted(value: object) -> bool:
-    """Whether a schema with a name has references from itself, not from the whole, on."""
+def _pointer(path: _Path | None) -> str:
+    keys: list[str | int] = []
+    while path is not None:
+        keys.append(path.key)
+        path = path.above
+    return step("#", *reversed(keys))
+
+
+def _moved(
+    value: object, places: Mapping[str, str], depth: int = 0, *, by_name: bool = False
+) -> object:
+    if depth > _DEEPEST:
+        return value
     if isinstance(value, list):
-        return any(map(_is_rooted, value))
-    if not isinstance(value, Mapping):
-        return False
-    reference = value.get("$ref")
-    return (isinstance(reference, str) and reference.startswith("#")) or any(
-        map(_is_rooted, value.values())
-    )
-
-
-def _moved(value: object, places: Mapping[str, str]) -> object:
-    if isinstance(value, list):
-        return [_moved(item, places) for item in value]
+        return [_moved(item, places, depth + 1) for item in value]
     if not isinstance(value, Mapping):
         return value
-    out = {key: of if key in _DATA else _moved(of, places) for key, of in value.items()}
+    out: dict[str, object] = {}
+    for key, of in value.items():
+        known = not by_name
+        data = known and key in _DATA
+        out[key] = of if data else _moved(of, places, depth + 1, by_name=known and key in _BY_NAME)
+    if by_name:
+        return out
     name, reference = value.get("$id"), value.get("$ref")
     if isinstance(name, str) and name in places:
         del out["$id"]
