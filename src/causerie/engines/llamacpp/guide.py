@@ -151,6 +151,7 @@ class Guided:
         self._guide = guide
         self._spelling = spelling
         self._made: list[int] = []
+        self._untold = 0  # tokens of a character that the engine did not come to end
         self._cached: int | None = None
         self._reason: Literal["stop", "length"] | None = None
 
@@ -166,12 +167,13 @@ class Guided:
         yield Stopped(
             self._reason,
             len(self._request.prompt),
-            len(self._made),
+            len(self._made) + self._untold,
             cached_tokens=self._cached or 0,
         )
 
     async def _freely(self) -> AsyncGenerator[Output, None]:
         """Tokens until one is not admitted, or the engine stops."""
+        before = len(self._made)
         async with self._run(self._rest()) as outputs:
             async for output in outputs:
                 if isinstance(output, Token):
@@ -184,6 +186,8 @@ class Guided:
                     if isinstance(output, Started):
                         yield output
                 if isinstance(output, Stopped):
+                    told = len(self._made) - before
+                    self._untold = max(output.completion_tokens - told, 0)
                     self._reason = output.reason
 
     async def _drawn(self) -> Token:
