@@ -100,9 +100,9 @@ def count(number: int | Decimal) -> str:
 def short(number: float | Decimal) -> str:
     """A number in at most four characters or so: 999, 1.2k, 34M."""
     value = float(number)
-    for unit in ("", "k", "M", "B"):
-        if abs(value) < _THOUSAND or unit == "B":
-            digits = 1 if unit and abs(value) < 10 else 0
+    for unit in ("", "k", "M", "B", "T"):
+        if abs(value) < _THOUSAND - 0.5 or unit == "T":
+            digits = 1 if unit and abs(value) < 9.95 else 0
             return f"{value:,.{digits}f}{unit}"
         value /= _THOUSAND
     return ""

@@ -11,7 +11,10 @@ _OTHER_WAYS = ("/responses", "/completions", "/messages")  # of asking a model f
 
 def method_not_allowed(method: str, allowed: Iterable[str]) -> InvalidRequest:
     """405, with the methods that are allowed."""
-    names = ", ".join(sorted(allowed))
+    methods = set(allowed)
+    if "GET" in methods:
+        methods.add("HEAD")
+    names = ", ".join(sorted(methods))
     return InvalidRequest(
         f"The method {method[:32]} is not allowed here; use {names}.",
         code="method_not_allowed",
