@@ -19,6 +19,7 @@ from causerie.engines.base import (
     ModelFacts,
     Output,
     PromptTooLong,
+    Stopped,
     TextRequest,
     Token,
 )
@@ -252,6 +253,31 @@ async def test_a_reply_ends_at_its_limit_also_in_the_middle_of_a_character(
     assert reply.usage
     if finish == "length":
         assert reply.usage.completion == limits["max_tokens"]
+
+
+class Narrow(FakeEngine):
+    """Makes two tokens in all, whatever it is asked for, as one whose context is full."""
+
+    left = 2
+
+    async def _tokens(self, request: TextRequest) -> AsyncGenerator[Output, None]:
+        made = 0
+        async with aclosing(FakeEngine._tokens(self, request)) as outputs:
+            async for output in outputs:
+                if isinstance(output, Token) and self.left:
+                    self.left -= 1
+                    made += 1
+                    yield output
+        yield Stopped("length", len(request.prompt), made, 0)
+
+
+async def test_an_engine_that_has_no_room_left_ends_the_answer() -> None:
+    engine = Narrow("m", Script(["one two"]))
+    async with TextChat(engine, Unchecked()).generate(asked(max_tokens=9)) as answer:
+        reply = together([batch async for batch in answer.events])
+    assert (reply.text, reply.finish) == ("on", "length")
+    assert reply.usage
+    assert reply.usage.completion == 2
 
 
 @pytest.mark.parametrize("tokens", [1, 4, 10])

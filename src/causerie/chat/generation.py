@@ -247,8 +247,9 @@ class Generation:
             self._end_of_text()
             return
         # An engine may keep to itself what it made of a character that it did not come to end.
-        untold = max(output.completion_tokens - (len(self._generated) - self._run_began), 0)
-        if self._made + untold >= self._limit:
+        told = len(self._generated) - self._run_began
+        untold = max(output.completion_tokens - told, 0)
+        if self._made + untold >= self._limit or not told + untold:  # it has no room for more
             self._uncounted -= untold
             self._ended = "length"
         self._beyond = _CHARACTER if untold else 0
