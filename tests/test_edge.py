@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import tracemalloc
+from contextlib import suppress
 
 import pytest
 from edgekit import ASK, KEY, ScriptedPipeline, Statuses, call, make_edge, serving
@@ -14,7 +15,13 @@ from structlog.testing import capture_logs
 from causerie.edge import server
 from causerie.edge.exchange import Exchange
 from causerie.engines.base import EngineState, EngineStatus
-from causerie.errors import Overloaded, RateLimited, UpstreamFailed
+from causerie.errors import (
+    InvalidRequest,
+    Overloaded,
+    RateLimited,
+    ServiceError,
+    UpstreamFailed,
+)
 from causerie.protocol.events import TextDelta
 
 CHAT = "/v1/chat/completions"
@@ -136,6 +143,43 @@ async def test_a_way_that_is_known_is_one_of_its_method_and_its_host() -> None:
     assert (await call(edge, CHAT, ASK, headers={"host": "attacker.example"})).status == 404
     twice = [("host", "127.0.0.1:8000"), ("host", "127.0.0.1:8000")]
     assert (await call(edge, CHAT, ASK, headers=twice)).error["message"].startswith("There is more")
+
+
+@pytest.mark.parametrize("host", ["a b", "localhost:port", "[::1", "a/b"])
+async def test_a_host_that_names_none_is_told_also_where_pages_are(host: str) -> None:
+    async def page(exchange: Exchange) -> None:
+        exchange.respond(200, b"")
+
+    def of_its_own(exchange: Exchange, failure: ServiceError) -> None:
+        exchange.respond(failure.status, b"<p>No.")
+
+    edge = make_edge()
+    edge.mount("/pages", page, of_its_own)
+    async with asyncio.timeout(10):
+        for path in ("/pages", "/pages/one", CHAT):
+            answer = await call(edge, path, headers={"host": host})
+            assert (answer.status, answer.error["code"]) == (400, "invalid_value")
+
+
+async def test_who_cannot_be_told_is_hung_up_on() -> None:
+    """Whatever breaks in the telling: nobody waits for an answer that will not come."""
+
+    def breaks(exchange: Exchange, failure: ServiceError) -> None:
+        raise RuntimeError("no page")
+
+    async def refuse(exchange: Exchange) -> None:
+        raise InvalidRequest("No.")
+
+    edge = make_edge()
+    edge.mount("/pages", refuse, breaks)
+    with capture_logs() as logged:
+        async with asyncio.timeout(10), serving(edge) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /pages HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            writer.close()
+    assert [each["event"] for each in logged] == ["refused", "a failure could not be told"]
 
 
 async def test_no_host_name_of_any_length_is_remembered() -> None:

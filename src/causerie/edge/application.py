@@ -133,23 +133,32 @@ class Edge:
         except Exception:  # the true top: whatever it is, the client gets an answer
             log.exception("request failed", path=exchange.path[:_SHOWN])
             failure = internal(exchange.request_id)
-        if failure is not None and exchange.status is None:
-            door = "" if way is None else way.door.name
-            if not exchange.metered:
-                self._metrics.refused(door, failure.code, failure.status)
-            log.info(
-                "refused", path=exchange.path[:_SHOWN], status=failure.status, code=failure.code
-            )
-            self._refusal(exchange)(exchange, failure)
+        try:
+            if failure is not None and exchange.status is None:
+                self._tell(exchange, way, failure)
+        except Exception:  # nobody is left waiting for what cannot be told
+            log.exception("a failure could not be told", path=exchange.path[:_SHOWN])
         if not exchange.ended:
             exchange.abandon()
+
+    def _tell(self, exchange: Exchange, way: Way | None, failure: ServiceError) -> None:
+        """Answer with a failure."""
+        if not exchange.metered:
+            door = "" if way is None else way.door.name
+            self._metrics.refused(door, failure.code, failure.status)
+        log.info("refused", path=exchange.path[:_SHOWN], status=failure.status, code=failure.code)
+        self._refusal(exchange)(exchange, failure)
 
     def _refusal(self, exchange: Exchange) -> Refusal:
         """How those are told who come there."""
         found = self._refusals.get(_first(exchange.path))
-        if found is None or self._doors.has_host(exchange.headers.get("host", "")):
+        if found is None:
             return Exchange.refuse
-        return found
+        try:
+            of_door = self._doors.has_host(exchange.headers.get("host"))
+        except InvalidRequest:  # this is what is told, and nobody knows whose page it would be
+            of_door = True
+        return Exchange.refuse if of_door else found
 
     def _way(self, exchange: Exchange) -> Way:
         """The way of a request; raises :class:`ServiceError` where there is none."""
