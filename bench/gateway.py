@@ -20,10 +20,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from math import isnan
 from pathlib import Path
 from time import monotonic
 
-from gateway import bars, plot
+from gateway import bars, plot, yardstick
 from gateway.contestant import Contestant, process
 from gateway.figures import Figures
 from gateway.measure import Load, LoadFailed
@@ -137,14 +138,19 @@ def per_core(microseconds: float) -> float:
     return 1e6 / microseconds if microseconds else float("nan")
 
 
-def judged(own: Figures, direct: Figures, memory: float) -> list[str]:
-    """Our figures beside their bars; those by processor time too, where there are such."""
+def judged(figures: Mapping[str, Figures], own: Figures, memory: float) -> list[str]:
+    """Our figures beside their bars.
+
+    Rates also by processor time, and as they would be on the machine of the bars.
+    """
+    direct, speed = figures["direct"], yardstick.speed(rates_16(figures))
 
     def added(bar: bars.Bar, load: str, what: str) -> str:
         return bar.line(own.of(load, what) - direct.of(load, what))
 
     def rate(bar: bars.Bar, load: str, what: str) -> str:
-        return bar.line(own.of(load, what), per_core(own.of(load, "cpu")))
+        found = own.of(load, what)
+        return bar.line(found, per_core(own.of(load, "cpu")), found / speed)
 
     return [
         *(rate(bar, f"rate {count}", "rate") for count, bar in bars.RATE.items()),
@@ -156,6 +162,22 @@ def judged(own: Figures, direct: Figures, memory: float) -> list[str]:
         rate(bars.REWRITTEN, "rewritten", "chunks"),
         bars.MEMORY.line(memory),
     ]
+
+
+def rates_16(figures: Mapping[str, Figures]) -> dict[str, float]:
+    """Everybody's requests a second at 16 connections, where there are such."""
+    found = {name: own.of("rate 16", "rate") for name, own in figures.items()}
+    return {name: rate for name, rate in found.items() if not isnan(rate)}
+
+
+def verdict(figures: Mapping[str, Figures], own: str, memory: float) -> None:
+    """Our figures beside their bars, and how fast this machine was meanwhile."""
+    print()
+    print(bars.HEAD, *judged(figures, figures[own], memory), sep="\n")
+    shares = yardstick.shares(rates_16(figures))
+    if shares:
+        told = ", ".join(f"{name} {share:.2f}" for name, share in shares.items())
+        print(f"Of their rates on the machine of the bars others reach here: {told}.")
 
 
 def endurance(contestant: Contestant, requests: int, streams: int, core: int) -> float:
@@ -245,14 +267,12 @@ def main() -> None:
             return
         own = contestants[1]
         memory = endurance(own, options.requests, options.streams, cores[1])
-        print()
-        print(bars.HEAD, *judged(figures[own.name], figures["direct"], memory), sep="\n")
+        verdict(figures, own.name, memory)
         kept, taken = sum(calm[own.name].counts()), sum(figures[own.name].counts())
         print(f"\nOf {taken} measurements of {own.name}, {kept} count as undisturbed.")
         if kept:
             compare(calm)
-            print()
-            print(bars.HEAD, *judged(calm[own.name], calm["direct"], memory), sep="\n")
+            verdict(calm, own.name, memory)
         if options.plot is not None:
             costs = {each.name: figures[each.name].of("rate 16", "cpu") for each in contestants[1:]}
             shown = {name: per_core(cost) for name, cost in costs.items() if cost > 0}

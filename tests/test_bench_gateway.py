@@ -120,6 +120,16 @@ def test_figures_are_of_the_measurements_that_are_kept(parts: Callable[[str], An
     assert calm.counts() == [3]
 
 
+def test_the_yardstick_is_who_was_measured_on_both_machines(parts: Callable[[str], Any]) -> None:
+    yardstick = parts("gateway.yardstick")
+    rates = {"nginx": 23_500.0, "vllm-router": 10_800.0, "LiteLLM": 128.0, "causerie": 7_000.0}
+    assert yardstick.shares(rates) == {"nginx": 0.5, "vllm-router": 0.8, "LiteLLM": 1.0}
+    assert yardstick.speed(rates) == 0.8
+    assert math.isnan(yardstick.speed({"causerie": 7_000.0}))
+    line = parts("gateway.bars").RATE[16].line(9_000.0, 12_500.0, 9_000.0 / 0.8)
+    assert line.split()[-6:] == ["9,000", "MISSED", "12,500", "met", "11,250", "MISSED"]
+
+
 def test_a_span_is_calm_where_no_core_was_slow(parts: Callable[[str], Any], tmp_path: Path) -> None:
     witness = parts("machine.witness")
     took = ([80, 80, 80, 80, 170], [90, 90, 200, 90, 90])

@@ -24,15 +24,13 @@ class Bar:
         met = figure >= self.bound if self.least else figure <= self.bound
         return "met" if met else "MISSED"
 
-    def line(self, figure: float, on_free_core: float | None = None) -> str:
-        """For people; the second figure is what processor time says of a core of its own."""
+    def line(self, figure: float, *others: float) -> str:
+        """For people; ``others`` are what the figure would be on a core or a machine like that."""
         sign = "≥" if self.least else "≤"
         bound = f"{sign} {self.bound:,g} {self.unit}".rstrip()
-        free = ""
-        if on_free_core is not None:
-            free = f"{shown_figure(on_free_core)} {self.judge(on_free_core)}"
-        shown = f"{shown_figure(figure, self.form):>12} {self.judge(figure):7}"
-        return f"{self.what:44} {bound:>12} {shown} {free:>15}".rstrip()
+        shown = [f"{shown_figure(figure, self.form):>12} {self.judge(figure):7}"]
+        shown += [f"{shown_figure(other):>10} {self.judge(other):6}" for other in others]
+        return f"{self.what:44} {bound:>12} {' '.join(shown)}".rstrip()
 
 
 def shown_figure(figure: float, form: str = ",.0f") -> str:
@@ -40,7 +38,7 @@ def shown_figure(figure: float, form: str = ",.0f") -> str:
     return "–" if isnan(figure) else f"{figure:{form}}"
 
 
-HEAD = f"{'':44} {'bar':>12} {'by the clock':>12} {'':7} {'on a free core':>15}"
+HEAD = f"{'':44} {'bar':>12} {'by the clock':>12} {'':7} {'free core':>10} {'':6} {'bars’ own':>10}"
 RATE = {
     connections: Bar(f"requests/s, {connections} connections", 12_000, True, "")
     for connections in (16, 64, 256)
