@@ -141,25 +141,28 @@ def per_core(microseconds: float) -> float:
 def judged(figures: Mapping[str, Figures], own: Figures, memory: float) -> list[str]:
     """Our figures beside their bars.
 
-    Rates also by processor time, and as they would be on the machine of the bars.
+    Rates also by processor time; requests a second as they would be on the machine of the bars.
     """
     direct, speed = figures["direct"], yardstick.speed(rates_16(figures))
 
     def added(bar: bars.Bar, load: str, what: str) -> str:
         return bar.line(own.of(load, what) - direct.of(load, what))
 
-    def rate(bar: bars.Bar, load: str, what: str) -> str:
-        found = own.of(load, what)
+    def rate(bar: bars.Bar, load: str) -> str:
+        found = own.of(load, "rate")
         return bar.line(found, per_core(own.of(load, "cpu")), found / speed)
 
+    def chunks(bar: bars.Bar, load: str) -> str:
+        return bar.line(own.of(load, "chunks"), per_core(own.of(load, "cpu")))
+
     return [
-        *(rate(bar, f"rate {count}", "rate") for count, bar in bars.RATE.items()),
+        *(rate(bar, f"rate {count}") for count, bar in bars.RATE.items()),
         added(bars.LATENCY_P50, "latency", "p50"),
         added(bars.LATENCY_P99, "latency", "p99"),
         added(bars.FIRST_P50, "first", "first_p50"),
         added(bars.FIRST_P99, "first", "first_p99"),
-        rate(bars.PASSED, "passed", "chunks"),
-        rate(bars.REWRITTEN, "rewritten", "chunks"),
+        chunks(bars.PASSED, "passed"),
+        chunks(bars.REWRITTEN, "rewritten"),
         bars.MEMORY.line(memory),
     ]
 
