@@ -74,6 +74,16 @@ async def test_an_operator_sets_bounds_and_owners_see_them(place: Place) -> None
     assert (await mine.post(f"{base}/bounds", fields)).status == 403
 
 
+async def test_of_one_there_is_no_plural(place: Place) -> None:
+    owner = await place.world.person()
+    project = await place.world.project(owner=owner)
+    await place.world.projects.set_bounds(SYSTEM, project.id, Bounds((Limit("", 1, 1),), ()))
+    await place.world.recordings.keep(actor_of(owner), project.id, 1)
+    page = await (await place.visitor_of(owner)).get(f"/projects/{project.id}")
+    for words in ("1 request / min", "1 token / min", "Kept for 1 day,"):
+        assert words in page.text
+
+
 async def test_a_bound_whose_numbers_were_cleared_ends_only_when_that_was_asked(
     place: Place,
 ) -> None:
