@@ -87,7 +87,7 @@ class House:
         return [entry["id"] for entry in listed["data"]]
 
     async def ask(
-        self, base: str, model: str, key: str = "", **fields: Any
+        self, base: str, model: str | None, key: str = "", **fields: Any
     ) -> tuple[int, Mapping[str, str], Any]:
         """Status, headers and JSON of a plain answer."""
         body = {"model": model, "messages": [{"role": "user", "content": "Hi"}], **fields}

@@ -156,6 +156,24 @@ async def test_times_are_in_the_visitors_zone(lite: World, place: Place) -> None
         await expect(page.locator("time").first).to_have_text("21 Nov 2026, 21:00")
 
 
+async def test_an_hour_of_a_chart_is_the_visitors_wherever_it_stands(
+    lite: World, place: Place
+) -> None:
+    user = await lite.person("amy", password=PASSWORD)
+    project = await lite.project(owner=user)
+    at = int(lite.now.replace(hour=15).timestamp()) * 1_000_000
+    await SqlUsage(lite.database).append([record(project=project.id, user=user.id, at=at)])
+    async with window(timezone_id="Asia/Kolkata", locale="en-GB") as page:
+        await sign_in(page, root(place), user)
+        day = lite.now.date()
+        await page.goto(f"{root(place)}/projects/{project.id}/usage?from={day}&to={day}")
+        await expect(page.locator(".chart-starts time").first).to_have_text("07:30")
+        told = page.locator(".chart-column:has(.series-1) title").first
+        await expect(told).to_have_text(re.compile("20:30"))
+        assert "UTC" not in (await told.text_content() or "")
+        await expect(page.locator("#main .hint").last).to_contain_text("of UTC")
+
+
 async def test_words_about_times_are_in_the_language_of_the_page(place: Place) -> None:
     """However the visitor writes a date: half of a sentence is not said in another language."""
     owner = await place.world.person(password=PASSWORD)

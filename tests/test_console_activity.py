@@ -111,6 +111,7 @@ async def test_a_refusal_tells_its_limit(shop: Place, team: Team) -> None:
         project=team.project.id,
         status=429,
         code="requests",
+        finish=None,
         reason=words,
         tried=(),
         served_by="",
@@ -121,6 +122,9 @@ async def test_a_refusal_tells_its_limit(shop: Place, team: Team) -> None:
     text = (await visitor.get(f"{team.path}/activity")).text
     assert words in text
     assert "It was not sent to any target" in text
+    assert "until it ended" in text
+    assert "until the first token" not in text
+    assert "<dt>Answer</dt><dd>none</dd>" in text
 
 
 async def test_who_asked_is_a_key_or_a_person(shop: Place, team: Team) -> None:

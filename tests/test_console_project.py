@@ -74,6 +74,16 @@ async def test_an_operator_sets_bounds_and_owners_see_them(place: Place) -> None
     assert (await mine.post(f"{base}/bounds", fields)).status == 403
 
 
+async def test_of_one_there_is_no_plural(place: Place) -> None:
+    owner = await place.world.person()
+    project = await place.world.project(owner=owner)
+    await place.world.projects.set_bounds(SYSTEM, project.id, Bounds((Limit("", 1, 1),), ()))
+    await place.world.recordings.keep(actor_of(owner), project.id, 1)
+    page = await (await place.visitor_of(owner)).get(f"/projects/{project.id}")
+    for words in ("1 request / min", "1 token / min", "Kept for 1 day,"):
+        assert words in page.text
+
+
 async def test_a_bound_whose_numbers_were_cleared_ends_only_when_that_was_asked(
     place: Place,
 ) -> None:
@@ -247,7 +257,7 @@ _SERVICE_PAGES = {
 
 
 async def test_pages_let_every_role_do_what_the_table_says(place: Place) -> None:
-    """Every form is sent as every role; forms of others' keys and members."""
+    """Every form is asked for and sent as every role; forms of others' keys and members."""
     world = place.world
     owner = await world.person()
     people = {role: await world.person() for role in (Part.OWNER, Part.ADMIN, Part.MEMBER)}
@@ -269,10 +279,12 @@ async def test_pages_let_every_role_do_what_the_table_says(place: Place) -> None
             await world.join(project, other, Role.MEMBER)
             key = (await world.key(project, owner)).key
             path = pattern.format(other=other.id, key=key.id)
-            page = await visitor.post(f"/projects/{project.id}{path}", fields)
             sees = RIGHTS[Action.PROJECT_SEE][part] is Extent.ALL
             allowed = RIGHTS[action][part] is Extent.ALL
             expected = (200, 303) if allowed else (403,) if sees else (404,)
+            form = await visitor.get(f"/projects/{project.id}{path}")  # 405: a button elsewhere
+            assert form.status in (*expected, 405), (part, pattern, form.status)
+            page = await visitor.post(f"/projects/{project.id}{path}", fields)
             assert page.status in expected, (part, pattern, page.status)
         for path, action in _PROJECT_PAGES.items():
             allowed = RIGHTS[action][part] is Extent.ALL

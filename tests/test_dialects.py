@@ -109,6 +109,14 @@ def test_parameter(dialect: str, name: str, what: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("name", sorted(HINTS))
+def test_a_hint_that_no_server_would_take_is_dropped(dialect: str, name: str) -> None:
+    body, changes = sent(dialect, **{name: 5})
+    assert name not in body
+    assert changes == [f"{name} dropped"]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_what_asks_for_nothing_is_never_refused(dialect: str) -> None:
     nothing: dict[str, Any] = {
         "temperature": 1, "top_p": 1, "top_k": -1, "min_p": 0, "repetition_penalty": 1.0,

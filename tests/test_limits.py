@@ -30,7 +30,7 @@ async def test_so_many_requests_a_minute_and_no_more(house: House) -> None:
         await house.pass_through(scope)
     failure = refused.value
     assert (failure.status, failure.code) == (429, "requests")
-    assert failure.message.startswith("The key ck_a may have 3 requests a minute; all were made.")
+    assert failure.message.startswith("The key ck_a may have 3 requests a minute; none is left.")
     assert failure.metadata["scope"] == {"kind": "key", "name": "ck_a"}
     assert failure.metadata["limit"] == "requests"
     assert failure.headers["x-ratelimit-limit-requests"] == "3"
@@ -45,7 +45,7 @@ async def test_nothing_is_taken_anywhere_where_one_scope_is_full(house: House) -
     wide, narrow = key(requests_per_minute=2), model(requests_per_minute=1)
     await house.pass_through(narrow)
     for _ in range(5):
-        with pytest.raises(RateLimited, match="The model m may have 1 requests a minute"):
+        with pytest.raises(RateLimited, match="The model m may have 1 request a minute"):
             await house.pass_through(wide, narrow)
     await house.pass_through(wide)
     await house.pass_through(wide)

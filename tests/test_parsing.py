@@ -110,7 +110,9 @@ def test_numbers_are_held_to_their_range(name: str, good: list[float], bad: list
 @pytest.mark.parametrize("name", ["seed", "n", "max_tokens", "top_k", "min_tokens"])
 def test_integers_have_no_fraction_but_zero(name: str) -> None:
     assert name in read(**{name: 2.0}).params
-    assert refuse(**{name: 1.5}).code == "invalid_type"
+    broken = refuse(**{name: 1.5})
+    assert broken.code == "invalid_type"
+    assert broken.message == f"`{name}` must be an integer, not a number with a fraction."
     assert refuse(**{name: 1e300}).code == "invalid_value"
 
 
@@ -295,7 +297,9 @@ def test_the_shape_of_the_answer_is_asked_for_once() -> None:
     assert read(structured_outputs={"regex": "a+"}).output == Regex("a+")
     assert read(structured_outputs={"choice": ["a", "b"]}).output == Choice(("a", "b"))
     assert read(structured_outputs={"grammar": "start: /a/"}).output == Grammar("start: /a/")
-    assert refuse(structured_outputs={}).code == "missing_parameter"
+    empty = refuse(structured_outputs={})
+    assert (empty.code, empty.param) == ("missing_parameter", "structured_outputs")
+    assert "is empty" in empty.message
     assert refuse(structured_outputs={"regex": "a", "json": {}}).param == "structured_outputs"
     assert refuse(structured_outputs={"x": 1}).param == "structured_outputs.x"
     assert refuse(structured_outputs={"choice": []}).param == "structured_outputs.choice"

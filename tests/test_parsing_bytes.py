@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 import pytest
@@ -65,6 +66,11 @@ def code(body: bytes) -> str | None:
 )
 def test_what_is_not_one_json_object_is_refused(body: bytes) -> None:
     assert code(body) == "invalid_json"
+
+
+def test_why_it_is_no_json_is_told_without_the_decoders_own_signs() -> None:
+    with pytest.raises(InvalidRequest, match=re.escape("(number out of range);")):
+        parse(b'{"temperature":1e999}', Rules())
 
 
 def test_nesting_is_counted_outside_strings() -> None:

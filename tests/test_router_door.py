@@ -181,6 +181,11 @@ async def test_models_to_fall_back_on(tmp_path: Path) -> None:
         assert status in (502, 503)
         status, _, answer = await there.ask(R, "a/bad", models=["a/gone"])
         assert (status, answer["error"]["code"]) == (404, "model_not_found")
+        assert answer["error"]["param"] == "models"
+        status, _, answer = await there.ask(R, None, models=["a/gone"])
+        assert (status, answer["error"]["param"]) == (404, "models")
+        status, _, answer = await there.ask(R, "a/gone", models=["a/good"])
+        assert (status, answer["error"]["param"]) == (404, "model")
         status, _, answer = await there.ask(R, "a/good", models=["a/bad"], temperature=9)
         assert (status, answer["error"]["param"]) == (400, "temperature")
 

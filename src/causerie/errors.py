@@ -21,6 +21,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 
+def counted(number: float, noun: str) -> str:
+    """How many there are, in words: ``1 request``, ``1.5 seconds``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 class ServiceError(Exception):
     """A failure with a place in the interface. ``headers`` are added to the response."""
 
@@ -90,10 +95,12 @@ class ContextLengthExceeded(InvalidRequest):
         at_least: bool = False,
     ) -> None:
         has = "has at least" if at_least else "has"
-        asked = f" and {max_tokens} tokens of output were asked for" if max_tokens else ""
+        output = counted(max_tokens or 0, "token")
+        asked = f", and the request asks for {output} of output" if max_tokens else ""
         super().__init__(
             f"This model's maximum context length is {context_length} tokens; the prompt {has} "
-            f"{prompt_tokens} tokens{asked}. Shorten the messages or lower the output limit.",
+            f"{counted(prompt_tokens, 'token')}{asked}. Shorten the messages or lower "
+            "the output limit.",
             param="messages",
             metadata={
                 "prompt_tokens": prompt_tokens,

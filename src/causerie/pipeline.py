@@ -169,7 +169,7 @@ class Pipeline:
 
     def _one(self, asked: _Asked, name: str) -> Awaitable[None]:
         """The answer of one model."""
-        offer = self._offer(asked.door, asked.caller, name)
+        offer = self._offer_to(asked, name)
         record = asked.record
         record.model, record.stream = offer.model.id, asked.request.stream
         if offer.free and self.members is not None and asked.caller.project:
@@ -237,7 +237,7 @@ class Pipeline:
         one is full, which of all has room first is told.
         """
         named = (asked.request.model, *asked.request.fallbacks)
-        models = {name: self.allowed(asked.door, asked.caller, name) for name in named}
+        models = {name: self._offer_to(asked, name).model for name in named}
         *others, last = [name for name in named if not is_over(models[name])] or named[:1]
         begun = False
 
@@ -277,6 +277,15 @@ class Pipeline:
         Raises :class:`NotFound` and :class:`Forbidden`.
         """
         return self._offer(door, caller, name).model
+
+    def _offer_to(self, asked: _Asked, name: str) -> _Offer:
+        """As :meth:`_offer`, whose failures tell the field that the name stands in."""
+        try:
+            return self._offer(asked.door, asked.caller, name)
+        except (NotFound, Forbidden) as failure:
+            if name in asked.request.fallbacks or "model" not in asked.request.params:
+                failure.param = "models"
+            raise
 
     def _offer(self, door: Door, caller: Caller, name: str) -> _Offer:
         offer = self._offers.get((door.name, name))

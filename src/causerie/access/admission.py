@@ -113,7 +113,7 @@ class Gate:
         if self.take_now(places):
             return
         if len(self._queue) >= self.max_waiting:
-            raise self._full(f"{len(self._queue)} requests are waiting already")
+            raise self._full(f"its queue (at most {self.max_waiting}) is full")
         entry = _Waiting(places, asyncio.get_running_loop().create_future())
         self._queue.append(entry)
         try:

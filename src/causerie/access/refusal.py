@@ -6,15 +6,15 @@ import math
 
 from causerie.access.lease import tell
 from causerie.access.quota import Refusal, Refused, Scope
-from causerie.errors import InvalidRequest, RateLimited
+from causerie.errors import InvalidRequest, RateLimited, counted
 
 _CODES = {"requests": "requests", "concurrent": "concurrency"}  # all others: tokens
 _WORDS = {
-    "requests": "{limit} requests a minute",
-    "tokens": "{limit} tokens a minute",
-    "input_tokens": "{limit} input tokens a minute",
-    "output_tokens": "{limit} output tokens a minute",
-    "concurrent": "{limit} requests at the same time",
+    "requests": ("request", "a minute"),
+    "tokens": ("token", "a minute"),
+    "input_tokens": ("input token", "a minute"),
+    "output_tokens": ("output token", "a minute"),
+    "concurrent": ("request", "at the same time"),
 }
 
 
@@ -24,8 +24,9 @@ def limited(refused: Refused) -> RateLimited:
     wait = max(math.ceil(refusal.wait), 1)
     headers = {"Retry-After": str(wait)}
     tell(refused.standings, headers)
+    noun, when = _WORDS[refusal.measure]
     return RateLimited(
-        f"{_may(refusal.scope)} {_WORDS[refusal.measure].format(limit=refusal.limit)}; "
+        f"{_may(refusal.scope)} {counted(refusal.limit, noun)} {when}; "
         f"{_standing(refusal)}. Try again in {wait} s.",
         code=_CODES.get(refusal.measure, "tokens"),
         metadata={
@@ -45,10 +46,14 @@ def _may(scope: Scope) -> str:
 
 def _standing(refusal: Refusal) -> str:
     if refusal.measure == "concurrent":
-        return f"{refusal.used} are under way"
+        return f"{_are(refusal.used)} under way"
     if refusal.measure == "requests":
-        return "all were made"
-    return f"{refusal.used} are used or reserved, and this request may need {refusal.needed}"
+        return "none is left"
+    return f"{_are(refusal.used)} used or reserved, and this request may need {refusal.needed}"
+
+
+def _are(number: int) -> str:
+    return "1 is" if number == 1 else f"{number} are"
 
 
 def too_large(scope: Scope, needed: int) -> InvalidRequest:

@@ -131,7 +131,10 @@ class Bounds:
                     f"An amount has at most {_DECIMALS} decimals.", param=f"budgets[{index}].amount"
                 )
             if budget.unit is Unit.TOKENS and amount != int(amount):
-                raise InvalidRequest("Tokens are whole.", param=f"budgets[{index}].amount")
+                raise InvalidRequest(
+                    "Tokens are whole; write a number without a fraction.",
+                    param=f"budgets[{index}].amount",
+                )
         for index, limit in enumerate(self.limits):
             if limit == Limit(limit.model):
                 raise InvalidRequest(

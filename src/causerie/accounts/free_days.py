@@ -24,7 +24,7 @@ from causerie.accounts.bounds import Period
 from causerie.accounts.guard import Clock
 from causerie.accounts.ports import Store
 from causerie.accounts.usage import By, Question, Step, UsageReader
-from causerie.errors import RateLimited, ServiceError, StoreUnavailable
+from causerie.errors import RateLimited, ServiceError, StoreUnavailable, counted
 from causerie.protocol.variants import is_free
 
 _KEPT = 100_000
@@ -200,9 +200,9 @@ class FreeDays:
                 f"{options.paid_requests} a day."
             )
         return RateLimited(
-            f"The project may make {standing.limit} free requests a day, over all its keys and "
-            f"models; all were made. They begin anew at 00:00 UTC, in {wait} s.{more} Without "
-            "`:free` the model has no such limit.",
+            f"The project may make {counted(standing.limit, 'free request')} a day, over all its "
+            f"keys and models; none is left. They begin anew at 00:00 UTC, in {wait} s.{more} "
+            "Without `:free` the model has no such limit.",
             code="requests",
             metadata={
                 "limit": "free_requests_per_day",

@@ -49,8 +49,7 @@ async def require(
         return reach
     if project_id is not None and extent(Action.PROJECT_SEE, columns) is Extent.NO:
         raise no_such("project")
-    only = " (you may with what you made yourself)" if reach is Extent.OWN else ""
-    raise Forbidden(f"You may not {WORDS[action]}{only}.", code="scope_not_allowed")
+    raise forbidden(action, reach)
 
 
 async def visible_project(
@@ -62,6 +61,12 @@ async def visible_project(
     if project is None:
         raise no_such("project")
     return project
+
+
+def forbidden(action: Action, reach: Extent) -> Forbidden:
+    """What is said to who may do this only so far."""
+    only = " (you may with what you made yourself)" if reach is Extent.OWN else ""
+    return Forbidden(f"You may not {WORDS[action]}{only}.", code="scope_not_allowed")
 
 
 def no_such(what: str) -> NotFound:

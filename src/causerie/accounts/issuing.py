@@ -84,7 +84,9 @@ class Keys:
             project = await visible_project(books, actor, project_id, Action.KEYS_CREATE)
             await self._management_only(books, actor, key)
             if project.archived_at is not None:
-                raise InvalidRequest("The project is archived.", code="archived", status=409)
+                raise InvalidRequest(
+                    "The project is archived; bring it back first.", code="archived", status=409
+                )
             await books.keys.add(key, KeySecret(digest(credential), key.id))
             await books.keys.set_bounds(f"key:{key.id}", key.bounds)
             await self._note(books, actor, "key.create", key, name=key.name, purpose=key.purpose)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from causerie.errors import counted
 from causerie.settings import Settings
 from causerie.settings.addresses import Way, default_way, ways
 
@@ -49,4 +50,4 @@ def _keys(way: Way) -> str:
     keys = way.door.keys
     if not isinstance(keys, tuple):
         return keys or "off"
-    return "1 key" if len(keys) == 1 else f"{len(keys)} keys"
+    return counted(len(keys), "key")

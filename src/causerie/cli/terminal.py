@@ -15,6 +15,7 @@ import sys
 
 from rich.console import Console
 
+from causerie.errors import counted
 from causerie.protocol.events import (
     Event,
     Finished,
@@ -94,7 +95,7 @@ class AnswerView:
         """One dimmed line: tokens, time to the first one, rate. Only on a terminal."""
         if usage is None or not self._out.is_terminal:
             return
-        words = [f"{usage.completion} tokens"]
+        words = [counted(usage.completion, "token")]
         if usage.reasoning:
             words.append(f"{usage.reasoning} of them thinking")
         if first is not None:

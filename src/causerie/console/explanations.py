@@ -157,9 +157,12 @@ def _times(record: UsageRecord) -> Sequence[Stretch]:
     whole = record.duration_us
     if whole <= 0:
         return ()
-    first = whole if record.first_token_us is None else min(record.first_token_us, whole)
+    if record.first_token_us is None:
+        first, what = whole, "until it ended"
+    else:
+        first, what = min(record.first_token_us, whole), "until the first token"
     queued = min(record.queue_us, first)
-    ends = ((queued, "queue", "in the queue"), (first, "wait", "until the first token"))
+    ends = ((queued, "queue", "in the queue"), (first, "wait", what))
     made, at = [], 0
     for end, kind, name in (*ends, (whole, "stream", "the rest of the answer")):
         if end > at:

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from causerie.console.visit import Visit
-from causerie.errors import InvalidRequest, NotFound
+from causerie.edge.errors import method_not_allowed
+from causerie.errors import NotFound
 
 Page = Callable[[Visit], Awaitable[None]]
 
@@ -40,7 +41,7 @@ class RouteTable:
 
     def find(self, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
         """The page and the named parts of its path; raises :class:`NotFound`, and
-        :class:`InvalidRequest` (405) for another method."""
+        ``InvalidRequest`` (405) for another method."""
         parts = tuple(path.split("/"))
         exact = self._by_pattern.get(parts)
         found = (exact, {}) if exact is not None else self._matching(parts)
@@ -49,12 +50,7 @@ class RouteTable:
         methods, params = found
         route = methods.get("GET" if method == "HEAD" else method)
         if route is None:
-            raise InvalidRequest(
-                f"This page cannot be asked with {method}.",
-                code="method_not_allowed",
-                status=405,
-                headers={"Allow": ", ".join(sorted(methods))},
-            )
+            raise method_not_allowed(method, methods)
         return route, params
 
     def _matching(self, parts: tuple[str, ...]) -> tuple[dict[str, Route], dict[str, str]] | None:

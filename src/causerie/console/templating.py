@@ -40,6 +40,7 @@ def environment(statics: Statics) -> Environment:
         "money": money,
         "exact": exact,
         "count": count,
+        "counted": counted,
         "short": short,
         "seconds": seconds,
         "day": day,
@@ -95,6 +96,11 @@ def exact(amount: Decimal) -> str:
 def count(number: int | Decimal) -> str:
     """A whole number, its thousands apart."""
     return f"{int(number):,}"
+
+
+def counted(number: int, noun: str) -> str:
+    """How many there are of something."""
+    return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
 
 
 def short(number: float | Decimal) -> str:

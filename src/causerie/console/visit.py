@@ -13,6 +13,7 @@ from typing import Any
 from jinja2 import Environment
 
 from causerie.accounts.accounts import Accounts
+from causerie.accounts.guard import forbidden
 from causerie.accounts.people import Actor, Project, User, actor_of
 from causerie.accounts.projects import ProjectView
 from causerie.accounts.rights import Action, Extent, Part, extent
@@ -117,6 +118,12 @@ class Visit:
         """Whether one may do something with all of the project, or of the service."""
         rights: _Rights = (await self._frame())["may"]
         return rights(action)
+
+    async def check_right(self, action: Action, made_by: str | None = None) -> None:
+        """Raises :class:`Forbidden` before somebody fills in a form that would be refused."""
+        rights: _Rights = (await self._frame())["may"]
+        if not rights(action, made_by):
+            raise forbidden(action, extent(action, rights.parts))
 
     def check_form(self) -> None:
         """Raises :class:`InvalidRequest` where the session that the form is of has ended."""

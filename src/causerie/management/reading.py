@@ -58,10 +58,12 @@ def query_of(query: str, type: type[T]) -> T:
     given: dict[str, str] = {}
     for name, value in pairs:
         if name in given:
-            raise InvalidRequest("A parameter is given once.", param=name[:100])
+            raise InvalidRequest(f"`{name[:100]}` is given twice; give it once.", param=name[:100])
         if any(ord(each) < 32 or ord(each) == 127 for each in value):
             raise InvalidRequest(
-                "A parameter holds no control characters.", param=name[:100], code="invalid_value"
+                f"`{name[:100]}` holds a control character; leave it out.",
+                param=name[:100],
+                code="invalid_value",
             )
         given[name] = value
     try:

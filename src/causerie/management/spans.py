@@ -38,11 +38,12 @@ def question(query: UsageSpan, now: datetime) -> Question:
     longest = _LONGEST[query.step]
     if until - since > longest:
         raise InvalidRequest(
-            f"With the step `{query.step}` it is at most {longest.days} days.", param="since"
+            f"With the step `{query.step}` the time asked for is at most {longest.days} days.",
+            param="since",
         )
     by = tuple(By(name) for name in query.by.split(",") if name)
     if len(set(by)) != len(by):
-        raise InvalidRequest("Each name stands once.", param="by")
+        raise InvalidRequest("`by` takes each name once.", param="by")
     return Question(since=since, until=until, step=query.step, by=by, **narrowed(query))
 
 

@@ -67,6 +67,13 @@ _NOTHING: Mapping[str, tuple[object, ...]] = {
     "documents": ([],),
     "modalities": (["text"],),
 }
+# Hints are taken whatever they hold, but not by every server.
+_HINTS: Mapping[str, type] = {
+    **dict.fromkeys(HINTS, str),
+    "metadata": dict,
+    "prediction": dict,
+    "store": bool,
+}
 _DEMANDING = frozenset(
     {"response_format", "structured_outputs", "logprobs", "logit_bias", "seed"}
     | {"top_k", "min_p", "repetition_penalty"}
@@ -137,7 +144,7 @@ def _write_plain(draft: Draft) -> None:
     for name, value in draft.document.items():
         if value is None or name in _BY_STEPS:
             continue
-        if name in accepts:
+        if name in accepts and isinstance(value, _HINTS.get(name, object)):
             fields[name] = value
         elif name in HINTS or name in HONOURED:
             _write_unusual(draft, name, value)

@@ -10,6 +10,7 @@ from typing import Any
 from causerie.accounts.guard import no_such
 from causerie.accounts.issuing import NewKey
 from causerie.accounts.keys import ApiKey, Purpose
+from causerie.accounts.rights import Action
 from causerie.accounts.spending import SpendingReader
 from causerie.console.bounds_form import CHOICES
 from causerie.console.key_form import ENDS, KeyForm
@@ -46,6 +47,7 @@ class KeysPages:
     async def new(self, visit: Visit) -> None:
         """The form of a new key."""
         await visit.project()
+        await visit.check_right(Action.KEYS_CREATE)
         await visit.show("keys/new.html", **self._choices(KeyForm()))
 
     async def create(self, visit: Visit) -> None:
@@ -63,7 +65,7 @@ class KeysPages:
 
     async def show(self, visit: Visit) -> None:
         """One key, to be changed."""
-        key = await self._key(visit)
+        key = await self._asked(visit, Action.KEYS_EDIT)
         await visit.show("keys/edit.html", key=key, **self._choices(KeyForm.of(key)))
 
     async def edit(self, visit: Visit) -> None:
@@ -81,7 +83,8 @@ class KeysPages:
 
     async def ask_rotation(self, visit: Visit) -> None:
         """How long the old secret goes on."""
-        await visit.show("keys/rotate.html", key=await self._key(visit), graces=GRACES)
+        key = await self._asked(visit, Action.KEYS_ROTATE)
+        await visit.show("keys/rotate.html", key=key, graces=GRACES)
 
     async def rotate(self, visit: Visit) -> None:
         """A new secret, shown once."""
@@ -94,7 +97,7 @@ class KeysPages:
 
     async def ask_deletion(self, visit: Visit) -> None:
         """Whether it is meant."""
-        await visit.show("keys/delete.html", key=await self._key(visit))
+        await visit.show("keys/delete.html", key=await self._asked(visit, Action.KEYS_DELETE))
 
     async def delete(self, visit: Visit) -> None:
         """End it for good."""
@@ -119,6 +122,14 @@ class KeysPages:
         key = await visit.accounts.keys.see(visit.actor, visit.params["key"])
         if key.project_id != view.project.id:
             raise no_such("key")
+        return key
+
+    async def _asked(self, visit: Visit, action: Action) -> ApiKey:
+        """The key that a form is about, for whoever may send it."""
+        key = await self._key(visit)
+        await visit.check_right(action, key.created_by)
+        if key.purpose is Purpose.MANAGEMENT:
+            await visit.check_right(Action.MANAGEMENT_KEYS)
         return key
 
     def _choices(self, form: KeyForm) -> dict[str, Any]:

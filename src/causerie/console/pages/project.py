@@ -51,6 +51,7 @@ class ProjectPages:
     async def ask_archive(self, visit: Visit) -> None:
         """Whether it is meant."""
         await visit.project()
+        await visit.check_right(Action.PROJECT_ARCHIVE)
         await visit.show("project/archive.html")
 
     async def archive(self, visit: Visit) -> None:
@@ -64,6 +65,7 @@ class ProjectPages:
     async def bounds(self, visit: Visit) -> None:
         """The form of limits and budgets."""
         view = await visit.project()
+        await visit.check_right(Action.BOUNDS_SET)
         await visit.show("project/bounds.html", **self._choices(BoundsRows.of(view.bounds)))
 
     async def set_bounds(self, visit: Visit) -> None:
@@ -143,6 +145,7 @@ class MemberPages:
     async def ask_invitation(self, visit: Visit) -> None:
         """The form of an invitation."""
         await visit.project()
+        await visit.check_right(Action.MEMBERS_INVITE)
         await visit.show("project/invite.html", email="", role=Role.MEMBER, hints=_HINTS)
 
     async def invite(self, visit: Visit) -> None:
@@ -176,6 +179,7 @@ class MemberPages:
     async def show(self, visit: Visit) -> None:
         """The form of a member's role."""
         member = await self._member(visit)
+        await visit.check_right(Action.MEMBERS_CHANGE)
         await visit.show("project/member.html", member=member, role=member.role, hints=_HINTS)
 
     async def change(self, visit: Visit) -> None:
@@ -193,7 +197,9 @@ class MemberPages:
 
     async def ask_removal(self, visit: Visit) -> None:
         """Whether it is meant, and what becomes of their keys."""
-        await visit.show("project/remove.html", member=await self._member(visit))
+        member = await self._member(visit)
+        await visit.check_right(Action.MEMBERS_REMOVE, member.user.id)
+        await visit.show("project/remove.html", member=member)
 
     async def remove(self, visit: Visit) -> None:
         """Take somebody out; leaving is taking oneself out."""

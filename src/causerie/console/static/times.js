@@ -27,6 +27,11 @@ export function showTimes(part) {
     element.textContent = look ? look.format(at) : since(at);
     element.title = full.format(at);
   }
+  // What a chart tells where the pointer rests begins with a time.
+  for (const told of part.querySelectorAll("title[data-at]")) {
+    const at = looks.moment.format(new Date(told.dataset.at));
+    told.textContent = told.textContent.replace(/^.* UTC/, at);
+  }
 }
 
 showTimes(document);

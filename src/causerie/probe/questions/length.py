@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from causerie.errors import counted
 from causerie.probe.question import Question, Script
 from causerie.probe.reading import Answer, answered, refusal
 from causerie.probe.reply import dig
@@ -21,7 +22,7 @@ def _limit(name: str) -> Callable[[Subject], Script]:
     def script(subject: Subject) -> Script:
         fields: dict[str, object] = {subject.limit: None, name: 8}
         answer = answered((yield subject.ask(COUNT, 8, **fields)))
-        told = "" if answer.completion is None else f" after {answer.completion} tokens"
+        told = "" if answer.completion is None else f" after {counted(answer.completion, 'token')}"
         if answer.finish == "length":
             if answer.completion is not None and answer.completion > 8:
                 return partly(f"asked for 8 tokens, {answer.completion} were counted")
@@ -58,7 +59,7 @@ def _longer(subject: Subject, fields: dict[str, object], least: int) -> Script:
     if brief.completion >= least:
         return unclear("the answer is long by itself")
     grown = answered((yield subject.ask(BRIEF, BRIEF_MOST, **fields)))
-    words = f"{brief.completion} tokens without, {grown.completion} with it"
+    words = f"{counted(brief.completion, 'token')} without, {grown.completion} with it"
     return yes(words) if (grown.completion or 0) >= least else no(f"accepted, no effect: {words}")
 
 

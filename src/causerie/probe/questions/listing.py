@@ -6,6 +6,7 @@ import re
 from collections.abc import Generator
 from dataclasses import replace
 
+from causerie.errors import counted
 from causerie.probe.ask import Ask
 from causerie.probe.question import Learned, Question, Script
 from causerie.probe.reading import settle
@@ -62,9 +63,9 @@ def _models(subject: Subject) -> Script:
         return no("the reply has no array `data`")
     entry, count = entry_of(reply, subject.model), len(entries(reply))
     if entry is None:
-        return partly(f"{count} models are listed, but not this one")
+        return partly(f"the list has {counted(count, 'model')}, but not this one")
     known = replace(subject, entry=entry, context_length=listed_length(entry))
-    return Learned(yes(f"{count} models"), known)
+    return Learned(yes(counted(count, "model")), known)
 
 
 def _claims(subject: Subject) -> Script:

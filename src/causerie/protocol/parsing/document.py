@@ -75,7 +75,7 @@ _AS_BRACKETS = bytes.maketrans(b"{}", b"[]")
 
 
 def _reason(error: msgspec.MsgspecError) -> str:
-    text = str(error).removeprefix("JSON is malformed: ")
+    text = str(error).removeprefix("JSON is malformed: ").partition(" - at `")[0]
     return text[:1].lower() + text[1:]
 
 

@@ -21,8 +21,10 @@ def kind(value: object) -> str:
             return "null"
         case bool():
             return "a boolean"
-        case int() | float():
+        case int():
             return "a number"
+        case float():
+            return "a number" if value.is_integer() else "a number with a fraction"
         case str():
             return "a string"
         case list():

@@ -77,7 +77,11 @@ def _structured(fields: Fields) -> OutputFormat:
             raise unsupported(fields.param(name), f"It takes one of {', '.join(_KINDS)}.")
     given = [name for name in _KINDS if fields.has(name)]
     if not given:
-        raise missing(fields.path, f"an object with one of {', '.join(_KINDS)}")
+        raise InvalidRequest(
+            f"`{fields.path}` is empty; it must hold one of {', '.join(_KINDS)}.",
+            code="missing_parameter",
+            param=fields.path,
+        )
     if len(given) > 1:
         raise wrong_value(fields.path, f"holds {' and '.join(given)}; send one of them.")
     match given[0]:
