@@ -156,6 +156,16 @@ async def test_a_request_that_offers_another_protocol_has_its_body(
     assert len(pipeline.requests) == 2
 
 
+async def test_an_offer_is_declined_where_it_is_the_last_request_too() -> None:
+    offer = b"connection: Upgrade, close\r\nupgrade: h2c\r\n\r\n"
+    request = wire(ASK).replace(b"\r\n\r\n", b"\r\n" + offer, 1)
+    async with serving(make_edge()) as port, opened(port) as (reader, writer):
+        writer.write(request)
+        async with asyncio.timeout(10):
+            assert (await read_response(reader)).status == 200
+            assert await reader.read() == b""
+
+
 async def test_offers_that_come_at_once_are_declined_one_by_one() -> None:
     async def answer(exchange: Exchange) -> None:
         exchange.respond(200, b"")

@@ -151,6 +151,23 @@ def test_the_page_shows_this_table() -> None:
     assert table() in PAGE.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [
+        (Broken(Fault.SERVER_ERROR, status=400), 400),
+        (Fault.SERVER_ERROR, 502),
+        (Fault.TOO_MANY, 503),
+        (Fault.ERROR_IN_200, 502),
+        (Broken(Fault.ERROR_IN_STREAM, after=0), 502),
+    ],
+)
+async def test_a_refusal_says_what_was_changed(fault: Fault | Broken, status: int) -> None:
+    async with upstream(fault) as bad, gateway(bad.base_url) as there:
+        answer = await there.stream(metadata={"a": "b"})
+    assert answer.status == status
+    assert answer.headers["x-request-changes"] == "metadata dropped"
+
+
 # Replies that go on elsewhere.
 
 

@@ -155,6 +155,9 @@ async def test_an_offer_may_be_shorter_than_its_model(tmp_path: Path) -> None:
                 assert answer["choices"][0]["finish_reason"] == "length"
                 assert answer["usage"]["completion_tokens"] == 2
                 assert headers.get("x-request-changes") == told
+            wrong = {"structured_outputs": {"regex": "("}}
+            status, headers, _ = await there.ask(R, "a/few", max_tokens=9, **wrong)
+            assert (status, headers["x-request-changes"]) == (400, "max_tokens lowered to 2")
             _, headers, answer = await there.ask(R, "a/both", max_completion_tokens=9)
             assert headers["x-served-by"] == "up/m"
             assert headers["x-request-changes"] == "max_tokens lowered to 2"

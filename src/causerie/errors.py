@@ -18,7 +18,7 @@ a stack trace or another server's body.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 
 def counted(number: float, noun: str) -> str:
@@ -27,12 +27,16 @@ def counted(number: float, noun: str) -> str:
 
 
 class ServiceError(Exception):
-    """A failure with a place in the interface. ``headers`` are added to the response."""
+    """A failure with a place in the interface. ``headers`` are added to the response.
+
+    ``changes`` were made to the request for the one who refused it.
+    """
 
     status = 500
     type = "server_error"
     code = "internal_error"
     retryable = False
+    changes: Sequence[str] = ()
 
     def __init__(
         self,

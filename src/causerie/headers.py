@@ -35,29 +35,24 @@ def head(
     )  # fmt: skip
     if model.id != request.model:
         headers["x-served-model"] = model.id
-    changes = _changes(request, visit)
-    if request is not asked:
-        changes = [*model.changes(asked), *changes]
-    if changes:
-        headers["x-request-changes"] = ", ".join(changes)
+    headers |= changed(asked, request, model, visit.changes(request, visit.answer.changes))
     if visit.answer.ignored:
         headers["x-ignored-params"] = _named(visit.answer.ignored)
     return headers
 
 
+def changed(
+    asked: ChatRequest, request: ChatRequest, model: Entry, changes: Sequence[str]
+) -> dict[str, str]:
+    """What was dropped or rewritten of ``asked``: by the model, and ``changes`` on the way."""
+    if request is not asked:
+        changes = [*model.changes(asked), *changes]
+    return {"x-request-changes": ", ".join(changes)} if changes else {}
+
+
 def served(journey: Journey) -> dict[str, str]:
     """Who answers, and how many were asked."""
     return {"x-served-by": journey.served_by, "x-attempts": str(len(journey.tried))}
-
-
-def _changes(request: ChatRequest, visit: Visit) -> Sequence[str]:
-    """What was dropped or rewritten for who answers."""
-    changes, sent = visit.answer.changes, visit.request
-    if sent.min_tokens != request.min_tokens:
-        changes = (f"min_tokens lowered to {sent.min_tokens}", *changes)
-    if sent.max_tokens != request.max_tokens:
-        changes = (f"max_tokens lowered to {sent.max_tokens}", *changes)
-    return changes
 
 
 def _named(ignored: Sequence[str]) -> str:

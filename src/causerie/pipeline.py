@@ -39,7 +39,7 @@ from causerie.errors import (
     UpstreamFailed,
 )
 from causerie.fold import Deliver, Frame, Identity
-from causerie.headers import head, served
+from causerie.headers import changed, head, served
 from causerie.members import FreeDays, Members
 from causerie.metering.contents import Contents
 from causerie.metering.meter import Meter, Record
@@ -206,7 +206,7 @@ class Pipeline:
             )
             record.way = journey
             try:
-                visit = await journey.begin()
+                visit = await _begun(asked.request, request, model, journey)
                 while True:
                     headers = head(record, asked.request, request, model, journey, visit)
                     tell(lease.standings(), headers)
@@ -370,6 +370,15 @@ def _not_for(caller: Caller, model: Entry) -> Forbidden:
         code="model_not_allowed",
         param="model",
     )
+
+
+async def _begun(asked: ChatRequest, request: ChatRequest, model: Entry, journey: Journey) -> Visit:
+    """Who answers; failures say what was changed for who refused."""
+    try:
+        return await journey.begin()
+    except ServiceError as failure:
+        failure.headers |= changed(asked, request, model, failure.changes)
+        raise
 
 
 def _frame(asked: _Asked, model: Entry, journey: Journey, visit: Visit) -> Frame:

@@ -292,6 +292,7 @@ class Connection(asyncio.Protocol):
             except httptools.HttpParserUpgrade as upgrade:
                 # Not taken up; the parser takes a body only where nothing of the kind was offered.
                 if self._declined:
+                    self._parser = httptools.HttpRequestParser(self)  # for it, this may be the end
                     data, self._declined = self._declined + data[upgrade.args[0] :], b""
                     continue
                 self._deaf = True  # it is a tunnel that was asked for

@@ -149,6 +149,8 @@ class Search(Struct, eq=False):
     def _note(self, visit: Visit, failure: ServiceError | None) -> None:
         """One that did not answer; what was sent away before it was sent costs nothing."""
         visit.failure = SLOWER if failure is None else failure.code
+        if failure is not None:
+            failure.changes = visit.changes(self.request, failure.changes)
         self.tried.append(visit)
         at_once = isinstance(failure, Overloaded) and "upstream_status" not in failure.metadata
         self.uncounted += at_once

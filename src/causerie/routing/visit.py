@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from msgspec import Struct
@@ -56,6 +56,15 @@ class Visit(Struct, eq=False):
     def __str__(self) -> str:
         return f"{self.seat.name}: {self.failure or 'answered'}"
 
+    def changes(self, request: ChatRequest, made: Sequence[str]) -> Sequence[str]:
+        """What was lowered of ``request`` for the target, and what it has ``made`` of the rest."""
+        sent = self.request
+        if sent.min_tokens != request.min_tokens:
+            made = (f"min_tokens lowered to {sent.min_tokens}", *made)
+        if sent.max_tokens != request.max_tokens:
+            made = (f"max_tokens lowered to {sent.max_tokens}", *made)
+        return made
+
     async def begin(self) -> None:
         """Wait for the first content-bearing event; raises ``ServiceError`` where none comes.
 
@@ -71,6 +80,7 @@ class Visit(Struct, eq=False):
             self._trial = breaker.begin()
         self.started = asked = clock()
         before: list[Event] = []
+        answer: Answering = SILENCE
         try:
             if seat.gate is not None:
                 entry = seat.gate.enter(self.request.n)
@@ -88,7 +98,7 @@ class Visit(Struct, eq=False):
         except StopAsyncIteration:
             self.first = before  # a reply that says nothing is one, too
         except BaseException as failure:
-            await self._failed(failure)
+            await self._failed(failure, answer)
             raise
         self.answer = answer
         self.began = began = clock()
@@ -99,9 +109,10 @@ class Visit(Struct, eq=False):
         del pace.waiting[self]
         pace.answered(seconds, began)
 
-    async def _failed(self, failure: BaseException) -> None:
+    async def _failed(self, failure: BaseException, answer: Answering) -> None:
         self.seat.pace.waiting.pop(self, None)
         if isinstance(failure, ServiceError):
+            failure.changes = failure.changes or answer.changes
             self.seat.failed(failure)
         if (left := self.leave()) is not None:
             await left

@@ -24,10 +24,10 @@ is relied on is refused with 400 `unsupported_parameter`, a field that nobody he
 on. Where the same effect can be had in another way, it is asked for in that way. Whatever was
 dropped or rewritten is listed in the response header `x-request-changes`, for instance
 `max_completion_tokens->max_tokens, user dropped`. Not listed are the model's name, how the reply
-travels (`stream`, `stream_options`), a default that is said aloud, and what the service does
-itself: `session_id` (keeping a conversation on one endpoint), `include_reasoning` and
-`reasoning.exclude` (upstreams are never asked to hide it; a reply that breaks could not be
-continued without it).
+travels (`stream`, `stream_options`), a default that is said aloud, what says nothing and is left
+out (`null`, no calls in an earlier message's `tool_calls`), and what the service does itself:
+`session_id` (keeping a conversation on one endpoint), `include_reasoning` and `reasoning.exclude`
+(upstreams are never asked to hide it; a reply that breaks could not be continued without it).
 
 What a model of that server can do is not known from the dialect: `causerie probe` measures it.
 """

@@ -12,6 +12,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Protocol, Self
 
+from causerie.errors import ServiceError
 from causerie.protocol.events import Batch, Usage
 from causerie.protocol.partial import Partial, Trail
 from causerie.protocol.request import ChatRequest
@@ -109,8 +110,10 @@ class Reply:
         except TransportFailed as failure:
             endpoint.leave()
             raise failed(failure) from failure
-        except BaseException:
+        except BaseException as failure:
             endpoint.leave()
+            if isinstance(failure, ServiceError):
+                failure.changes = self.changes
             raise
         return self
 
