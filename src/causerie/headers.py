@@ -35,7 +35,9 @@ def head(
     )  # fmt: skip
     if model.id != request.model:
         headers["x-served-model"] = model.id
-    headers |= changed(asked, request, model, visit.changes(request, visit.answer.changes))
+    changes = visit.changes(request, visit.answer.changes)
+    if changes or request is not asked:
+        headers |= changed(asked, request, model, changes)
     if visit.answer.ignored:
         headers["x-ignored-params"] = _named(visit.answer.ignored)
     return headers

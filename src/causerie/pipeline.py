@@ -206,7 +206,7 @@ class Pipeline:
             )
             record.way = journey
             try:
-                visit = await _begun(asked.request, request, model, journey)
+                visit = await journey.begin()
                 while True:
                     headers = head(record, asked.request, request, model, journey, visit)
                     tell(lease.standings(), headers)
@@ -224,6 +224,9 @@ class Pipeline:
                         if request.stream:
                             raise
                         visit = await journey.again(failure)
+            except ServiceError as failure:
+                failure.headers |= changed(asked.request, request, model, failure.changes)
+                raise
             finally:
                 left = journey.leave()
                 lease.settle(journey.usage())
@@ -370,15 +373,6 @@ def _not_for(caller: Caller, model: Entry) -> Forbidden:
         code="model_not_allowed",
         param="model",
     )
-
-
-async def _begun(asked: ChatRequest, request: ChatRequest, model: Entry, journey: Journey) -> Visit:
-    """Who answers; failures say what was changed for who refused."""
-    try:
-        return await journey.begin()
-    except ServiceError as failure:
-        failure.headers |= changed(asked, request, model, failure.changes)
-        raise
 
 
 def _frame(asked: _Asked, model: Entry, journey: Journey, visit: Visit) -> Frame:
