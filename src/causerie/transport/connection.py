@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
             return
         handle = transport.get_extra_info("socket")
         if handle is not None:
-            with suppress(OSError):
+            with suppress(OSError, ValueError):  # it may be closed already; uvloop says so thus
                 handle.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         transport.abort()
 
