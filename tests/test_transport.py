@@ -218,10 +218,11 @@ async def test_a_body_that_ends_with_the_connection() -> None:
     ("said", "kind"),
     [
         (CHUNKED + b"5\r\nab", "closed"),
+        (CHUNKED.replace(b"chunked", b"Chunked") + b"5\r\nhello\r\n", "closed"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nab", "closed"),
         (CHUNKED + b"zz\r\n", "protocol"),
     ],
-    ids=["chunked", "length", "garbage"],
+    ids=["chunked", "Chunked", "length", "garbage"],
 )
 async def test_a_body_that_breaks(said: bytes, kind: str) -> None:
     async def script(peer: Peer) -> None:
@@ -331,7 +332,9 @@ async def test_a_full_line_is_free_again_for_the_next_request() -> None:
 
 
 @pytest.mark.parametrize(
-    "more", [OK, b"HTTP/1.1 nonsense\r\n\r\n"], ids=["another response", "garbage"]
+    "more",
+    [OK, OK[:17] + b"x: ", b"HTTP/1.1 nonsense\r\n\r\n"],
+    ids=["another response", "half of one", "garbage"],
 )
 async def test_a_connection_with_more_than_was_asked_for_is_not_used_again(more: bytes) -> None:
     async def script(peer: Peer) -> None:
