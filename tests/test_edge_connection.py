@@ -61,7 +61,14 @@ async def test_requests_sent_at_once_are_answered_in_their_order() -> None:
     assert third.status == 404
 
 
-@pytest.mark.parametrize("behind", [b"}", b"GET /" + b"x" * 100_000], ids=["rest", "head"])
+_CHUNKED = b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [b"}", b"GET /" + b"x" * 100_000, _CHUNKED + b"ZZ\r\n"],
+    ids=["rest", "head", "body"],
+)
 async def test_what_is_no_request_takes_no_answer_from_those_before_it(behind: bytes) -> None:
     """A client that counts characters where bytes are asked for sends the rest of its body so."""
     gate = asyncio.Event()
@@ -156,10 +163,15 @@ async def test_a_request_that_offers_another_protocol_has_its_body(
     assert len(pipeline.requests) == 2
 
 
-async def test_an_offer_is_declined_where_it_is_the_last_request_too() -> None:
-    offer = b"connection: Upgrade, close\r\nupgrade: h2c\r\n\r\n"
-    request = wire(ASK).replace(b"\r\n\r\n", b"\r\n" + offer, 1)
-    async with serving(make_edge()) as port, opened(port) as (reader, writer):
+@pytest.mark.parametrize(("version", "connection"), [("1.0", "upgrade"), ("1.1", "close, upgrade")])
+async def test_a_request_that_offers_another_protocol_may_be_the_last(
+    version: str, connection: str
+) -> None:
+    """As one that came through a proxy that speaks HTTP/1.0 and passes the offer on."""
+    request = wire(ASK, extra=f"connection: {connection}\r\nupgrade: h2c\r\n")
+    request = request.replace(b"HTTP/1.1", b"HTTP/" + version.encode(), 1)
+    pipeline = ScriptedPipeline()
+    async with serving(make_edge(pipeline)) as port, opened(port) as (reader, writer):
         writer.write(request)
         async with asyncio.timeout(10):
             assert (await read_response(reader)).status == 200

@@ -314,6 +314,20 @@ async def test_a_full_disk_costs_only_the_record_that_it_did_not_take(tmp_path: 
     journal.close()
 
 
+async def test_a_record_that_a_disk_does_not_keep_is_not_called_safe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_file: int) -> None:
+        raise OSError("no space left")
+
+    store, journal = Memory(), FileJournal(tmp_path, sync=True)
+    monkeypatch.setattr("os.fdatasync", full)
+    async with Ledger(store, journal) as made:
+        with pytest.raises(StoreUnavailable):
+            await made.commit(record())
+    journal.close()
+
+
 async def test_a_file_of_the_journal_goes_on_where_there_can_be_no_other(tmp_path: Path) -> None:
     kept = [record() for _ in range(2)]
     journal = FileJournal(tmp_path, part_bytes=1)

@@ -16,9 +16,11 @@ import trustme
 from faultkit import Reply, upstream
 
 from causerie.assembly.endpoints import reach
+from causerie.cli.loop import run
 from causerie.settings.endpoint import Endpoint, Tls
 from causerie.transport.address import Address
 from causerie.transport.client import HttpClient, Reach
+from causerie.transport.connection import Connection
 from causerie.transport.errors import TransportFailed
 from causerie.transport.response import HttpResponse
 
@@ -216,10 +218,11 @@ async def test_a_body_that_ends_with_the_connection() -> None:
     ("said", "kind"),
     [
         (CHUNKED + b"5\r\nab", "closed"),
+        (CHUNKED.replace(b"chunked", b"Chunked") + b"5\r\nhello\r\n", "closed"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nab", "closed"),
         (CHUNKED + b"zz\r\n", "protocol"),
     ],
-    ids=["chunked", "length", "garbage"],
+    ids=["chunked", "Chunked", "length", "garbage"],
 )
 async def test_a_body_that_breaks(said: bytes, kind: str) -> None:
     async def script(peer: Peer) -> None:
@@ -329,7 +332,9 @@ async def test_a_full_line_is_free_again_for_the_next_request() -> None:
 
 
 @pytest.mark.parametrize(
-    "more", [OK, b"HTTP/1.1 nonsense\r\n\r\n"], ids=["another response", "garbage"]
+    "more",
+    [OK, OK[:17] + b"x: ", b"HTTP/1.1 nonsense\r\n\r\n"],
+    ids=["another response", "half of one", "garbage"],
 )
 async def test_a_connection_with_more_than_was_asked_for_is_not_used_again(more: bytes) -> None:
     async def script(peer: Peer) -> None:
@@ -491,6 +496,27 @@ async def test_cancelling_before_the_head_closes_the_connection() -> None:
         await asked.wait()
         sending.cancel()
         await asyncio.wait_for(there.gone.wait(), 10)
+
+
+def test_who_leaves_while_a_connection_is_made_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the loop of the service: its sockets are closed by then."""
+    tasks: list[asyncio.Task[HttpResponse]] = []
+    made = Connection.connection_made
+
+    def leave(self: Connection, transport: asyncio.BaseTransport) -> None:
+        made(self, transport)
+        tasks[0].cancel()
+
+    async def main() -> None:
+        async with server(answers) as there, client(there.url, Reach(max_connections=1)) as http:
+            monkeypatch.setattr(Connection, "connection_made", leave)
+            tasks.append(asyncio.create_task(http.send("GET", "/")))
+            waiting = asyncio.create_task(http.send("GET", "/"))
+            with pytest.raises(asyncio.CancelledError):
+                await tasks[0]
+            assert (await asyncio.wait_for(waiting, 10)).status == 200
+
+    run(main())
 
 
 async def test_no_more_connections_than_allowed() -> None:

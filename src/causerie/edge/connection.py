@@ -290,9 +290,10 @@ class Connection(asyncio.Protocol):
             try:
                 self._parser.feed_data(data)
             except httptools.HttpParserUpgrade as upgrade:
-                # Not taken up; the parser takes a body only where nothing of the kind was offered.
+                # Not taken up; the parser takes a body only where nothing of the kind was offered,
+                # and nothing more where the connection is to be closed.
                 if self._declined:
-                    self._parser = httptools.HttpRequestParser(self)  # for it, this may be the end
+                    self._parser = httptools.HttpRequestParser(self)
                     data, self._declined = self._declined + data[upgrade.args[0] :], b""
                     continue
                 self._deaf = True  # it is a tunnel that was asked for
@@ -383,13 +384,15 @@ class Connection(asyncio.Protocol):
         """Answer what never became a request, and close; or close behind the requests before it."""
         if self._over:
             return
-        broken = self._incoming
-        if broken is not None:
-            if broken is self._current and broken.status is None:
+        broken, self._incoming = self._incoming, None
+        if broken is not None and broken is self._current:
+            if broken.status is None:
                 broken.keep_alive = False
                 broken.refuse(failure)
             self._close()
             return
+        if broken is not None:
+            self._waiting.pop()  # what was whole before it is answered
         last = self._waiting[-1] if self._waiting else self._current
         if last is not None:
             last.keep_alive = False

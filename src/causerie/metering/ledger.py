@@ -209,10 +209,10 @@ class Ledger:
             return
         try:
             mark = self._journal.write(record)
+            self._put(_Waiting(record, mark, None))
+            await self._journal.flushed(mark)
         except OSError as failure:
             raise StoreUnavailable("Usage cannot be recorded now. Try again.") from failure
-        self._put(_Waiting(record, mark, None))
-        await self._journal.flushed(mark)
 
     def _put(self, waiting: _Waiting) -> None:
         self._waiting.append(waiting)

@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
             return
         handle = transport.get_extra_info("socket")
         if handle is not None:
-            with suppress(OSError):
+            with suppress(OSError, ValueError):  # it may be closed already; uvloop says so thus
                 handle.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         transport.abort()
 
@@ -144,10 +144,13 @@ class Connection(asyncio.Protocol):
 
     # What the parser calls.
 
+    def on_message_begin(self) -> None:
+        if self._response is None:
+            raise ValueError("a second response, which nobody asked for")
+
     def on_headers_complete(self) -> None:
         response = self._response
-        if response is None:
-            raise ValueError("a second response, which nobody asked for")
+        assert response is not None
         status = self._parser.get_status_code()
         if status >= 200:
             response.status = status
@@ -184,4 +187,4 @@ class Connection(asyncio.Protocol):
 def _framed(response: HttpResponse) -> bool:
     """Whether the end of the body does not need the end of the connection."""
     headers = response.headers
-    return "content-length" in headers or "chunked" in headers.get("transfer-encoding", "")
+    return "content-length" in headers or "chunked" in headers.get("transfer-encoding", "").lower()
