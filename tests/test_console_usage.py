@@ -10,14 +10,16 @@ import threading
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from html import escape
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from consolekit import Place
 from ledgerkit import record
 from pageskit import LONG, Team, with_history
 
-from causerie.accounts.people import Actor
+from causerie.accounts.people import Actor, actor_of
 from causerie.accounts.usage import Question, Step, UsageSum
 from causerie.console.charts import lines, scale, stacked
 from causerie.console.fields import Fields
@@ -87,7 +89,8 @@ async def test_the_csv_is_exact(shop: Place, team: Team, by: str) -> None:
     visitor = await shop.visitor_of(team.viewer)
     page = await visitor.get(f"{team.path}/usage.csv?range=7d&by={by}")
     assert page.headers["content-type"].startswith("text/csv")
-    assert page.headers["content-disposition"] == 'attachment; filename="usage.csv"'
+    name = f"usage-project-2026-11-15-to-2026-11-21-by-{by}.csv"
+    assert page.headers["content-disposition"] == f'attachment; filename="{name}"'
     rows = list(csv.DictReader(io.StringIO(page.text)))
     wanted = within(made, datetime(2026, 11, 15, tzinfo=UTC))
     assert sum(int(row["requests"]) for row in rows) == len(wanted)
@@ -269,6 +272,34 @@ async def test_the_whole_service_is_for_operators(shop: Place, team: Team) -> No
         assert (await operator.get(path)).status == 200
     assert (await owner.get("/operator/activity")).status == 403
     assert team.project.name in (await operator.get("/operator/usage?by=project")).text
+
+
+async def test_sums_lead_to_what_they_are_made_of(shop: Place, team: Team) -> None:
+    made = await with_history(shop.world, team)
+    operator = await shop.visitor_of(team.operator)
+    service = (await operator.get("/operator/usage?by=project&range=30d")).text
+    address = f"{team.path}/usage?range=30d&metric=cost&by=key"
+    assert escape(address) in service
+    one = next(each for each in within(made, NOON - timedelta(days=9)) if each.key)
+    requests = f"{team.path}/activity?range=30d&key={one.key}"
+    assert escape(requests) in (await operator.get(address)).text
+    within_a_model = f"{address}&model={quote(one.model, safe='')}"
+    one_model = f"{requests}&model={quote(one.model, safe='')}"
+    assert escape(one_model) in (await operator.get(within_a_model)).text
+    assert one.id in (await operator.get(one_model)).text
+
+
+@pytest.mark.parametrize(
+    ("name", "word"), [('Ünï "x"; $(rm)/../', "n-x-rm"), ("日本", "project"), ("a" * 99, "a" * 60)]
+)
+async def test_the_csv_of_any_project_has_the_name_of_a_file(
+    shop: Place, team: Team, name: str, word: str
+) -> None:
+    await shop.world.projects.rename(actor_of(team.owner), team.project.id, name)
+    owner = await shop.visitor_of(team.owner)
+    page = await owner.get(f"{team.path}/usage.csv?from=2026-10-01&to=2026-10-31&by=user")
+    file = f"usage-{word}-2026-10-01-to-2026-10-31-by-user.csv"
+    assert page.headers["content-disposition"] == f'attachment; filename="{file}"'
 
 
 async def test_the_percentiles_of_the_whole_service_come_after_the_page(

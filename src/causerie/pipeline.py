@@ -193,10 +193,8 @@ class Pipeline:
         request = model.adapted(asked.request)
         candidates = self.able(model, request) if offer.free else model.candidates(request)
         need = partial(estimate, request, candidates)
-        plain = members is None and not offer.free
-        scopes = offer.scopes if plain else self._scopes(caller, offer)
-        limits = self.limits
-        with limits.take_now(scopes, need) or await limits.take(scopes, need) as lease:
+        scopes = self._scopes(caller, offer) if members or offer.free else offer.scopes
+        with self.limits.take_now(scopes, need) or await self.limits.take(scopes, need) as lease:
             lease.spared = asked.goes_on
             if members is not None:
                 record.held = await members.allowances.reserve(caller, model.id, need)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
+import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ _COUNTED = (
 )
 _SUMMED = (*_COUNTED, "cost", "first_tokens")
 _MEANS = ("first_token_seconds", "duration_seconds")
+_LONGEST_NAME = 60
 _LIKE_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -77,6 +79,11 @@ class Wish:
     def timed(self) -> By:
         """What times to the first token are told apart by: of apps none are kept."""
         return self.by if self.by in TIMED else By.MODEL
+
+    def requests_of(self, key: str) -> str:
+        """The query of the page of single requests, for those of a key."""
+        fields = {**self.period.fields(), "key": key}
+        return "?" + urlencode(fields | {"model": self.model} if self.model else fields)
 
     @property
     def fields(self) -> Mapping[str, str]:
@@ -147,20 +154,20 @@ async def _page(visit: Visit, project: str | None) -> None:
 
 async def download(visit: Visit) -> None:
     """``GET /projects/{project}/usage.csv``."""
-    view = await visit.project()
-    await _download(visit, view.project.id)
+    project = (await visit.project()).project
+    await _download(visit, project.id, project.name)
 
 
 async def download_service(visit: Visit) -> None:
     """``GET /operator/usage.csv``."""
-    await _download(visit, None)
+    await _download(visit, None, "all")
 
 
-async def _download(visit: Visit, project: str | None) -> None:
+async def _download(visit: Visit, project: str | None, of: str) -> None:
     wish = _wish(visit.query, visit.desk.clock(), whole=project is None)
     names = await names_of(visit, project, wish.by)
     pieces = _Reader(visit, project).table(wish, names)
-    await visit.save_as("usage.csv", pieces, "text/csv; charset=utf-8")
+    await visit.save_as(_file_name(of, wish), pieces, "text/csv; charset=utf-8")
 
 
 class _Reader:
@@ -285,6 +292,13 @@ def _add(
 def _rows(groups: Sequence[UsageSum], wish: Wish, names: Names) -> Sequence[Row]:
     rows = [Row(each.group[wish.by], names.of(each.group[wish.by]), each) for each in groups]
     return sorted(rows, key=lambda row: (-_VALUE[wish.metric](row.sum), row.name))
+
+
+def _file_name(of: str, wish: Wish) -> str:
+    """Whose usage, of which days (UTC), and told apart by what: ``usage-acme-2026-10-01…csv``."""
+    words = "-".join(re.findall(r"[a-z0-9]+", of.lower()))[:_LONGEST_NAME] or "project"
+    first, last = wish.period.since.date(), wish.period.last_day
+    return f"usage-{words}-{first}-to-{last}-by-{wish.by}.csv"
 
 
 def _head(wish: Wish) -> Sequence[str]:
