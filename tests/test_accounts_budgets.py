@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import timedelta
 from decimal import Decimal
 
@@ -12,11 +12,15 @@ from budgetkit import START, Books, claim, desk
 from ledgerkit import record
 from valkeyserver import ValkeyServer
 
+from causerie.accounts.bookkeeping import Bookkeeping, Held
 from causerie.accounts.bounds import Budget, Period, Unit
 from causerie.accounts.budgets import BudgetOptions, Budgets, Claim
-from causerie.accounts.prices import Price
+from causerie.accounts.prices import Price, Prices
 from causerie.accounts.usage import Spent
 from causerie.errors import OverBudget, StoreUnavailable
+from causerie.metering.ledger import Ledger, UsageRecord
+from causerie.metering.meter import Record
+from causerie.protocol.events import Usage
 from causerie.store.database import Database
 from causerie.store.reports import SqlUsageReader
 from causerie.store.usage import SqlUsage
@@ -198,6 +202,29 @@ async def test_what_is_not_known_is_503(opened: Opened) -> None:
     with await budgets.reserve(claim(1), "small", Decimal(1), 1):
         books.away = True
         await budgets.refresh()
+
+
+class Away:
+    """A database that takes no records."""
+
+    async def append(self, records: Sequence[UsageRecord]) -> None:
+        raise StoreUnavailable()
+
+
+async def test_what_could_not_be_recorded_is_not_spent() -> None:
+    books = Books()
+    budgets, held, prices = (
+        Budgets(books, books.clock),
+        claim(5),
+        Prices({"small": Price(request=Decimal(4))}),
+    )
+    record = Record("r", "hosted", "ck_a", model="small", status=200, used=Usage(1, 1))
+    record.held = Held(prices, await budgets.reserve(held, "small", Decimal(4), 2))
+    async with Ledger(Away()) as ledger:
+        with pytest.raises(StoreUnavailable):
+            await Bookkeeping(ledger, budgets).enter(record)
+    with await budgets.reserve(held, "small", Decimal(4), 2):
+        await budgets.reserve(held, "small", Decimal(1), 2)
 
 
 async def test_the_first_use_is_asked_for_once(opened: Opened) -> None:

@@ -103,7 +103,7 @@ class _Part(Struct):
 class Reservation:
     """What one request holds; leaving the block releases whatever was not settled."""
 
-    __slots__ = ("_budgets", "_open", "_parts", "_wants", "ends")
+    __slots__ = ("_budgets", "_open", "_parts", "_spent", "_wants", "ends")
 
     def __init__(
         self, budgets: Budgets, parts: Sequence[_Part], wants: Sequence[Want], ends: int
@@ -111,6 +111,7 @@ class Reservation:
         self._budgets = budgets
         self._parts = parts
         self._wants = wants
+        self._spent: Sequence[tuple[_Counter, int]] = ()
         self._open = True
         self.ends = ends
 
@@ -124,8 +125,9 @@ class Reservation:
         self._close()
         self._parts = ()
         spent = [_counted(part.counter.budget.unit, cost, tokens) for part in parts]
-        for part, more in zip(parts, spent, strict=True):
-            part.counter.spent += more
+        self._spent = [(part.counter, more) for part, more in zip(parts, spent, strict=True)]
+        for counter, more in self._spent:
+            counter.spent += more
         together = self._budgets.together
         if not parts or together is None:
             return
@@ -133,6 +135,12 @@ class Reservation:
             await together.settle(self._wants, spent, held=held)
         elif held:
             together.give_back(self._wants)
+
+    def take_back(self) -> None:
+        """What was settled here is not charged after all; replicas that were told go on with it."""
+        for counter, less in self._spent:
+            counter.spent -= less
+        self._spent = ()
 
     def release(self) -> None:
         """Give back what is reserved."""
