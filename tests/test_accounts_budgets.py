@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import timedelta
 from decimal import Decimal
@@ -232,6 +233,20 @@ async def test_the_first_use_is_asked_for_once(opened: Opened) -> None:
     held = claim(100)
     await asyncio.gather(*(budgets.reserve(held, "small", Decimal(1), 1) for _ in range(20)))
     assert len(books.asked) == 1
+
+
+async def test_a_period_that_is_over_leaves_nothing_behind() -> None:
+    def locks() -> int:
+        return sum(isinstance(each, asyncio.Lock) for each in gc.get_objects())
+
+    books, before = Books(), locks()
+    budgets = Budgets(books, books.clock)
+    for number in range(10):
+        owner = Claim(f"key:ck_{number}", (Budget(Decimal(1)),))
+        (await budgets.reserve([owner], "small", Decimal(0), 1)).release()
+    books.now += timedelta(days=40)
+    budgets.expire()
+    assert locks() == before
 
 
 async def test_what_the_ledger_has_is_what_a_budget_begins_with(database: Database) -> None:

@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
 from types import TracebackType
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
@@ -186,7 +187,7 @@ class Budgets:
         self._now = now
         self._options = options or BudgetOptions()
         self._counters: dict[_Place, _Counter] = {}
-        self._loading: dict[_Place, asyncio.Lock] = {}
+        self._loading = WeakValueDictionary[_Place, asyncio.Lock]()
         self._running: set[Reservation] = set()
 
     async def reserve(
