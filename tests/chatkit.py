@@ -23,8 +23,8 @@ from causerie.protocol.request import ChatRequest
 class Unchecked:
     """Takes every grammar, for engines that are asked only what compiles."""
 
-    async def check(self, grammar: str, *, vocabulary: str | None, param: str) -> None:
-        del grammar, vocabulary, param
+    async def check(self, grammar: str, *, vocabulary: str | None, words: str, param: str) -> None:
+        del grammar, vocabulary, words, param
 
 
 @dataclass(slots=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import gc
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import timedelta
 from decimal import Decimal
 
@@ -12,11 +13,15 @@ from budgetkit import START, Books, claim, desk
 from ledgerkit import record
 from valkeyserver import ValkeyServer
 
+from causerie.accounts.bookkeeping import Bookkeeping, Held
 from causerie.accounts.bounds import Budget, Period, Unit
 from causerie.accounts.budgets import BudgetOptions, Budgets, Claim
-from causerie.accounts.prices import Price
+from causerie.accounts.prices import Price, Prices
 from causerie.accounts.usage import Spent
 from causerie.errors import OverBudget, StoreUnavailable
+from causerie.metering.ledger import Ledger, UsageRecord
+from causerie.metering.meter import Record
+from causerie.protocol.events import Usage
 from causerie.store.database import Database
 from causerie.store.reports import SqlUsageReader
 from causerie.store.usage import SqlUsage
@@ -200,11 +205,48 @@ async def test_what_is_not_known_is_503(opened: Opened) -> None:
         await budgets.refresh()
 
 
+class Away:
+    """A database that takes no records."""
+
+    async def append(self, records: Sequence[UsageRecord]) -> None:
+        raise StoreUnavailable()
+
+
+async def test_what_could_not_be_recorded_is_not_spent() -> None:
+    books = Books()
+    budgets, held, prices = (
+        Budgets(books, books.clock),
+        claim(5),
+        Prices({"small": Price(request=Decimal(4))}),
+    )
+    record = Record("r", "hosted", "ck_a", model="small", status=200, used=Usage(1, 1))
+    record.held = Held(prices, await budgets.reserve(held, "small", Decimal(4), 2))
+    async with Ledger(Away()) as ledger:
+        with pytest.raises(StoreUnavailable):
+            await Bookkeeping(ledger, budgets).enter(record)
+    with await budgets.reserve(held, "small", Decimal(4), 2):
+        await budgets.reserve(held, "small", Decimal(1), 2)
+
+
 async def test_the_first_use_is_asked_for_once(opened: Opened) -> None:
     budgets = await opened(books := Books())
     held = claim(100)
     await asyncio.gather(*(budgets.reserve(held, "small", Decimal(1), 1) for _ in range(20)))
     assert len(books.asked) == 1
+
+
+async def test_a_period_that_is_over_leaves_nothing_behind() -> None:
+    def locks() -> int:
+        return sum(isinstance(each, asyncio.Lock) for each in gc.get_objects())
+
+    books, before = Books(), locks()
+    budgets = Budgets(books, books.clock)
+    for number in range(10):
+        owner = Claim(f"key:ck_{number}", (Budget(Decimal(1)),))
+        (await budgets.reserve([owner], "small", Decimal(0), 1)).release()
+    books.now += timedelta(days=40)
+    budgets.expire()
+    assert locks() == before
 
 
 async def test_what_the_ledger_has_is_what_a_budget_begins_with(database: Database) -> None:

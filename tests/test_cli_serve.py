@@ -7,6 +7,7 @@ import http.client
 import io
 import os
 import shlex
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -83,6 +84,34 @@ def test_it_goes_on_when_nobody_reads_what_it_says(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_configuration_from_a_pipe_is_read_once(tmp_path: Path) -> None:
+    """What the command line chooses of it must not leave the rest of it behind."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    models = "".join(f'[[models]]\nid = "{name}"\nengine = "fake"\n' for name in "ab")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "causerie", "serve", "--model", "a", "--config", "/dev/stdin"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+    )
+    assert process.stdin is not None
+    assert process.stderr is not None
+    try:
+        process.stdin.write(f"[server]\nport = {port}\n{models}".encode())
+        process.stdin.close()
+        said = []
+        for line in process.stderr:
+            said.append(line)
+            if line.startswith(b"Ctrl-C"):
+                break
+        assert f"http://127.0.0.1:{port}".encode() in b"".join(said)
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
 
 
 def test_the_block_says_how_to_use_it() -> None:

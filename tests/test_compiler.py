@@ -222,6 +222,25 @@ async def test_a_model_vocabulary_is_read_by_the_named_function(
         await compiler.stop()
 
 
+async def test_another_vocabulary_in_the_same_place_is_read_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
+    path = tmp_path / "vocabulary.json"
+    compiler = Compiler(reader=f"{__name__}:read_small", workers=1)
+    try:
+        path.write_text(json.dumps(["a", "b", "<end>"]))
+        await compiler.check('start: "a"', vocabulary=str(path), words="ab", param="p")
+        with pytest.raises(InvalidRequest):
+            await compiler.check('start: "c"', vocabulary=str(path), words="ab", param="p")
+        path.write_text(json.dumps(["b", "c", "<end>"]))
+        await compiler.check('start: "c"', vocabulary=str(path), words="bc", param="p")
+        with pytest.raises(InvalidRequest):
+            await compiler.check('start: "a"', vocabulary=str(path), words="bc", param="p")
+    finally:
+        await compiler.stop()
+
+
 class _Small:
     def __init__(self, tokens: list[str]) -> None:
         self.tokens = tuple(token.encode() for token in tokens)

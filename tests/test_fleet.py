@@ -363,6 +363,23 @@ async def test_room_is_not_waited_for_for_ever() -> None:
         assert not ships[0].stopping.is_set()
 
 
+async def test_a_larger_budget_is_heard_of_by_who_waits_for_room() -> None:
+    fleet, ships = three(budget=50)
+    ships["a"].script = Script(["abc"], gate=asyncio.Semaphore(0))
+    entries = [entry(Yard([ship]), model=name) for name, ship in ships.items()]
+    async with fleet, asyncio.TaskGroup() as group:
+        async with fleet.engine("a").generate(TextRequest([1], 10)) as output:
+            await anext(output)
+            waiting = group.create_task(fleet.engine("b").facts())
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert not ships["b"].starting.is_set()
+            fleet.replace(entries, memory_budget=80)
+            async with asyncio.timeout(0.5):
+                await waiting
+        assert not ships["a"].stopping.is_set()
+
+
 async def test_what_never_fits_is_said_at_once() -> None:
     fleet, ships = three(budget=39)
     async with fleet:

@@ -179,6 +179,20 @@ async def test_without_a_journal_a_database_that_is_away_is_said_at_once() -> No
     assert len(store.records) == 2  # the first was not forgotten
 
 
+async def test_whoever_is_told_that_the_database_is_away_is_not_charged() -> None:
+    store = Memory()
+    store.away = True
+    one = record()
+    async with Ledger(store) as made:
+        with pytest.raises(StoreUnavailable) as told:
+            await made.commit(one)
+        store.away = False
+        await made.commit(record())
+    kept = store.records[0]
+    assert (kept.id, kept.prompt, kept.completion) == (one.id, one.prompt, one.completion)
+    assert (kept.status, kept.code, kept.cost) == (503, told.value.code, Decimal(0))
+
+
 async def test_with_a_journal_a_database_may_be_away(tmp_path: Path) -> None:
     store, journal = Memory(), FileJournal(tmp_path)
     store.away = True

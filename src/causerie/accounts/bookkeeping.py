@@ -96,13 +96,19 @@ class Bookkeeping:
         record.contents = record.held = None  # the record is kept until it is counted
         if contents is not None and record.attempts and self._recorder is not None:
             self._recorder.put(usage, contents)
+        reservation = held.reservation
         try:
-            if held.reservation is not None:
+            if reservation is not None:
                 charged = is_charged(record.status, used.prompt, used.completion)
                 tokens = used.prompt + used.completion if charged else 0
-                await held.reservation.settle(cost, tokens)
+                await reservation.settle(cost, tokens)
         finally:  # whoever waits may be cancelled, and the record has to be kept
-            await self._ledger.commit(usage)
+            try:
+                await self._ledger.commit(usage)
+            except Exception:  # who is told this instead of the answer is not charged
+                if reservation is not None:
+                    reservation.take_back()
+                raise
 
 
 def _usage(record: Record, cost: Decimal) -> UsageRecord:

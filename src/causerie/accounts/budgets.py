@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
 from types import TracebackType
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
@@ -103,7 +104,7 @@ class _Part(Struct):
 class Reservation:
     """What one request holds; leaving the block releases whatever was not settled."""
 
-    __slots__ = ("_budgets", "_open", "_parts", "_wants", "ends")
+    __slots__ = ("_budgets", "_open", "_parts", "_spent", "_wants", "ends")
 
     def __init__(
         self, budgets: Budgets, parts: Sequence[_Part], wants: Sequence[Want], ends: int
@@ -111,6 +112,7 @@ class Reservation:
         self._budgets = budgets
         self._parts = parts
         self._wants = wants
+        self._spent: Sequence[tuple[_Counter, int]] = ()
         self._open = True
         self.ends = ends
 
@@ -124,8 +126,9 @@ class Reservation:
         self._close()
         self._parts = ()
         spent = [_counted(part.counter.budget.unit, cost, tokens) for part in parts]
-        for part, more in zip(parts, spent, strict=True):
-            part.counter.spent += more
+        self._spent = [(part.counter, more) for part, more in zip(parts, spent, strict=True)]
+        for counter, more in self._spent:
+            counter.spent += more
         together = self._budgets.together
         if not parts or together is None:
             return
@@ -133,6 +136,12 @@ class Reservation:
             await together.settle(self._wants, spent, held=held)
         elif held:
             together.give_back(self._wants)
+
+    def take_back(self) -> None:
+        """What was settled here is not charged after all; replicas that were told go on with it."""
+        for counter, less in self._spent:
+            counter.spent -= less
+        self._spent = ()
 
     def release(self) -> None:
         """Give back what is reserved."""
@@ -178,7 +187,7 @@ class Budgets:
         self._now = now
         self._options = options or BudgetOptions()
         self._counters: dict[_Place, _Counter] = {}
-        self._loading: dict[_Place, asyncio.Lock] = {}
+        self._loading = WeakValueDictionary[_Place, asyncio.Lock]()
         self._running: set[Reservation] = set()
 
     async def reserve(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, date, datetime, time
+from datetime import UTC, datetime, time
 
 from causerie.catalog.choice import Standings
-from causerie.catalog.listing import Listing
+from causerie.catalog.listing import Listing, today
 from causerie.catalog.model import Card, Offer, Profile
 from causerie.catalog.supply import Supply
 from causerie.catalog.tariff import Tariff
@@ -47,7 +47,7 @@ def models_of_endpoints(settings: Settings) -> Mapping[str, EndpointModel]:
 
 
 def _card(entry: Entry) -> Card:
-    created = int(datetime.combine(entry.created or date.today(), time(), UTC).timestamp())
+    created = int(datetime.combine(entry.created or today(), time(), UTC).timestamp())
     return Card(entry.id, entry.name or entry.id, entry.description, created, entry.aliases)
 
 

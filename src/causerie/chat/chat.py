@@ -33,7 +33,9 @@ from causerie.protocol.request import ChatRequest, ImagePart, OutputFormat
 class GrammarCheck(Protocol):
     """Refuses a grammar that the engine could not enforce."""
 
-    async def check(self, grammar: str, *, vocabulary: str | None, param: str) -> None: ...
+    async def check(
+        self, grammar: str, *, vocabulary: str | None, words: str, param: str
+    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +121,11 @@ class TextChat:
         """What to do, and the choices ready to run."""
         any_space = partial is not None and not is_spaced_alike(partial)
         plan = await make_plan(request, model, self._engine, any_space=any_space)
+        facts, param = model.facts, _constrained_by(request)
         for grammar in (plan.grammar, plan.answer_grammar):
             if grammar is not None:
                 await self._grammars.check(
-                    grammar, vocabulary=model.facts.vocabulary, param=_constrained_by(request)
+                    grammar, vocabulary=facts.vocabulary, words=facts.words, param=param
                 )
         if partial is not None:
             return plan, [await resumed(self._engine, request, model, plan, partial)]

@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from causerie.chat.compiler_fault import TOO_COMPLEX
 from causerie.chat.compiler_worker import FRAME
@@ -39,6 +40,13 @@ class Verdict:
     def size(self) -> int:
         """Roughly the bytes it takes to remember it."""
         return _ENTRY_BYTES + len(f"{self.reason}{self.pointer}{self.function}")
+
+
+class _Vocabulary(NamedTuple):
+    """Where it is read from, if anywhere, and what tells it from another in the same place."""
+
+    path: str | None = None
+    words: str = ""
 
 
 class Compiler:
@@ -75,7 +83,8 @@ class Compiler:
 
     async def start(self, vocabulary: str | None = None) -> None:
         """Start the workers now, with a vocabulary read, instead of at the first check."""
-        await asyncio.gather(*(worker.prepare(vocabulary) for worker in self._workers))
+        known = _Vocabulary(vocabulary)
+        await asyncio.gather(*(worker.prepare(known) for worker in self._workers))
 
     async def stop(self) -> None:
         """End all processes; checks that still run fail. May be called again."""
@@ -89,14 +98,17 @@ class Compiler:
         """Roughly the bytes that verdicts take."""
         return self._held
 
-    async def check(self, grammar: str, *, vocabulary: str | None, param: str) -> None:
+    async def check(
+        self, grammar: str, *, vocabulary: str | None, words: str = "", param: str
+    ) -> None:
         """Return if the grammar compiles and its first steps are quick.
 
-        ``vocabulary`` is the path that the model's facts give, ``param`` the
-        field of the request for errors. Raises ``InvalidRequest``
-        (``unsupported_schema``), or ``Overloaded`` when all workers stay busy.
+        ``vocabulary`` is the path that the model's facts give, ``words`` what
+        they say of its contents, ``param`` the field of the request for errors.
+        Raises ``InvalidRequest`` (``unsupported_schema``), or ``Overloaded``
+        when all workers stay busy.
         """
-        verdict = await self._verdict(grammar, vocabulary)
+        verdict = await self._verdict(grammar, _Vocabulary(vocabulary, words))
         if verdict.reason is None:
             return
         if verdict.pointer is not None:
@@ -104,7 +116,7 @@ class Compiler:
             raise of_function(verdict.function, refused) if verdict.function else refused
         raise unsupported(param, f"The answer's constraint cannot be enforced: {verdict.reason}")
 
-    async def _verdict(self, grammar: str, vocabulary: str | None) -> Verdict:
+    async def _verdict(self, grammar: str, vocabulary: _Vocabulary) -> Verdict:
         key = _key(grammar, vocabulary)
         known = self._verdicts.get(key)
         if known is not None:
@@ -125,7 +137,7 @@ class Compiler:
             if not turn.waiting:
                 del self._turns[key]
 
-    async def _compile(self, grammar: str, vocabulary: str | None) -> Verdict:
+    async def _compile(self, grammar: str, vocabulary: _Vocabulary) -> Verdict:
         try:
             async with asyncio.timeout(self._patience):
                 worker = await self._free.get()
@@ -138,12 +150,12 @@ class Compiler:
             self._free.put_nowait(worker)
         return verdict
 
-    async def _ask(self, worker: _Worker, grammar: str, vocabulary: str | None) -> Verdict:
+    async def _ask(self, worker: _Worker, grammar: str, vocabulary: _Vocabulary) -> Verdict:
         for _ in range(2):  # one that died may have been dead before; two died of the grammar
             await worker.prepare(vocabulary)
             try:
                 async with asyncio.timeout(self._deadline):
-                    answer = await worker.ask({"grammar": grammar, "vocabulary": vocabulary})
+                    answer = await worker.ask({"grammar": grammar, "vocabulary": vocabulary.path})
             except TimeoutError:
                 break
             except _Died:
@@ -168,9 +180,10 @@ class _Turn:
     waiting: int = 0
 
 
-def _key(grammar: str, vocabulary: str | None) -> bytes:
+def _key(grammar: str, vocabulary: _Vocabulary) -> bytes:
     digest = hashlib.blake2b(grammar.encode("utf-8", "surrogatepass"), digest_size=16)
-    digest.update(b"\0" + (vocabulary or "").encode("utf-8", "surrogatepass"))
+    known = f"\0{vocabulary.path or ''}\0{vocabulary.words}"
+    digest.update(known.encode("utf-8", "surrogatepass"))
     return digest.digest()
 
 
@@ -184,7 +197,7 @@ class _Worker:
     def __init__(self, reader: str, memory: int) -> None:
         self._arguments = (str(memory), reader)
         self._process: asyncio.subprocess.Process | None = None
-        self._loaded: set[str] = set()
+        self._loaded: dict[str, str] = {}  # what was read, by path
 
     @property
     def pid(self) -> int | None:
@@ -196,7 +209,7 @@ class _Worker:
         """Start the process, unless it runs."""
         if self._process is not None and self._process.returncode is None:
             return
-        self._loaded = set()
+        self._loaded = {}
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",  # nothing in the working directory is taken for a module
@@ -208,18 +221,18 @@ class _Worker:
             stderr=asyncio.subprocess.DEVNULL,
         )
 
-    async def prepare(self, vocabulary: str | None) -> None:
+    async def prepare(self, vocabulary: _Vocabulary) -> None:
         """Have the process running, with the vocabulary read."""
         await self.start()
-        path = vocabulary or ""
-        if path in self._loaded:
+        path = vocabulary.path or ""
+        if self._loaded.get(path) == vocabulary.words:
             return
         try:
             async with asyncio.timeout(_START_SECONDS):
                 await self.ask({"load": path})
         except (TimeoutError, _Died):
             raise InternalError("The grammar compiler does not start.") from None
-        self._loaded.add(path)
+        self._loaded[path] = vocabulary.words
 
     async def ask(self, request: Mapping[str, str | None]) -> dict[str, object]:
         """One request, one answer. However it fails, the process is gone afterwards."""

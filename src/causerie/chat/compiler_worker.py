@@ -100,8 +100,8 @@ class Worker:
         self._tokenizers: dict[str | None, LLTokenizer] = {None: _tokenizer(_Bytes())}
 
     def load(self, path: str) -> None:
-        """Read a vocabulary, unless it is there already."""
-        if path and self._read is not None and path not in self._tokenizers:
+        """Read a vocabulary, in the place of what was read from there before."""
+        if path and self._read is not None:
             self._tokenizers[path] = _tokenizer(self._read(Path(path)))
 
     def check(self, grammar: str, path: str | None) -> dict[str, object]:

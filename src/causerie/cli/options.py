@@ -25,10 +25,12 @@ Set = Annotated[
 ]
 
 
-def settings_in_force(config: Path | None, pairs: list[str] | None, *more: Override) -> Loaded:
-    """File, variables and flags put together. Raises :class:`SettingsError`."""
+def settings_in_force(
+    config: Path | None, pairs: list[str] | None, *more: Override, text: str | None = None
+) -> Loaded:
+    """File (or its ``text``), variables and flags put together. Raises :class:`SettingsError`."""
     overrides = [_override(pair) for pair in pairs or ()]
-    return load(file=config, overrides=[*overrides, *more])
+    return load(file=config, text=text, overrides=[*overrides, *more])
 
 
 def flag(name: str, key: str, value: object) -> list[Override]:

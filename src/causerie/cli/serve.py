@@ -111,7 +111,7 @@ def _read(
     if models == loaded.settings.models:
         return loaded
     override = Override("models", msgspec.to_builtins(models), "the command line")
-    return settings_in_force(config, pairs, *flags, override)
+    return settings_in_force(config, pairs, *flags, override, text=loaded.text)
 
 
 def _again(read: Callable[[], Loaded]) -> Callable[[], Loaded]:

@@ -92,6 +92,7 @@ class Fleet:
         who use them, and are unloaded then.
         """
         self._budget = memory_budget
+        self._released.set()  # who waits for room looks again: there may be more
         before, self._berths = self._berths, {}
         for entry in entries:
             berth = before.get(entry.model)
@@ -210,18 +211,17 @@ class Fleet:
     async def _take_room(self, berth: Berth, engine: ManagedEngine) -> None:
         """Give the engine its berth, once the budget has room for it."""
         async with self._room:
-            if self._budget is not None:
-                await self._make_room(berth.entry, engine.memory_bytes, self._budget)
+            await self._make_room(berth.entry, engine.memory_bytes)
             berth.engine = engine
 
-    async def _make_room(self, entry: FleetEntry, need: int, budget: int) -> None:
-        if need > budget:
-            raise EngineFailed(
-                f"the model {entry.model} needs about {_size(need)}, more than the memory budget "
-                f"of {_size(budget)}; raise it, or lower the model's context or slots"
-            )
+    async def _make_room(self, entry: FleetEntry, need: int) -> None:
         deadline = time.monotonic() + entry.wait_seconds
-        while self._taken() + need > budget:
+        while (budget := self._budget) is not None and self._taken() + need > budget:
+            if need > budget:
+                raise EngineFailed(
+                    f"the model {entry.model} needs about {_size(need)}, more than the memory "
+                    f"budget of {_size(budget)}; raise it, or lower the model's context or slots"
+                )
             now = time.monotonic()
             unused = [berth for berth in self._every() if berth.unused]
             free = [berth for berth in unused if berth.awaited_until <= now]

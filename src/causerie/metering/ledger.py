@@ -4,7 +4,8 @@
 that a reply has ended awaits it first. Records that come while a transaction
 runs share the next one, so the cost of a transaction is divided among all that
 wait. With a journal, safe means written there (also while the database is
-away), and the database follows; without one, safe means in the database.
+away), and the database follows; without one, safe means in the database. Whoever
+is told then that it is away got nothing, and is charged nothing when it is back.
 
 A record has an id of its own: the request id may be the caller's, who may send
 the same one for every request and would then be charged once.
@@ -22,7 +23,7 @@ from itertools import islice
 from typing import Protocol
 
 import structlog
-from msgspec import Struct, to_builtins
+from msgspec import Struct, structs, to_builtins
 
 from causerie.errors import StoreUnavailable
 
@@ -254,7 +255,9 @@ class Ledger:
             "usage waits for the database", records=len(self._waiting), reason=failure.message
         )
         for each in self._waiting:
-            _tell(each.kept, failure)
+            if each.kept is not None and not each.kept.done():
+                each.record = _failed(each.record, failure)
+                _tell(each.kept, failure)
 
     def _refused(self, batch: Sequence[_Waiting], failure: Exception) -> None:
         """Find the record that the database does not take, by trying each alone."""
@@ -277,6 +280,18 @@ class Ledger:
             self._journal.applied(batch[-1].mark)
         if not self._waiting:
             self._batch = self._max_batch
+
+
+def _failed(record: UsageRecord, failure: StoreUnavailable) -> UsageRecord:
+    """The record of a request whose caller is told this instead of its end."""
+    return structs.replace(
+        record,
+        status=failure.status,
+        code=failure.code,
+        reason=failure.message,
+        param=failure.param,
+        cost=Decimal(0),
+    )
 
 
 def _tell(kept: asyncio.Future[None] | None, failure: Exception | None) -> None:

@@ -43,12 +43,16 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Settings with where they come from; ``ignored`` names variables that set nothing."""
+    """Settings with where they come from; ``ignored`` names variables that set nothing.
+
+    ``text`` is what the file said, for whoever loads it with more: a pipe is read once.
+    """
 
     settings: Settings
     file: Path | None = None
     origins: Mapping[KeyPath, str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
+    text: str | None = field(default=None, repr=False)
 
     @property
     def blank(self) -> bool:
@@ -71,6 +75,7 @@ class _Layers:
     origins: dict[KeyPath, str]
     lines: dict[KeyPath, int]
     file: Path | None
+    text: str | None = None
 
     def put(self, path: KeyPath, value: object, origin: str) -> None:
         """Set one value over what is there."""
@@ -96,6 +101,7 @@ class _Layers:
 def load(
     *,
     file: Path | None = None,
+    text: str | None = None,
     overrides: Sequence[Override] = (),
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
@@ -104,12 +110,13 @@ def load(
     """The settings in force. Raises :class:`SettingsError` with everything that is wrong.
 
     Without ``file``, ``CAUSERIE_CONFIG`` and then ``causerie.toml`` in the
-    folder (the working directory) are looked for; none at all is fine. Files
+    folder (the working directory) are looked for; none at all is fine. With
+    ``text`` the file is not read: it says this. Files
     that settings name are relative to ``base``, else to the file's own folder.
     """
     environ = environment.variables() if environ is None else environ
     folder = folder or Path.cwd()
-    layers = _read(_chosen(file, environ, folder))
+    layers = _read(_chosen(file, environ, folder), text)
     known = dict(leaves(Settings))
     _put_variables(layers, known, environ)
     problems = _put_overrides(layers, known, overrides)
@@ -126,7 +133,8 @@ def load(
     broken = [_problem(rule, layers) for rule in broken_rules(settings)]
     if broken:
         raise SettingsError(broken)
-    return Loaded(settings, layers.file, _origins(layers), tuple(_ignored(environ, known)))
+    ignored = tuple(_ignored(environ, known))
+    return Loaded(settings, layers.file, _origins(layers), ignored, layers.text)
 
 
 def leaves(kind: type[msgspec.Struct], path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
@@ -154,12 +162,13 @@ def _chosen(file: Path | None, environ: Mapping[str, str], folder: Path) -> Path
     return found if found.is_file() else None
 
 
-def _read(file: Path | None) -> _Layers:
+def _read(file: Path | None, text: str | None) -> _Layers:
     if file is None:
         return _Layers({}, {}, {}, None)
     try:
-        text = file.read_text(encoding="utf-8-sig")
-        return _Layers(tomllib.loads(text), {}, line_numbers(text), file)
+        if text is None:
+            text = file.read_text(encoding="utf-8-sig")
+        return _Layers(tomllib.loads(text), {}, line_numbers(text), file, text)
     except OSError as error:
         reason = error.strerror or "cannot be read"
         raise SettingsError([Problem(str(file), "", f"{reason}; name a readable file")]) from error

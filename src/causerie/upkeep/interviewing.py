@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, datetime
 
 from causerie.probe.entry import Entry, entry
 from causerie.probe.interview import Asks, Finding, Interview, Patience
@@ -60,7 +60,7 @@ async def carried_out(interview: Interview) -> Asked:
     """Every question asked, and what follows."""
     findings = [one async for one in interview.findings(QUESTIONS)]
     return Asked(
-        entry(interview.subject, findings, date.today()),
+        entry(interview.subject, findings, datetime.now(UTC).date()),
         tuple(findings),
         interview.requests,
         interview.spent,
