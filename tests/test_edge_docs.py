@@ -10,7 +10,7 @@ from causerie.protocol.parsing import HINTS, HONOURED
 
 ROOT = Path(__file__).parent.parent
 SOURCE = Path(causerie.__file__).parent
-LINK = re.compile(r"\]\(([^)\s:]+)\)")
+LINK = re.compile(r'\]\(([^)\s:]+)\)|\bsrc(?:set)?="([^"]+)"')
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 SHOWN = re.compile(r'\bcode(?:: str)? ?= ?"([a-z_]+)"')
 
@@ -48,7 +48,7 @@ def test_every_page_is_two_clicks_from_the_first() -> None:
 
 
 def _links(page: Path) -> list[str]:
-    return LINK.findall(page.read_text())
+    return [link or picture for link, picture in LINK.findall(page.read_text())]
 
 
 def _pages(page: Path) -> set[Path]:
