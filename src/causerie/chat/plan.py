@@ -21,12 +21,14 @@ from causerie.chat.formats.format import Format
 from causerie.chat.functions import Functions, callable_functions
 from causerie.chat.prompt import leading, leading_call, render_aside
 from causerie.chat.recall import Recall
+from causerie.chat.rewriting import is_spaced_alike
 from causerie.chat.segments.base import Schema, text_overlap
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.chat.thinking import ThinkingPlan
 from causerie.engines.base import ModelFacts, PromptTooLong, Sampling, TextEngine
 from causerie.errors import ContextLengthExceeded, InvalidRequest
-from causerie.protocol.request import ChatRequest, Draw
+from causerie.protocol.partial import Partial
+from causerie.protocol.request import ChatRequest, Draw, JsonObject, JsonSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Plan:
     leading: str  # white space that the model still writes before its reasoning or its answer
     tools: Mapping[str, Schema] | None
     grammar: str | None
+    begun: str  # of the answer: what a message that is continued has of it, and the grammar takes
     answer_grammar: str | None
     sampling: Sampling
     visible: tuple[str, ...]
@@ -75,6 +78,8 @@ async def make_plan(
     With ``any_space`` JSON may have white space as other servers write it.
     """
     _check_tokens(request, model.facts.size)
+    begun = _begun(request)
+    any_space = any_space or not is_spaced_alike(Partial(text=begun))
     thought = thinking.plan(model.form, request.thinking)
     form = thought.form
     functions = await callable_functions(request, model.facts.control_tokens, model.recall)
@@ -95,8 +100,8 @@ async def make_plan(
     composed = partial(_composed, model, form, calls=calls, answer=answer)
     if reasoning_open:
         space = "" if continued else _leading(rendered, form)
-    begun = manner if reasoning_open else replace(manner, leading=space)
-    grammar = await composed(state, manner=begun)
+    first = manner if reasoning_open else replace(manner, leading=space)
+    grammar = await composed(state, manner=first)
     if grammar is not None:
         _check_ending(request)
     return Plan(
@@ -111,6 +116,7 @@ async def make_plan(
         leading=space,
         tools=tools or None,
         grammar=grammar,
+        begun=begun,
         answer_grammar=await composed("none", manner=manner),
         sampling=_sampling(request.draw),
         visible=_visible(form, model.facts.control_tokens),
@@ -133,6 +139,20 @@ async def _prompted(
     if thought.written and not continued:
         return _opened(rendered, form, space), ""
     return rendered, space
+
+
+def _begun(request: ChatRequest) -> str:
+    """What the message that is continued has of an answer in a form."""
+    if not request.continue_final_message or request.tool_choice.mode == "required":
+        return ""
+    text = request.messages[-1].text
+    match request.output:
+        case None:
+            return ""
+        case JsonObject() | JsonSchema():
+            return text.lstrip()  # which is no part of JSON, nor of its grammar
+        case _:
+            return text
 
 
 def _without_tools(request: ChatRequest) -> ChatRequest:
