@@ -351,6 +351,7 @@ class Generation:
             return []
         self._generated += tokens
         self.reasoning += len(tokens)
+        self._unread.clear()
         return self._placed(self._parser.feed(text))
 
     def _finish(self) -> list[ContentEvent]:
