@@ -83,12 +83,10 @@ async def make_plan(
     thought = thinking.plan(model.form, request.thinking)
     form = thought.form
     functions = await callable_functions(request, model.facts.control_tokens, model.recall)
-    tools = functions.tools
-    rendered, space = await _prompted(request, model, thought, any_tools=bool(tools))
-    continued = request.continue_final_message
+    rendered, space = await _prompted(request, model, thought, any_tools=bool(functions.tools))
     prompt = await _encoded(rendered, request, model, engine)
     limit = _limit(request, len(prompt), model)
-    reasoning_open = _is_reasoning_open(rendered, form, continued)
+    reasoning_open = _is_reasoning_open(rendered, form, request.continue_final_message)
     if not reasoning_open:
         form = _led(form, model.template, thought.on, rendered, space)
     may_think = form.thinking is not None and thought.on is not False
@@ -99,7 +97,7 @@ async def make_plan(
     manner = Manner(model.facts.end_tokens, any_space, as_spelled)
     composed = partial(_composed, model, form, calls=calls, answer=answer)
     if reasoning_open:
-        space = "" if continued else _leading(rendered, form)
+        space = "" if request.continue_final_message else _leading(rendered, form)
     first = manner if reasoning_open else replace(manner, leading=space)
     grammar = await composed(state, manner=first)
     if grammar is not None:
@@ -112,9 +110,9 @@ async def make_plan(
         room=_context(request, model) - len(prompt),
         budget=thinking.budget(request.thinking, limit),
         reasoning_open=reasoning_open,
-        whole_reasoning=not leaves_free(form, calls if tools else None, answer),
+        whole_reasoning=not leaves_free(form, calls if functions.tools else None, answer),
         leading=space,
-        tools=tools or None,
+        tools=functions.tools or None,
         grammar=grammar,
         begun=begun,
         answer_grammar=await composed("none", manner=manner),
