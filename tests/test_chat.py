@@ -319,6 +319,17 @@ async def test_a_message_is_continued_as_what_it_was(
     assert bool(reply.usage.reasoning) == bool(reasoning)
 
 
+async def test_log_probabilities_are_of_the_answer_alone() -> None:
+    """Also where the budget ends the reasoning in the middle of a character."""
+    engine = FakeEngine("m", Script(["<think>\n\N{PARTY POPPER}", "Yes"]))
+    chat = TextChat(engine, Unchecked(), ChatOptions(format="qwen-3", template=THINKING))
+    thinking = Thinking(enabled=True, budget=2)
+    async with chat.generate(asked(thinking=thinking, top_logprobs=0)) as answer:
+        reply = together([batch async for batch in answer.events])
+    assert reply.text == "Yes"
+    assert b"".join(token.raw for token in reply.logprobs).decode() == reply.text
+
+
 TALK = """
 {%- for message in messages %}
 {{- message.role + ': ' + message.content + '\n\n' }}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from chatkit import Unchecked
+from chatkit import Unchecked, continued, together, whole_and_cuts
 from formatkit import WEATHER
 
 from causerie.chat import answer
@@ -16,6 +16,7 @@ from causerie.chat.chat import TextChat
 from causerie.chat.recall import Recall
 from causerie.engines.fake import FakeEngine, Script
 from causerie.errors import InvalidRequest
+from causerie.protocol.events import TextDelta
 from causerie.protocol.request import (
     ChatRequest,
     Choice,
@@ -126,3 +127,62 @@ async def test_a_grammar_that_was_written_before_is_the_one_that_is_asked_for() 
                 await anext(aiter(made.events))
         assert engine.requests[-1].grammar == alone.requests[-1].grammar
     assert len({each.grammar for each in engine.requests}) >= 10
+
+
+def goes_on(begun: str, output: OutputFormat, **more: Any) -> ChatRequest:
+    said = (Message("user", "Hi"), Message("assistant", begun))
+    return ChatRequest("m", said, output=output, continue_final_message=True, **more)
+
+
+@pytest.mark.parametrize(
+    ("output", "begun", "whole"),
+    [
+        (schema(), '{"city": "Pa', '{"city": "Paris"}'),
+        (schema(), '{"city": "P\u00fc', '{"city": "P\u00fcr"}'),
+        (schema(), ' {\n  "city"', ' {\n  "city" : "Paris" }'),
+        (schema(), '{"city": "Paris"}', '{"city": "Paris"}'),
+        (JsonObject(), '{"a": [1, ', '{"a": [1, 2]}'),
+        (Choice(("yes", "no")), "ye", "yes"),
+        (Regex("[a-z]+-[0-9]+"), "abc-", "abc-12"),
+    ],
+)
+async def test_a_form_goes_on_where_the_message_that_is_continued_ends(
+    output: OutputFormat, begun: str, whole: str
+) -> None:
+    chat = TextChat(FakeEngine("m", Script([whole.lstrip()])), Unchecked())
+    reply, cuts = await whole_and_cuts(chat, goes_on(begun, output))
+    assert (begun + reply.text, reply.finish) == (whole, "stop")
+    for cut in cuts:
+        assert (await continued(chat, goes_on(begun, output), cut)).said == reply.said
+
+
+async def test_every_choice_goes_on_with_the_form() -> None:
+    chat = TextChat(FakeEngine("m", Script(['{"city": "Paris"}'])), Unchecked())
+    async with chat.generate(goes_on('{"city": ', schema(), n=2)) as answer:
+        events = [event async for batch in answer.events for event in batch]
+    for choice in range(2):
+        said = [
+            each.text for each in events if isinstance(each, TextDelta) and each.choice == choice
+        ]
+        assert "".join(said) == '"Paris"}'
+
+
+@pytest.mark.parametrize("begun", ["Sure: {", '{"town": "', '{"city": "Paris"} and'])
+async def test_what_begins_no_answer_of_the_form_is_not_continued(begun: str) -> None:
+    chat = TextChat(FakeEngine("m", Script(["x"])), Unchecked())
+    async with chat.generate(goes_on(begun, schema())) as answer:
+        with pytest.raises(InvalidRequest, match="beginning of an answer") as refused:
+            await anext(aiter(answer.events))
+    assert refused.value.param == "continue_final_message"
+
+
+async def test_a_forced_call_comes_behind_a_message_that_is_continued() -> None:
+    call = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
+    chat = TextChat(FakeEngine("m", Script([call])), Unchecked())
+    tools: dict[str, Any] = {
+        "tools": (Tool("get_weather", WEATHER),),
+        "tool_choice": ToolChoice("required"),
+    }
+    async with chat.generate(goes_on("Let me look.", schema(), **tools)) as answer:
+        reply = together([batch async for batch in answer.events])
+    assert [each.name for each in reply.calls] == ["get_weather"]

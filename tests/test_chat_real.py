@@ -93,3 +93,26 @@ async def test_greedy_replies_are_the_same_wherever_they_break_off(
         assert merged.usage is not None
         assert merged.usage.completion + cut.partial.completion == whole.usage.completion
         assert merged.usage.reasoning + cut.partial.reasoning_tokens == whole.usage.reasoning
+
+
+@pytest.mark.parametrize(
+    "begun", ["{", '{"city": "Pa', '{\n  "city": "Paris",\n  "kind": "', '{"city": "🗼']
+)
+async def test_a_document_that_a_client_has_begun_is_gone_on_with(
+    chats: tuple[TextChat, TextChat], begun: str
+) -> None:
+    one, other = chats
+    messages = (Message("user", "Name a place."), Message("assistant", begun))
+    request = ChatRequest(
+        "m",
+        messages,
+        max_tokens=120,
+        draw=Draw(temperature=0),
+        output=JsonSchema(SCHEMA),
+        continue_final_message=True,
+    )
+    whole, cuts = await whole_and_cuts(one, request)
+    assert set(json.loads(begun + whole.text)) == {"city", "kind"}
+    assert whole.finish == "stop"
+    for cut in cuts[::5]:
+        assert (await continued(other, request, cut)).said == whole.said

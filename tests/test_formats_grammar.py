@@ -320,6 +320,30 @@ def test_what_libraries_write_in_their_own_way_is_held_to(
             assert (vocabulary.refused_at(grammar, text) is None) == right, text
 
 
+@pytest.mark.parametrize("name", ["lfm-2", "llama-4-pythonic", "qwen-3-coder", "seed-oss"])
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "None", "True"),
+        ({"anyOf": [{"enum": [1, 2]}, {"type": "null"}]}, "None", "3"),
+        ({"type": ["boolean", "integer"]}, "True", "None"),
+        ({"type": ["array", "null"]}, "None", "1"),
+    ],
+)
+def test_python_s_constants_stand_beside_other_values(
+    name: str, schema: dict[str, object], good: str, bad: str
+) -> None:
+    form = by_name(name)
+    tools = offered({"properties": {"v": schema}, "required": ["v"]})
+    assert form.calls
+    plan = CallPlan(tools, required=True, parallel=True)
+    _, vocabulary = vocabularies(form)[0]
+    grammar = compose(form, {}, reasoning="none", calls=plan, answer=None)
+    for value, right in ((good, True), (bad, False)):
+        written = write_calls(form.calls, [Call("f", {"v": 12345})]).replace("12345", value)
+        assert (vocabulary.refused_at(grammar, form.calls.lead + written) is None) == right
+
+
 @pytest.mark.parametrize("name", NOTATIONS)
 def test_a_function_takes_what_only_a_list_of_names_says(name: str) -> None:
     form = by_name(name)

@@ -54,6 +54,23 @@ def test_objects_that_are_put_together_stay_open() -> None:
     assert not allows({"anyOf": [one, two]}, '{"a": 1, "b": 2}')
 
 
+# One of two properties and never both, as TypeScript's generators write it.
+EITHER = {
+    "oneOf": [
+        {
+            "type": "object",
+            "properties": {"a": {"type": "string"}, "b": {"not": {}}},
+            "required": ["a"],
+        },
+        {
+            "type": "object",
+            "properties": {"a": {"not": {}}, "b": {"type": "integer"}},
+            "required": ["b"],
+        },
+    ]
+}
+
+
 @pytest.mark.parametrize(
     ("schema", "good", "bad"),
     [
@@ -114,6 +131,8 @@ def test_objects_that_are_put_together_stay_open() -> None:
         ({"prefixItems": [{"$id": "T", "type": "array", "items": {"$ref": "T"}},
           {"$id": "T", "type": "array", "items": {"$ref": "T"}}]}, "[[[]], []]", "[[], [1]]"),
         ({"oneOf": [{"type": "string"}, {"type": "integer"}]}, "1", "1.5"),
+        ({"oneOf": [{"type": "string"}, {"not": {}}]}, '"a"', "1"),
+        (EITHER, '{"a": "x"}', '{"a": "x", "b": 1}'),
         ({"$ref": "#/definitions/a~1b%25", "definitions": {"a/b%": {"type": "null"}}}, "null", "1"),
         ({"$ref": "#/$defs/", "$defs": {"": {"type": "null"}}}, "null", "1"),
         ({"type": "string", "x-note": 1, "title": "T", "default": 3, "uniqueItems": False}, '"a"',

@@ -173,6 +173,13 @@ async def test_a_grammar_goes_on_behind_what_it_has_accepted(
         assert rest.stopped.prompt_tokens == len(prompt) + cut
 
 
+async def test_a_grammar_goes_on_behind_a_text(subject: Subject) -> None:
+    grammar = says("Zo\u00eb: one two")
+    prompt = [*await subject.prompt("Hi"), *await subject.engine.tokenize(["..."], special=False)]
+    run = await subject.run(TextRequest(prompt, 40, GREEDY, grammar, begun="Zo\u00eb: o"))
+    assert (run.text, run.stopped.reason) == ("ne two", "stop")
+
+
 async def test_a_grammar_that_goes_on_is_cut_by_length(subject: Subject) -> None:
     prompt = await subject.prompt("Hi")
     begun = tuple(await subject.engine.tokenize(["one two"], special=False))
@@ -190,6 +197,9 @@ async def test_what_a_grammar_cannot_have_accepted_is_refused_on_entering(
     request = TextRequest([*await subject.prompt("Hi"), *begun], 9, grammar=says("one"))
     with pytest.raises(NotAdmitted):
         async with subject.engine.generate(replace(request, accepted=begun)):
+            pytest.fail("it was accepted")
+    with pytest.raises(NotAdmitted):
+        async with subject.engine.generate(replace(request, begun="two")):
             pytest.fail("it was accepted")
     assert subject.engine.status().busy == 0
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from causerie.chat.encoding import spells
 from causerie.chat.lark import embed
@@ -44,7 +45,7 @@ async def answer_plan(
         case JsonObject():
             return AnswerPlan("answer", f"answer: %json {json_object(any_space=any_space)}")
         case JsonSchema():
-            text = json.dumps(output.schema, ensure_ascii=False)
+            text = msgspec.json.encode(output.schema).decode()
             make = partial(_schema, output, text, control_tokens, any_space)
             return await recall.of(text, (output.param, any_space), make)
         case Regex(pattern):

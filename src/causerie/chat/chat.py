@@ -99,7 +99,8 @@ class TextChat:
 
         source = choices[0].events(usage) if len(choices) == 1 else _merged(choices, usage)
         if request.output is not None:
-            source = _checked(source, request.output, choices, partial.text if partial else "")
+            said = plan.begun + (partial.text if partial else "")
+            source = _checked(source, request.output, choices, said)
         async with aclosing(source) as events:
             yield Answering(events, model.facts.fingerprint, usage, trail, request.unknown)
 
@@ -187,16 +188,16 @@ async def _checked(
 
     A constraint that did not hold is our fault. ``said`` is what came before.
     """
-    answers: dict[int, list[str]] = {0: [said]}
+    answers: dict[int, list[str]] = {}
     async with aclosing(source):
         async for batch in source:
             for event in batch:
                 if isinstance(event, TextDelta):
-                    answers.setdefault(event.choice, []).append(event.text)
+                    answers.setdefault(event.choice, [said]).append(event.text)
                 elif isinstance(event, Finished) and event.reason == "stop":
                     if choices[event.choice].stopped:
                         continue
-                    wrong = validate("".join(answers.get(event.choice, [])), output)
+                    wrong = validate("".join(answers.get(event.choice, [said])), output)
                     if wrong is not None:
                         raise InternalError(f"The answer does not have the form asked for: {wrong}")
             yield batch

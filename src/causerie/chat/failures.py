@@ -6,12 +6,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from causerie.engines.base import EngineFailed, LoadFailed, NotAdmitted, PromptTooLong
-from causerie.errors import ContextLengthExceeded, Overloaded, ServiceError, UpstreamFailed
+from causerie.errors import (
+    ContextLengthExceeded,
+    InvalidRequest,
+    Overloaded,
+    ServiceError,
+    UpstreamFailed,
+)
 
 
 @contextmanager
-def engine_failures(*, started: bool) -> Iterator[None]:
-    """Raise failures of an engine as ``ServiceError``; ``started``: in the middle of an answer."""
+def engine_failures(*, started: bool, begun: str = "") -> Iterator[None]:
+    """Raise failures of an engine as ``ServiceError``; ``started``: in the middle of an answer.
+
+    ``begun`` is what a client has written of the answer.
+    """
     try:
         yield
     except PromptTooLong as long:
@@ -19,6 +28,12 @@ def engine_failures(*, started: bool) -> Iterator[None]:
             prompt_tokens=long.tokens, max_tokens=None, context_length=long.context_length
         ) from None
     except NotAdmitted:
+        if begun:
+            raise InvalidRequest(
+                "The last message is not the beginning of an answer in the form that is asked for, "
+                "so it cannot be continued.",
+                param="continue_final_message",
+            ) from None
         raise UpstreamFailed(
             "The reply broke off in a form that the constraint here does not admit."
         ) from None

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import msgspec
+
 from causerie.chat.encoding import spells
 from causerie.chat.recall import Recall
 from causerie.chat.schema import prepare
@@ -41,7 +43,7 @@ async def callable_functions(
     ]
     if not asked:
         return Functions({})
-    text = json.dumps([(tool.name, tool.parameters) for _, tool in asked])
+    text = msgspec.json.encode([(tool.name, tool.parameters) for _, tool in asked]).decode()
     return await recall.of(text, None, partial(_checked, asked, text, control_tokens))
 
 

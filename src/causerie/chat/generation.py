@@ -159,7 +159,8 @@ class Generation:
         grammar = self.plan.grammar
         if self._unsaid:
             yield self._unsaid
-        with engine_failures(started=True):
+        begun = self.plan.begun if self.begun is None else ""
+        with engine_failures(started=True, begun=begun):
             while self._ended is None:
                 if self._out_of_thought():
                     grammar = self.plan.answer_grammar
@@ -268,6 +269,7 @@ class Generation:
             visible=self.plan.visible,
             ignore_eos=self.request.ignore_eos or short,
             accepted=tuple(self._generated[self._since :]) if grammar is not None else (),
+            begun=self.plan.begun,
         )
 
     def _sampling(self, *, short: bool) -> Sampling:
@@ -349,6 +351,7 @@ class Generation:
             return []
         self._generated += tokens
         self.reasoning += len(tokens)
+        self._unread.clear()
         return self._placed(self._parser.feed(text))
 
     def _finish(self) -> list[ContentEvent]:

@@ -21,12 +21,14 @@ from causerie.chat.formats.format import Format
 from causerie.chat.functions import Functions, callable_functions
 from causerie.chat.prompt import leading, leading_call, render_aside
 from causerie.chat.recall import Recall
+from causerie.chat.rewriting import is_spaced_alike
 from causerie.chat.segments.base import Schema, text_overlap
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.chat.thinking import ThinkingPlan
 from causerie.engines.base import ModelFacts, PromptTooLong, Sampling, TextEngine
 from causerie.errors import ContextLengthExceeded, InvalidRequest
-from causerie.protocol.request import ChatRequest, Draw
+from causerie.protocol.partial import Partial
+from causerie.protocol.request import ChatRequest, Draw, JsonObject, JsonSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Plan:
     leading: str  # white space that the model still writes before its reasoning or its answer
     tools: Mapping[str, Schema] | None
     grammar: str | None
+    begun: str  # of the answer: what a message that is continued has of it, and the grammar takes
     answer_grammar: str | None
     sampling: Sampling
     visible: tuple[str, ...]
@@ -75,15 +78,15 @@ async def make_plan(
     With ``any_space`` JSON may have white space as other servers write it.
     """
     _check_tokens(request, model.facts.size)
+    begun = _begun(request)
+    any_space = any_space or not is_spaced_alike(Partial(text=begun))
     thought = thinking.plan(model.form, request.thinking)
     form = thought.form
     functions = await callable_functions(request, model.facts.control_tokens, model.recall)
-    tools = functions.tools
-    rendered, space = await _prompted(request, model, thought, any_tools=bool(tools))
-    continued = request.continue_final_message
+    rendered, space = await _prompted(request, model, thought, any_tools=bool(functions.tools))
     prompt = await _encoded(rendered, request, model, engine)
     limit = _limit(request, len(prompt), model)
-    reasoning_open = _is_reasoning_open(rendered, form, continued)
+    reasoning_open = _is_reasoning_open(rendered, form, request.continue_final_message)
     if not reasoning_open:
         form = _led(form, model.template, thought.on, rendered, space)
     may_think = form.thinking is not None and thought.on is not False
@@ -94,9 +97,9 @@ async def make_plan(
     manner = Manner(model.facts.end_tokens, any_space, as_spelled)
     composed = partial(_composed, model, form, calls=calls, answer=answer)
     if reasoning_open:
-        space = "" if continued else _leading(rendered, form)
-    begun = manner if reasoning_open else replace(manner, leading=space)
-    grammar = await composed(state, manner=begun)
+        space = "" if request.continue_final_message else _leading(rendered, form)
+    first = manner if reasoning_open else replace(manner, leading=space)
+    grammar = await composed(state, manner=first)
     if grammar is not None:
         _check_ending(request)
     return Plan(
@@ -107,10 +110,11 @@ async def make_plan(
         room=_context(request, model) - len(prompt),
         budget=thinking.budget(request.thinking, limit),
         reasoning_open=reasoning_open,
-        whole_reasoning=not leaves_free(form, calls if tools else None, answer),
+        whole_reasoning=not leaves_free(form, calls if functions.tools else None, answer),
         leading=space,
-        tools=tools or None,
+        tools=functions.tools or None,
         grammar=grammar,
+        begun=begun,
         answer_grammar=await composed("none", manner=manner),
         sampling=_sampling(request.draw),
         visible=_visible(form, model.facts.control_tokens),
@@ -133,6 +137,20 @@ async def _prompted(
     if thought.written and not continued:
         return _opened(rendered, form, space), ""
     return rendered, space
+
+
+def _begun(request: ChatRequest) -> str:
+    """What the message that is continued has of an answer in a form."""
+    if not request.continue_final_message or request.tool_choice.mode == "required":
+        return ""
+    text = request.messages[-1].text
+    match request.output:
+        case None:
+            return ""
+        case JsonObject() | JsonSchema():
+            return text.lstrip()  # which is no part of JSON, nor of its grammar
+        case _:
+            return text
 
 
 def _without_tools(request: ChatRequest) -> ChatRequest:

@@ -75,7 +75,8 @@ class TextRequest:
     ``visible`` lists control tokens whose text must appear in the output
     instead of being dropped; ``ignore_eos`` forbids the end of the text.
     ``accepted`` are the last tokens of the prompt where the grammar has taken
-    them already: it goes on behind them instead of beginning anew.
+    them already: it goes on behind them instead of beginning anew. ``begun``
+    is text that it has taken before them, however the prompt's tokens spell it.
     """
 
     prompt: Sequence[int]
@@ -86,6 +87,7 @@ class TextRequest:
     visible: tuple[str, ...] = ()
     ignore_eos: bool = False
     accepted: tuple[int, ...] = ()
+    begun: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +199,7 @@ class PromptTooLong(Exception):
 
 
 class NotAdmitted(Exception):
-    """The grammar does not admit the tokens that it is said to have accepted."""
+    """The grammar does not admit what it is said to have accepted."""
 
 
 class TextEngine(Protocol):
@@ -232,6 +234,6 @@ class TextEngine(Protocol):
         """Run one generation; raises on entering.
 
         :class:`PromptTooLong` where it does not fit, :class:`NotAdmitted` where
-        the grammar cannot go on behind ``TextRequest.accepted``.
+        the grammar cannot go on behind ``TextRequest.begun`` and ``accepted``.
         """
         ...

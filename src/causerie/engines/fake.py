@@ -162,8 +162,8 @@ class FakeEngine:
         """Say the next reply, or the rest of it where the prompt ends in its beginning."""
         if len(request.prompt) >= self.context_length:
             raise PromptTooLong(len(request.prompt), self.context_length)
-        if request.accepted:
-            _matcher(request, request.accepted)
+        if taken := _taken(request):
+            _matcher(request, taken)
         self.requests.append(request)
         del self.requests[:-100]
         self._busy += 1
@@ -269,10 +269,15 @@ def _ids(reply: Sequence[int], request: TextRequest, prompt: Sequence[int]) -> I
 
 def _constrained(ids: Sequence[int], request: TextRequest) -> Iterator[int]:
     """What it would have said behind what the grammar has accepted, or else all of it."""
+    taken = _taken(request)
     again = _admitted(ids, _matcher(request, ()))
-    if all(next(again, END) == id for id in request.accepted):
+    if all(next(again, END) == id for id in taken):
         return again
-    return _admitted(ids, _matcher(request, request.accepted))
+    return _admitted(ids, _matcher(request, taken))
+
+
+def _taken(request: TextRequest) -> list[int]:
+    return [*request.begun.encode(), *request.accepted]
 
 
 def _matcher(request: TextRequest, accepted: Sequence[int]) -> LLMatcher:

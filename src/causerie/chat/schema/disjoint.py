@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 
+from causerie.chat.schema.names import is_never
+
 _KINDS: Mapping[str, frozenset[str]] = {
     "object": frozenset({"object"}),
     "array": frozenset({"array"}),
@@ -44,7 +46,7 @@ class Exclusion:
 
     def _excludes(self, a: object, b: object, frame: frozenset[str], depth: int) -> bool:
         self._left -= 1
-        if a is False or b is False:
+        if is_never(a) or is_never(b):
             return True
         if self._left < 0 or depth > _MAX_DEPTH:
             return False

@@ -22,8 +22,7 @@ def plain(
 
     ``pointer`` is where it stands, ``resolve`` gives what a reference stands for.
     """
-    never = schema.get("not", False)
-    if never is True or (isinstance(never, Mapping) and not _said(never)):
+    if is_never(schema):
         return False
     named = _target(schema.get("propertyNames"), resolve)
     names, pattern = _names(named), _pattern(named)
@@ -39,6 +38,14 @@ def plain(
     if pattern is not None and not known:
         return {**rest, "patternProperties": {pattern: others}, "additionalProperties": False}
     return schema
+
+
+def is_never(schema: object) -> bool:
+    """Whether it says that nothing may be there."""
+    if not isinstance(schema, Mapping):
+        return schema is False
+    never = schema.get("not", False)
+    return never is True or (isinstance(never, Mapping) and not _said(never))
 
 
 def _target(schema: object, resolve: Callable[[str], object]) -> Mapping[str, object]:

@@ -21,12 +21,12 @@ from causerie.chat.segments.choices import (
 )
 from causerie.chat.segments.conjunction import constants, kind_of, refused
 from causerie.chat.segments.members import members_of, property_in
+from causerie.chat.segments.python import words
 from causerie.chat.segments.relaxed import relaxed_json
 from causerie.chat.segments.strings import string_terminal
 
 _CONSTANTS = ("True", "False", "None")
 _NAMED = {"integer": "number"}  # where the type is named, it is as JSON has it
-_PYTHON = {"boolean": ("True", "False"), "null": ("None",)}
 _QUOTES = re.compile(r'\\.|[^"]', re.DOTALL)  # all but the quotes that count
 _ANY_KEY = "/[a-zA-Z0-9_.\\-]+/"
 
@@ -253,12 +253,11 @@ def _value(form: ParameterList, schema: Schema, scope: Scope) -> str:
 def _other_value(form: ParameterList, options: list[Schema], scope: Scope) -> str:
     """A value that is no string, and the text behind it."""
     found = [choice for option in options for choice in choices(option)]
-    expected = frozenset[str]().union(*map(kinds_of, found))
-    listed = any(constants(choice) is not None for choice in found)
-    if form.constants == "python" and expected <= _PYTHON.keys() and not listed:
-        words = [word for kind in sorted(expected) for word in _PYTHON[kind]]
-        return " | ".join(scope.literal(word + form.after) for word in words)
-    return f"{scope.json(_any_of(options))} {scope.literal(form.after)}"
+    written, others = words(found) if form.constants == "python" else ([], True)
+    written = [scope.literal(word + form.after) for word in written]
+    if others:
+        written.append(f"{scope.json(_any_of(options))} {scope.literal(form.after)}")
+    return " | ".join(written)
 
 
 def _announced(form: ParameterList, others: list[Schema], scope: Scope) -> list[str]:

@@ -2,17 +2,21 @@
 
 The reader understands what models write (either quotes, Python's and JSON's
 constants, values by place); the grammar writes parameters in their order,
-constants as Python does and everything else as JSON, which reads the same.
+constants as Python does and everything else as JSON, which reads the same. Beside
+other values a constant may be either.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from causerie.chat.segments.base import Read, Schema, Scope
-from causerie.chat.segments.choices import choices, kinds
+from causerie.chat.segments.choices import choices, kinds_of
 from causerie.chat.segments.conjunction import constants, refused
 from causerie.chat.segments.members import Members, members_of, names_in
 from causerie.chat.segments.relaxed import RelaxedReader
 
+_WORDS = {"boolean": ("True", "False"), "null": ("None",)}
 _KEY = "/[a-zA-Z_][a-zA-Z0-9_]*/"
 
 
@@ -74,9 +78,17 @@ def separated(
 
 
 def _value(schema: Schema, scope: Scope) -> str:
-    words = {"boolean": '"True" | "False"', "null": '"None"'}
-    expected = kinds(schema)
-    listed = any(constants(choice) is not None for choice in choices(schema))
-    if expected and expected <= words.keys() and not listed:
-        return "(" + " | ".join(words[kind] for kind in sorted(expected)) + ")"
-    return scope.json(schema)
+    written, others = words(choices(schema))
+    options = [f'"{word}"' for word in written] + ([scope.json(schema)] if others else [])
+    return f"({' | '.join(options)})"
+
+
+def words(found: Sequence[Schema]) -> tuple[list[str], bool]:
+    """The constants that values of some choices may be, and whether they may be anything else.
+
+    What a choice lists is written as JSON.
+    """
+    free = [kinds_of(choice) for choice in found if constants(choice) is None]
+    expected = frozenset[str]().union(*free)
+    written = [word for kind in sorted(expected & _WORDS.keys()) for word in _WORDS[kind]]
+    return written, not expected or not expected <= _WORDS.keys() or len(free) < len(found)

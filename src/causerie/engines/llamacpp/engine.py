@@ -172,7 +172,8 @@ class LlamaCppEngine:
             client.complete, defaults=self._sampling, partial=partial, pulse=self._pulse
         )
         draw = functools.partial(client.draw, defaults=self._sampling)
-        made = self._guided(run, draw, request) if request.accepted else run(request)
+        goes_on = request.accepted or request.begun
+        made = self._guided(run, draw, request) if goes_on else run(request)
         self._busy += 1
         try:
             async with made as outputs:
@@ -190,7 +191,12 @@ class LlamaCppEngine:
         if self._guidance is None:
             self._guidance = await asyncio.to_thread(words, vocabulary, self._in_thread())
         guide = await asyncio.to_thread(
-            Guide, self._guidance, vocabulary, request.grammar or "", request.accepted
+            Guide,
+            self._guidance,
+            vocabulary,
+            request.grammar or "",
+            request.accepted,
+            request.begun,
         )
         spelling = await self._spelling(request.visible)
         async with aclosing(Guided(run, draw, request, guide, spelling).outputs()) as outputs:

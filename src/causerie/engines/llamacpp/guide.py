@@ -67,7 +67,7 @@ def words(vocabulary: Vocabulary, tokenize: Callable[[str], list[int]]) -> LLTok
 class Guide:
     """A grammar's state; used in threads, for it may ask the engine how a text is tokenised.
 
-    Raises :class:`NotAdmitted` where it cannot go on behind ``accepted``.
+    Raises :class:`NotAdmitted` where it cannot go on behind ``begun`` and ``accepted``.
     """
 
     def __init__(
@@ -76,10 +76,12 @@ class Guide:
         vocabulary: Vocabulary,
         grammar: str,
         accepted: Sequence[int],
+        begun: str = "",
     ) -> None:
         self._end = vocabulary.end
         self._matcher = LLMatcher(words, grammar, log_level=0)
-        if self._matcher.try_consume_tokens(list(accepted)) != len(accepted):
+        taken = [*words.greedy_tokenize(begun), *accepted]
+        if self._matcher.try_consume_tokens(taken) != len(taken):
             raise NotAdmitted
 
     def takes(self, token: int) -> bool:
@@ -147,7 +149,7 @@ class Guided:
     ) -> None:
         self._run = run
         self._draw = draw
-        self._request = replace(request, grammar=None, accepted=())
+        self._request = replace(request, grammar=None, accepted=(), begun="")
         self._guide = guide
         self._spelling = spelling
         self._made: list[int] = []
