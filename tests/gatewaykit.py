@@ -134,19 +134,23 @@ def _read(answer: Answer, data: bytes) -> None:
 @asynccontextmanager
 async def gateway(
     *base_urls: str,
-    dialect: str = "vllm",
+    dialect: str | Sequence[str] = "vllm",
     deadlines: Deadlines = QUICK,
     connect_seconds: float = 0.4,
     reasoning_object: bool = False,
 ) -> AsyncIterator[Gateway]:
-    """A gateway whose one model ``m`` is answered by these, in their order."""
+    """A gateway whose one model ``m`` is answered by these, in their order.
+
+    ``dialect`` is that of all, or one for each.
+    """
     records = Records()
+    dialects = [dialect] * len(base_urls) if isinstance(dialect, str) else dialect
     async with AsyncExitStack() as held:
         targets = {}
-        for number, base_url in enumerate(base_urls):
+        for number, (base_url, spoken) in enumerate(zip(base_urls, dialects, strict=True)):
             client = HttpClient(base_url, Reach(connect_seconds=connect_seconds))
             held.push_async_callback(client.close)
-            endpoint = Endpoint(f"e{number}", client, DIALECTS[dialect], deadlines=deadlines)
+            endpoint = Endpoint(f"e{number}", client, DIALECTS[spoken], deadlines=deadlines)
             targets[f"e{number}"] = RemoteChat(endpoint, "m", separators=Separation())
         router = Router(targets)
         edge = _edge(router, list(targets), records, reasoning_object)

@@ -414,7 +414,7 @@ def test_a_bad_message_is_named_by_its_index(
     assert (error.param, error.code) == (f"messages[1].{param}", code)
 
 
-def test_images_come_in_the_request_or_not_at_all() -> None:
+def test_images_come_in_the_request_or_by_a_web_address() -> None:
     def image(url: object) -> list[dict[str, object]]:
         part = {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
         return [{"role": "user", "content": [part]}]
@@ -422,6 +422,12 @@ def test_images_come_in_the_request_or_not_at_all() -> None:
     data = "data:image/png;base64,iVBORw0KGgo="
     assert read(messages=image(data)).messages[0].content == (ImagePart(data),)
     at = "messages[0].content[0].image_url.url"
-    for url in ("https://example.org/a.png", "file:///etc/passwd", "data:text/html,x", ""):
+    address = "https://example.org/a.png?signed=%20x"
+    assert read(messages=image(address)).messages[0].content == (ImagePart(address),)
+    for url in (
+        *("http://169.254.169.254/", "file:///etc/passwd", "data:text/html,x", "", "a.png"),
+        *("https://", "https://a b", "https://a\n", "https://ä", "HTTPS://a", " https://a"),
+        "https://" + "a" * 8192,
+    ):
         assert refuse(messages=image(url)).param == at
-    assert "never fetched" in refuse(messages=image("http://169.254.169.254/")).message
+    assert "`https://`" in refuse(messages=image("http://169.254.169.254/")).message

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -91,10 +91,13 @@ async def close(endpoints: Sequence[Connected]) -> None:
 def _made(one: described.Endpoint, key: str | None, proxy: str | None, recipe: bytes) -> Connected:
     way = reach(one, proxy)
     client = HttpClient(one.base_url, way)
+    dialect = DIALECTS[one.dialect]
+    if one.fetches_images is not None:
+        dialect = replace(dialect, fetches=one.fetches_images)
     endpoint = Endpoint(
         one.name,
         client,
-        DIALECTS[one.dialect],
+        dialect,
         credential=key,
         deadlines=Deadlines(
             first_token=one.timeouts.first_token,

@@ -26,8 +26,9 @@ from causerie.chat.validation import validate
 from causerie.engines.base import ModelFacts, TextEngine
 from causerie.errors import InternalError, InvalidRequest
 from causerie.protocol.events import Batch, Finished, TextDelta, Usage
+from causerie.protocol.images import images, not_fetched
 from causerie.protocol.partial import Partial, Trail
-from causerie.protocol.request import ChatRequest, ImagePart, OutputFormat
+from causerie.protocol.request import ChatRequest, OutputFormat
 
 
 class GrammarCheck(Protocol):
@@ -161,17 +162,15 @@ def _texts(form: Format) -> list[str]:
 
 
 def _check_images(request: ChatRequest, facts: ModelFacts) -> None:
-    if facts.vision:
-        return
-    for index, message in enumerate(request.messages):
-        if isinstance(message.content, tuple):
-            for part, content in enumerate(message.content):
-                if isinstance(content, ImagePart):
-                    raise InvalidRequest(
-                        "This model takes no images; send text parts only.",
-                        code="unsupported_parameter",
-                        param=f"messages[{index}].content[{part}]",
-                    )
+    for param, image in images(request.messages):
+        if not facts.vision:
+            raise InvalidRequest(
+                "This model takes no images; send text parts only.",
+                code="unsupported_parameter",
+                param=param,
+            )
+        if not image.enclosed:
+            raise not_fetched(param)
 
 
 def _constrained_by(request: ChatRequest) -> str:

@@ -290,8 +290,7 @@ class Connection(asyncio.Protocol):
             try:
                 self._parser.feed_data(data)
             except httptools.HttpParserUpgrade as upgrade:
-                # Not taken up; the parser takes a body only where nothing of the kind was offered,
-                # and nothing more where the connection is to be closed.
+                # Not taken up. Beside an offer the parser takes no body, behind the last nothing.
                 if self._declined:
                     self._parser = httptools.HttpRequestParser(self)
                     data, self._declined = self._declined + data[upgrade.args[0] :], b""
@@ -318,10 +317,7 @@ class Connection(asyncio.Protocol):
         self._begin(exchange)
 
     def _get_to_know(self, digest: bytes, length: int) -> None:
-        """What the parser has just been given has this digest: the second time it will be known.
-
-        If the parser has found the same in it: one request, whose body has this length.
-        """
+        """From the second time on, know by its digest what was one request with such a body."""
         self._strange += 1
         found, again = self._current, digest == self._unknown
         if again and found is not None and found.unread == length and not self._waiting:

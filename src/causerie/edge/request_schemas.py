@@ -74,7 +74,10 @@ def _message_schemas() -> dict[str, Schema]:
             type=text(enum=["image_url"]),
             image_url=taken(
                 "url",
-                url=text(pattern="^data:image/[a-zA-Z0-9.+-]+;base64,[A-Za-z0-9+/_-]+={0,2}$"),
+                url=text(
+                    pattern="^(data:image/[a-zA-Z0-9.+-]+;base64,[A-Za-z0-9+/_-]+={0,2}"
+                    "|https://[!-~]+)$"
+                ),
                 detail=text(enum=["auto", "low", "high", "original"]),
             ),
         ),

@@ -25,9 +25,17 @@ class TextPart(Struct, frozen=True):
 
 
 class ImagePart(Struct, frozen=True):
-    """An image as the client named it: a ``data:`` address (others are refused at parsing)."""
+    """An image as the client named it: a ``data:`` address, or one of ``https:``.
+
+    The latter is never fetched here; some endpoints of others do so themselves.
+    """
 
     url: str
+
+    @property
+    def enclosed(self) -> bool:
+        """Whether the address holds the image."""
+        return self.url.startswith("data:")
 
 
 Part = TextPart | ImagePart

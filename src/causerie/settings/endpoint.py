@@ -128,6 +128,14 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         Count | None,
         Meta(description="Most requests there at the same time. Unset: as many as come."),
     ] = None
+    fetches_images: Annotated[
+        bool | None,
+        Meta(
+            description="Whether images may be given to it by `https://` addresses, which it "
+            "fetches itself. Unset: as its dialect says; a server in your own network could be "
+            "made to read what only this network may."
+        ),
+    ] = None
     proxy: Annotated[
         WebAddress | Secret | None,
         Meta(

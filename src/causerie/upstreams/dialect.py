@@ -105,7 +105,9 @@ class Dialect:
     are asked for. ``least_top_logprobs``: with fewer, none come at all.
     ``strict_schemas``: only a schema that says so is enforced.
     ``unheeded`` have no effect while the model thinks. ``demands``: parameters
-    are ignored unless the request demands that they are not. ``plain`` follows
+    are ignored unless the request demands that they are not. ``fetches``: images may be given
+    by ``https`` addresses, which a provider fetches from where it is; a server in a network of
+    ours could be made to read there what only this network may. ``plain`` follows
     from the others: parameters of an everyday request that go out as they came.
     """
 
@@ -127,6 +129,7 @@ class Dialect:
     strict_schemas: bool = False
     unheeded: frozenset[str] = frozenset()
     demands: bool = False
+    fetches: bool = False
     plain: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

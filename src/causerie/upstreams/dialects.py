@@ -68,6 +68,7 @@ CAUSERIE = replace(
     continuing=Continuing("flag", after_reasoning=True),
     choices=frozenset({"none", "auto", "required", "named", "allowed"}),
     tags=False,
+    fetches=True,  # it decides in turn
 )
 
 OPENAI = Dialect(
@@ -83,6 +84,7 @@ OPENAI = Dialect(
     choices=frozenset({"none", "auto", "required", "named", "allowed"}),
     shapes=_BY_FORMAT,
     strict_schemas=True,
+    fetches=True,
 )
 
 VLLM = Dialect(
@@ -178,6 +180,7 @@ OPENROUTER = Dialect(
     shapes=_BY_FORMAT,
     strict_schemas=True,
     demands=True,
+    fetches=True,
 )
 
 DEEPSEEK = Dialect(
@@ -214,6 +217,7 @@ MISTRAL = Dialect(
     shapes=_BY_FORMAT,
     strict_schemas=True,
     tells_usage=False,
+    fetches=True,
 )
 
 DIALECTS: Mapping[str, Dialect] = MappingProxyType(

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from causerie.protocol.images import images, not_fetched
 from causerie.protocol.partial import Partial
 from causerie.protocol.reasoning import are_plain, blocks_of, text_of, unsealed
 from causerie.upstreams.calls import is_object
@@ -27,6 +28,8 @@ Entry = Mapping[str, Any]
 
 def write_messages(draft: Draft, partial: Partial | None) -> None:
     """The messages, and with ``partial`` what there is of the reply, to be continued."""
+    if not draft.dialect.fetches:
+        _check_images(draft)
     sent: Any = draft.document.get("messages") or ()
     history = draft.dialect.history
     messages: Any = sent
@@ -38,6 +41,12 @@ def write_messages(draft: Draft, partial: Partial | None) -> None:
     elif draft.request.continue_final_message:
         messages = [*messages[:-1], _to_be_continued(draft, dict(messages[-1]))]
     draft.fields["messages"] = messages
+
+
+def _check_images(draft: Draft) -> None:
+    for param, image in images(draft.request.messages):
+        if not image.enclosed:
+            raise not_fetched(param)
 
 
 def _usual(message: Entry) -> bool:

@@ -32,6 +32,14 @@ out (`null`, no calls in an earlier message's `tool_calls`), and what the servic
 What a model of that server can do is not known from the dialect: `causerie probe` measures it.
 """
 _AFTER = """\
+## Images
+
+An image is in the request (a `data:` address) or named by an `https://` address. The service never
+fetches what a request names. Providers fetch it themselves, from where they are, so it is passed on
+to them; a server in your own network could be made to read there what only that network may, so one
+gets addresses only with `fetches_images = true` at the endpoint. Where several endpoints serve a
+model, a request with an address goes to one that may have it; where none may, it is refused.
+
 ## Replies
 
 Read the same way from every server. Reasoning is taken from `reasoning_content`, `reasoning`,
@@ -238,6 +246,7 @@ _DIFFERENCES: tuple[tuple[str, Callable[[Dialect], str]], ...] = (
     ("shaped answers", _shapes),
     ("`logprobs`", _logprobs),
     ("reasoning in tags is looked for", lambda dialect: "✓" if dialect.tags else "–"),
+    ("images by `https://` addresses", lambda dialect: "✓" if dialect.fetches else "✗"),
     ("a reply is continued by", _continuing),
     ("streams", _streams),
 )

@@ -26,6 +26,8 @@ _ROLES: Mapping[str, Role] = {
     "assistant": "assistant",
     "tool": "tool",
 }
+_LONGEST_ADDRESS = 8192
+_WEB_ADDRESS = re.compile(rf"https://[!-~]{{1,{_LONGEST_ADDRESS - 8}}}", re.ASCII)
 _DATA_IMAGE = re.compile(r"data:image/[a-zA-Z0-9.+-]+;base64,[A-Za-z0-9+/_-]+={0,2}", re.ASCII)
 _MAX_PARTS = 4096
 _MAX_CALLS = 1024
@@ -197,12 +199,13 @@ def _part(fields: Fields, role: Role) -> Part:
 def _image(fields: Fields) -> ImagePart:
     image = fields.required_object("image_url")
     image.word("detail", ("auto", "low", "high", "original"))
-    url = image.required_string("url")
-    if not url.startswith("data:"):
+    part = ImagePart(image.required_string("url"))
+    if part.enclosed and not _DATA_IMAGE.fullmatch(part.url):
+        raise wrong_value(image.param("url"), "must have the form `data:image/TYPE;base64,DATA`.")
+    if not part.enclosed and not _WEB_ADDRESS.fullmatch(part.url):
         raise wrong_value(
             image.param("url"),
-            "must be a `data:` address that holds the image; other addresses are never fetched.",
+            "must be a `data:` address that holds the image, or begin with `https://`, have no "
+            f"spaces, and at most {_LONGEST_ADDRESS} characters.",
         )
-    if not _DATA_IMAGE.fullmatch(url):
-        raise wrong_value(image.param("url"), "must have the form `data:image/TYPE;base64,DATA`.")
-    return ImagePart(url)
+    return part
