@@ -72,6 +72,12 @@ class ScriptedPipeline:
     def models(self, door: Door, caller: Caller | None) -> Sequence[Mapping[str, Any]]:
         return [{"id": "m", "object": "model"}, {"id": "org/m2", "object": "model"}]
 
+    def shown(self, door: Door, caller: Caller | None, name: str) -> Mapping[str, Any]:
+        for entry in self.models(door, caller):
+            if entry["id"] == name:
+                return entry
+        raise NotFound("There is no such model.", code="model_not_found", param="model")
+
     async def answer(
         self,
         door: Door,

@@ -90,6 +90,10 @@ async def test_every_door_has_its_models_and_its_keys(tmp_path: Path) -> None:
                     assert (await service.get(f"{base}/models", key))[0] == 401, (base, other)
         for placeholder in ("", "anything", KEYS["gate"]):
             assert await service.models("/endpoints/open/v1", placeholder) == ["open"]
+        for name, found in (("Mine", 200), ("me", 200), ("open", 404), ("mee", 404)):
+            status, shown = await service.get(f"/endpoints/mine/v1/models/{name}", KEYS["own"])
+            assert status == found
+            assert shown.get("id", "Mine") == "Mine"
 
 
 HOSTS = {

@@ -349,6 +349,14 @@ class Pipeline:
             if mine is None or not mine.isdisjoint(model.names)
         ]
 
+    def shown(self, door: Door, caller: Caller | None, name: str) -> Mapping[str, Any]:
+        """The entry of one model, by any of its names; raises as :meth:`allowed` does."""
+        if caller is None:
+            model = self.catalog.resolve(door.models, name)
+        else:
+            model = self.allowed(door, caller, name)
+        return model.entry(reasoning_object=door.reasoning_object)
+
 
 def _kept(asked: _Asked) -> Contents:
     """What the record keeps of the contents, of a project that wants it."""

@@ -20,7 +20,7 @@ from causerie.edge.exchange import ClientGone, Exchange
 from causerie.edge.numbered import error_for
 from causerie.edge.pings import Pings
 from causerie.edge.ports import Pipeline
-from causerie.errors import NotFound, ServiceError
+from causerie.errors import ServiceError
 from causerie.fold import Identity
 from causerie.logging import request_id
 from causerie.protocol.parsing import Rules, parse
@@ -69,15 +69,7 @@ class OpenAI:
     async def show_model(self, exchange: Exchange, door: Door, name: str) -> None:
         """``GET /models/{id}``."""
         caller = await self._catalog_caller(exchange, door)
-        for entry in self.pipeline.models(door, caller):
-            if entry.get("id") == name:
-                exchange.json(entry)
-                return
-        raise NotFound(
-            f"There is no model {name[:200]} here; GET /models lists those that there are.",
-            code="model_not_found",
-            param="model",
-        )
+        exchange.json(self.pipeline.shown(door, caller, name))
 
     async def complete(
         self, exchange: Exchange, door: Door, _: str = "", *, caller: Caller | None = None

@@ -44,6 +44,10 @@ class Pipeline(Protocol):
         """The catalog entries that the caller may see; ``caller`` is ``None`` in open catalogs."""
         ...
 
+    def shown(self, door: Door, caller: Caller | None, name: str) -> Mapping[str, Any]:
+        """One of them, by its id or an alias; raises :class:`ServiceError`."""
+        ...
+
 
 class TargetStatus(Protocol):
     """How a target of routing stands; ``wait_seconds`` until it is asked again."""
