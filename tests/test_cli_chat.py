@@ -146,12 +146,15 @@ async def test_failures_are_one_sentence_with_a_code(tmp_path: Path) -> None:
     keyless = (401, '{"error": {"message": "No key was sent."}}')
     async with running(ScriptedEndpoint([refusal, keyless, THINKS])) as endpoint:
         url = endpoint.base_url
+        lost = await run("Why?", "-u", f"{url.removesuffix('/v1')}/")
         refused = await run("Why?", "-u", url)
         unknown = await run("Why?", "-u", url)
         missing = await run("Why?", "-u", url, "--tools", str(tmp_path / "no.json"))
         silent = await run("-u", url, stdin=" \n")
     gone = await run("Why?", "-u", url)
     usage = await run("--no-such-option")
+    assert lost[0] == 1
+    assert lost[2].endswith(f" (status 404; is the address {url}?)\n")
     assert refused == (1, "", "causerie: No such model. (status 404)\n")
     assert unknown[0] == 1
     assert unknown[2] == "causerie: No key was sent. (status 401, set CAUSERIE_API_KEY)\n"

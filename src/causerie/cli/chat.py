@@ -7,6 +7,7 @@ on one runner, which an interrupt cancels.
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -34,6 +35,7 @@ from causerie.upstreams.endpoint import Deadlines, Endpoint
 from causerie.upstreams.remote import RemoteChat
 
 HERE = "http://127.0.0.1:8000/v1"
+_VERSION = re.compile(r"/v\d\w*/?$", re.ASCII)
 _LONG = 24 * 3600.0  # a person ends what takes too long
 
 
@@ -116,9 +118,17 @@ def _explained(base_url: str) -> Iterator[None]:
                 f"{base_url} cannot be reached: {error.__cause__}", ExitCode.NETWORK
             ) from error
         status = error.metadata.get("upstream_status")
-        advice = f", set {CLIENT_KEY}" if status == HTTPStatus.UNAUTHORIZED else ""
-        said = f" (status {status}{advice})" if status is not None else ""
+        said = f" (status {status}{_advice(status, base_url)})" if status is not None else ""
         raise CommandFailed(f"{error.message}{said}") from error
+
+
+def _advice(status: object, base_url: str) -> str:
+    """What a person might do about it."""
+    if status == HTTPStatus.UNAUTHORIZED:
+        return f", set {CLIENT_KEY}"
+    if status == HTTPStatus.NOT_FOUND and not _VERSION.search(base_url):
+        return f"; is the address {base_url.rstrip('/')}/v1?"
+    return ""
 
 
 class _Talk:
