@@ -34,6 +34,7 @@ from service import AS_USERS, free_port, serving
 SLOTS = 16
 LAST_BYTES = 8192
 CONTEXT = 512
+TOKENS = 256  # a reply's usual length: what its beginning costs has a figure of its own
 BARE = """
 import sys, time, xllamacpp
 p = xllamacpp.CommonParams()
@@ -191,8 +192,8 @@ async def measure(root: str, bare: str, rounds: int, watch: Witness) -> None:
         for at_once in (1, 8, 16):
             found = await pairs(
                 rounds,
-                partial(rate, service_stream, session, root, at_once, 96),
-                partial(rate, bare_stream, session, bare, at_once, 96),
+                partial(rate, service_stream, session, root, at_once, TOKENS),
+                partial(rate, bare_stream, session, bare, at_once, TOKENS),
             )
             report(f"tokens/s, {at_once} streams", found, "tok/s", watch)
         found = await pairs(
