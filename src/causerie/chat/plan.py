@@ -79,7 +79,7 @@ async def make_plan(
     """
     _check_tokens(request, model.facts.size)
     begun = _begun(request)
-    any_space = any_space or not is_spaced_alike(Partial(text=begun))
+    any_space = any_space or bool(begun and not is_spaced_alike(Partial(text=begun)))
     thought = thinking.plan(model.form, request.thinking)
     form = thought.form
     functions = await callable_functions(request, model.facts.control_tokens, model.recall)
