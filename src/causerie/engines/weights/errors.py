@@ -10,6 +10,7 @@
       NoSpace            the disk is too full
       ChecksumMismatch   what came is not what was announced
       NotGguf            the file is not a readable GGUF file
+      NotModelFolder     the folder is not a model that can be read
 
 Knows nothing of where the errors are shown; the command line prints the text.
 """
@@ -74,5 +75,14 @@ class NotGguf(WeightsError):
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{path} is not a usable GGUF file: {why}.")
+        self.path = path
+        self.why = why
+
+
+class NotModelFolder(WeightsError):
+    """The folder at ``path`` is not a model that can be read; ``why`` says what is wrong."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(f"{path} is not a usable model folder: {why}.")
         self.path = path
         self.why = why

@@ -1,4 +1,4 @@
-"""What a GGUF file says about the model in it, and which files belong together.
+"""What a GGUF file says about the model in it, its vocabulary, and which files belong together.
 
 Knows what the metadata's keys mean; how they are read is :mod:`.metadata`'s,
 and nothing here knows an engine.
@@ -13,12 +13,18 @@ from pathlib import Path
 
 from causerie.engines.weights.errors import NotGguf
 from causerie.engines.weights.metadata import Metadata, MetadataFile
-from causerie.engines.weights.vocabulary import Vocabulary, read_vocabulary
-
-__all__ = ["Header", "Vocabulary", "parts", "read_header", "read_vocabulary"]
+from causerie.engines.weights.tokens import (
+    TokenType,
+    Vocabulary,
+    ends,
+    from_byte_level,
+    from_byte_name,
+    from_pieces,
+)
 
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
 _MAX_LAYERS = 4_096  # bounds what a hostile block count makes us build
+_END_KEYS = ("eos", "eot", "eom")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +107,41 @@ def _kv_heads(data: Metadata, arch: str, blocks: int, heads: int) -> tuple[int, 
     if interval > 1 and len(given) == 1:
         per_layer = [n if (i + 1) % interval == 0 else 0 for i, n in enumerate(per_layer)]
     return tuple(max(n, 0) for n in per_layer[: blocks or None])
+
+
+def read_vocabulary(path: Path) -> Vocabulary:
+    """The vocabulary of the model file at ``path``; about 100 ms for the largest.
+
+    Raises :class:`NotGguf` for a file that is none, or has no vocabulary.
+    """
+    with MetadataFile(path) as data:
+        tokens = data.strings("tokenizer.ggml.tokens")
+        types = data.integers("tokenizer.ggml.token_type") or (TokenType.NORMAL,) * len(tokens)
+        tokenizer = data.text("tokenizer.ggml.model")
+        if not tokens:
+            raise NotGguf(path, "it has no vocabulary (tokenizer.ggml.tokens)")
+        if len(types) != len(tokens):
+            raise NotGguf(path, f"it has {len(tokens)} tokens but {len(types)} token types")
+        known = frozenset(TokenType)
+        types = tuple(kind if kind in known else TokenType.NORMAL for kind in types)
+        named = [data.integer(f"tokenizer.ggml.{key}_token_id") for key in _END_KEYS]
+        return Vocabulary(
+            tokens=_decoded(tokens, types, tokenizer),
+            types=types,
+            bos=data.integer("tokenizer.ggml.bos_token_id"),
+            eos=data.integer("tokenizer.ggml.eos_token_id"),
+            end=ends(named, tokens, types),
+        )
+
+
+def _decoded(tokens: Sequence[bytes], types: Sequence[int], tokenizer: str) -> tuple[bytes, ...]:
+    plain = from_byte_level if tokenizer == "gpt2" else from_pieces
+    ways = {
+        TokenType.NORMAL: plain,
+        TokenType.UNUSED: plain,
+        TokenType.BYTE: from_byte_name,
+    }
+    return tuple(
+        way(token) if (way := ways.get(TokenType(kind))) else token
+        for token, kind in zip(tokens, types, strict=True)
+    )
