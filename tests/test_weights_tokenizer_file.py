@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tokenizer_kinds import ADDED, BYTE_NAMES, KINDS, SPECIAL
 from tokenizers import Tokenizer
@@ -68,6 +68,7 @@ def test_an_id_is_the_same_token_as_in_the_library(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=st.text())
 def test_the_bytes_of_a_text_are_the_text(kind: str, text: str) -> None:
+    assume("<" not in text)  # added tokens take blanks, and names of bytes become bytes
     tokenizer, vocabulary = made(kind)
     ids = tokenizer.encode(text, add_special_tokens=False).ids
     joined = b"".join(vocabulary.tokens[id] for id in ids)

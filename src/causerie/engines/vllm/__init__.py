@@ -1,0 +1,1 @@
+"""vLLM as an engine: its own process, asked over HTTP."""
