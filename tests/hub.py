@@ -74,12 +74,13 @@ def wheel(members: Mapping[str, bytes]) -> bytes:
 class Behaviour:
     """How the server treats the next downloads.
 
-    ``cuts`` are byte counts after which bodies break off, one a download;
+    ``cuts`` are byte counts after which bodies break off, one a download of ``cut_files``;
     ``held`` is a count after which a body stays open until the client leaves;
     where it is ``silent`` no question is answered; ``surplus`` bytes follow what was announced.
     """
 
     cuts: list[int] = field(default_factory=list)
+    cut_files: str = ""  # how the names of files end that are cut
     held: int | None = None
     silent: bool = False
     surplus: int = 0
@@ -96,6 +97,7 @@ class Hub:
     url: str = ""
     repositories: dict[str, dict[str, bytes]] = field(default_factory=dict)
     announced: dict[str, str] = field(default_factory=dict)  # file to a false checksum
+    plain: set[str] = field(default_factory=set)  # files whose checksum is not announced
     packages: dict[str, dict[str, bytes]] = field(default_factory=dict)
     yanked: set[str] = field(default_factory=set)
     credential: str = ""
@@ -125,7 +127,9 @@ class Hub:
                 "rfilename": file,
                 "size": len(content),
                 "blobId": "b" * 40,
-                "lfs": {
+                "lfs": None
+                if file in self.plain
+                else {
                     "size": len(content),
                     "sha256": self.announced.get(file, hashlib.sha256(content).hexdigest()),
                     "pointerSize": 130,
@@ -209,7 +213,7 @@ class Hub:
             await response.write(content[: how.held])
             self.sending.set()
             await asyncio.Event().wait()  # ended by the client's going or the server's stop
-        if how.cuts:
+        if how.cuts and request.path.endswith(how.cut_files):
             await response.write(content[: how.cuts.pop(0)])
             assert request.transport is not None
             request.transport.close()

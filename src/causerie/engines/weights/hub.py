@@ -7,7 +7,7 @@ nothing about where files are kept.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from huggingface_hub import HfApi, hf_hub_url
 from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError: its client's
@@ -32,17 +32,21 @@ from causerie.engines.weights.errors import (
 )
 from causerie.engines.weights.options import HubOptions
 from causerie.engines.weights.reference import Reference
-from causerie.engines.weights.selection import choose
 from causerie.engines.weights.transfer import Source
 
 _SECONDS = 20.0  # for one question to the hub
 
+Choose = Callable[[str, Sequence[str]], Sequence[str]]
 
-def sources(reference: Reference, options: HubOptions) -> tuple[Source, ...]:
-    """The files that ``reference`` means, all parts in order. Blocks; raises ``WeightsError``."""
+
+def sources(reference: Reference, options: HubOptions, choose: Choose) -> tuple[Source, ...]:
+    """The files that ``choose`` takes of the repository, given its name and theirs.
+
+    They are of one commit, and in the order of ``choose``. Blocks; raises ``WeightsError``.
+    """
     api = HfApi(endpoint=options.endpoint, token=_token(options), library_name="causerie")
     try:
-        return _sources(api, reference)
+        return _sources(api, reference, choose)
     except HFValidationError as error:
         raise BadReference(f"{reference} names no repository: {_brief(error)}.") from error
     except (HTTPError, OSError) as error:
@@ -57,10 +61,10 @@ def _token(options: HubOptions) -> str | None:
     return token or None
 
 
-def _sources(api: HfApi, reference: Reference) -> tuple[Source, ...]:
+def _sources(api: HfApi, reference: Reference, choose: Choose) -> tuple[Source, ...]:
     model = api.model_info(reference.name, files_metadata=True, timeout=_SECONDS)
     siblings = {sibling.rfilename: sibling for sibling in model.siblings or ()}
-    chosen = choose(reference.name, siblings, reference.wanted)
+    chosen = choose(reference.name, list(siblings))
     revision = model.sha or "main"
     urls = {
         name: hf_hub_url(reference.name, name, revision=revision, endpoint=api.endpoint)

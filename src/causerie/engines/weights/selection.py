@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from causerie.engines.weights.errors import Ambiguous, NotFound
 
+CONFIG = "config.json"  # makes a folder with weights a model folder
+SAFETENSORS = ".safetensors"
+
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})$")
 _COMPANION = re.compile(r"(?<![a-z0-9])(mmproj|imatrix)(?![a-z0-9])", re.IGNORECASE)
 _PREFERRED = ("Q4_K_M", "Q4_0", "Q8_0")
@@ -19,9 +22,10 @@ def choose(repository: str, files: Iterable[str], wanted: str | None) -> tuple[s
     ``wanted`` is a file's name, a quantisation such as ``Q4_K_M``, or ``None``
     for the usual one. Raises :class:`NotFound` or :class:`Ambiguous`.
     """
-    groups = _groups(file for file in files if file.lower().endswith(".gguf"))
+    every = list(files)
+    groups = _groups(file for file in every if file.lower().endswith(".gguf"))
     if not groups:
-        raise NotFound(f"{repository} holds no .gguf file; look for a repository with GGUF in it.")
+        raise NotFound(f"{repository} holds no .gguf file; {_instead(every)}.")
     if wanted is None:
         stem = _usual(repository, [name for name in groups if not _COMPANION.search(name)])
     elif wanted.lower().endswith(".gguf"):
@@ -29,6 +33,13 @@ def choose(repository: str, files: Iterable[str], wanted: str | None) -> tuple[s
     else:
         stem = _by_quant(repository, groups, wanted)
     return _complete(repository, groups[stem])
+
+
+def _instead(files: Sequence[str]) -> str:
+    look = "look for a repository with GGUF in it"
+    if any(file.endswith(SAFETENSORS) for file in files):
+        return f'`engine = "vllm"` serves its .safetensors, or {look}'
+    return look
 
 
 def _groups(files: Iterable[str]) -> Mapping[str, list[str]]:

@@ -1,0 +1,124 @@
+"""From a reference to a model folder on this disk, as repositories of the hub have them.
+
+    config.json  tokenizer.json  ...  model-00001-of-00002.safetensors  ...
+
+The steps are :mod:`.filling`'s. Nothing is fetched that runs when it is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from causerie.engines.weights.cache import FolderCache, StoredFile, Weights
+from causerie.engines.weights.errors import BadReference, NotFound
+from causerie.engines.weights.filling import (
+    filled,
+    hint,
+    kept_or_fetched,
+    lacking,
+    listed,
+    looked_at,
+)
+from causerie.engines.weights.folder_selection import (
+    INDEX,
+    choose_folder,
+    ensure_complete,
+    is_of_folder,
+)
+from causerie.engines.weights.options import HubOptions
+from causerie.engines.weights.progress import Progress
+from causerie.engines.weights.reference import Kind, Reference
+from causerie.engines.weights.selection import CONFIG
+from causerie.engines.weights.transfer import Source
+
+
+async def fetch_folder(
+    ref: str | Reference,
+    cache: Path,
+    *,
+    progress: Progress,
+    hub: HubOptions | None = None,
+) -> Weights:
+    """The model folder of ``ref``, fetched into the folder ``cache`` unless it is there.
+
+    ``path`` of what is returned is the folder. One that was fetched is found
+    again without any network. Raises ``WeightsError``.
+    """
+    options = hub or HubOptions()
+    reference = Reference.parse(ref) if isinstance(ref, str) else ref
+    if reference.kind is Kind.PATH:
+        return await looked_at(reference, _own)
+    if reference.kind is Kind.PACKAGE:
+        raise BadReference(
+            f"{reference} is a package, and packages carry GGUF files, which are for the engine "
+            "llamacpp; a model folder is hf:ORG/REPO, or a path."
+        )
+    if reference.wanted is not None:
+        raise BadReference(
+            f"{reference} names one GGUF file of a repository, which is for the engine llamacpp; "
+            f"its model folder is hf:{reference.name}."
+        )
+    store = FolderCache(cache)
+    bring = partial(_fetched, reference, store, progress, options)
+    return await kept_or_fetched(reference, store, options, bring)
+
+
+def _own(reference: Reference) -> Weights:
+    """A folder of the user's own. Whether its weights can be read, the engine sees."""
+    path = reference.path.absolute()
+    if not path.is_dir():
+        kind = "does not exist"
+        if path.exists():
+            gguf = path.name.lower().endswith(".gguf")
+            kind = "is a GGUF file, for the engine llamacpp" if gguf else "is a file, not a folder"
+        raise NotFound(f"{path} {kind}; name a model folder.{hint(reference)}")
+    files = [file for file in path.iterdir() if file.is_file()]
+    if not (path / CONFIG).is_file():
+        gguf = any(file.name.lower().endswith(".gguf") for file in files)
+        raise NotFound(
+            f"{path} holds no {CONFIG}; it is no model folder."
+            + (" Its .gguf files are for the engine llamacpp." if gguf else "")
+        )
+    size = sum(file.stat().st_size for file in files if is_of_folder(file.name))
+    return Weights(path, str(reference), None, size)
+
+
+async def _fetched(
+    reference: Reference, store: FolderCache, progress: Progress, options: HubOptions
+) -> Sequence[StoredFile]:
+    sources = await listed(reference, options, choose_folder)
+    whole = _Whole(progress)
+    progress.started(_size(lacking(reference, sources, store)), reference.name)
+    # Before gigabytes that are of no use are fetched.
+    index = [source for source in sources if source.name == INDEX]
+    files = await filled(reference, index, store, whole, options)
+    for file in files:
+        names = {source.name for source in sources}
+        await asyncio.to_thread(ensure_complete, reference.name, file.path, names)
+    rest = [source for source in sources if source.name != INDEX]
+    files += await filled(reference, rest, store, whole, options)
+    await asyncio.to_thread(store.sweep, reference, files)
+    progress.finished()
+    return files
+
+
+def _size(sources: Sequence[Source]) -> int | None:
+    """Bytes of all together, where all were announced."""
+    sizes = [source.size for source in sources if source.size is not None]
+    return sum(sizes) if len(sizes) == len(sources) else None
+
+
+class _Whole:
+    """Passes on what came, and no single file: who waits, waits for the folder."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.advanced = progress.advanced
+
+    def started(self, total: int | None, label: str) -> None:
+        """Nothing."""
+
+    def finished(self) -> None:
+        """Nothing."""

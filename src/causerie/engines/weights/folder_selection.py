@@ -1,0 +1,63 @@
+"""Which of a repository's files make a model folder, and whether all are there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+import msgspec
+
+from causerie.engines.weights.errors import NotFound
+from causerie.engines.weights.selection import CONFIG, SAFETENSORS
+
+INDEX = "model.safetensors.index.json"  # which file of a split model holds which tensor
+
+# Nothing that is run when it is read: code, or pickles, the weights of old.
+_KINDS = (SAFETENSORS, ".json", ".jinja", ".txt", ".model", ".tiktoken")
+_PICKLES = (".bin", ".pt", ".pth")
+
+
+class _Index(msgspec.Struct):
+    weight_map: dict[str, str]
+
+
+def is_of_folder(name: str) -> bool:
+    """Whether a file of this name belongs to a model folder; what lies deeper never does."""
+    return "/" not in name and name.endswith(_KINDS)
+
+
+def choose_folder(repository: str, files: Iterable[str]) -> tuple[str, ...]:
+    """The files of the repository's model folder, weights first. Raises :class:`NotFound`."""
+    every = sorted(files)
+    chosen = [name for name in every if is_of_folder(name)]
+    weights = [name for name in chosen if name.endswith(SAFETENSORS)]
+    if CONFIG not in chosen or not weights:
+        raise NotFound(f"{repository} {_lack(every, with_weights=bool(weights))}")
+    return (*weights, *(name for name in chosen if name not in weights))
+
+
+def _lack(files: Collection[str], *, with_weights: bool) -> str:
+    """Why ``files`` are no model folder."""
+    if any(name.lower().endswith(".gguf") for name in files):
+        return "is no model folder but holds .gguf files, which are for the engine llamacpp."
+    if with_weights:
+        return f"holds no {CONFIG}, which says what the model is; it is no model folder."
+    if any(name.endswith(_PICKLES) for name in files):
+        return (
+            "holds its weights as pickles only, which may run code when they are read; "
+            "look for a repository with .safetensors."
+        )
+    return "holds no .safetensors file; look for a repository with weights in that format."
+
+
+def ensure_complete(repository: str, index: Path, files: Collection[str]) -> None:
+    """Raises :class:`NotFound` where the ``index`` of a split model names more than ``files``."""
+    try:
+        named = set(msgspec.json.decode(index.read_bytes(), type=_Index).weight_map.values())
+    except msgspec.DecodeError as error:
+        raise NotFound(f"The {INDEX} of {repository} cannot be read: {error}.") from None
+    if lacking := sorted(named.difference(files)):
+        raise NotFound(
+            f"{repository} lacks {len(lacking)} of the {len(named)} files that its {INDEX} names, "
+            f"{lacking[0]!r} first; it is incomplete."
+        )
