@@ -23,7 +23,8 @@ serve: $(VENV)/.runtime ## Set up, fetch the default model, serve it on 127.0.0.
 test: $(VENV)/.dev $(MODULES) postgres valkey browser ## Set up, then every check and every test
 	$(MAKE) --no-print-directory lint
 	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
-		CAUSERIE_TEST_GGUF="$$weights" $(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
+		CAUSERIE_TEST_GGUF="$$weights" $(BIN)/python -m pytest -n auto --dist loadgroup \
+		--no-loadscope-reorder $(ARGS)
 
 bench: $(VENV)/.dev ## Measure: every script of bench/, or those of BENCH=...
 	for script in $(or $(BENCH),$(wildcard bench/*.py)); do \

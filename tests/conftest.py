@@ -7,7 +7,7 @@ import inspect
 import os
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -68,21 +68,23 @@ def _end(text: str) -> str:
     return text if left_out <= 0 else "\n".join([f"({left_out} lines)", *lines[-_LINES_KEPT:]])
 
 
-def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Whoever needs weights is marked as such.
+@pytest.hookimpl(tryfirst=True)  # xdist too reads the groups in this hook, later ones unseen
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever needs weights is marked as such, and comes first.
 
     Of several processes one runs all of those, for two engines that compute at the
-    same time starve each other; the others take whole files.
+    same time starve each other; the others take whole files. What takes longest in
+    one piece is begun first, so that no process waits for it at the end.
     """
     alike = [name for name, times in Counter(item.nodeid for item in items).items() if times > 1]
     if alike:
         raise pytest.UsageError(f"of tests named alike only one is run: {', '.join(alike)}")
     for item in items:
-        group = str(item.path)
         if "gguf" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.engine)
-            group = "engine"
-        item.add_marker(pytest.mark.xdist_group(group))
+        engine = item.get_closest_marker("engine") is not None
+        item.add_marker(pytest.mark.xdist_group("engine" if engine else str(item.path)))
+    items.sort(key=lambda item: item.get_closest_marker("engine") is None)
 
 
 @pytest.fixture(autouse=True)

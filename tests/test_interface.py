@@ -13,6 +13,7 @@ from typing import Any
 
 import openai
 import pytest
+from enginekit import THREADS
 from openai import AsyncOpenAI, OpenAI
 from pydantic import BaseModel
 from service import Service, serving
@@ -55,6 +56,7 @@ def service(gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
         [models.llamacpp]
         context = 2048
         parallel = 4
+        threads = {THREADS}
         [[doors]]
         name = "endpoint"
         keys = "off"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from enginekit import THREADS
 from hub import item, text
 
 from causerie.engines.base import EngineFailed, EngineState, Sampling, TextRequest, Token
@@ -79,7 +80,9 @@ def adapter(width: int, blocks: int, scale: float) -> dict[str, Matrix]:
 
 @asynccontextmanager
 async def engine(gguf: Path, **options: object) -> AsyncIterator[LlamaCppEngine]:
-    chosen = LlamaCppOptions(context=256, parallel=1, **options)  # type: ignore[arg-type]
+    chosen = LlamaCppOptions(  # type: ignore[arg-type]
+        context=256, parallel=1, threads=THREADS, **options
+    )
     made = LlamaCppEngine("small", gguf, chosen)
     await made.start()
     try:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from enginekit import THREADS
 
 from causerie.engines.base import (
     EngineFailed,
@@ -36,7 +37,7 @@ from causerie.engines.supervisor import GivenUp
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
 
 CONTEXT = 300  # no multiple of what the engine rounds to
-OPTIONS = LlamaCppOptions(context=CONTEXT, parallel=2)
+OPTIONS = LlamaCppOptions(context=CONTEXT, parallel=2, threads=THREADS)
 GREEDY = Sampling(temperature=0.0)
 PROMPT = "<|im_start|>user\nCount from one to fifty.<|im_end|>\n<|im_start|>assistant\n"
 
