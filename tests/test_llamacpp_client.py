@@ -22,8 +22,8 @@ from causerie.engines.base import (
     Token,
 )
 from causerie.engines.llamacpp.client import LlamaCppClient, completion_body
-from causerie.engines.llamacpp.meeting import Meeting
 from causerie.engines.llamacpp.withheld import PartialTokens
+from causerie.engines.meeting import Meeting
 from causerie.engines.weights.vocabulary import Vocabulary
 
 REQUEST = TextRequest(prompt=(1, 2, 3), max_tokens=8)

@@ -27,12 +27,12 @@ from causerie.engines.base import (
     TextRequest,
     Token,
 )
-from causerie.engines.llamacpp import vigil
-from causerie.engines.llamacpp.client import Pulse
+from causerie.engines.llamacpp import process
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import Launch, LlamaCppOptions
 from causerie.engines.llamacpp.process import LlamaCppChild, spawn
 from causerie.engines.supervisor import GivenUp
+from causerie.engines.vigil import Pulse
 
 pytestmark = [pytest.mark.engine, pytest.mark.asyncio(loop_scope="module")]
 
@@ -308,7 +308,7 @@ async def test_a_killed_child_fails_its_requests_and_comes_back(
 async def test_a_child_that_lives_and_answers_no_more_is_replaced(
     gguf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vigil, "_THREADS", ("/health", 0.5))
+    monkeypatch.setattr(process, "_QUESTIONS", (("/health", 0.5),))
     engine = LlamaCppEngine("small", gguf, LlamaCppOptions(context=256, parallel=1))
     await engine.start()
     try:
@@ -472,12 +472,8 @@ async def test_a_load_that_takes_too_long_is_given_up(gguf: Path) -> None:
 PARENT = """
 import asyncio, sys
 from pathlib import Path
-from causerie.engines.llamacpp import vigil
-from causerie.engines.llamacpp.client import Pulse
 from causerie.engines.llamacpp.engine import LlamaCppEngine
-from causerie.engines.llamacpp.options import Launch, LlamaCppOptions
-from causerie.engines.llamacpp.process import LlamaCppChild, spawn
-from causerie.engines.supervisor import GivenUp
+from causerie.engines.llamacpp.options import LlamaCppOptions
 
 async def main():
     engine = LlamaCppEngine("small", Path(sys.argv[1]), LlamaCppOptions(context=256, parallel=1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
@@ -27,6 +27,7 @@ from causerie.engines.base import (
     Token,
 )
 from causerie.engines.llamacpp.withheld import PartialTokens
+from causerie.engines.vigil import Pulse
 from causerie.protocol.sse import Decoder
 from causerie.transport.client import HttpClient, Reach
 from causerie.transport.errors import TransportFailed
@@ -81,13 +82,6 @@ class _Item(msgspec.Struct, gc=False):
 
 _decode = msgspec.json.Decoder(_Item).decode
 _encode = msgspec.json.Encoder().encode
-
-
-@dataclass(slots=True)
-class Pulse:
-    """When something came from an engine last, on the monotonic clock (seconds)."""
-
-    beat: float = field(default_factory=monotonic)
 
 
 class LlamaCppClient:

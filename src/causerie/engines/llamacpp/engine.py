@@ -2,54 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
-import functools
-import hashlib
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager
 from importlib.metadata import version
 from pathlib import Path
 
-from llguidance import LLTokenizer
-
 from causerie.engines.base import (
     EngineFailed,
-    EngineState,
-    EngineStatus,
     ModelFacts,
     Output,
     PromptTooLong,
     Sampling,
     TextRequest,
+    Token,
 )
-from causerie.engines.llamacpp.client import LlamaCppClient, Pulse
-from causerie.engines.llamacpp.guide import Draw, Guide, Guided, Run, Spelling, words
-from causerie.engines.llamacpp.options import Launch, LlamaCppOptions, for_machine
+from causerie.engines.llamacpp.client import LlamaCppClient
+from causerie.engines.llamacpp.options import LlamaCppOptions, for_machine
 from causerie.engines.llamacpp.process import LlamaCppChild, spawn
 from causerie.engines.llamacpp.reading import Readings
 from causerie.engines.llamacpp.withheld import PartialTokens
-from causerie.engines.supervisor import GivenUp, Supervisor
+from causerie.engines.supervised import SupervisedEngine
 from causerie.engines.weights.errors import WeightsError
-from causerie.engines.weights.gguf import Header, parts, read_header
-from causerie.engines.weights.vocabulary import TokenType, Vocabulary, read_vocabulary
+from causerie.engines.weights.gguf import parts, read_header
+from causerie.engines.weights.vocabulary import Vocabulary, read_vocabulary
+from causerie.engines.words import Words, characters
 
 _NO_TOKEN = -1
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """The vocabulary, read once."""
-
-    vocabulary: Vocabulary
-    partial: PartialTokens
-    longest: int  # bytes of a token
-    digest: str
-
-
-class LlamaCppEngine:
-    """One model in a supervised child process.
+class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
+    """One GGUF file, run by llama.cpp.
 
     ``sampling`` holds the defaults for what a request leaves unset. Making one
     reads the file's header; raises :class:`EngineFailed` where it is no model.
@@ -66,21 +48,16 @@ class LlamaCppEngine:
     ) -> None:
         beside = (*options.lora, options.draft)
         # As they were before they were read: a restart takes these and no others.
-        self._files = _stamps((*parts(weights), *(Path(name) for name in beside if name)))
+        files = (*parts(weights), *(Path(name) for name in beside if name))
+        super().__init__(model, files, load_seconds)
         try:
             self._header = read_header(weights)
         except (WeightsError, OSError) as error:
             raise EngineFailed(str(error)) from error
-        self._model = model
         self._launch = for_machine(weights, options, self._header)
         self._sampling = sampling
-        self._load_seconds = load_seconds
-        self._supervisor = Supervisor(model, self._spawn)
         self._facts: ModelFacts | None = None
-        self._read: _Words | None = None
-        self._guidance: LLTokenizer | None = None
-        self._busy = 0
-        self._pulse = Pulse()
+        self._partial: PartialTokens  # read with the words
         self._readings = Readings()
 
     @property
@@ -94,46 +71,17 @@ class LlamaCppEngine:
         return self._launch.memory
 
     @property
-    def pid(self) -> int | None:
-        """The child's process id, while it is ready."""
-        child = self._supervisor.child
-        return child.pid if child is not None else None
-
-    async def start(self) -> None:
-        """Load the model; raises :class:`EngineFailed` with the reason."""
-        try:
-            await self._words()
-        except (WeightsError, OSError) as error:
-            raise EngineFailed(str(error)) from error
-        await self._supervisor.start()
-
-    async def stop(self) -> None:
-        """End the child process."""
-        await self._supervisor.stop()
-
-    def status(self) -> EngineStatus:
-        """How it is now."""
-        supervisor = self._supervisor
-        return EngineStatus(
-            model=self._model,
-            state=supervisor.state,
-            slots=self.slots,
-            busy=min(self._busy, self.slots),
-            restarts=supervisor.restarts,
-            idle_seconds=time.monotonic() - self._pulse.beat,
-            memory_bytes=self.memory_bytes,
-            detail=supervisor.detail,
-        )
+    def context(self) -> int:
+        """Tokens that prompt and output of one request may have."""
+        return self._launch.context
 
     async def facts(self) -> ModelFacts:
         """What the header and the vocabulary say."""
         self._client()
         if self._facts is None:
-            read = await self._words()
-            vocabulary = read.vocabulary
-            control = {**vocabulary.control(), **await self._overlooked(vocabulary)}
-            facts = _facts(self._header, vocabulary, control, self._launch, self._fingerprint())
-            self._facts = replace(facts, words=read.digest)
+            known = await self._words()
+            overlooked = await self._overlooked(known.vocabulary)
+            self._facts = self._said(known, {**known.vocabulary.control(), **overlooked})
         return self._facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
@@ -141,122 +89,49 @@ class LlamaCppEngine:
 
         Raises :class:`PromptTooLong` where they cannot fit: reading the text takes its time.
         """
-        least = _characters(pieces) // (await self._words()).longest
-        if least > self._launch.context:
-            raise PromptTooLong(least, self._launch.context)
+        least = (await self._words()).least(pieces)
+        if least > self.context:
+            raise PromptTooLong(least, self.context)
         return await self._ids(pieces, special=special)
 
     async def _ids(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         body = {"content": pieces, "parse_special": special, "add_special": False}
         answer = await self._readings.of(
-            _characters(pieces), lambda: self._client().ask("POST", "/tokenize", body)
+            characters(pieces), lambda: self._client().ask("POST", "/tokenize", body)
         )
         return list(answer["tokens"])
 
-    async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
-        """What each token adds to the output."""
-        spelling = await self._spelling(visible)
-        return [spelling(token) for token in tokens]
+    async def _child(self) -> LlamaCppChild:
+        return await spawn(self._launch, self._load_seconds, self._pulse)
 
-    @asynccontextmanager
-    async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
-        """One completion; leaving closes the connection, which frees the slot."""
-        client = self._client()
-        room = self._launch.context - len(request.prompt)
-        if room < 1:
-            raise PromptTooLong(len(request.prompt), self._launch.context)
-        if request.max_tokens > room:
-            request = replace(request, max_tokens=room)
-        partial = (await self._words()).partial
-        run = functools.partial(
-            client.complete, defaults=self._sampling, partial=partial, pulse=self._pulse
-        )
-        draw = functools.partial(client.draw, defaults=self._sampling)
-        goes_on = request.accepted or request.begun
-        made = self._guided(run, draw, request) if goes_on else run(request)
-        self._busy += 1
-        try:
-            async with made as outputs:
-                yield outputs
-                self._supervisor.proved()  # left in peace: a piece of work is done
-        finally:
-            self._busy -= 1
+    def _read(self) -> Words:
+        read = read_vocabulary(self._header.path)
+        self._partial = PartialTokens(read)
+        return Words.of(read)
 
-    @asynccontextmanager
-    async def _guided(
-        self, run: Run, draw: Draw, request: TextRequest
-    ) -> AsyncIterator[AsyncGenerator[Output, None]]:
-        """One under a grammar that goes on behind what it has accepted."""
-        vocabulary = (await self._words()).vocabulary
-        if self._guidance is None:
-            self._guidance = await asyncio.to_thread(words, vocabulary, self._in_thread())
-        guide = await asyncio.to_thread(
-            Guide,
-            self._guidance,
-            vocabulary,
-            request.grammar or "",
-            request.accepted,
-            request.begun,
-        )
-        spelling = await self._spelling(request.visible)
-        async with aclosing(Guided(run, draw, request, guide, spelling).outputs()) as outputs:
-            yield outputs
+    def _run(
+        self, client: LlamaCppClient, words: Words, request: TextRequest
+    ) -> AbstractAsyncContextManager[AsyncGenerator[Output, None]]:
+        return client.complete(request, self._sampling, self._partial, self._pulse)
 
-    def _in_thread(self) -> Callable[[str], list[int]]:
-        """Tokenisation for a thread; this loop answers it meanwhile."""
-        loop = asyncio.get_running_loop()
+    async def _draw(self, client: LlamaCppClient, words: Words, request: TextRequest) -> Token:
+        return await client.draw(request, self._sampling)
 
-        def tokenize(text: str) -> list[int]:
-            asked = self.tokenize([text], special=False)
-            return asyncio.run_coroutine_threadsafe(asked, loop).result()
-
-        return tokenize
-
-    async def _spelling(self, visible: Sequence[str]) -> Spelling:
-        vocabulary = (await self._words()).vocabulary
-        hidden = frozenset((await self.facts()).control_tokens.values())
-        written = {id for id, kind in enumerate(vocabulary.types) if kind == TokenType.USER_DEFINED}
-        return Spelling(vocabulary, hidden - written, visible)
-
-    async def _words(self) -> _Words:
-        if self._read is None:
-            self._read = await asyncio.to_thread(_words, self._header.path)
-        return self._read
-
-    async def _spawn(self) -> LlamaCppChild:
-        await self._same_files()
-        child = await spawn(self._launch, self._load_seconds, self._pulse)
-        try:
-            await self._same_files()  # all the time that it took to load them
-        except BaseException:
-            await child.stop()
-            raise
-        return child
-
-    async def _same_files(self) -> None:
-        """Raises :class:`GivenUp` where a file is gone, or another than the header was read from.
-
-        Nothing is to answer with one file's template and the weights of another.
-        """
-        for file, stamp in (await asyncio.to_thread(_stamps, self._files)).items():
-            if stamp is None:
-                raise GivenUp(f"the weights are gone: {file} does not exist any more")
-            if stamp != self._files[file]:
-                raise GivenUp(f"the weights have changed: {file} is read anew when it is asked for")
-
-    def _fingerprint(self) -> str:
-        modified = next((stamp[1] for stamp in self._files.values() if stamp), 0) // 10**9
-        stamp = f"{self._header.file_size:x}{modified:x}"[-8:]
-        return f"llamacpp-{version('xllamacpp')}-{self._header.architecture}-{stamp}"
-
-    def _client(self) -> LlamaCppClient:
-        supervisor = self._supervisor
-        if supervisor.child is not None:
-            return supervisor.child.client
-        raise EngineFailed(
-            supervisor.detail or "the engine is not running",
-            loading=supervisor.state is EngineState.LOADING or supervisor.restarting,
-            retry_after=supervisor.retry_after(),
+    def _said(self, words: Words, control: dict[str, int]) -> ModelFacts:
+        header, vocabulary = self._header, words.vocabulary
+        build = f"llamacpp-{version('xllamacpp')}-{header.architecture}"
+        return ModelFacts(
+            template=header.chat_template,
+            context_length=self.context,
+            parallel=self.slots,
+            control_tokens=control,
+            bos_token=words.text(vocabulary.bos),
+            eos_token=words.text(vocabulary.eos),
+            end_tokens=vocabulary.end,
+            fingerprint=f"{build}-{self._files.mark(header.file_size)}",
+            vocabulary=str(header.path),
+            words=words.digest,
+            size=len(vocabulary.tokens),
         )
 
     async def _overlooked(self, vocabulary: Vocabulary) -> dict[str, int]:
@@ -283,10 +158,6 @@ class LlamaCppEngine:
         }
 
 
-def _characters(pieces: Sequence[str | int]) -> int:
-    return sum(len(piece) for piece in pieces if isinstance(piece, str))
-
-
 def _parted(tokens: Sequence[int]) -> list[list[int]]:
     parts: list[list[int]] = [[]]
     for token in tokens:
@@ -297,55 +168,7 @@ def _parted(tokens: Sequence[int]) -> list[list[int]]:
     return parts[:-1]
 
 
-def _words(path: Path) -> _Words:
-    vocabulary = read_vocabulary(path)
-    digest = hashlib.blake2b(bytes(vocabulary.types), digest_size=8)
-    for token in vocabulary.tokens:
-        digest.update(len(token).to_bytes(4, "big") + token)
-    longest = max(map(len, vocabulary.tokens), default=1)
-    return _Words(vocabulary, PartialTokens(vocabulary), longest, digest.hexdigest())
-
-
 def _is_tag(token: bytes) -> bool:
     return (token.startswith(b"<") and token.endswith(b">")) or (
         token.startswith(b"[") and token.endswith(b"]") and token[1:-1].isupper()
     )
-
-
-def _facts(
-    header: Header,
-    vocabulary: Vocabulary,
-    control: dict[str, int],
-    launch: Launch,
-    fingerprint: str,
-) -> ModelFacts:
-    def text(id: int | None) -> str:
-        if id is None or not 0 <= id < len(vocabulary.tokens):
-            return ""
-        return vocabulary.tokens[id].decode("utf-8", "replace")
-
-    return ModelFacts(
-        template=header.chat_template,
-        context_length=launch.context,
-        parallel=launch.parallel,
-        control_tokens=control,
-        bos_token=text(vocabulary.bos),
-        eos_token=text(vocabulary.eos),
-        end_tokens=vocabulary.end,
-        fingerprint=fingerprint,
-        vocabulary=str(header.path),
-        size=len(vocabulary.tokens),
-    )
-
-
-def _stamps(files: Iterable[Path]) -> dict[Path, tuple[int, int] | None]:
-    """What tells a file from another that takes its place; ``None`` where there is none."""
-    return {file: _stamp(file) for file in files}
-
-
-def _stamp(file: Path) -> tuple[int, int] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_size, found.st_mtime_ns

@@ -1,32 +1,39 @@
 """Noticing a child that lives and answers no more: stopped from outside, or stuck in native code.
 
-Reading a long prompt on a slow machine is neither: its threads answer whatever is
-computed, and its loop answers after every step.
+Which questions tell is its engine's: one that threads answer whatever is computed, and
+perhaps one that its loop answers after every step.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
 
 from causerie.engines.base import EngineFailed
-from causerie.engines.llamacpp.client import Pulse
 
-_THREADS = ("/health", 10.0)
-_LOOP = ("/slots", 200.0)  # longer than one step takes anywhere
 _MISSES = 3  # in a row: on a machine that was paused, or is worn out, one or two are late
 
 Ask = Callable[[str, str], Awaitable[object]]
+Question = tuple[str, float]  # a path, asked for every so many seconds
 
 
-async def silence(ask: Ask, pulse: Pulse) -> None:
-    """Wait until one of them answers no more, and nothing else comes either."""
+@dataclass(slots=True)
+class Pulse:
+    """When something came from an engine last, on the monotonic clock (seconds)."""
+
+    beat: float = field(default_factory=monotonic)
+
+
+async def silence(ask: Ask, pulse: Pulse, questions: Sequence[Question]) -> None:
+    """Wait until one of them is answered no more, and nothing else comes either."""
     loop = asyncio.get_running_loop()
-    questions = [loop.create_task(_unanswered(ask, pulse, *one)) for one in (_THREADS, _LOOP)]
+    asking = [loop.create_task(_unanswered(ask, pulse, *one)) for one in questions]
     try:
-        await asyncio.wait(questions, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for question in questions:
+        for question in asking:
             question.cancel()
 
 

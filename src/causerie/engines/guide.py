@@ -121,11 +121,21 @@ class Spelling:
         return not self._pending
 
     def __call__(self, token: int) -> str:
+        written = self.raw(token)
+        if not written or self._is_control(token):
+            return written.decode("utf-8", "replace")
+        return self._written(self._pending + written)
+
+    def raw(self, token: int) -> bytes:
+        """What a token writes, however it ends; nothing where it does not show."""
+        if token >= len(self._vocabulary.tokens):  # a model may have more rows than words
+            return b""
         raw = self._vocabulary.tokens[token]
-        if token not in self._hidden and self._vocabulary.types[token] not in _HIDDEN:
-            return self._written(self._pending + raw)
-        text = raw.decode("utf-8", "replace")
-        return text if text in self._visible else ""
+        shown = not self._is_control(token) or raw.decode("utf-8", "replace") in self._visible
+        return raw if shown else b""
+
+    def _is_control(self, token: int) -> bool:
+        return token in self._hidden or self._vocabulary.types[token] in _HIDDEN
 
     def _written(self, raw: bytes) -> str:
         self._pending = b""
@@ -217,7 +227,7 @@ class Guided:
 
 
 def _holds(mask: bytes, id: int) -> bool:
-    return bool(mask[id // 8] >> (id % 8) & 1)
+    return id // 8 < len(mask) and bool(mask[id // 8] >> (id % 8) & 1)
 
 
 def _spans(mask: bytes, without: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,40 @@
+"""The files that a model was read from, told from others that take their places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from causerie.engines.supervisor import GivenUp
+
+
+class Files:
+    """What the files were when this was made: before anything was read from them."""
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self._stamps = {path: _stamp(path) for path in paths}
+
+    def same(self) -> None:
+        """Raises :class:`GivenUp` where one is gone, or another than it was. Blocks.
+
+        Nothing is to answer with one file's template and the weights of another.
+        """
+        for path, before in self._stamps.items():
+            stamp = _stamp(path)
+            if stamp is None:
+                raise GivenUp(f"the weights are gone: {path} does not exist any more")
+            if stamp != before:
+                raise GivenUp(f"the weights have changed: {path} is read anew when it is asked for")
+
+    def mark(self, size: int) -> str:
+        """Tells weights of ``size`` bytes from others, in eight hexadecimal digits at most."""
+        modified = next((stamp[1] for stamp in self._stamps.values() if stamp), 0) // 10**9
+        return f"{size:x}{modified:x}"[-8:]
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns

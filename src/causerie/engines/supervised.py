@@ -1,0 +1,215 @@
+"""What text engines in child processes of ours have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Generic
+
+from llguidance import LLTokenizer
+
+from causerie.engines.base import (
+    EngineFailed,
+    EngineState,
+    EngineStatus,
+    ModelFacts,
+    Output,
+    PromptTooLong,
+    TextRequest,
+    Token,
+)
+from causerie.engines.files import Files
+from causerie.engines.guide import Guide, Guided, Spelling, words
+from causerie.engines.process import C, EngineChild
+from causerie.engines.supervisor import Supervisor
+from causerie.engines.vigil import Pulse
+from causerie.engines.weights.errors import WeightsError
+from causerie.engines.weights.vocabulary import TokenType
+from causerie.engines.words import Words
+
+
+class SupervisedEngine(ABC, Generic[C]):
+    """One model in a supervised child process, which a client of type ``C`` speaks to.
+
+    A subclass says how the child is started, what is read from the model's
+    ``files``, and how one generation goes.
+    """
+
+    def __init__(self, model: str, files: Iterable[Path], load_seconds: float) -> None:
+        self._model = model
+        self._files = Files(files)
+        self._load_seconds = load_seconds
+        self._supervisor = Supervisor(model, self._spawn)
+        self._words_read: Words | None = None
+        self._guidance: LLTokenizer | None = None
+        self._busy = 0
+        self._pulse = Pulse()
+
+    @property
+    @abstractmethod
+    def slots(self) -> int:
+        """Requests at the same time."""
+
+    @property
+    @abstractmethod
+    def memory_bytes(self) -> int:
+        """Estimated memory, in bytes."""
+
+    @property
+    @abstractmethod
+    def context(self) -> int:
+        """Tokens that prompt and output of one request may have."""
+
+    @abstractmethod
+    async def facts(self) -> ModelFacts:
+        """Facts of the loaded model."""
+
+    @abstractmethod
+    async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
+        """Token ids; no beginning-of-text token is added."""
+
+    @abstractmethod
+    async def _child(self) -> EngineChild[C]:
+        """A new child that has loaded; raises :class:`EngineFailed`."""
+
+    @abstractmethod
+    def _read(self) -> Words:
+        """The vocabulary. Blocks; raises :class:`WeightsError` or :class:`OSError`."""
+
+    @abstractmethod
+    def _run(
+        self, client: C, words: Words, request: TextRequest
+    ) -> AbstractAsyncContextManager[AsyncGenerator[Output, None]]:
+        """One generation that begins with the grammar's beginning."""
+
+    @abstractmethod
+    async def _draw(self, client: C, words: Words, request: TextRequest) -> Token:
+        """One token, also where it ends in the middle of a character."""
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id, while it is ready."""
+        child = self._supervisor.child
+        return child.pid if child is not None else None
+
+    async def start(self) -> None:
+        """Load the model; raises :class:`EngineFailed` with the reason."""
+        try:
+            await self._words()
+        except (WeightsError, OSError) as error:
+            raise EngineFailed(str(error)) from error
+        await self._supervisor.start()
+
+    async def stop(self) -> None:
+        """End the child process."""
+        await self._supervisor.stop()
+
+    def status(self) -> EngineStatus:
+        """How it is now."""
+        supervisor = self._supervisor
+        return EngineStatus(
+            model=self._model,
+            state=supervisor.state,
+            slots=self.slots,
+            busy=min(self._busy, self.slots),
+            restarts=supervisor.restarts,
+            idle_seconds=time.monotonic() - self._pulse.beat,
+            memory_bytes=self.memory_bytes,
+            detail=supervisor.detail,
+        )
+
+    async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
+        """What each token adds to the output."""
+        spelling = await self._spelling(visible)
+        return [spelling(token) for token in tokens]
+
+    @asynccontextmanager
+    async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
+        """One completion; leaving closes the connection, which frees the slot."""
+        client = self._client()
+        room = self.context - len(request.prompt)
+        if room < 1:
+            raise PromptTooLong(len(request.prompt), self.context)
+        if request.max_tokens > room:
+            request = replace(request, max_tokens=room)
+        known = await self._words()
+        goes_on = request.accepted or request.begun
+        made = (
+            self._guided(client, known, request) if goes_on else self._run(client, known, request)
+        )
+        self._busy += 1
+        try:
+            async with made as outputs:
+                yield outputs
+                self._supervisor.proved()  # left in peace: a piece of work is done
+        finally:
+            self._busy -= 1
+
+    @asynccontextmanager
+    async def _guided(
+        self, client: C, known: Words, request: TextRequest
+    ) -> AsyncIterator[AsyncGenerator[Output, None]]:
+        """One under a grammar that goes on behind what it has accepted."""
+        vocabulary = known.vocabulary
+        if self._guidance is None:
+            self._guidance = await asyncio.to_thread(words, vocabulary, self._in_thread())
+        guide = await asyncio.to_thread(
+            Guide,
+            self._guidance,
+            vocabulary,
+            request.grammar or "",
+            request.accepted,
+            request.begun,
+        )
+        run = functools.partial(self._run, client, known)
+        draw = functools.partial(self._draw, client, known)
+        spelling = await self._spelling(request.visible)
+        async with aclosing(Guided(run, draw, request, guide, spelling).outputs()) as outputs:
+            yield outputs
+
+    def _in_thread(self) -> Callable[[str], list[int]]:
+        """Tokenisation for a thread; this loop answers it meanwhile."""
+        loop = asyncio.get_running_loop()
+
+        def tokenize(text: str) -> list[int]:
+            asked = self.tokenize([text], special=False)
+            return asyncio.run_coroutine_threadsafe(asked, loop).result()
+
+        return tokenize
+
+    async def _spelling(self, visible: Sequence[str]) -> Spelling:
+        vocabulary = (await self._words()).vocabulary
+        hidden = frozenset((await self.facts()).control_tokens.values())
+        written = {id for id, kind in enumerate(vocabulary.types) if kind == TokenType.USER_DEFINED}
+        return Spelling(vocabulary, hidden - written, visible)
+
+    async def _words(self) -> Words:
+        if self._words_read is None:
+            self._words_read = await asyncio.to_thread(self._read)
+        return self._words_read
+
+    async def _spawn(self) -> EngineChild[C]:
+        await asyncio.to_thread(self._files.same)
+        child = await self._child()
+        try:
+            await asyncio.to_thread(self._files.same)  # all the time that it took to load them
+        except BaseException:
+            await child.stop()
+            raise
+        return child
+
+    def _client(self) -> C:
+        supervisor = self._supervisor
+        if supervisor.child is not None:
+            return supervisor.child.client
+        raise EngineFailed(
+            supervisor.detail or "the engine is not running",
+            loading=supervisor.state is EngineState.LOADING or supervisor.restarting,
+            retry_after=supervisor.retry_after(),
+        )

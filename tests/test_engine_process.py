@@ -1,0 +1,71 @@
+"""Ending a child process, also one that will not end."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from causerie.engines import process as module
+from causerie.engines.meeting import Meeting
+from causerie.engines.process import EngineProcess
+
+_LONG = 3600.0
+
+
+class Open:
+    """What stays open as long as the process lives."""
+
+    async def read(self, size: int) -> bytes:
+        return await asyncio.get_running_loop().create_future()
+
+
+class Stuck:
+    """A process in the hands of the kernel: not even KILL ends it."""
+
+    pid = 4711
+    stdin = None
+    stderr = Open()
+    returncode = None
+
+    def __init__(self) -> None:
+        self.killed = 0
+        self.waited = asyncio.Event()
+
+    def kill(self) -> None:
+        self.killed += 1
+
+    async def wait(self) -> int:
+        self.waited.set()
+        return await asyncio.get_running_loop().create_future()
+
+
+def made(process: Stuck, meeting: Meeting, stop_seconds: float) -> EngineProcess:
+    return EngineProcess(cast("asyncio.subprocess.Process", process), meeting, stop_seconds)
+
+
+def is_there(meeting: Meeting) -> bool:
+    return meeting.path is not None and Path(meeting.path).parent.exists()
+
+
+async def test_one_that_cannot_be_killed_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_KILL_SECONDS", 0.01)
+    process, meeting = Stuck(), Meeting()
+    async with asyncio.timeout(10):
+        await made(process, meeting, 0.01).end()
+    assert process.killed
+    assert not is_there(meeting)
+
+
+async def test_one_whose_end_nobody_waits_for_any_more_is_killed_all_the_same() -> None:
+    process, meeting = Stuck(), Meeting()
+    stopping = asyncio.create_task(made(process, meeting, _LONG).end())
+    await process.waited.wait()
+    stopping.cancel()
+    await asyncio.wait({stopping})
+    assert process.killed
+    assert not is_there(meeting)
