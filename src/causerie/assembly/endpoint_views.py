@@ -86,7 +86,7 @@ class Views:
                     id=one.id,
                     probed=None,
                     evidence="runs here",
-                    context_length=one.llamacpp.context,
+                    context_length=one.context,
                     thinking=None,
                     continues=True,
                     cells=tuple(own_row()),

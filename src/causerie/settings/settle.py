@@ -72,10 +72,16 @@ def _model(model: Model, folder: Path, keys: Keys | None) -> Model:
     return msgspec.structs.replace(
         model,
         llamacpp=options,
+        vllm=msgspec.structs.replace(model.vllm, command=_command(model.vllm.command, folder)),
         keys=keys if model.keys is None else model.keys,
-        ref=_absolute(model.ref, folder) if model.ref and _is_path(model.ref) else model.ref,
+        ref=_absolute(model.ref, folder) if model.ref and _is_path(model) else model.ref,
         template=_absolute(model.template, folder) if model.template else None,
     )
+
+
+def _command(name: str, folder: Path) -> str:
+    """A program by its path; one without is for the shell's way of finding it."""
+    return _absolute(name, folder) if "/" in name or name.startswith("~") else name
 
 
 def _endpoint(endpoint: Endpoint, folder: Path) -> Endpoint:
@@ -115,8 +121,10 @@ def _secret(secret: Secret, folder: Path) -> Secret:
     return msgspec.structs.replace(secret, file=_absolute(secret.file, folder))
 
 
-def _is_path(ref: str) -> bool:
-    return ref.startswith((".", "/", "~")) or (ref.endswith(".gguf") and ":" not in ref)
+def _is_path(model: Model) -> bool:
+    ref = model.ref or ""
+    file = model.engine == "vllm" or ref.endswith(".gguf")
+    return ref.startswith((".", "/", "~")) or (file and ":" not in ref)
 
 
 def _absolute(path: str, folder: Path) -> str:

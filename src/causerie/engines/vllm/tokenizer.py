@@ -30,6 +30,7 @@ class FolderTokenizer:
         try:
             self._special = _made(content)
             _same_ids(content, self._special)
+            _knows_all(content["model"])
             self._plain = _made(_plain(content, self._special))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise NotModelFolder(
@@ -86,6 +87,13 @@ def _same_ids(content: dict[str, Any], tokenizer: Tokenizer) -> None:
         text, id = token["content"], token["id"]
         if tokenizer.token_to_id(text) != id:
             raise ValueError(f"{text!r} has the id {id} there, and another by its vocabulary")
+
+
+def _knows_all(model: dict[str, Any]) -> None:
+    """The library fails at a text with a character for which there is nothing at all."""
+    lost = model.get("unk_id") is None and not model.get("byte_fallback")
+    if lost and model.get("type") == "Unigram":
+        raise ValueError("it has nothing for characters that it does not know")
 
 
 def _plain(content: dict[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:

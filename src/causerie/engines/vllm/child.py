@@ -1,0 +1,73 @@
+"""The process between us and vLLM: it ends vLLM, with all of its workers, when we are gone.
+
+Reads one line of JSON from standard input, the command and what its environment
+has beside ours, and runs it in a process group of its own; what that writes goes
+to our standard error. Standard input then stays open; when it ends, the parent
+is gone or has enough, and so has the group. Ends with vLLM's own exit status.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+
+_PR_SET_PDEATHSIG = 1
+_FAREWELL_SECONDS = 5.0  # for shared memory and sockets of its workers
+_NOT_FOUND = 127
+
+
+def main() -> None:
+    """Run the command until it ends, or the parent goes."""
+    # Both reach whole groups of processes, and the parent may want to finish running answers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    told = json.loads(sys.stdin.readline())
+    try:
+        process = subprocess.Popen(
+            told["command"],
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr,
+            stderr=sys.stderr,
+            env={**os.environ, **told["environment"]},  # noqa: TID251 - handed on, not read
+            start_new_session=True,
+            preexec_fn=_prepare,  # no other thread runs yet
+        )
+    except OSError as error:
+        sys.stderr.write(f"Error: {told['command'][0]}: {error.strerror}\n")
+        sys.exit(_NOT_FOUND)
+    threading.Thread(target=_watch_parent, args=(process,), daemon=True).start()
+    code = process.wait()
+    _signal(process, signal.SIGKILL)  # what it left of its group
+    sys.exit(code if code >= 0 else 128 - code)
+
+
+def _prepare() -> None:
+    """In the new process: the signals as they were, and an end where we are killed."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _watch_parent(process: subprocess.Popen[bytes]) -> None:
+    while sys.stdin.readline():
+        pass
+    _signal(process, signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_FAREWELL_SECONDS)
+    _signal(process, signal.SIGKILL)
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):  # none of the group is left
+        os.killpg(process.pid, number)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,268 @@
+"""vLLM's HTTP, as values of the seam: completions of token ids as streams of token ids.
+
+It is asked for ids and answers with ids; what they say is read from the
+vocabulary here, as its own text comes in pieces that tell nothing of tokens.
+Reads bytes and splits on line feeds only; decodes just the fields it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from time import monotonic
+from typing import Any, Literal
+
+import msgspec
+
+from causerie.engines.base import (
+    Alternative,
+    EngineFailed,
+    Output,
+    Sampling,
+    Stopped,
+    TextRequest,
+    Token,
+)
+from causerie.engines.guide import Spelling
+from causerie.engines.vigil import Pulse
+from causerie.engines.vllm.options import MOST_ALTERNATIVES, SERVED_NAME
+from causerie.protocol.sse import Decoder
+from causerie.transport.client import HttpClient, Reach
+from causerie.transport.errors import TransportFailed
+from causerie.transport.response import HttpResponse
+
+_MAX_BODY_BYTES = 64 * 1024 * 1024
+_REACH = Reach(connect_seconds=5, max_connections=65_536, idle_seconds=3)  # it closes after five
+_DONE = b"[DONE]"
+_ID = "token_id:"  # before the number, where a token is named by its id
+_NEUTRAL = Sampling(
+    temperature=1.0, top_p=1.0, min_p=0.0, repetition_penalty=1.0,
+    frequency_penalty=0.0, presence_penalty=0.0,
+)  # fmt: skip
+_SAMPLED = (
+    "temperature", "top_p", "top_k", "min_p",
+    "repetition_penalty", "frequency_penalty", "presence_penalty",
+)  # fmt: skip
+
+
+class _Logprobs(msgspec.Struct):
+    tokens: tuple[str, ...] = ()
+    token_logprobs: tuple[float | None, ...] = ()
+    top_logprobs: tuple[dict[str, float] | None, ...] | None = None
+
+
+class _Choice(msgspec.Struct):
+    token_ids: tuple[int, ...] | None = None
+    logprobs: _Logprobs | None = None
+    finish_reason: str | None = None
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int = 0
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+
+
+class _Item(msgspec.Struct):
+    choices: tuple[_Choice, ...] = ()
+    usage: _Usage | None = None
+    error: dict[str, Any] | None = None
+
+
+_decode = msgspec.json.Decoder(_Item).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class VllmClient:
+    """Speaks to one server with its ``key``; ``close`` ends all connections.
+
+    ``place`` is its port on the loopback address, or the path of its Unix socket.
+    """
+
+    def __init__(self, place: int | str, key: str) -> None:
+        if isinstance(place, str):
+            self._http = HttpClient("http://engine", replace(_REACH, socket=place))
+        else:
+            self._http = HttpClient(f"http://127.0.0.1:{place}", _REACH)
+        self._headers = [("authorization", f"Bearer {key}"), ("content-type", "application/json")]
+
+    async def close(self) -> None:
+        """End all connections."""
+        await self._http.close()
+
+    async def healthy(self) -> None:
+        """Return where it serves; raises :class:`EngineFailed`."""
+        await self._checked("GET", "/health", None)
+
+    async def ask(self, method: str, path: str, body: object = None) -> Any:
+        """One plain exchange of JSON; raises :class:`EngineFailed`."""
+        content = await self._checked(method, path, body)
+        return msgspec.json.decode(content) if content else None
+
+    @asynccontextmanager
+    async def complete(
+        self, request: TextRequest, defaults: Sampling, stops: tuple[int, ...],
+        spelling: Spelling, pulse: Pulse,
+    ) -> AsyncIterator[AsyncGenerator[Output, None]]:  # fmt: skip
+        """One completion, which ``stops`` end; leaving ends it. ``pulse`` beats with each piece."""
+        body = completion_body(request, defaults, stops)
+        response = await self._send("POST", "/v1/completions", body)
+        try:
+            if response.status != 200:
+                raise EngineFailed(_refusal(response.status, await _all(response)))
+            async with aclosing(_outputs(response, request, spelling, pulse)) as outputs:
+                yield outputs
+        finally:
+            response.close()  # the engine sees its client gone, also in the middle
+
+    async def _checked(self, method: str, path: str, body: object) -> bytes:
+        response = await self._send(method, path, body)
+        content = await _all(response)
+        if response.status != 200:
+            raise EngineFailed(_refusal(response.status, content))
+        return content
+
+    async def _send(self, method: str, path: str, body: object) -> HttpResponse:
+        data = _encode(body) if body is not None else b""
+        try:
+            return await self._http.send(method, path, self._headers, data)
+        except TransportFailed as failure:
+            if not failure.sent:
+                raise EngineFailed(f"the engine is gone: {failure}", loading=True) from failure
+            raise EngineFailed(f"the engine did not answer: {failure}") from failure
+
+
+def completion_body(
+    request: TextRequest, defaults: Sampling, stops: tuple[int, ...]
+) -> dict[str, Any]:
+    """The engine's request. What nobody set is neutral, never the engine's own taste.
+
+    As long as fewer than ``min_tokens`` are made it forbids all that would end the text.
+    """
+    body: dict[str, Any] = {
+        "model": SERVED_NAME,
+        "prompt": request.prompt,
+        "max_tokens": request.max_tokens,
+        "min_tokens": request.max_tokens if request.ignore_eos else 0,
+        "stop_token_ids": stops,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "return_token_ids": True,
+        **_sampled(request.sampling, defaults),
+    }
+    if request.sampling.seed is not None:
+        body["seed"] = request.sampling.seed
+    if request.sampling.logit_bias:
+        body["logit_bias"] = {
+            str(token): bias for token, bias in request.sampling.logit_bias.items()
+        }
+    if request.grammar is not None:
+        body["structured_outputs"] = {"grammar": request.grammar}
+    if request.logprobs is not None:
+        body["logprobs"] = min(request.logprobs, MOST_ALTERNATIVES)
+        body["return_tokens_as_token_ids"] = True
+    return body
+
+
+def _sampled(wanted: Sampling, defaults: Sampling) -> Mapping[str, float]:
+    """Each setting of the request, else of the defaults, else what changes nothing."""
+    ways = (wanted, defaults, _NEUTRAL)
+    chosen = {
+        name: next((value for way in ways if (value := getattr(way, name)) is not None), None)
+        for name in _SAMPLED
+    }
+    return {name: value for name, value in chosen.items() if value is not None}
+
+
+async def _all(response: HttpResponse) -> bytes:
+    try:
+        return await response.read(_MAX_BODY_BYTES)
+    except TransportFailed as failure:
+        raise EngineFailed(f"the engine broke off its answer: {failure}") from failure
+
+
+async def _outputs(
+    response: HttpResponse, request: TextRequest, spelling: Spelling, pulse: Pulse
+) -> AsyncGenerator[Output, None]:
+    made = 0
+    reason: Literal["stop", "length"] | None = None
+    usage = _Usage()
+    decoder = Decoder()
+    try:
+        while piece := await response.piece():
+            pulse.beat = monotonic()
+            for data in decoder.feed(piece):
+                if data == _DONE and reason is not None:
+                    yield _stopped(reason, usage, len(request.prompt), made)
+                    return
+                item = _decode(data)
+                if item.error is not None:
+                    raise EngineFailed(f"the engine failed: {item.error.get('message')}")
+                for choice in item.choices:
+                    for token in _tokens(choice, request.logprobs, spelling):
+                        made += 1
+                        yield token
+                    reason = _reason(choice) or reason
+                usage = item.usage or usage
+    except msgspec.DecodeError as error:
+        raise EngineFailed(f"the engine wrote what cannot be read: {error}") from error
+    except TransportFailed as failure:
+        raise EngineFailed(f"the connection to the engine broke: {failure}") from failure
+    raise EngineFailed("the engine ended an answer before it was complete")
+
+
+def _tokens(choice: _Choice, logprobs: int | None, spelling: Spelling) -> Iterator[Token]:
+    for index, id in enumerate(choice.token_ids or ()):
+        text = spelling(id)
+        if logprobs is None or choice.logprobs is None:
+            yield Token(id, text)
+            continue
+        own = choice.logprobs.token_logprobs[index]
+        tops = choice.logprobs.top_logprobs
+        others = _alternatives((tops[index] if tops else None) or {}, spelling)[:logprobs]
+        yield Token(id, text, spelling.raw(id), own, others)
+
+
+def _alternatives(top: Mapping[str, float], spelling: Spelling) -> tuple[Alternative, ...]:
+    """The likeliest first; the drawn one is among them even where it is not likely."""
+    found = [(int(name.removeprefix(_ID)), weight) for name, weight in top.items()]
+    found.sort(key=lambda one: -one[1])
+    return tuple(
+        Alternative(id, (raw := spelling.raw(id)).decode("utf-8", "replace"), raw, weight)
+        for id, weight in found
+    )
+
+
+def _reason(choice: _Choice) -> Literal["stop", "length"] | None:
+    if choice.finish_reason is None:
+        return None
+    if choice.finish_reason == "stop":
+        return "stop"
+    if choice.finish_reason == "length":
+        return "length"
+    raise EngineFailed(f"the engine gave up an answer: {choice.finish_reason}")
+
+
+def _stopped(
+    reason: Literal["stop", "length"], usage: _Usage, prompt_tokens: int, made: int
+) -> Stopped:
+    details = usage.prompt_tokens_details
+    return Stopped(
+        reason=reason,
+        prompt_tokens=prompt_tokens,
+        completion_tokens=made if usage.completion_tokens is None else usage.completion_tokens,
+        cached_tokens=(details.cached_tokens or 0) if details else 0,
+    )
+
+
+def _refusal(status: int, content: bytes) -> str:
+    try:
+        said = msgspec.json.decode(content)["error"]["message"]
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return f"the engine answered {status}"
+    return f"the engine answered {status}: {said}"

@@ -1,0 +1,141 @@
+"""vLLM as a text engine of ours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from pathlib import Path
+
+from causerie.engines.base import (
+    EngineFailed,
+    ModelFacts,
+    Output,
+    PromptTooLong,
+    Sampling,
+    Stopped,
+    TextRequest,
+    Token,
+)
+from causerie.engines.guide import Spelling
+from causerie.engines.supervised import SupervisedEngine
+from causerie.engines.vllm.client import VllmClient
+from causerie.engines.vllm.options import VllmOptions
+from causerie.engines.vllm.process import VllmChild, spawn
+from causerie.engines.vllm.tokenizer import FolderTokenizer
+from causerie.engines.weights.errors import WeightsError
+from causerie.engines.weights.folder import TOKENIZER, read_folder
+from causerie.engines.weights.vocabulary import read_vocabulary
+from causerie.engines.words import Words
+
+
+class VllmEngine(SupervisedEngine[VllmClient]):
+    """One model folder, served by vLLM.
+
+    Text becomes tokens and tokens become text here, so that nobody's text is
+    read as a control token. ``sampling`` holds the defaults for what a request
+    leaves unset. Making one reads the folder; raises :class:`EngineFailed`
+    where it holds no model.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        folder: Path,
+        options: VllmOptions,
+        *,
+        sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+        load_seconds: float = 600.0,
+    ) -> None:
+        try:
+            self._folder = read_folder(folder)
+        except (WeightsError, OSError) as error:
+            raise EngineFailed(str(error)) from error
+        super().__init__(model, self._folder.files, load_seconds)
+        self._options = options
+        self._sampling = sampling
+        self._context = options.context or self._folder.context_length
+        self._tokenizer: FolderTokenizer  # read with the words
+        self._facts: ModelFacts | None = None
+
+    @property
+    def slots(self) -> int:
+        """Requests at the same time."""
+        return self._options.slots
+
+    @property
+    def memory_bytes(self) -> int:
+        """The weights, in bytes; what else vLLM takes is in the devices' own memory."""
+        return self._folder.size
+
+    @property
+    def context(self) -> int:
+        """Tokens that prompt and output of one request may have."""
+        return self._context
+
+    async def facts(self) -> ModelFacts:
+        """What folder and vocabulary say, and the server of its context."""
+        self._client()
+        if self._facts is None:
+            known = await self._words()
+            version = (await self._client().ask("GET", "/version"))["version"]
+            self._facts = self._said(known, version)
+        return self._facts
+
+    async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
+        """Token ids; no beginning-of-text token is added.
+
+        Raises :class:`PromptTooLong` where they cannot fit: reading the text takes its time.
+        """
+        self._client()
+        least = (await self._words()).least(pieces)
+        if least > self.context:
+            raise PromptTooLong(least, self.context)
+        return await asyncio.to_thread(self._tokenizer.ids, pieces, special=special)
+
+    async def _child(self) -> VllmChild:
+        child = await spawn(self._folder.path, self._options, self._load_seconds, self._pulse)
+        try:
+            served = await child.client.ask("GET", "/v1/models")
+            self._context = int(served["data"][0]["max_model_len"])
+        except BaseException:
+            await child.stop()
+            raise
+        return child
+
+    def _read(self) -> Words:
+        file = self._folder.path / TOKENIZER
+        self._tokenizer = FolderTokenizer(file)
+        return Words.of(read_vocabulary(file))
+
+    def _run(
+        self, client: VllmClient, words: Words, request: TextRequest
+    ) -> AbstractAsyncContextManager[AsyncGenerator[Output, None]]:
+        ends = words.vocabulary.end
+        spelling = Spelling(words.vocabulary, frozenset(), request.visible)
+        return client.complete(request, self._sampling, ends, spelling, self._pulse)
+
+    async def _draw(self, client: VllmClient, words: Words, request: TextRequest) -> Token:
+        async with self._run(client, words, request) as outputs, aclosing(outputs):
+            async for output in outputs:
+                if isinstance(output, Token):
+                    return output
+                if isinstance(output, Stopped):
+                    break
+        raise EngineFailed("the engine drew no token")
+
+    def _said(self, words: Words, version: str) -> ModelFacts:
+        folder, vocabulary = self._folder, words.vocabulary
+        return ModelFacts(
+            template=folder.chat_template,
+            context_length=self.context,
+            parallel=self.slots,
+            control_tokens=vocabulary.control(),
+            bos_token=words.text(vocabulary.bos),
+            eos_token=words.text(vocabulary.eos),
+            end_tokens=vocabulary.end,
+            fingerprint=f"vllm-{version}-{folder.architecture}-{self._files.mark(folder.size)}",
+            vocabulary=str(folder.path / TOKENIZER),
+            words=words.digest,
+            size=len(vocabulary.tokens),
+        )

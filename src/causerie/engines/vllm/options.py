@@ -1,0 +1,72 @@
+"""How vLLM is run: what was asked for, as its command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+SERVED_NAME = "model"  # as it calls its model; nobody else hears that name
+_SLOTS = 256  # vLLM's own default for servers
+MOST_ALTERNATIVES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class VllmOptions:
+    """What the configuration says; ``None`` is left to vLLM.
+
+    ``command`` is the program, a path or a name that the shell would find.
+    ``context`` is in tokens and for one request; ``parallel`` counts requests
+    at the same time; ``tensor_parallel``, ``pipeline_parallel`` and
+    ``data_parallel`` count devices; ``gpu_memory`` is a fraction of each
+    device's memory; ``args`` are further arguments, as vLLM documents them.
+    """
+
+    command: str = "vllm"
+    context: int | None = None
+    parallel: int | None = None
+    tensor_parallel: int | None = None
+    pipeline_parallel: int | None = None
+    data_parallel: int | None = None
+    gpu_memory: float | None = None
+    dtype: str | None = None
+    quantization: str | None = None
+    args: tuple[str, ...] = ()
+
+    @property
+    def slots(self) -> int:
+        """Requests at the same time."""
+        return self.parallel or _SLOTS
+
+
+def arguments(model: Path, options: VllmOptions, place: int | str) -> Sequence[str]:
+    """The command that serves the model folder at a port of the loopback address, or at a socket.
+
+    Defaults of the model's own for sampling are switched off: a request says
+    how tokens are drawn, or the configuration does.
+    """
+    where = ["--uds", place] if isinstance(place, str) else ["--host", "127.0.0.1", "--port", place]
+    chosen = {
+        "--max-model-len": options.context,
+        "--max-num-seqs": options.slots,
+        "--tensor-parallel-size": options.tensor_parallel,
+        "--pipeline-parallel-size": options.pipeline_parallel,
+        "--data-parallel-size": options.data_parallel,
+        "--gpu-memory-utilization": options.gpu_memory,
+        "--dtype": options.dtype,
+        "--quantization": options.quantization,
+    }
+    given = [part for name, value in chosen.items() if value is not None for part in (name, value)]
+    every = [
+        *(options.command, "serve", model),
+        *where,
+        *("--served-model-name", SERVED_NAME),
+        *("--structured-outputs-config", '{"backend": "guidance"}'),
+        *("--generation-config", "vllm"),
+        *("--max-logprobs", MOST_ALTERNATIVES),
+        "--enable-prompt-tokens-details",
+        "--disable-uvicorn-access-log",
+        *given,
+        *options.args,
+    ]
+    return [str(part) for part in every]

@@ -1,0 +1,93 @@
+"""Starting vLLM, waiting until it serves, and what its log says when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import secrets
+import socket
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from causerie.engines.base import EngineFailed
+from causerie.engines.process import EngineChild, EngineProcess
+from causerie.engines.vigil import Pulse
+from causerie.engines.vllm.client import VllmClient
+from causerie.engines.vllm.options import VllmOptions, arguments
+
+# -P: nothing in the working directory is taken for a module.
+_COMMAND = (sys.executable, "-P", "-m", "causerie.engines.vllm.child")
+_STOP_SECONDS = 8.0  # a little longer than the child gives vLLM
+_POLL_SECONDS = 0.25  # nothing tells when it listens
+_QUESTIONS = (("/health", 10.0),)  # answered beside what is computed, and not when that has died
+# Weights lie here and tokens are nobody's business: it is to speak with no hub and to tell nobody
+# how it is used. What is set in the environment stays.
+_QUIET = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+_ERROR = re.compile(r"\b\w*(?:Error|Exception): .+")
+# These say that something else has failed.
+_PASSED_ON = ("See root cause above", "Engine core initialization failed", "RemoteError")
+
+VllmChild = EngineChild[VllmClient]
+
+
+async def spawn(model: Path, options: VllmOptions, load_seconds: float, pulse: Pulse) -> VllmChild:
+    """Start vLLM and wait until it serves; raises :class:`EngineFailed` with the reason."""
+    ours = dict(os.environ)  # noqa: TID251 - handed on, not read
+    process = await EngineProcess.start(_COMMAND, {**_QUIET, **ours}, stop_seconds=_STOP_SECONDS)
+    key = secrets.token_urlsafe(32)
+    place = process.meeting.path or _free_port()
+    client = VllmClient(place, key)
+    told = {"command": arguments(model, options, place), "environment": {"VLLM_API_KEY": key}}
+    try:
+        async with asyncio.timeout(load_seconds):
+            await process.tell(json.dumps(told).encode() + b"\n")
+            how = await _served(process, client)
+    except BaseException as failure:
+        await _end(process, client)
+        if isinstance(failure, TimeoutError):
+            raise EngineFailed(f"the model was not loaded within {load_seconds:g} s") from None
+        raise
+    if how is not None:
+        await _end(process, client)
+        why = last_words(process.tail) or how
+        raise EngineFailed(f"vLLM could not load {model}: {why}")
+    return EngineChild(process, client, pulse, _QUESTIONS, last_words)
+
+
+async def _end(process: EngineProcess, client: VllmClient) -> None:
+    try:
+        await client.close()
+    finally:
+        await process.end()
+
+
+async def _served(process: EngineProcess, client: VllmClient) -> str | None:
+    """Wait until it serves; returns how it ended where it did instead."""
+    ended = asyncio.get_running_loop().create_task(process.ended())
+    try:
+        while not ended.done():
+            with suppress(EngineFailed):
+                await client.healthy()
+                return None
+            await asyncio.wait({ended}, timeout=_POLL_SECONDS)
+        return ended.result()
+    finally:
+        ended.cancel()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def last_words(tail: Iterable[str]) -> str:
+    """The first error of the log that is no other's consequence; empty where there is none."""
+    said = [found.group() for line in tail if (found := _ERROR.search(line))]
+    causes = [line for line in said if not any(word in line for word in _PASSED_ON)]
+    return next(iter(causes or said), "").strip()[:300]

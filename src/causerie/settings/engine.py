@@ -1,0 +1,73 @@
+"""Options of the engines that run models here."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from causerie.settings.values import Count, Natural, Text
+
+KvType = Literal["f16", "bf16", "f32", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
+
+
+class LlamaCpp(Struct, frozen=True, kw_only=True):
+    """Options of the embedded llama.cpp engine. What is unset is chosen from the machine."""
+
+    context: Annotated[
+        Count | None, Meta(description="Tokens that prompt and output of one request may have.")
+    ] = None
+    parallel: Annotated[
+        Annotated[int, Meta(ge=1, le=256)] | None, Meta(description="Requests at the same time.")
+    ] = None
+    threads: Annotated[Count | None, Meta(description="CPU threads.")] = None
+    gpu_layers: Annotated[
+        Natural | None, Meta(description="Layers on the GPU; 0 keeps all on the CPU.")
+    ] = None
+    kv_type: Annotated[KvType | None, Meta(description="Number type of the key-value cache.")] = (
+        None
+    )
+    flash_attention: Annotated[
+        bool | None, Meta(description="Whether flash attention is used.")
+    ] = None
+    batch: Annotated[Count | None, Meta(description="Most prompt tokens in one step.")] = None
+    lora: Annotated[tuple[Text, ...], Meta(description="LoRA adapters (GGUF files).")] = ()
+    draft: Annotated[
+        Text | None, Meta(description="Small model for speculative decoding (a GGUF file).")
+    ] = None
+
+
+class Vllm(Struct, frozen=True, kw_only=True):
+    """Options of vLLM, which is installed apart. What is unset is vLLM's own choice."""
+
+    command: Annotated[
+        Text, Meta(description="The program: a path, or a name that the shell would find.")
+    ] = "vllm"
+    context: Annotated[
+        Count | None, Meta(description="Tokens that prompt and output of one request may have.")
+    ] = None
+    parallel: Annotated[
+        Annotated[int, Meta(ge=1, le=65_536)] | None,
+        Meta(description="Requests at the same time. Unset: 256."),
+    ] = None
+    tensor_parallel: Annotated[Count | None, Meta(description="Devices that share each layer.")] = (
+        None
+    )
+    pipeline_parallel: Annotated[
+        Count | None, Meta(description="Stages of layers, each on devices of its own.")
+    ] = None
+    data_parallel: Annotated[
+        Count | None, Meta(description="Copies of the model that share the requests.")
+    ] = None
+    gpu_memory: Annotated[
+        Annotated[float, Meta(gt=0, le=1)] | None,
+        Meta(description="Fraction of each device's memory that it may take."),
+    ] = None
+    dtype: Annotated[Text | None, Meta(description="Number type of weights and computation.")] = (
+        None
+    )
+    quantization: Annotated[Text | None, Meta(description="How the weights are quantised.")] = None
+    args: Annotated[
+        tuple[Text, ...],
+        Meta(description="Further arguments of `vllm serve`, as documented there."),
+    ] = ()

@@ -1,0 +1,335 @@
+"""vLLM as an engine: its process, its wire, and what is read from both.
+
+On a program that is started and spoken to like vLLM; the contract of text engines is
+asked of a real one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import vllm_stand_in
+from tokenizer_kinds import byte_level
+
+from causerie.engines.base import (
+    Alternative,
+    EngineFailed,
+    Output,
+    PromptTooLong,
+    Sampling,
+    Stopped,
+    TextRequest,
+    Token,
+)
+from causerie.engines.vllm.engine import VllmEngine
+from causerie.engines.vllm.options import VllmOptions, arguments
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(120),
+    pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for processes by pidfd"),
+]
+
+GREEDY = Sampling(temperature=0.0)
+
+
+def made(folder: Path) -> Path:
+    """A model folder without weights that anybody reads, and the program beside it."""
+    tokenizer = byte_level()
+    end = tokenizer.token_to_id("<|end|>")
+    config = {"model_type": "llama", "max_position_embeddings": 4096, "eos_token_id": end}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").write_text(tokenizer.to_str())
+    (folder / "chat_template.jinja").write_text("{{ messages[0].content }}")
+    (folder / "model.safetensors").write_bytes(bytes(64))
+    command = folder / "vllm"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{vllm_stand_in.__file__}" "$@"\n')
+    command.chmod(0o755)
+    return folder
+
+
+def options(folder: Path) -> VllmOptions:
+    return VllmOptions(str(folder / "vllm"), parallel=2)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder for a server of a test's own."""
+    return made(tmp_path)
+
+
+@asynccontextmanager
+async def started(folder: Path) -> AsyncIterator[VllmEngine]:
+    engine = VllmEngine("m", folder, options(folder))
+    await engine.start()
+    try:
+        yield engine
+    finally:
+        await engine.stop()
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the server that most tests share."""
+    return made(tmp_path_factory.mktemp("model"))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(home: Path) -> AsyncIterator[VllmEngine]:
+    async with started(home) as engine:
+        yield engine
+
+
+@pytest.fixture
+def engine(home: Path, shared: VllmEngine) -> VllmEngine:
+    """The shared server, which behaves."""
+    behave(home, "")
+    return shared
+
+
+def behave(folder: Path, how: str) -> None:
+    (folder / "behaviour").write_text(how)
+
+
+def asked(folder: Path) -> list[Any]:
+    return [json.loads(line) for line in (folder / "asked.jsonl").read_text().splitlines()]
+
+
+def processes(folder: Path) -> list[int]:
+    """The server and its worker."""
+    return [int(pid) for pid in (folder / "processes").read_text().split()]
+
+
+async def gone(pid: int) -> None:
+    """Wait for the end of a process."""
+    try:
+        watched = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(watched, ended.set)
+    try:
+        async with asyncio.timeout(20):
+            await ended.wait()
+    finally:
+        loop.remove_reader(watched)
+        os.close(watched)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for what another process does, of which nothing tells."""
+    async with asyncio.timeout(30):
+        while not holds():  # noqa: ASYNC110 - see above
+            await asyncio.sleep(0.02)
+
+
+async def run(engine: VllmEngine, request: TextRequest) -> list[Output]:
+    async with engine.generate(request) as outputs:
+        return [output async for output in outputs]
+
+
+def written(outputs: Sequence[Output]) -> str:
+    return "".join(output.text for output in outputs if isinstance(output, Token))
+
+
+async def test_a_text_goes_through_and_ends(engine: VllmEngine) -> None:
+    facts = await engine.facts()
+    assert facts.context_length == vllm_stand_in.CONTEXT  # what the server says counts
+    assert (facts.parallel, facts.template) == (2, "{{ messages[0].content }}")
+    assert facts.fingerprint.startswith("vllm-0.32.0-llama-")
+    prompt = await engine.tokenize(["the <think>é日本"], special=True)
+    *tokens, stopped = await run(engine, TextRequest(prompt, 40, GREEDY))
+    # A token that is added and not special is text; the end token is none.
+    assert written(tokens) == "the <think>é日本"
+    assert stopped == Stopped("stop", len(prompt), len(prompt) + 1, cached_tokens=3)
+
+
+async def test_what_is_asked_for(home: Path, engine: VllmEngine) -> None:
+    end = (await engine.facts()).end_tokens[0]
+    prompt = await engine.tokenize(["the fox"], special=True)
+    sampling = Sampling(top_k=4, seed=7, logit_bias={3: -100.0})
+    request = TextRequest(prompt, 500, sampling, grammar="start: x", ignore_eos=True)
+    *_, stopped = await run(engine, request)
+    command, *_, body = asked(home)
+    room = vllm_stand_in.CONTEXT - len(prompt)
+    assert command[:2] == ["serve", str(home)]
+    assert body == {
+        "model": "model",
+        "prompt": prompt,
+        "max_tokens": room,
+        "min_tokens": room,
+        "stop_token_ids": [end],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "return_token_ids": True,
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "top_k": 4,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "frequency_penalty": 0.0,
+        "presence_penalty": 0.0,
+        "seed": 7,
+        "logit_bias": {"3": -100.0},
+        "structured_outputs": {"grammar": "start: x"},
+    }
+    assert stopped == Stopped("length", len(prompt), len(prompt), cached_tokens=3)
+
+
+@pytest.mark.parametrize("how", ["", "together"])
+async def test_log_probabilities_are_of_tokens(home: Path, engine: VllmEngine, how: str) -> None:
+    """However many tokens come at once."""
+    behave(home, how)
+    (other,) = await engine.texts([5])
+    prompt = await engine.tokenize(["é"], special=True)
+    outputs = await run(engine, TextRequest(prompt, 9, GREEDY, logprobs=1))
+    tokens = [output for output in outputs if isinstance(output, Token)]
+    assert b"".join(token.raw for token in tokens) == "é".encode()
+    assert {token.logprob for token in tokens} == {-2.0}
+    assert {token.top for token in tokens} == {(Alternative(5, other, other.encode(), -0.5),)}
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("error", "the engine failed: Grammar error: unknown name"),
+        ("refuse", "the engine answered 400: not today"),
+        ("cut", "the (connection to the engine broke|engine ended an answer)"),
+        ("abort", "the engine gave up an answer: abort"),
+    ],
+)
+async def test_answers_that_fail(home: Path, engine: VllmEngine, how: str, why: str) -> None:
+    behave(home, how)
+    with pytest.raises(EngineFailed, match=why):
+        await run(engine, TextRequest([5, 6], 9))
+    assert engine.status().busy == 0
+
+
+async def test_who_leaves_ends_the_generation(home: Path, engine: VllmEngine) -> None:
+    behave(home, "endless")
+    async with engine.generate(TextRequest([5], 9)) as outputs:
+        await anext(outputs)
+        assert engine.status().busy == 1
+    await until(lambda: asked(home)[-1] == "left")
+    assert engine.status().busy == 0
+
+
+async def test_prompts_that_do_not_fit(engine: VllmEngine) -> None:
+    with pytest.raises(PromptTooLong):
+        await run(engine, TextRequest([5] * vllm_stand_in.CONTEXT, 1))
+    with pytest.raises(PromptTooLong):
+        await engine.tokenize(["fox" * 10_000], special=True)
+
+
+async def test_a_model_that_cannot_be_loaded(folder: Path) -> None:
+    """The cause is told, not what followed from it."""
+    behave(folder, "no load")
+    why = f"could not load {folder}: ValueError: No available memory for the cache blocks"
+    with pytest.raises(EngineFailed, match=why):
+        await VllmEngine("m", folder, options(folder)).start()
+
+
+async def test_a_program_that_is_not_there(folder: Path) -> None:
+    engine = VllmEngine("m", folder, VllmOptions("no-such-vllm"))
+    with pytest.raises(EngineFailed, match="no-such-vllm: No such file or directory"):
+        await engine.start()
+
+
+async def test_a_folder_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(EngineFailed, match=r"has no config\.json"):
+        VllmEngine("m", tmp_path, VllmOptions())
+
+
+async def test_a_load_that_takes_too_long(folder: Path) -> None:
+    behave(folder, "silent")
+    engine = VllmEngine("m", folder, options(folder), load_seconds=0.5)
+    with pytest.raises(EngineFailed, match=r"not loaded within 0\.5 s"):
+        await engine.start()
+
+
+async def test_a_load_that_nobody_waits_for_leaves_no_process(folder: Path) -> None:
+    behave(folder, "silent")
+    loading = asyncio.create_task(VllmEngine("m", folder, options(folder)).start())
+    await until(lambda: (folder / "processes").exists() and len(processes(folder)) == 2)
+    loading.cancel()
+    await asyncio.wait({loading})
+    for pid in processes(folder):
+        await gone(pid)
+
+
+async def test_stopping_leaves_no_process(folder: Path) -> None:
+    async with started(folder) as engine:
+        assert engine.pid is not None
+        every = [engine.pid, *processes(folder)]
+    for pid in every:
+        await gone(pid)
+
+
+async def test_a_killed_server_is_started_again(folder: Path) -> None:
+    behave(folder, "endless")
+    async with started(folder) as engine:
+        server, worker = processes(folder)
+        with pytest.raises(EngineFailed, match="broke"):
+            async with engine.generate(TextRequest([5], 9)) as outputs:
+                async for _ in outputs:
+                    os.kill(server, signal.SIGKILL)
+        await gone(worker)  # of the old one
+        behave(folder, "")
+        await until(lambda: engine.status().restarts > 0 and engine.pid is not None)
+        *_, stopped = await run(engine, TextRequest([5], 9))
+        assert isinstance(stopped, Stopped)
+
+
+PARENT = """
+import asyncio, sys
+from pathlib import Path
+from causerie.engines.vllm.engine import VllmEngine
+from causerie.engines.vllm.options import VllmOptions
+
+async def main():
+    engine = VllmEngine("m", Path(sys.argv[1]), VllmOptions(sys.argv[2]))
+    await engine.start()
+    print("ready", flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_a_killed_service_leaves_no_process(folder: Path) -> None:
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        PARENT,
+        str(folder),
+        str(folder / "vllm"),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert parent.stdout is not None
+    assert await parent.stdout.readline() == b"ready\n"
+    parent.kill()
+    for pid in processes(folder):
+        await gone(pid)
+    await parent.communicate()
+
+
+async def test_the_command_line() -> None:
+    told = VllmOptions("v", 4096, 8, 4, 2, gpu_memory=0.8, args=("--enforce-eager",))
+    command = " ".join(arguments(Path("/m"), told, 9001))
+    assert command == (
+        "v serve /m --host 127.0.0.1 --port 9001 --served-model-name model "
+        '--structured-outputs-config {"backend": "guidance"} --generation-config vllm '
+        "--max-logprobs 20 --enable-prompt-tokens-details --disable-uvicorn-access-log "
+        "--max-model-len 4096 --max-num-seqs 8 --tensor-parallel-size 4 "
+        "--pipeline-parallel-size 2 --gpu-memory-utilization 0.8 --enforce-eager"
+    )
