@@ -45,6 +45,11 @@ def test_a_model_is_called_after_its_weights(ref: str, expected: str) -> None:
     ("arguments", "code", "message"),
     [
         (["--id", "x"], 2, "--id names the model of REF, and there is no REF"),
+        (["--engine", "vllm"], 2, "--engine is that of REF, and there is no REF"),
+        (["./m", "--engine", "vllm", "--threads", "2"], 2, "--threads is for the engine llamacpp"),
+        (["./m", "--engine", "vllm", "--context", "0"], 3, "models[0].vllm.context: is 0; it"),
+        (["hf:o/r:Q4", "--engine", "vllm"], 3, "a GGUF file; vLLM takes `hf:ORG/REPO`"),
+        (["./m", "--engine", "vllm"], 4, "does not exist; name a model folder"),
         (["./a.gguf", "--model", "x"], 2, "give REF or --model, not both"),
         (["foo:bar"], 2, "'foo:bar' begins with an unknown kind"),
         (["--model", "x"], 3, "no model has the id x; configured: smollm2-135m"),

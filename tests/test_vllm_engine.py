@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import vllm_stand_in
+from housekit import house
 from tokenizer_kinds import byte_level
 
 from causerie.engines.base import (
@@ -151,7 +152,7 @@ async def test_a_text_goes_through_and_ends(engine: VllmEngine) -> None:
     *tokens, stopped = await run(engine, TextRequest(prompt, 40, GREEDY))
     # A token that is added and not special is text; the end token is none.
     assert written(tokens) == "the <think>é日本"
-    assert stopped == Stopped("stop", len(prompt), len(prompt) + 1, cached_tokens=3)
+    assert stopped == Stopped("stop", len(prompt), len(prompt) + 1, cached_tokens=2)
 
 
 async def test_what_is_asked_for(home: Path, engine: VllmEngine) -> None:
@@ -183,7 +184,7 @@ async def test_what_is_asked_for(home: Path, engine: VllmEngine) -> None:
         "logit_bias": {"3": -100.0},
         "structured_outputs": {"grammar": "start: x"},
     }
-    assert stopped == Stopped("length", len(prompt), len(prompt), cached_tokens=3)
+    assert stopped == Stopped("length", len(prompt), len(prompt), cached_tokens=2)
 
 
 @pytest.mark.parametrize("how", ["", "together"])
@@ -205,6 +206,7 @@ async def test_log_probabilities_are_of_tokens(home: Path, engine: VllmEngine, h
         ("error", "the engine failed: Grammar error: unknown name"),
         ("refuse", "the engine answered 400: not today"),
         ("cut", "the (connection to the engine broke|engine ended an answer)"),
+        ("garbled", "the engine wrote what cannot be read"),
         ("abort", "the engine gave up an answer: abort"),
     ],
 )
@@ -321,6 +323,22 @@ async def test_a_killed_service_leaves_no_process(folder: Path) -> None:
     for pid in processes(folder):
         await gone(pid)
     await parent.communicate()
+
+
+async def test_a_service_answers_with_it(folder: Path, tmp_path: Path) -> None:
+    """What the stand-in says is what it was asked: the prompt, as the template has it."""
+    model = f'[[models]]\nid = "m"\nengine = "vllm"\nref = "{folder}"\npreload = true\n'
+    options = f'[models.vllm]\ncommand = "{folder / "vllm"}"\nparallel = 2\n'
+    async with house(tmp_path, model + options) as service:
+        status, headers, answer = await service.ask("/v1", "m")
+        assert (status, headers["x-served-by"]) == (200, "m")
+        assert answer["choices"][0]["message"]["content"] == "Hi"
+        assert answer["choices"][0]["finish_reason"] == "stop"
+        assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] == 2
+        server, _ = processes(folder)
+        assert (await service.reload(f"{model}max_output_tokens = 9\n{options}")).applied
+        assert processes(folder)[0] == server  # the engine is the one that it was
+    await gone(server)
 
 
 async def test_the_command_line() -> None:

@@ -69,6 +69,9 @@ class Server:
             yield {"error": {"message": "Grammar error: unknown name", "code": 400}}
             return
         ids = body["prompt"] if body["min_tokens"] else [*body["prompt"], self.end]
+        if self.behaviour == "garbled":
+            yield {"choices": [{"token_ids": "none"}]}
+            return
         if self.behaviour == "abort":
             yield {"choices": [{"token_ids": [], "finish_reason": "abort"}]}
             return
@@ -83,7 +86,7 @@ class Server:
             yield self._chunk(body, [ids[0]], None)
             await asyncio.sleep(0.001)  # as fast as a model
         if self.behaviour != "cut":
-            details = {"cached_tokens": 3}
+            details = {"cached_tokens": 2}
             yield {
                 "choices": [],
                 "usage": {"completion_tokens": len(made), "prompt_tokens_details": details},

