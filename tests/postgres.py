@@ -22,6 +22,8 @@ from certificates import Certificates
 
 _FOLDERS = ["/usr/lib/postgresql", "/usr/pgsql", "/opt/homebrew/opt/postgresql"]
 _SECONDS = 60
+_MEMORY = Path("/dev/shm")
+_ROOM = 4 << 30  # bytes; the tests need a few hundred megabytes
 
 
 def programs() -> Path | None:
@@ -38,6 +40,13 @@ def _version(name: str) -> int:
     return int(name) if name.isdigit() else 0
 
 
+def _where() -> Path | None:
+    """In memory where there is room: a database is 300 files, and a disk takes minutes for them."""
+    if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:
+        return _MEMORY
+    return None
+
+
 class PostgresServer:
     """One server with an empty database, which can be stopped and started again.
 
@@ -50,7 +59,7 @@ class PostgresServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._options = ["-c", "listen_addresses="]
         self.port = 0
-        self.folder = Path(tempfile.mkdtemp(prefix="causerie-pg-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="causerie-pg-", dir=_where()))
         self._give(self.folder)
         initdb = [bin / "initdb", "-D", self._data, "-U", "causerie", "-A", "trust", "-E", "UTF8"]
         _run(initdb, self._user)

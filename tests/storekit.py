@@ -7,6 +7,7 @@ import itertools
 import shutil
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -84,43 +85,63 @@ def _address(socket: str, name: str) -> str:
 
 
 async def _create(socket: str, name: str, template: str) -> None:
+    await _told(socket, f"CREATE DATABASE {name} TEMPLATE {template}")
+
+
+async def _drop(socket: str, name: str) -> None:
+    """Gone before it was written to the disk: at the end all together take minutes to remove."""
+    await _told(socket, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+async def _told(socket: str, statement: str) -> None:
     address = _address(socket, "postgres").replace("://", "+asyncpg://")
     engine = create_async_engine(address, isolation_level="AUTOCOMMIT")
     async with engine.connect() as connection:
-        await connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE {template}")
+        await connection.exec_driver_sql(statement)
     await engine.dispose()
 
 
+@asynccontextmanager
+async def _new(socket: str, template: str) -> AsyncIterator[str]:
+    """The address of a database of its own."""
+    name = f"test_{next(_numbers)}"
+    await _create(socket, name, template)
+    try:
+        yield _address(socket, name)
+    finally:
+        await _drop(socket, name)
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
-async def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+async def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
     """The address of an empty database, of each kind."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'causerie.db'}"
-    socket = request.getfixturevalue("postgres_socket")
-    name = f"test_{next(_numbers)}"
-    await _create(socket, name, "template0")
-    return _address(socket, name)
+        yield f"sqlite:///{tmp_path / 'causerie.db'}"
+        return
+    async with _new(request.getfixturevalue("postgres_socket"), "template0") as address:
+        yield address
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-async def made_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+async def made_url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
     """The address of a database with all tables and nothing in them, of each kind."""
     if request.param == "sqlite":
         file = tmp_path / "causerie.db"
         shutil.copyfile(request.getfixturevalue("sqlite_template"), file)
-        return f"sqlite:///{file}"
-    socket = request.getfixturevalue("postgres_socket")
-    name = f"test_{next(_numbers)}"
-    await _create(socket, name, request.getfixturevalue("postgres_template"))
-    return _address(socket, name)
+        yield f"sqlite:///{file}"
+        return
+    template = request.getfixturevalue("postgres_template")
+    async with _new(request.getfixturevalue("postgres_socket"), template) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
-def hosted_database(postgres_socket: str) -> str:
+def hosted_database(postgres_socket: str) -> Iterator[str]:
     """The address of an empty PostgreSQL database, for services in processes of their own."""
     name = f"hosted_{next(_numbers)}"
     _finish(_create(postgres_socket, name, "template0"))
-    return _address(postgres_socket, name)
+    yield _address(postgres_socket, name)
+    _finish(_drop(postgres_socket, name))
 
 
 @pytest.fixture

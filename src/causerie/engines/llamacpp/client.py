@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
 from time import monotonic
 from typing import Any
 
@@ -28,14 +27,11 @@ from causerie.engines.base import (
 )
 from causerie.engines.llamacpp.withheld import PartialTokens
 from causerie.engines.vigil import Pulse
+from causerie.engines.wire import Wire, whole
 from causerie.protocol.sse import Decoder
-from causerie.transport.client import HttpClient, Reach
 from causerie.transport.errors import TransportFailed
 from causerie.transport.response import HttpResponse
 
-_MAX_BODY_BYTES = 256 * 1024 * 1024
-# A new connection each time: an idle one would occupy a thread of the engine's server.
-_REACH = Reach(idle_seconds=0, connect_seconds=5, max_connections=65_536)
 # In the order of other engines: the temperature is applied before the candidates are cut.
 _NEUTRAL = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
 _NO_PENALTY = {"repeat_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0}
@@ -81,7 +77,6 @@ class _Item(msgspec.Struct, gc=False):
 
 
 _decode = msgspec.json.Decoder(_Item).decode
-_encode = msgspec.json.Encoder().encode
 
 
 class LlamaCppClient:
@@ -91,20 +86,17 @@ class LlamaCppClient:
     """
 
     def __init__(self, place: int | str, key: str) -> None:
-        if isinstance(place, str):
-            self._http = HttpClient("http://engine", replace(_REACH, socket=place))
-        else:
-            self._http = HttpClient(f"http://127.0.0.1:{place}", _REACH)
-        self._headers = [("authorization", f"Bearer {key}"), ("content-type", "application/json")]
+        # A new connection each time: an idle one would occupy a thread of the engine's server.
+        self._wire = Wire(place, key, idle_seconds=0)
 
     async def close(self) -> None:
         """End all connections."""
-        await self._http.close()
+        await self._wire.close()
 
     async def ask(self, method: str, path: str, body: object = None) -> Any:
         """One plain exchange of JSON; raises :class:`EngineFailed`."""
-        response = await self._send(method, path, body)
-        content = await _all(response)
+        response = await self._wire.send(method, path, body)
+        content = await whole(response)
         if response.status != 200:
             raise EngineFailed(f"the engine answered {response.status}")
         return msgspec.json.decode(content)
@@ -121,10 +113,10 @@ class LlamaCppClient:
 
         ``pulse`` beats whenever something comes. Raises :class:`PromptTooLong` on entering.
         """
-        response = await self._send("POST", "/completion", completion_body(request, defaults))
+        response = await self._wire.send("POST", "/completion", completion_body(request, defaults))
         try:
             if response.status != 200:
-                raise _refusal(response.status, await _all(response))
+                raise _refusal(response.status, await whole(response))
             made = _outputs(response, partial, request.logprobs, pulse or Pulse())
             async with aclosing(made) as outputs:
                 yield outputs
@@ -141,22 +133,6 @@ class LlamaCppClient:
         for probability in item.completion_probabilities:
             return _weighed(id, item.content, probability, request.logprobs or 0)
         return Token(id, item.content)
-
-    async def _send(self, method: str, path: str, body: object) -> HttpResponse:
-        data = _encode(body) if body is not None else b""
-        try:
-            return await self._http.send(method, path, self._headers, data)
-        except TransportFailed as failure:
-            if not failure.sent:
-                raise EngineFailed(f"the engine is gone: {failure}", loading=True) from failure
-            raise EngineFailed(f"the engine did not answer: {failure}") from failure
-
-
-async def _all(response: HttpResponse) -> bytes:
-    try:
-        return await response.read(_MAX_BODY_BYTES)
-    except TransportFailed as failure:
-        raise EngineFailed(f"the engine broke off its answer: {failure}") from failure
 
 
 async def _outputs(

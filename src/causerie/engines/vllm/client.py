@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
 from time import monotonic
 from typing import Any, Literal, TypeVar
 
@@ -27,13 +26,11 @@ from causerie.engines.base import (
 from causerie.engines.guide import Spelling
 from causerie.engines.vigil import Pulse
 from causerie.engines.vllm.options import MOST_ALTERNATIVES, SERVED_NAME
+from causerie.engines.wire import Wire, whole
 from causerie.protocol.sse import Decoder
-from causerie.transport.client import HttpClient, Reach
 from causerie.transport.errors import TransportFailed
 from causerie.transport.response import HttpResponse
 
-_MAX_BODY_BYTES = 64 * 1024 * 1024
-_REACH = Reach(connect_seconds=5, max_connections=65_536, idle_seconds=3)  # it closes after five
 _DONE = b"[DONE]"
 _ID = "token_id:"  # before the number, where a token is named by its id
 _NEUTRAL = Sampling(
@@ -75,7 +72,6 @@ class _Item(msgspec.Struct):
 T = TypeVar("T")
 
 _decode = msgspec.json.Decoder(_Item).decode
-_encode = msgspec.json.Encoder().encode
 
 
 class VllmClient:
@@ -85,15 +81,11 @@ class VllmClient:
     """
 
     def __init__(self, place: int | str, key: str) -> None:
-        if isinstance(place, str):
-            self._http = HttpClient("http://engine", replace(_REACH, socket=place))
-        else:
-            self._http = HttpClient(f"http://127.0.0.1:{place}", _REACH)
-        self._headers = [("authorization", f"Bearer {key}"), ("content-type", "application/json")]
+        self._wire = Wire(place, key, idle_seconds=3)  # it closes them after five
 
     async def close(self) -> None:
         """End all connections."""
-        await self._http.close()
+        await self._wire.close()
 
     async def healthy(self) -> None:
         """Return where it serves; raises :class:`EngineFailed`."""
@@ -111,30 +103,21 @@ class VllmClient:
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:  # fmt: skip
         """One completion, which ``stops`` end; leaving ends it. ``pulse`` beats with each piece."""
         body = completion_body(request, defaults, stops)
-        response = await self._send("POST", "/v1/completions", body)
+        response = await self._wire.send("POST", "/v1/completions", body)
         try:
             if response.status != 200:
-                raise EngineFailed(_refusal(response.status, await _all(response)))
+                raise EngineFailed(_refusal(response.status, await whole(response)))
             async with aclosing(_outputs(response, request, spelling, pulse)) as outputs:
                 yield outputs
         finally:
             response.close()  # the engine sees its client gone, also in the middle
 
     async def _checked(self, method: str, path: str, body: object) -> bytes:
-        response = await self._send(method, path, body)
-        content = await _all(response)
+        response = await self._wire.send(method, path, body)
+        content = await whole(response)
         if response.status != 200:
             raise EngineFailed(_refusal(response.status, content))
         return content
-
-    async def _send(self, method: str, path: str, body: object) -> HttpResponse:
-        data = _encode(body) if body is not None else b""
-        try:
-            return await self._http.send(method, path, self._headers, data)
-        except TransportFailed as failure:
-            if not failure.sent:
-                raise EngineFailed(f"the engine is gone: {failure}", loading=True) from failure
-            raise EngineFailed(f"the engine did not answer: {failure}") from failure
 
 
 def completion_body(
@@ -177,13 +160,6 @@ def _sampled(wanted: Sampling, defaults: Sampling) -> Mapping[str, float]:
         for name in _SAMPLED
     }
     return {name: value for name, value in chosen.items() if value is not None}
-
-
-async def _all(response: HttpResponse) -> bytes:
-    try:
-        return await response.read(_MAX_BODY_BYTES)
-    except TransportFailed as failure:
-        raise EngineFailed(f"the engine broke off its answer: {failure}") from failure
 
 
 async def _outputs(
