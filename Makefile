@@ -31,7 +31,7 @@ vllm: $(VENV)/.dev ## Ask the contract of engines of a vLLM that is installed: V
 		"$$(dirname "$(or $(VLLM),$(error name the program: make vllm VLLM=/opt/vllm/bin/vllm))")/python" \
 		tests/vllm_model.py "$$weights" build/vllm-model && \
 		CAUSERIE_TEST_VLLM="$(VLLM)" CAUSERIE_TEST_VLLM_MODEL=build/vllm-model \
-		$(BIN)/python -m pytest tests/contract/test_text_engine.py -k vllm $(ARGS)
+		$(BIN)/python -m pytest tests/contract/test_text_engine.py -k vllm --timeout 900 $(ARGS)
 
 bench: $(VENV)/.dev ## Measure: every script of bench/, or those of BENCH=...
 	for script in $(or $(BENCH),$(wildcard bench/*.py)); do \
