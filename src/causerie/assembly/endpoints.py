@@ -11,10 +11,10 @@ import hashlib
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import msgspec
 
+from causerie.assembly.certificates import tls_context, tls_digest
 from causerie.routing.health import Check
 from causerie.settings import Health, Settings, SettingsError
 from causerie.settings import endpoint as described
@@ -113,21 +113,11 @@ def reach(one: described.Endpoint, proxy: str | None) -> Reach:
     """How the endpoint is reached; ``proxy`` is the address where the settings only say where it
     is found. Raises :class:`OSError` where certificates cannot be used."""
     return Reach(
-        tls=_tls(one.tls) if one.base_url.startswith("https://") else None,
+        tls=tls_context(one.tls) if one.base_url.startswith("https://") else None,
         server_name=one.tls.server_name,
         proxy=one.proxy if isinstance(one.proxy, str) else proxy,
         connect_seconds=one.timeouts.connect,
     )
-
-
-def _tls(tls: described.Tls) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=tls.ca_file)
-    if not tls.verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if tls.client_cert is not None:
-        context.load_cert_chain(tls.client_cert, tls.client_key)
-    return context
 
 
 def _recipe(one: described.Endpoint, key: str | None, proxy: str | None) -> bytes:
@@ -137,8 +127,7 @@ def _recipe(one: described.Endpoint, key: str | None, proxy: str | None) -> byte
     """
     plain = msgspec.structs.replace(one, models=(), health=Health())
     digest = hashlib.sha256(msgspec.json.encode([plain, key, proxy]))
-    for file in (one.tls.ca_file, one.tls.client_cert, one.tls.client_key):
-        digest.update(hashlib.sha256(Path(file).read_bytes() if file else b"").digest())
+    digest.update(tls_digest(one.tls))
     return digest.digest()
 
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import ssl
 from collections.abc import Iterator
-from pathlib import Path
 
 from causerie.protocol.parsing.rules import HINTS, HONOURED
 from causerie.settings.alias import Alias
-from causerie.settings.certificates import reason
-from causerie.settings.endpoint import Endpoint, EndpointModel, Tls
+from causerie.settings.endpoint import Endpoint, EndpointModel
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.problems import Broken
+from causerie.settings.reach_rules import address_rules, secret_rules, tls_rules
 from causerie.settings.tree import Settings
 from causerie.settings.values import PLACES, Secret
-from causerie.transport.address import Address
 from causerie.upstreams.dialects import DIALECTS
 
 
@@ -42,19 +39,18 @@ def endpoint_rules(settings: Settings) -> Iterator[Broken]:
 
 
 def _endpoint(at: KeyPath, endpoint: Endpoint) -> Iterator[Broken]:
-    yield from _address((*at, "base_url"), endpoint.base_url, "name its key by `key`")
+    yield from address_rules((*at, "base_url"), endpoint.base_url, "name its key by `key`")
     if isinstance(endpoint.proxy, str):
         advice = f"write where the address is found: {PLACES}"
-        yield from _address((*at, "proxy"), endpoint.proxy, advice)
+        yield from address_rules((*at, "proxy"), endpoint.proxy, advice)
     for name, secret in (("key", endpoint.key), ("proxy", endpoint.proxy)):
-        if isinstance(secret, Secret) and len(_set(secret)) != 1:
-            words = " and ".join(f"`{one}`" for one in _set(secret)) or "nothing"
-            yield Broken((*at, name), f"has {words}; it takes {PLACES}")
+        if isinstance(secret, Secret):
+            yield from secret_rules((*at, name), secret)
     if endpoint.dialect not in DIALECTS:
         near = difflib.get_close_matches(endpoint.dialect, DIALECTS, n=1)
         hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(DIALECTS)}"
         yield Broken((*at, "dialect"), f'there is no dialect "{endpoint.dialect}"; {hint}')
-    yield from _tls((*at, "tls"), endpoint)
+    yield from tls_rules((*at, "tls"), endpoint.tls, endpoint.base_url)
     seen: dict[str, int] = {}
     for index, model in enumerate(endpoint.models):
         place: KeyPath = (*at, "models", index)
@@ -63,50 +59,6 @@ def _endpoint(at: KeyPath, endpoint: Endpoint) -> Iterator[Broken]:
             advice = f'"{model.id}" is there already'
             yield Broken((*place, "id"), advice, (*at, "models", first, "id"))
         yield from _parameters(place, model)
-
-
-def _set(secret: Secret) -> list[str]:
-    return [name for name in ("env", "file", "command") if getattr(secret, name) is not None]
-
-
-def _address(path: KeyPath, url: str, instead: str) -> Iterator[Broken]:
-    try:
-        address = Address.parse(url)
-    except ValueError as error:
-        yield Broken(path, f"cannot be used: {error}")
-        return
-    if address.authorization:
-        yield Broken(path, f"holds a user name or a password; take it out and {instead}")
-
-
-def _tls(path: KeyPath, endpoint: Endpoint) -> Iterator[Broken]:
-    tls = endpoint.tls
-    for name in ("ca_file", "client_cert", "client_key"):
-        file = getattr(tls, name)
-        if file is not None and not Path(file).is_file():
-            yield Broken((*path, name), f'there is no file "{file}"')
-            return
-    if tls.client_key is not None and tls.client_cert is None:
-        yield Broken((*path, "client_key"), "needs `client_cert`")
-    for name, context in (("ca_file", _trusting), ("client_cert", _showing)):
-        try:
-            context(tls)
-        except OSError as error:  # ssl.SSLError is one
-            yield Broken((*path, name), f"cannot be used: {reason(error)}")
-    if tls.ca_file is not None and not tls.verify:
-        yield Broken((*path, "verify"), "is `false`, so `ca_file` means nothing; remove one")
-    if tls != type(tls)() and endpoint.base_url.startswith("http://"):
-        yield Broken(path, "means nothing to an address that begins with http://")
-
-
-def _trusting(tls: Tls) -> None:
-    if tls.ca_file is not None:
-        ssl.create_default_context(cafile=tls.ca_file)
-
-
-def _showing(tls: Tls) -> None:
-    if tls.client_cert is not None:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(tls.client_cert, tls.client_key)
 
 
 def _parameters(at: KeyPath, model: EndpointModel) -> Iterator[Broken]:
