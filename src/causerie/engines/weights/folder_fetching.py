@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from causerie.engines.weights.cache import FolderCache, StoredFile, Weights
+from causerie.engines.weights.cache import FolderCache, OutlineCache, StoredFile, Weights
 from causerie.engines.weights.errors import BadReference, NotFound
 from causerie.engines.weights.filling import (
     filled,
@@ -25,6 +25,7 @@ from causerie.engines.weights.filling import (
 from causerie.engines.weights.folder_selection import (
     INDEX,
     choose_folder,
+    choose_outline,
     ensure_complete,
     is_of_folder,
 )
@@ -41,11 +42,13 @@ async def fetch_folder(
     *,
     progress: Progress,
     hub: HubOptions | None = None,
+    weights: bool = True,
 ) -> Weights:
     """The model folder of ``ref``, fetched into the folder ``cache`` unless it is there.
 
-    ``path`` of what is returned is the folder. One that was fetched is found
-    again without any network. Raises ``WeightsError``.
+    Without ``weights`` only the rest is fetched, and a whole folder serves where one is
+    there. ``path`` of what is returned is the folder. One that was fetched is found again
+    without any network. Raises ``WeightsError``.
     """
     options = hub or HubOptions()
     reference = Reference.parse(ref) if isinstance(ref, str) else ref
@@ -62,6 +65,10 @@ async def fetch_folder(
             f"its model folder is hf:{reference.name}."
         )
     store = FolderCache(cache)
+    if not weights:
+        if whole := await asyncio.to_thread(store.find, reference):
+            return whole
+        store = OutlineCache(cache)
     bring = partial(_fetched, reference, store, progress, options)
     return await kept_or_fetched(reference, store, options, bring)
 
@@ -89,7 +96,8 @@ def _own(reference: Reference) -> Weights:
 async def _fetched(
     reference: Reference, store: FolderCache, progress: Progress, options: HubOptions
 ) -> Sequence[StoredFile]:
-    sources = await listed(reference, options, choose_folder)
+    choose = choose_outline if isinstance(store, OutlineCache) else choose_folder
+    sources = await listed(reference, options, choose)
     whole = _Whole(progress)
     progress.started(_size(lacking(reference, sources, store)), reference.name)
     # Before gigabytes that are of no use are fetched.

@@ -36,6 +36,15 @@ def choose_folder(repository: str, files: Iterable[str]) -> tuple[str, ...]:
     return (*weights, *(name for name in chosen if name not in weights))
 
 
+def choose_outline(repository: str, files: Iterable[str]) -> tuple[str, ...]:
+    """The files of the folder but for its weights. Raises :class:`NotFound`."""
+    every = sorted(files)
+    if CONFIG not in every:
+        raise NotFound(f"{repository} {_lack(every, with_weights=True)}")
+    small = (name for name in every if is_of_folder(name) and name != INDEX)
+    return tuple(name for name in small if not name.endswith(SAFETENSORS))
+
+
 def _lack(files: Collection[str], *, with_weights: bool) -> str:
     """Why ``files`` are no model folder."""
     if any(name.lower().endswith(".gguf") for name in files):
