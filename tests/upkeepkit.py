@@ -133,7 +133,7 @@ async def market(
         loaded, credentials = read()
         service.replace(service.prepare(loaded.settings, credentials))
         if filed:
-            service.configuration = Reloading(loaded, read, service, lambda settings: None)
+            service.configuration = Reloading(loaded, read, service, lambda *_: None)
         results = Results(lambda: folder / "probes")
         examinations = Examinations(results, world.clock, bounds)
         await held.enter_async_context(examinations)

@@ -1,8 +1,9 @@
 """A program that is started and spoken to like ``vllm serve``, and misbehaves on demand.
 
 What it answers has the form that vLLM 0.32 answers in. Its model writes the prompt once
-more and ends the text. A file ``behaviour`` in the model folder, with one word, makes it
-do something else; ``asked.jsonl`` there has what it was asked for.
+more and ends the text; of grammars it obeys those of one character. A file ``behaviour`` in
+the model folder, with one word, makes it do something else; ``asked.jsonl`` there has what it
+was asked for.
 """
 
 from __future__ import annotations
@@ -11,24 +12,30 @@ import argparse
 import asyncio
 import json
 import os
+import re
+import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+from tokenizers import Tokenizer
 
-KEY = os.environ.get("VLLM_API_KEY")
 CONTEXT = 64
+_CHARACTER = re.compile(r"start: /\\x\{(\w\w)\}/")
 
 
 class Server:
-    """One server; ``end`` is the id of its model's end token."""
+    """One server of the model in ``folder``, for those who show ``key``."""
 
-    def __init__(self, folder: Path, end: int) -> None:
+    def __init__(self, folder: Path, key: str | None) -> None:
         self.folder = folder
-        self.end = end
+        self.key = key
+        self.end = json.loads((folder / "config.json").read_text())["eos_token_id"]
+        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
 
     @property
     def behaviour(self) -> str:
@@ -43,13 +50,36 @@ class Server:
         return web.json_response({"version": "0.32.0"})
 
     async def models(self, request: web.Request) -> web.Response:
-        return web.json_response({"data": [{"id": "model", "max_model_len": CONTEXT}]})
+        listed = [
+            {"id": "model", "root": "org/model", "parent": None, "max_model_len": CONTEXT},
+            {"id": "lora", "root": "org/lora", "parent": "model"},
+        ]
+        if self.behaviour == "two":
+            listed.append({"id": "other", "root": "org/other", "max_model_len": CONTEXT})
+        return web.json_response({"object": "list", "data": listed})
+
+    async def tokenize(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        if self.behaviour == "no tokenize":
+            return web.json_response({"detail": "Not Found"}, status=404)
+        ids = self._ids(body["prompt"])
+        return web.json_response({"tokens": ids[::-1] if self.behaviour == "words" else ids})
+
+    def _ids(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
 
     async def completions(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         note(self.folder, body)
+        if self.behaviour == "mute":
+            await asyncio.Event().wait()
         if self.behaviour == "refuse":
             return web.json_response({"error": {"message": "not today"}}, status=400)
+        if self.behaviour == "few" and body.get("logprobs", 0) > 5:
+            return web.json_response({"error": {"message": "at most 5 logprobs"}}, status=400)
+        if self.behaviour == "xgrammar" and "structured_outputs" in body:
+            return web.json_response({"error": {"message": "Invalid grammar"}}, status=400)
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
         try:
@@ -75,6 +105,9 @@ class Server:
         if self.behaviour == "abort":
             yield {"choices": [{"token_ids": [], "finish_reason": "abort"}]}
             return
+        grammar = body.get("structured_outputs", {}).get("grammar", "")
+        if (sign := _CHARACTER.fullmatch(grammar)) and self.behaviour != "free":
+            ids = self._ids(chr(int(sign.group(1), 16)))
         made = ids[: body["max_tokens"]]
         if self.behaviour == "together":
             yield self._chunk(body, made, self._reason(made))
@@ -96,12 +129,15 @@ class Server:
         return "stop" if self.end in made else "length"
 
     def _chunk(self, body: dict[str, Any], ids: list[int], reason: str | None) -> dict[str, Any]:
-        choice: dict[str, Any] = {"text": "", "token_ids": ids, "finish_reason": reason}
+        choice: dict[str, Any] = {"text": "", "finish_reason": reason}
+        if self.behaviour != "no ids":
+            choice["token_ids"] = ids
         if "logprobs" in body:
+            others = {f"token_id:{5 + n}": -0.5 - n for n in range(body["logprobs"])}
             choice["logprobs"] = {
                 "tokens": [f"token_id:{id}" for id in ids],
                 "token_logprobs": [-2.0 for _ in ids],
-                "top_logprobs": [{f"token_id:{id}": -2.0, "token_id:5": -0.5} for id in ids],
+                "top_logprobs": [{f"token_id:{id}": -2.0, **others} for id in ids],
             }
         return {"choices": [choice]}
 
@@ -112,26 +148,47 @@ def note(folder: Path, what: object) -> None:
         file.write(json.dumps(what) + "\n")
 
 
-@web.middleware
-async def with_key(request: web.Request, handler: Any) -> web.StreamResponse:
-    """vLLM guards what lies under /v1, and nothing else."""
-    wanted = f"Bearer {KEY}"
-    if request.path.startswith("/v1") and request.headers.get("authorization") != wanted:
-        return web.json_response({"error": "Unauthorized"}, status=401)
-    answer: web.StreamResponse = await handler(request)
-    return answer
+def runner(server: Server) -> web.AppRunner:
+    """The server as an application; vLLM guards what lies under /v1, and nothing else."""
 
+    @web.middleware
+    async def with_key(request: web.Request, handler: Any) -> web.StreamResponse:
+        guarded = server.key is not None and request.path.startswith("/v1")
+        if guarded and request.headers.get("authorization") != f"Bearer {server.key}":
+            return web.json_response({"error": "Unauthorized"}, status=401)
+        answer: web.StreamResponse = await handler(request)
+        return answer
 
-async def serve(server: Server, place: str) -> None:
-    """Listen until killed."""
     application = web.Application(middlewares=[with_key])
     application.router.add_get("/health", server.health)
     application.router.add_get("/version", server.version)
     application.router.add_get("/v1/models", server.models)
+    application.router.add_post("/tokenize", server.tokenize)
     application.router.add_post("/v1/completions", server.completions)
-    runner = web.AppRunner(application, handle_signals=False)
-    await runner.setup()
-    await web.UnixSite(runner, place).start()
+    return web.AppRunner(
+        application, handle_signals=False, shutdown_timeout=0.1, handler_cancellation=True
+    )
+
+
+@asynccontextmanager
+async def listening(
+    server: Server, port: int = 0, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[int]:
+    """The server at a port of the loopback, in this process; leaving cuts what runs."""
+    running = runner(server)
+    await running.setup()
+    try:
+        await web.TCPSite(running, "127.0.0.1", port, ssl_context=tls, reuse_address=True).start()
+        yield running.addresses[0][1]
+    finally:
+        await running.cleanup()
+
+
+async def serve(server: Server, place: str) -> None:
+    """Listen until killed."""
+    running = runner(server)
+    await running.setup()
+    await web.UnixSite(running, place).start()
     await asyncio.Event().wait()
 
 
@@ -143,8 +200,7 @@ def main() -> None:
     parser.add_argument("--uds")
     told, _ = parser.parse_known_args()
     note(told.folder, sys.argv[1:])
-    end = json.loads((told.folder / "config.json").read_text())["eos_token_id"]
-    server = Server(told.folder, end)
+    server = Server(told.folder, os.environ.get("VLLM_API_KEY"))
     if server.behaviour == "no load":
         sys.stderr.write(
             "(EngineCore) ERROR [core.py:9] ValueError: No available memory for the cache blocks.\n"

@@ -7,13 +7,17 @@ them. Nothing here decides anything about a request.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from msgspec import structs
 
+from causerie.assembly.certificates import tls_context, tls_digest
 from causerie.control import answering
 from causerie.edge.ownership import owned
 from causerie.engines import weights as shelf  # whose `fetch` loads an HTTP client: 5 MB, if asked
@@ -22,17 +26,20 @@ from causerie.engines.fleet import Fleet, FleetEntry, ManagedEngine
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
 from causerie.engines.registry import engine_factory
+from causerie.engines.vllm.options import Elsewhere, VllmOptions
 from causerie.engines.weights import Cache, HubOptions, Progress, Silent, Weights
-from causerie.engines.weights.errors import Offline, WeightsError
+from causerie.engines.weights.errors import BadReference, Offline, WeightsError
 from causerie.reloading import Reloading
 from causerie.service import listen, service
-from causerie.settings import Loaded, Model, Settings
+from causerie.settings import Loaded, Model, Settings, Vllm
 from causerie.settings.credentials import Credentials, read_credentials
 from causerie.settings.environment import runtime_folder, variables
 from causerie.signals import hangups, reloaded
 from causerie.startup import CannotStart, Watcher, run, take_address
+from causerie.transport.client import Reach
 
 _SLOTS_BEFORE_LOADING = 8  # the engine says how many, once it is there
+_REACH_SECONDS = 5.0  # a server of others is away or is there: who waits longer has other targets
 
 
 class Announcer(Watcher, Protocol):
@@ -62,7 +69,7 @@ async def run_service(loaded: Loaded, read: Callable[[], Loaded], watcher: Annou
     with hangups() as hangup:
         credentials = await asyncio.to_thread(read_credentials, loaded)
         listening = listen(settings.server)
-        makers = _Makers(settings, watcher)
+        makers = _Makers(settings, credentials, watcher)
         budget = settings.engines.memory_budget_bytes
         with take_address(listening) as address:
             async with (
@@ -103,26 +110,28 @@ async def fetch_weights(
 
     Raises :class:`WeightsError`.
     """
-    return await _fetched(settings, ref, engine, progress, _hub(settings))
+    model = Model(id=ref, ref=ref, engine=engine)
+    return await _fetched(settings, model, progress, _hub(settings))
 
 
-async def weights_here(settings: Settings, ref: str, engine: str) -> Weights | None:
-    """The weights if they are on this machine already; no network is asked."""
+async def weights_here(settings: Settings, model: Model) -> Weights | None:
+    """What the model needs of them, if that is on this machine already; no network is asked."""
     try:
-        return await _without_network(settings, ref, engine)
+        return await _fetched(settings, model, Silent(), HubOptions(offline=True))
     except WeightsError:
         return None
 
 
-async def _without_network(settings: Settings, ref: str, engine: str) -> Weights:
-    return await _fetched(settings, ref, engine, Silent(), HubOptions(offline=True))
-
-
 async def _fetched(
-    settings: Settings, ref: str, engine: str, progress: Progress, hub: HubOptions
+    settings: Settings, model: Model, progress: Progress, hub: HubOptions
 ) -> Weights:
-    fetch = shelf.fetch_folder if engine == "vllm" else shelf.fetch
-    return await fetch(ref, _cache_folder(settings), progress=progress, hub=hub)
+    """The weights of a model of ours; of one that others serve, the rest of its folder."""
+    fetch = shelf.fetch
+    if model.engine == "vllm":
+        fetch = partial(shelf.fetch_folder, weights=model.vllm.address is None)
+    if model.ref is None:
+        raise BadReference(f"the model {model.id} names no weights; set `ref`")
+    return await fetch(model.ref, _cache_folder(settings), progress=progress, hub=hub)
 
 
 def cached_weights(settings: Settings) -> tuple[Weights, ...]:
@@ -148,11 +157,30 @@ def _preloaded(settings: Settings) -> list[str]:
     ]
 
 
+def _vllm_options(vllm: Vllm, key: str | None) -> VllmOptions | Elsewhere:
+    """How it is started, or where it is. Blocks; raises :class:`EngineFailed`."""
+    if vllm.address is None:
+        return VllmOptions(**{one.name: getattr(vllm, one.name) for one in fields(VllmOptions)})
+    try:
+        tls = tls_context(vllm.tls) if vllm.address.startswith("https://") else None
+    except OSError as error:  # ssl.SSLError is one
+        raise EngineFailed(f"certificates for {vllm.address} cannot be used: {error}") from error
+    return Elsewhere(
+        vllm.address,
+        key,
+        vllm.served_name,
+        vllm.context,
+        vllm.parallel,
+        Reach(tls=tls, server_name=vllm.tls.server_name),
+    )
+
+
 class _Makers:
     """How each model's engine is made. ``missing`` is why weights could not be had last."""
 
-    def __init__(self, settings: Settings, watcher: Announcer) -> None:
+    def __init__(self, settings: Settings, credentials: Credentials, watcher: Announcer) -> None:
         self._settings = settings
+        self._credentials = credentials
         self._watcher = watcher
         self._one_download = asyncio.Lock()
         self.missing: WeightsError | None = None
@@ -161,11 +189,12 @@ class _Makers:
         """All models of the settings; the fleet loads those of ``preload`` at once."""
         return [self._entry(model, model.id in preload) for model in self._settings.models]
 
-    def renew(self, fleet: Fleet) -> Callable[[Settings], None]:
+    def renew(self, fleet: Fleet) -> Callable[[Settings, Credentials], None]:
         """What gives the fleet the models of other settings."""
 
-        def renew(settings: Settings) -> None:
+        def renew(settings: Settings, credentials: Credentials) -> None:
             self._settings = self._watcher.settings = settings
+            self._credentials = credentials
             fleet.replace(
                 self.entries(_preloaded(settings)),
                 memory_budget=settings.engines.memory_budget_bytes,
@@ -189,7 +218,7 @@ class _Makers:
             make=make,
             slots=model.parallel or _SLOTS_BEFORE_LOADING,
             idle_seconds=model.idle_unload_seconds,
-            wait_seconds=self._settings.engines.load_wait_seconds,
+            wait_seconds=self._wait_seconds(model),
             preload=preload,
             recipe=self._recipe(model),
         )
@@ -199,8 +228,19 @@ class _Makers:
         engines = self._settings.engines
         return (
             model.engine, model.ref, model.llamacpp, model.vllm, model.options, model.sampling,
-            self._settings.weights, engines.load_seconds,
+            self._settings.weights, engines.load_seconds, self._secrets(model),
         )  # fmt: skip
+
+    def _secrets(self, model: Model) -> bytes:
+        """Key and certificates of a server of others as a digest: no secret is kept to compare."""
+        digest = hashlib.sha256(self._credentials.models.get(model.id, "").encode())
+        with suppress(OSError):  # whoever makes the engine says what is wrong with a file
+            digest.update(tls_digest(model.vllm.tls))
+        return digest.digest()
+
+    def _wait_seconds(self, model: Model) -> float:
+        waits = self._settings.engines.load_wait_seconds
+        return waits if model.vllm.address is None else min(waits, _REACH_SECONDS)
 
     async def _llamacpp(self, model: Model) -> ManagedEngine:
         weights = await self._weights(model)
@@ -216,14 +256,15 @@ class _Makers:
     async def _vllm(self, model: Model) -> ManagedEngine:
         # Here, because its tokenizer's library holds memory, which who has no such model needs not.
         from causerie.engines.vllm.engine import VllmEngine  # noqa: PLC0415
-        from causerie.engines.vllm.options import VllmOptions  # noqa: PLC0415
 
         weights = await self._weights(model)
+        key = self._credentials.models.get(model.id)
+        options = await asyncio.to_thread(_vllm_options, model.vllm, key)
         return await asyncio.to_thread(
             VllmEngine,
             model.id,
             weights.path,
-            VllmOptions(**structs.asdict(model.vllm)),
+            options,
             sampling=Sampling(**structs.asdict(model.sampling)),
             load_seconds=self._settings.engines.load_seconds,
         )
@@ -237,15 +278,12 @@ class _Makers:
 
         What is on this machine waits for none.
         """
-        if model.ref is None:
-            raise EngineFailed(f"the model {model.id} names no weights; set `ref`")
+        settings = self._settings
         try:
             with suppress(Offline):
-                return await _without_network(self._settings, model.ref, model.engine)
+                return await _fetched(settings, model, Silent(), HubOptions(offline=True))
             async with self._one_download:
-                return await fetch_weights(
-                    self._settings, model.ref, self._watcher.download, model.engine
-                )
+                return await _fetched(settings, model, self._watcher.download, _hub(settings))
         except WeightsError as error:
             self.missing = error
             raise EngineFailed(str(error)) from error

@@ -82,7 +82,7 @@ class Reloading:
         loaded: Loaded,
         read: Callable[[], tuple[Loaded, Credentials]],
         parts: Parts,
-        models: Callable[[Settings], None],
+        models: Callable[[Settings, Credentials], None],
     ) -> None:
         self._started_with = loaded
         self._read = read
@@ -130,7 +130,7 @@ class Reloading:
         prepared = await asyncio.to_thread(self._prepare)
         settings = prepared.settings
         # From here on nothing waits: a request sees all of the new parts or none.
-        self._models(settings)
+        self._models(settings, prepared.credentials)
         self._parts.replace(prepared)
         return Outcome(
             notes=tuple(waits_for_restart(self._started_with.settings, settings)),

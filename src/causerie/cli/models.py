@@ -55,7 +55,7 @@ async def listed(settings: Settings) -> list[Row]:
     """Configured models first, then what else is in the cache."""
     rows = []
     for model in settings.models:
-        here = await weights_here(settings, model.ref, model.engine) if model.ref else None
+        here = await weights_here(settings, model) if model.ref else None
         size, path = (here.size, str(here.path)) if here else (None, None)
         rows.append(Row(model.id, model.ref, model.engine, size, path))
     known = {row.path for row in rows}

@@ -1,4 +1,4 @@
-"""What text engines in child processes of ours have in common."""
+"""What text engines behind servers have in common: child processes of ours, or others'."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, S
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Generic
+from typing import Generic, Protocol, TypeVar
 
 from llguidance import LLTokenizer
 
@@ -26,18 +26,37 @@ from causerie.engines.base import (
 )
 from causerie.engines.files import Files
 from causerie.engines.guide import Guide, Guided, Spelling, words
-from causerie.engines.process import C, EngineChild
+from causerie.engines.process import C, Client
 from causerie.engines.supervisor import Supervisor
 from causerie.engines.vigil import Pulse
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.vocabulary import TokenType
 from causerie.engines.words import Words
 
+C_co = TypeVar("C_co", bound=Client, covariant=True)
+
+
+class Served(Protocol[C_co]):
+    """A server that has loaded: a child of ours, or one that others run, which has no ``pid``."""
+
+    @property
+    def client(self) -> C_co: ...
+    @property
+    def pid(self) -> int | None: ...
+
+    async def ended(self) -> str:
+        """Wait for its end, or until it answers no more; returns why, in a few words."""
+        ...
+
+    async def stop(self) -> None:
+        """Have no more to do with it; a child of ours has ended then."""
+        ...
+
 
 class SupervisedEngine(ABC, Generic[C]):
-    """One model in a supervised child process, which a client of type ``C`` speaks to.
+    """One model in a supervised server, which a client of type ``C`` speaks to.
 
-    A subclass says how the child is started, what is read from the model's
+    A subclass says how the server is started or found, what is read from the model's
     ``files``, and how one generation goes.
     """
 
@@ -75,8 +94,8 @@ class SupervisedEngine(ABC, Generic[C]):
         """Token ids; no beginning-of-text token is added."""
 
     @abstractmethod
-    async def _child(self) -> EngineChild[C]:
-        """A new child that has loaded; raises :class:`EngineFailed`."""
+    async def _child(self) -> Served[C]:
+        """A server that has loaded; raises :class:`EngineFailed`."""
 
     @abstractmethod
     def _read(self) -> Words:
@@ -94,7 +113,7 @@ class SupervisedEngine(ABC, Generic[C]):
 
     @property
     def pid(self) -> int | None:
-        """The child's process id, while it is ready."""
+        """The process id of a child of ours, while it is ready."""
         child = self._supervisor.child
         return child.pid if child is not None else None
 
@@ -107,7 +126,7 @@ class SupervisedEngine(ABC, Generic[C]):
         await self._supervisor.start()
 
     async def stop(self) -> None:
-        """End the child process."""
+        """End the child process; leave a server of others."""
         await self._supervisor.stop()
 
     def status(self) -> EngineStatus:
@@ -194,7 +213,7 @@ class SupervisedEngine(ABC, Generic[C]):
             self._words_read = await asyncio.to_thread(self._read)
         return self._words_read
 
-    async def _spawn(self) -> EngineChild[C]:
+    async def _spawn(self) -> Served[C]:
         await asyncio.to_thread(self._files.same)
         child = await self._child()
         try:

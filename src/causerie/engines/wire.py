@@ -1,4 +1,4 @@
-"""HTTP with the server of an engine in a child process, whose failures are the engine's."""
+"""HTTP with the server of an engine, whose failures are the engine's."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from causerie.transport.client import HttpClient, Reach
 from causerie.transport.errors import TransportFailed
 from causerie.transport.response import HttpResponse
 
-_CONNECT_SECONDS = 5.0
 _MAX_CONNECTIONS = 65_536
 _MAX_BODY_BYTES = 256 * 1024 * 1024
 _encode = msgspec.json.Encoder().encode
 
 
-class Wire:
-    """Connections to one server that knows ``key``; ``close`` ends them.
+def near(place: int | str) -> tuple[str, Reach]:
+    """Address and way of a child: a port on the loopback address, or the path of a Unix socket."""
+    if isinstance(place, str):
+        return "http://engine", Reach(socket=place)
+    return f"http://127.0.0.1:{place}", Reach()
 
-    ``place`` is its port on the loopback address, or the path of its Unix socket.
+
+class Wire:
+    """Connections to the server at ``address``, which wants to see ``key``; ``close`` ends them.
+
     Idle connections are closed after ``idle_seconds``, with 0 after every answer.
     """
 
-    def __init__(self, place: int | str, key: str, *, idle_seconds: float) -> None:
-        reach = Reach(
-            idle_seconds=idle_seconds,
-            connect_seconds=_CONNECT_SECONDS,
-            max_connections=_MAX_CONNECTIONS,
-        )
-        if isinstance(place, str):
-            self._http = HttpClient("http://engine", replace(reach, socket=place))
-        else:
-            self._http = HttpClient(f"http://127.0.0.1:{place}", reach)
-        self._headers = [("authorization", f"Bearer {key}"), ("content-type", "application/json")]
+    def __init__(self, address: str, reach: Reach, key: str | None, *, idle_seconds: float) -> None:
+        reach = replace(reach, idle_seconds=idle_seconds, max_connections=_MAX_CONNECTIONS)
+        self._http = HttpClient(address, reach)
+        self._headers = [("content-type", "application/json")]
+        if key is not None:
+            self._headers.append(("authorization", f"Bearer {key}"))
 
     async def close(self) -> None:
         """End all connections."""

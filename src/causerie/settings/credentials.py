@@ -21,12 +21,14 @@ from causerie.transport.address import Address
 _COMMAND_SECONDS = 20.0
 _MOST_BYTES = 64 * 1024
 _SHORTEST_KEY = 32
+_BY_SECTION = ("store", "models")  # other secrets are told apart by the names of their settings
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """The secrets of endpoints, and of identity providers (``clients``), by their names.
 
+    ``models`` are the keys of servers that others run, by the ids of our models;
     ``store`` are the keys of the database, in their order.
     """
 
@@ -34,6 +36,7 @@ class Credentials:
     proxies: Mapping[str, str] = field(default_factory=dict, repr=False)
     clients: Mapping[str, str] = field(default_factory=dict, repr=False)
     store: tuple[str, ...] = field(default=(), repr=False)
+    models: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 NO_CREDENTIALS = Credentials()
@@ -48,7 +51,8 @@ def read_credentials(
     all that cannot be had.
     """
     environ = environment.variables() if environ is None else environ
-    found: dict[str, dict[str, str]] = {"key": {}, "proxy": {}, "client_secret": {}, "store": {}}
+    kinds = ("key", "proxy", "client_secret", *_BY_SECTION)
+    found: dict[str, dict[str, str]] = {kind: {} for kind in kinds}
     problems: list[Problem] = []
     for path, name, secret in (*_secrets(loaded), *_store_keys(loaded)):
         if secret.command is not None and not commands:
@@ -59,11 +63,15 @@ def read_credentials(
         except ValueError as error:
             problems.append(Problem(loaded.where(path), dotted(path), str(error)))
         else:
-            found["store" if path[0] == "store" else str(path[-1])][name] = value
+            found[str(path[0] if path[0] in _BY_SECTION else path[-1])][name] = value
     if problems:
         raise SettingsError(problems)
     return Credentials(
-        found["key"], found["proxy"], found["client_secret"], tuple(found["store"].values())
+        found["key"],
+        found["proxy"],
+        found["client_secret"],
+        tuple(found["store"].values()),
+        found["models"],
     )
 
 
@@ -92,6 +100,9 @@ def _secrets(loaded: Loaded) -> Iterator[tuple[KeyPath, str, Secret]]:
             yield ("endpoints", index, "key"), endpoint.name, endpoint.key
         if isinstance(endpoint.proxy, Secret):
             yield ("endpoints", index, "proxy"), endpoint.name, endpoint.proxy
+    for index, model in enumerate(loaded.settings.models):
+        if model.vllm.key is not None:
+            yield ("models", index, "vllm", "key"), model.id, model.vllm.key
     for index, provider in enumerate(loaded.settings.identity_providers):
         if provider.client_secret is not None:
             yield (

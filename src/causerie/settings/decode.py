@@ -51,6 +51,8 @@ class Decoder:
 
     def _value(self, kind: Any, value: object, path: Path) -> Any:
         only = alone(kind)
+        if value is None and only is not kind:  # of no file: a flag hands on whole tables
+            return None
         bare = plain(only)
         inline = extras(only).get("inline")
         if inline is not None and not isinstance(value, Mapping):

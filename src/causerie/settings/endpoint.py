@@ -36,14 +36,14 @@ class Timeouts(Struct, frozen=True, kw_only=True):
 
 
 class Tls(Struct, frozen=True, kw_only=True):
-    """How the endpoint's certificate is checked, and which one we show."""
+    """How the certificate of the other side is checked, and which one we show."""
 
     ca_file: Annotated[
         Text | None,
         Meta(description="Certificates to trust (PEM). Unset: those that the system trusts."),
     ] = None
     client_cert: Annotated[
-        Text | None, Meta(description="Our own certificate (PEM), where the endpoint wants one.")
+        Text | None, Meta(description="Our own certificate (PEM), where the other side wants one.")
     ] = None
     client_key: Annotated[
         Text | None,
@@ -51,7 +51,7 @@ class Tls(Struct, frozen=True, kw_only=True):
     ] = None
     server_name: Annotated[
         HostName | None,
-        Meta(description="Name that the certificate must have. Unset: the host of `base_url`."),
+        Meta(description="Name that the certificate must have. Unset: the host of the address."),
     ] = None
     verify: Annotated[
         bool, Meta(description="`false` accepts any certificate, also one of an attacker.")

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from causerie.settings.values import Count, Natural, Text
+from causerie.settings.endpoint import Tls
+from causerie.settings.values import Count, KeyPlace, Natural, Text, WebAddress
 
 KvType = Literal["f16", "bf16", "f32", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 
@@ -38,8 +39,27 @@ class LlamaCpp(Struct, frozen=True, kw_only=True):
 
 
 class Vllm(Struct, frozen=True, kw_only=True):
-    """Options of vLLM, which is installed apart. What is unset is vLLM's own choice."""
+    """Options of vLLM, which is installed apart, or which others run.
 
+    What is unset is vLLM's own choice.
+    """
+
+    address: Annotated[
+        WebAddress | None,
+        Meta(
+            description="Base address, without `/v1`, of a vLLM that others run: then none is "
+            "started, and options of starting one mean nothing."
+        ),
+    ] = None
+    key: Annotated[
+        KeyPlace | None,
+        Meta(description="Where the key is found that is sent to `address`. Unset: none is sent."),
+    ] = None
+    served_name: Annotated[
+        Text | None,
+        Meta(description="Name of the model at `address`. Unset: the only one that is there."),
+    ] = None
+    tls: Annotated[Tls, Meta(description="Certificates of `address`.")] = Tls()
     command: Annotated[
         Text, Meta(description="The program: a path, or a name that the shell would find.")
     ] = "vllm"

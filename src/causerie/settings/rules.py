@@ -24,15 +24,10 @@ from causerie.settings.problems import Broken, dotted
 from causerie.settings.shared import shared_rules
 from causerie.settings.store import Console, store_rules
 from causerie.settings.tree import Model, Settings
+from causerie.settings.vllm_rules import vllm_rules
 
 _FORMATS = [form.name for form in FORMATS]
 _BUILT_IN = ("llamacpp", "vllm")  # whose options are typed
-# Where it listens, who may speak to it, and what this service counts on.
-_NOT_FOR_VLLM = frozenset(
-    ("--host", "--port", "--uds", "--api-key", "--served-model-name", "--root-path", "--config",
-     "--structured-outputs-config", "--generation-config", "--max-logprobs", "--tokenizer",
-     "--ssl-keyfile", "--ssl-certfile", "--headless")
-)  # fmt: skip
 
 
 def broken_rules(settings: Settings) -> Iterator[Broken]:
@@ -106,9 +101,7 @@ def _engine(at: KeyPath, model: Model) -> Iterator[Broken]:
         if any_set and name != own:
             message = f'means nothing to engine "{model.engine}"; use {use}'
             yield Broken((*at, name), message)
-    for arg in model.vllm.args:
-        if arg.partition("=")[0].replace("_", "-") in _NOT_FOR_VLLM:
-            yield Broken((*at, "vllm", "args"), f'has "{arg}", which this service sets itself')
+    yield from vllm_rules((*at, "vllm"), model.vllm)
 
 
 def _known(at: KeyPath, name: str, names: Sequence[str]) -> Iterator[Broken]:

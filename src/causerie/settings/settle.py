@@ -9,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from causerie.settings.endpoint import Endpoint
+from causerie.settings.endpoint import Endpoint, Tls
+from causerie.settings.engine import Vllm
 from causerie.settings.environment import expanded
 from causerie.settings.identity import IdentityProvider
 from causerie.settings.shared import Shared
@@ -72,10 +73,19 @@ def _model(model: Model, folder: Path, keys: Keys | None) -> Model:
     return msgspec.structs.replace(
         model,
         llamacpp=options,
-        vllm=msgspec.structs.replace(model.vllm, command=_command(model.vllm.command, folder)),
+        vllm=_vllm(model.vllm, folder),
         keys=keys if model.keys is None else model.keys,
         ref=_absolute(model.ref, folder) if model.ref and _is_path(model) else model.ref,
         template=_absolute(model.template, folder) if model.template else None,
+    )
+
+
+def _vllm(vllm: Vllm, folder: Path) -> Vllm:
+    return msgspec.structs.replace(
+        vllm,
+        command=_command(vllm.command, folder),
+        key=_secret(vllm.key, folder) if vllm.key is not None else None,
+        tls=_tls(vllm.tls, folder),
     )
 
 
@@ -85,19 +95,22 @@ def _command(name: str, folder: Path) -> str:
 
 
 def _endpoint(endpoint: Endpoint, folder: Path) -> Endpoint:
-    tls = endpoint.tls
+    proxy = endpoint.proxy
+    return msgspec.structs.replace(
+        endpoint,
+        tls=_tls(endpoint.tls, folder),
+        key=_secret(endpoint.key, folder) if endpoint.key is not None else None,
+        proxy=_secret(proxy, folder) if isinstance(proxy, Secret) else proxy,
+    )
+
+
+def _tls(tls: Tls, folder: Path) -> Tls:
     files = {
         name: _absolute(path, folder)
         for name in ("ca_file", "client_cert", "client_key")
         if (path := getattr(tls, name)) is not None
     }
-    proxy = endpoint.proxy
-    return msgspec.structs.replace(
-        endpoint,
-        tls=msgspec.structs.replace(tls, **files),
-        key=_secret(endpoint.key, folder) if endpoint.key is not None else None,
-        proxy=_secret(proxy, folder) if isinstance(proxy, Secret) else proxy,
-    )
+    return msgspec.structs.replace(tls, **files)
 
 
 def _identity_provider(provider: IdentityProvider, folder: Path) -> IdentityProvider:

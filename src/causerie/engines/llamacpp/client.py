@@ -27,7 +27,7 @@ from causerie.engines.base import (
 )
 from causerie.engines.llamacpp.withheld import PartialTokens
 from causerie.engines.vigil import Pulse
-from causerie.engines.wire import Wire, whole
+from causerie.engines.wire import Wire, near, whole
 from causerie.protocol.sse import Decoder
 from causerie.transport.errors import TransportFailed
 from causerie.transport.response import HttpResponse
@@ -87,7 +87,7 @@ class LlamaCppClient:
 
     def __init__(self, place: int | str, key: str) -> None:
         # A new connection each time: an idle one would occupy a thread of the engine's server.
-        self._wire = Wire(place, key, idle_seconds=0)
+        self._wire = Wire(*near(place), key, idle_seconds=0)
 
     async def close(self) -> None:
         """End all connections."""

@@ -28,13 +28,15 @@ from causerie.engines.vigil import Pulse
 from causerie.engines.vllm.options import MOST_ALTERNATIVES, SERVED_NAME
 from causerie.engines.wire import Wire, whole
 from causerie.protocol.sse import Decoder
+from causerie.transport.client import Reach
 from causerie.transport.errors import TransportFailed
 from causerie.transport.response import HttpResponse
 
 _DONE = b"[DONE]"
+_PASSING = frozenset((502, 503, 504))  # it, or who stands before it, is about to be there
 _ID = "token_id:"  # before the number, where a token is named by its id
 _NEUTRAL = Sampling(
-    temperature=1.0, top_p=1.0, min_p=0.0, repetition_penalty=1.0,
+    temperature=1.0, top_p=1.0, top_k=0, min_p=0.0, repetition_penalty=1.0,
     frequency_penalty=0.0, presence_penalty=0.0,
 )  # fmt: skip
 _SAMPLED = (
@@ -74,14 +76,25 @@ T = TypeVar("T")
 _decode = msgspec.json.Decoder(_Item).decode
 
 
-class VllmClient:
-    """Speaks to one server with its ``key``; ``close`` ends all connections.
+class Refused(EngineFailed):
+    """The server answered, and not with what it was asked for: ``status`` is HTTP's."""
 
-    ``place`` is its port on the loopback address, or the path of its Unix socket.
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message, loading=status in _PASSING)
+        self.status = status
+
+
+class VllmClient:
+    """Speaks to the server at ``address`` with its ``key``; ``close`` ends all connections.
+
+    ``model`` is what it calls the model that completes.
     """
 
-    def __init__(self, place: int | str, key: str) -> None:
-        self._wire = Wire(place, key, idle_seconds=3)  # it closes them after five
+    def __init__(
+        self, address: str, reach: Reach, key: str | None, *, model: str = SERVED_NAME
+    ) -> None:
+        self._wire = Wire(address, reach, key, idle_seconds=3)  # it closes them after five
+        self.model = model
 
     async def close(self) -> None:
         """End all connections."""
@@ -94,7 +107,10 @@ class VllmClient:
     async def ask(self, method: str, path: str, body: object = None) -> Any:
         """One plain exchange of JSON; raises :class:`EngineFailed`."""
         content = await self._checked(method, path, body)
-        return msgspec.json.decode(content) if content else None
+        try:
+            return msgspec.json.decode(content) if content else None
+        except (msgspec.DecodeError, ValueError) as error:  # the latter for what is no UTF-8
+            raise EngineFailed(f"the engine wrote what cannot be read: {error}") from error
 
     @asynccontextmanager
     async def complete(
@@ -102,11 +118,11 @@ class VllmClient:
         spelling: Spelling, pulse: Pulse,
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:  # fmt: skip
         """One completion, which ``stops`` end; leaving ends it. ``pulse`` beats with each piece."""
-        body = completion_body(request, defaults, stops)
+        body = {"model": self.model, **completion_body(request, defaults, stops)}
         response = await self._wire.send("POST", "/v1/completions", body)
         try:
             if response.status != 200:
-                raise EngineFailed(_refusal(response.status, await whole(response)))
+                raise _refused(response.status, await whole(response))
             async with aclosing(_outputs(response, request, spelling, pulse)) as outputs:
                 yield outputs
         finally:
@@ -116,19 +132,18 @@ class VllmClient:
         response = await self._wire.send(method, path, body)
         content = await whole(response)
         if response.status != 200:
-            raise EngineFailed(_refusal(response.status, content))
+            raise _refused(response.status, content)
         return content
 
 
 def completion_body(
     request: TextRequest, defaults: Sampling, stops: tuple[int, ...]
 ) -> dict[str, Any]:
-    """The engine's request. What nobody set is neutral, never the engine's own taste.
+    """The engine's request but for its model. What nobody set is neutral, never its own taste.
 
     As long as fewer than ``min_tokens`` are made it forbids all that would end the text.
     """
     body: dict[str, Any] = {
-        "model": SERVED_NAME,
         "prompt": request.prompt,
         "max_tokens": request.max_tokens,
         "min_tokens": request.max_tokens if request.ignore_eos else 0,
@@ -178,7 +193,7 @@ async def _outputs(
                     return
                 item = _decode(data)
                 if item.error is not None:
-                    raise EngineFailed(f"the engine failed: {item.error.get('message')}")
+                    raise Refused(f"the engine failed: {item.error.get('message')}", 200)
                 for choice in item.choices:
                     for token in _tokens(choice, request.logprobs, spelling):
                         made += 1
@@ -240,9 +255,9 @@ def _stopped(
     )
 
 
-def _refusal(status: int, content: bytes) -> str:
+def _refused(status: int, content: bytes) -> Refused:
     try:
-        said = msgspec.json.decode(content)["error"]["message"]
-    except (msgspec.DecodeError, KeyError, TypeError):
-        return f"the engine answered {status}"
-    return f"the engine answered {status}: {said}"
+        said = f": {msgspec.json.decode(content)['error']['message']}"
+    except (msgspec.DecodeError, ValueError, KeyError, TypeError):
+        said = ""
+    return Refused(f"the engine answered {status}{said}", status)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from pathlib import Path
@@ -18,10 +19,12 @@ from causerie.engines.base import (
     Token,
 )
 from causerie.engines.guide import Spelling
-from causerie.engines.supervised import SupervisedEngine
+from causerie.engines.supervised import Served, SupervisedEngine
 from causerie.engines.vllm.client import VllmClient
-from causerie.engines.vllm.options import VllmOptions
-from causerie.engines.vllm.process import VllmChild, spawn
+from causerie.engines.vllm.demands import SAMPLE, ensure_able, served
+from causerie.engines.vllm.options import SERVED_NAME, Elsewhere, VllmOptions
+from causerie.engines.vllm.process import spawn
+from causerie.engines.vllm.server import reached
 from causerie.engines.vllm.tokenizer import FolderTokenizer
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.folder import TOKENIZER, read_folder
@@ -30,25 +33,25 @@ from causerie.engines.words import Words
 
 
 class VllmEngine(SupervisedEngine[VllmClient]):
-    """One model folder, served by vLLM.
+    """One model folder, served by a vLLM that is started here, or by one that others run.
 
-    Text becomes tokens and tokens become text here, so that nobody's text is
-    read as a control token. ``sampling`` holds the defaults for what a request
-    leaves unset. Making one reads the folder; raises :class:`EngineFailed`
-    where it holds no model.
+    For the latter the folder needs no weights. Text becomes tokens and tokens become
+    text here, so that nobody's text is read as a control token. ``sampling`` holds
+    the defaults for what a request leaves unset. Making one reads the folder; raises
+    :class:`EngineFailed` where it holds no model.
     """
 
     def __init__(
         self,
         model: str,
         folder: Path,
-        options: VllmOptions,
+        options: VllmOptions | Elsewhere,
         *,
         sampling: Sampling = Sampling(),  # noqa: B008 - frozen
         load_seconds: float = 600.0,
     ) -> None:
         try:
-            self._folder = read_folder(folder)
+            self._folder = read_folder(folder, weights=isinstance(options, VllmOptions))
         except (WeightsError, OSError) as error:
             raise EngineFailed(str(error)) from error
         super().__init__(model, self._folder.files, load_seconds)
@@ -65,7 +68,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
 
     @property
     def memory_bytes(self) -> int:
-        """The weights, in bytes; what else vLLM takes is in the devices' own memory."""
+        """The weights here, in bytes; what else vLLM takes is in the devices' own memory."""
         return self._folder.size
 
     @property
@@ -93,15 +96,31 @@ class VllmEngine(SupervisedEngine[VllmClient]):
             raise PromptTooLong(least, self.context)
         return await asyncio.to_thread(self._tokenizer.ids, pieces, special=special)
 
-    async def _child(self) -> VllmChild:
-        child = await spawn(self._folder.path, self._options, self._load_seconds, self._pulse)
+    async def _child(self) -> Served[VllmClient]:
+        options = self._options
+        child: Served[VllmClient]
+        if isinstance(options, VllmOptions):
+            child = await spawn(self._folder.path, options, self._load_seconds, self._pulse)
+        else:
+            child = await reached(options, self._load_seconds, self._pulse)
         try:
-            served = await child.client.ask("GET", "/v1/models")
-            self._context = int(served["data"][0]["max_model_len"])
+            longest = await self._found(child.client)
         except BaseException:
             await child.stop()
             raise
+        self._context = min(longest, options.context or longest)
+        self._facts = None  # another one may be of another version, or have another context
         return child
+
+    async def _found(self, client: VllmClient) -> int:
+        """The most tokens of a request there; raises :class:`EngineFailed` if it is of no use."""
+        if isinstance(self._options, VllmOptions):
+            _, longest = await served(client, SERVED_NAME)
+            return longest
+        client.model, longest = await served(client, self._options.name)
+        run = functools.partial(self._run, client, await self._words())
+        await ensure_able(client, self._tokenizer.ids([SAMPLE], special=False), run)
+        return longest
 
     def _read(self) -> Words:
         file = self._folder.path / TOKENIZER

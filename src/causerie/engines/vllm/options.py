@@ -1,12 +1,14 @@
-"""How vLLM is run: what was asked for, as its command line."""
+"""How vLLM is run, as its command line, or where one is that others run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-SERVED_NAME = "model"  # as it calls its model; nobody else hears that name
+from causerie.transport.client import Reach
+
+SERVED_NAME = "model"  # as one of ours calls its model; nobody else hears that name
 _SLOTS = 256  # vLLM's own default for servers
 MOST_ALTERNATIVES = 20
 
@@ -32,6 +34,28 @@ class VllmOptions:
     dtype: str | None = None
     quantization: str | None = None
     args: tuple[str, ...] = ()
+
+    @property
+    def slots(self) -> int:
+        """Requests at the same time."""
+        return self.parallel or _SLOTS
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """A vLLM that others run: its base ``address`` without ``/v1``, and the ``key`` it asks for.
+
+    ``name`` is what it calls its model, ``None`` where it has only one. ``context``, in tokens,
+    bounds a request where it is less than the server's own; ``parallel`` counts requests at
+    the same time.
+    """
+
+    address: str
+    key: str | None = field(default=None, repr=False)
+    name: str | None = None
+    context: int | None = None
+    parallel: int | None = None
+    reach: Reach = field(default_factory=Reach, repr=False)
 
     @property
     def slots(self) -> int:

@@ -18,6 +18,7 @@ from causerie.engines.process import EngineChild, EngineProcess
 from causerie.engines.vigil import Pulse
 from causerie.engines.vllm.client import VllmClient
 from causerie.engines.vllm.options import VllmOptions, arguments
+from causerie.engines.wire import near
 
 # -P: nothing in the working directory is taken for a module.
 _COMMAND = (sys.executable, "-P", "-m", "causerie.engines.vllm.child")
@@ -40,7 +41,7 @@ async def spawn(model: Path, options: VllmOptions, load_seconds: float, pulse: P
     process = await EngineProcess.start(_COMMAND, {**_QUIET, **ours}, stop_seconds=_STOP_SECONDS)
     key = secrets.token_urlsafe(32)
     place = process.meeting.path or _free_port()
-    client = VllmClient(place, key)
+    client = VllmClient(*near(place), key)
     told = {"command": arguments(model, options, place), "environment": {"VLLM_API_KEY": key}}
     try:
         async with asyncio.timeout(load_seconds):
