@@ -68,11 +68,12 @@ async def _answers(client: VllmClient, until: float) -> None:
             failure = EngineFailed(f"the server did not answer within {_ANSWER_SECONDS:g} s")
         except EngineFailed as error:
             failure = error
+        why = failure.__cause__ or failure
         if not _may_pass(failure) or monotonic() + delay > until:
             # Not as one that is loading: who has waited so long is to hear why it was for nothing.
-            raise EngineFailed(f"there is no vLLM at the address: {failure}") from failure
+            raise EngineFailed(f"there is no vLLM at the address: {why}") from failure
         if delay == _FIRST_DELAY:
-            log.warning("server is waited for", why=str(failure))
+            log.warning("server is waited for", why=str(why))
         await asyncio.sleep(delay * random.uniform(0.8, 1.2))
         delay = min(delay * 2, _LAST_DELAY)
 
