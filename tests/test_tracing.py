@@ -23,7 +23,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as SentSpan
 from service import serving
 
 from causerie.service import service
-from causerie.settings import load
+from causerie.settings import SettingsError, load
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 FOLLOWED = {"traceparent": f"00-{TRACE}-{PARENT}-01", "tracestate": "vendor=one"}
@@ -356,6 +356,15 @@ async def test_a_service_of_its_own(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in there.log.read_text().splitlines() if line[:1] == "{"]
     [line] = [line for line in lines if line["event"] == "request"]
     assert line["trace_id"] == TRACE
+
+
+def test_a_password_in_the_address_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "causerie.toml"
+    file.write_text('[tracing]\naddress = "http://me:sesame@collector"\n')
+    with pytest.raises(SettingsError) as refused:
+        load(file=file, environ={})
+    assert "OTEL_EXPORTER_OTLP_HEADERS" in str(refused.value)
+    assert "sesame" not in str(refused.value)
 
 
 def test_who_does_not_trace_loads_nothing_of_it() -> None:

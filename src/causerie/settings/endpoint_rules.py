@@ -42,10 +42,10 @@ def endpoint_rules(settings: Settings) -> Iterator[Broken]:
 
 
 def _endpoint(at: KeyPath, endpoint: Endpoint) -> Iterator[Broken]:
-    yield from _address((*at, "base_url"), endpoint.base_url, "name its key by `key`")
+    yield from address_rules((*at, "base_url"), endpoint.base_url, "name its key by `key`")
     if isinstance(endpoint.proxy, str):
         advice = f"write where the address is found: {PLACES}"
-        yield from _address((*at, "proxy"), endpoint.proxy, advice)
+        yield from address_rules((*at, "proxy"), endpoint.proxy, advice)
     for name, secret in (("key", endpoint.key), ("proxy", endpoint.proxy)):
         if isinstance(secret, Secret) and len(_set(secret)) != 1:
             words = " and ".join(f"`{one}`" for one in _set(secret)) or "nothing"
@@ -69,7 +69,8 @@ def _set(secret: Secret) -> list[str]:
     return [name for name in ("env", "file", "command") if getattr(secret, name) is not None]
 
 
-def _address(path: KeyPath, url: str, instead: str) -> Iterator[Broken]:
+def address_rules(path: KeyPath, url: str, instead: str) -> Iterator[Broken]:
+    """What is wrong with an address; ``instead`` says where a password in it should stand."""
     try:
         address = Address.parse(url)
     except ValueError as error:

@@ -16,7 +16,7 @@ from causerie.engines.weights.errors import BadReference
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.settings.catalog_rules import catalog_rules
 from causerie.settings.door_rules import door_rules
-from causerie.settings.endpoint_rules import endpoint_rules
+from causerie.settings.endpoint_rules import address_rules, endpoint_rules
 from causerie.settings.engine import LlamaCpp, Vllm
 from causerie.settings.identity import identity_rules
 from causerie.settings.lines import Path as KeyPath
@@ -47,6 +47,9 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
     yield from identity_rules(settings.identity_providers)
     yield from store_rules(settings.store)
     yield from shared_rules(settings.shared)
+    if settings.tracing.address is not None:
+        instead = "give it by OTEL_EXPORTER_OTLP_HEADERS"
+        yield from address_rules(("tracing", "address"), settings.tracing.address, instead)
 
 
 def _console(console: Console) -> Iterator[Broken]:
