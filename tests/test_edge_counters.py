@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from causerie import __version__
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.metering.counters import Counters
 from causerie.protocol.events import Usage
@@ -19,6 +21,7 @@ class Ended:
     code: str | None = None
     finish: str | None = "stop"
     stream: bool = True
+    continued: int = 0
     used: Usage = field(default_factory=lambda: Usage(10, 5, 4, 2))
     queue_seconds: float = 0.01
     first_token_seconds: float | None = 0.5
@@ -73,6 +76,35 @@ def test_engines_and_queues_are_read_when_somebody_looks() -> None:
     found = samples(counters)
     assert found["causerie_engine_state", "m", "ready"] == 1
     assert found["causerie_engine_memory_bytes", "m"] == 9
+
+
+@dataclass(frozen=True)
+class Target:
+    name: str
+    state: str = "up"
+    in_flight: int = 0
+    answered: int = 0
+    failed: Mapping[str, int] = field(default_factory=dict)
+
+
+def test_targets_and_continued_replies() -> None:
+    north = Target("north/m", "down", 2, 7, {"upstream_timeout": 3})
+    counters = Counters(lambda: [], targets=lambda: [north, Target("south/m")])
+    counters.write(Ended(continued=2))
+    counters.write(Ended())
+    found = samples(counters)
+    assert found["causerie_continued_total", "open", "m"] == 2
+    assert found["causerie_target_answers_total", "north/m"] == 7
+    assert found["causerie_target_answers_total", "south/m"] == 0
+    assert found["causerie_target_failures_total", "upstream_timeout", "north/m"] == 3
+    assert found["causerie_target_in_flight", "north/m"] == 2
+    assert found["causerie_target_state", "down", "north/m"] == 1
+
+
+def test_the_process_itself() -> None:
+    found = samples(Counters(lambda: []))
+    assert found["process_resident_memory_bytes",] > 0
+    assert found["causerie_build_info", __version__] == 1
 
 
 def test_two_services_in_one_process_do_not_meet() -> None:

@@ -29,6 +29,7 @@ from causerie.assembly.endpoints import Connected, checks, close, connected
 from causerie.assembly.offers import offered
 from causerie.assembly.sharing import Sharing, sharing
 from causerie.assembly.targets import Targets, chat_options, own_models, remote_models
+from causerie.assembly.tracing import UNTRACED, Traces, tracing
 from causerie.catalog.catalog import Catalog
 from causerie.chat.chat import ChatOptions
 from causerie.chat.compiler import Compiler
@@ -43,7 +44,7 @@ from causerie.engines.base import EngineStatus
 from causerie.journal import Journal
 from causerie.members import Members, Ring
 from causerie.metering.counters import Counters
-from causerie.metering.meter import Meter, RecordSink
+from causerie.metering.meter import RecordSink
 from causerie.metering.request_log import RequestLog
 from causerie.pipeline import Pipeline, Scopes
 from causerie.protocol.standing import Standing, Stretch
@@ -91,7 +92,8 @@ async def service(
         compiler = Compiler(reader=_VOCABULARY_READER)
         stack.push_async_callback(compiler.stop)
         journal = Journal()
-        running = Service(engines, compiler, journal, shared, front)
+        traces = await stack.enter_async_context(tracing(settings.tracing))
+        running = Service(engines, compiler, journal, shared, front, traces)
         stack.push_async_callback(running.close)
         stack.callback(journal.flush)
         running.replace(running.prepare(settings, credentials))
@@ -133,8 +135,10 @@ class Service:
         journal: Journal,
         shared: Sharing,
         front: Front | None = None,
+        traces: Traces = UNTRACED,
     ) -> None:
         self._front = front
+        self._traces = traces
         self._engines = engines
         self._compiler = compiler
         self._targets = Targets()
@@ -145,7 +149,7 @@ class Service:
         self._shared = shared
         self._counters = Counters(engines.status, self._waiting, self.targets, shared.here)
         sinks: list[RecordSink] = [self._counters, RequestLog(journal)]
-        self._meter = Meter(sinks, front.books if front is not None else None)
+        self._meter = traces.meter(sinks, front.books if front is not None else None)
         self._edge: Edge | None = None
         self.settings = Settings()
         self.catalog = Catalog(())
@@ -173,7 +177,7 @@ class Service:
         return Prepared(
             settings,
             door_table(settings),
-            connected(settings, credentials, self._targets.endpoints),
+            connected(settings, credentials, self._targets.endpoints, self._traces.headers),
             chat_options(settings),
             credentials,
         )
@@ -186,7 +190,8 @@ class Service:
         own = own_models(settings, prepared.options, self._engines, self._compiler, before)
         remote = remote_models(settings, prepared.endpoints, before)
         self._targets = Targets(own, remote, prepared.endpoints)
-        self._router = self._router.renewed(self._targets.every(), self._targets.gates())
+        every = self._traces.targets(self._targets.every(), settings)
+        self._router = self._router.renewed(every, self._targets.gates())
         self._retire(before)
         self._checks = checks(settings, prepared.endpoints)
         self._changed.set()

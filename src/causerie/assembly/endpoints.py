@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -38,11 +38,15 @@ class Connected:
 
 
 def connected(
-    settings: Settings, credentials: Credentials, before: Mapping[str, Connected]
+    settings: Settings,
+    credentials: Credentials,
+    before: Mapping[str, Connected],
+    aside: Callable[[], Mapping[str, str]] | None = None,
 ) -> Mapping[str, Connected]:
     """The endpoints by name; those of ``before`` that have not changed are taken over.
 
-    Raises :class:`SettingsError` where certificates cannot be used.
+    ``aside`` gives what each chat request has of headers besides. Raises
+    :class:`SettingsError` where certificates cannot be used.
     """
     made: dict[str, Connected] = {}
     problems: list[Problem] = []
@@ -55,6 +59,8 @@ def connected(
                 made[one.name] = kept
             else:
                 made[one.name] = _made(one, key, proxy, recipe)
+                if aside is not None:
+                    made[one.name].endpoint.tell(aside)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             words = f"cannot be used: {_reason(error)}"
             problems.append(Problem("", f"endpoints[{index}].tls", words))

@@ -76,7 +76,8 @@ def _key(options: KeyOptions, known: Endpoint | None) -> tuple[str | None, Secre
     if len(given) > 1:
         raise CommandFailed("give one of --key, --key-env and --key-file", ExitCode.USAGE)
     if options.text is not None:
-        if not options.text.isascii() or not options.text.isprintable() or not options.text:
+        text = options.text
+        if not text.isascii() or not text.isprintable() or not text or " " in text:
             raise CommandFailed("--key takes one word in ASCII", ExitCode.USAGE)
         return options.text, None
     environ = variables()

@@ -7,12 +7,9 @@ on one runner, which an interrupt cancels.
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import aclosing, contextmanager
-from http import HTTPStatus
+from contextlib import aclosing
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
@@ -22,20 +19,17 @@ import typer
 from rich.console import Console
 
 from causerie.chat.separation import Separation
+from causerie.cli.asking import HERE, explained, first_model
 from causerie.cli.conversation import Answer, Call, Conversation
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
 from causerie.cli.terminal import AnswerView, await_line, printable
-from causerie.errors import ServiceError
 from causerie.protocol.events import Usage
-from causerie.settings.environment import CLIENT_KEY, client_key
+from causerie.settings.environment import client_key
 from causerie.transport.client import HttpClient, Reach
-from causerie.transport.errors import TransportFailed
 from causerie.upstreams.dialects import GENERIC
 from causerie.upstreams.endpoint import Deadlines, Endpoint
 from causerie.upstreams.remote import RemoteChat
 
-HERE = "http://127.0.0.1:8000/v1"
-_VERSION = re.compile(r"/v\d\w*/?$", re.ASCII)
 _LONG = 24 * 3600.0  # a person ends what takes too long
 
 
@@ -78,7 +72,7 @@ def chat(
         endpoint = _endpoint(base_url)
         try:
             fields = _fields(thinking, tools)
-            name = model or runner.run(_first_model(endpoint, base_url))
+            name = model or runner.run(first_model(endpoint, base_url))
             chat = RemoteChat(endpoint, name, separators=Separation())
             says = Conversation(chat, fields, _text(system) if system else None)
             talk = _Talk(runner, says, base_url)
@@ -105,30 +99,6 @@ def _endpoint(base_url: str) -> Endpoint:
     )
     endpoint.candid = True
     return endpoint
-
-
-@contextmanager
-def _explained(base_url: str) -> Iterator[None]:
-    """Failures of the endpoint as a sentence for the person who named it."""
-    try:
-        yield
-    except ServiceError as error:
-        if isinstance(error.__cause__, TransportFailed):
-            raise CommandFailed(
-                f"{base_url} cannot be reached: {error.__cause__}", ExitCode.NETWORK
-            ) from error
-        status = error.metadata.get("upstream_status")
-        said = f" (status {status}{_advice(status, base_url)})" if status is not None else ""
-        raise CommandFailed(f"{error.message}{said}") from error
-
-
-def _advice(status: object, base_url: str) -> str:
-    """What a person might do about it."""
-    if status == HTTPStatus.UNAUTHORIZED:
-        return f", set {CLIENT_KEY}"
-    if status == HTTPStatus.NOT_FOUND and not _VERSION.search(base_url):
-        return f"; is the address {base_url.rstrip('/')}/v1?"
-    return ""
 
 
 class _Talk:
@@ -198,7 +168,7 @@ class _Talk:
         began = time.monotonic()
         first: float | None = None
         usage: Usage | None = None
-        with _explained(self._base_url):
+        with explained(self._base_url):
             async with aclosing(self._conversation.answer(answer)) as events:
                 async for event in events:
                     if first is None:
@@ -240,14 +210,6 @@ def _tools(file: Path) -> list[object]:
         raise CommandFailed(f"{file}: {error.strerror}; {advice}", ExitCode.USAGE) from error
     except msgspec.MsgspecError as error:
         raise CommandFailed(f"{file}: {error}; {advice}", ExitCode.USAGE) from error
-
-
-async def _first_model(endpoint: Endpoint, base_url: str) -> str:
-    with _explained(base_url):
-        found = await endpoint.models()
-    if not found:
-        raise CommandFailed(f"{base_url} lists no models; name one with --model")
-    return found[0]
 
 
 def _text(argument: str) -> str:

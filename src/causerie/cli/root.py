@@ -10,7 +10,20 @@ from typing import Annotated
 import typer
 
 import causerie
-from causerie.cli import chat, check, key, keys, models, probe, projects, pull, reload, serve, users
+from causerie.cli import (
+    bench,
+    chat,
+    check,
+    key,
+    keys,
+    models,
+    probe,
+    projects,
+    pull,
+    reload,
+    serve,
+    users,
+)
 
 app = typer.Typer(
     name="causerie",
@@ -47,6 +60,7 @@ app.command("check")(check.check)
 app.command("reload")(reload.reload)
 app.command("chat")(chat.chat)
 app.command("probe")(probe.probe)
+app.command("bench")(bench.bench)
 app.command("key")(key.key)
 app.add_typer(users.app, name="users")
 app.add_typer(projects.app, name="projects")

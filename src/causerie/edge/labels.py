@@ -1,6 +1,7 @@
-"""The headers in which a client names its program, as the well-known router's clients do.
+"""The headers in which a client names its program, as the well-known router's clients do, and
+its place in a trace (W3C Trace Context).
 
-They are text of strangers that people will read: made short, without control
+Names are text of strangers that people will read: made short, without control
 characters, and without what an address may hold besides the address.
 """
 
@@ -15,7 +16,8 @@ from causerie.protocol.labels import UNLABELLED, Labels
 
 _TITLES = ("x-openrouter-title", "x-title")
 _REFERER = "http-referer"
-HEADERS = (*_TITLES, _REFERER)
+_TRACE = ("traceparent", "tracestate")
+HEADERS = (*_TITLES, _REFERER, *_TRACE)
 _LONGEST_NAME = 80
 _LONGEST_ADDRESS = 200
 
@@ -24,10 +26,12 @@ def labels_of(headers: Headers) -> Labels:
     """What the headers say; without a title the program is named by the host of its address."""
     referer = headers.get(_REFERER, "")
     title = headers.get(_TITLES[0], "") or headers.get(_TITLES[1], "")
-    if not referer and not title:
+    trace = [headers.get(name, "") for name in _TRACE]
+    if not (referer or title or trace[0]):
         return UNLABELLED
     address, host = _address(referer)
-    return Labels(_readable(title)[:_LONGEST_NAME].rstrip() or host[:_LONGEST_NAME], address)
+    app = _readable(title)[:_LONGEST_NAME].rstrip() or host[:_LONGEST_NAME]
+    return Labels(app, address, *trace)
 
 
 def _readable(text: str) -> str:

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import (
     CounterMetricFamily,
@@ -22,6 +22,7 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
+from causerie import __version__
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.protocol.events import Usage
 
@@ -60,6 +61,8 @@ class Counted(Protocol):
     @property
     def stream(self) -> bool: ...
     @property
+    def continued(self) -> int: ...
+    @property
     def used(self) -> Usage: ...
     @property
     def queue_seconds(self) -> float: ...
@@ -86,6 +89,12 @@ class Standing(Protocol):
     def state(self) -> str: ...
     @property
     def in_flight(self) -> int: ...
+    @property
+    def answered(self) -> int: ...
+    @property
+    def failed(self) -> Mapping[str, int]:
+        """Requests that failed there, by code."""
+        ...
 
 
 class Counters:
@@ -111,6 +120,7 @@ class Counters:
         self._registry = CollectorRegistry()
         self._registry.register(_Present(engines, queue, targets, shared))
         self._registry.register(_Past(self._places, self._refused))
+        ProcessCollector(registry=self._registry)
 
     def write(self, record: Counted) -> None:
         """Count one request that ended."""
@@ -165,11 +175,13 @@ class _Times:
 class _Place:
     """The numbers of one model behind one door; times by the names of their metrics."""
 
-    __slots__ = ("cached", "completion", "prompt", "reasoning", "requests", "times")
+    __slots__ = (
+        "cached", "completion", "continued", "prompt", "reasoning", "requests", "times",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.requests: Counter[_End] = Counter()
-        self.prompt = self.completion = self.cached = self.reasoning = 0
+        self.prompt = self.completion = self.cached = self.reasoning = self.continued = 0
         self.times = {
             "first_token": _Times(_FIRST_TOKEN),
             "token": _Times(_PER_TOKEN),
@@ -181,6 +193,7 @@ class _Place:
     def add(self, records: Sequence[Counted]) -> None:
         """Count all of these."""
         self.requests.update([(one.status, one.code, one.finish, one.stream) for one in records])
+        self.continued += sum([one.continued for one in records])
         used = [record.used for record in records]
         self.prompt += sum([one.prompt for one in used])
         self.completion += sum([one.completion for one in used])
@@ -225,13 +238,17 @@ class _Past(Collector):
         """One family a fact, one sample (or histogram) a door and model."""
         requests = _counter("requests", "Requests that ended.", *_ENDED)
         tokens = _counter("tokens", "Tokens, by kind.", *_PLACE, "kind")
+        words = "How often another target went on with a reply that broke off."
+        continued = _counter("continued", words, *_PLACE)
         for place, numbers in self._places.items():
             for end, count in numbers.requests.items():
                 requests.add_metric([*place, *_labels(end)], count)
             for kind, count in numbers.tokens().items():
                 tokens.add_metric([*place, kind], count)
+            continued.add_metric(place, numbers.continued)
         yield requests
         yield tokens
+        yield continued
         words = "Requests refused before a model was chosen."
         refused = _counter("refused", words, "door", "status", "code")
         for labels, count in self._refused.items():
@@ -263,6 +280,9 @@ class _Present(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """One gauge a fact, one sample a model."""
+        build = _gauge("build_info", "Which version this is.", "version")
+        build.add_metric([__version__], 1)
+        yield build
         statuses = self._engines()
         state = _gauge("engine_state", "1 for the state that an engine is in.", "model", "state")
         for status in statuses:
@@ -286,15 +306,19 @@ class _Present(Collector):
             yield gauge
         standing = _gauge("target_state", "1 for the state that a target is in.", "target", "state")
         carried = _gauge("target_in_flight", "Requests under way at a target.", "target")
+        answers = _counter("target_answers", "Requests that a target began to answer.", "target")
+        failures = _counter("target_failures", "Requests that failed there.", "target", "code")
         for target in self._targets():
             standing.add_metric([target.name, target.state], 1)
             carried.add_metric([target.name], target.in_flight)
-        yield standing
-        yield carried
-        if (answers := self._shared()) is not None:
+            answers.add_metric([target.name], target.answered)
+            for code, count in target.failed.items():
+                failures.add_metric([target.name, code], count)
+        yield from (standing, carried, answers, failures)
+        if (here := self._shared()) is not None:
             words = "1 while the server answers in which replicas count limits and budgets."
             there = _gauge("shared_store_up", words)
-            there.add_metric([], float(answers))
+            there.add_metric([], float(here))
             yield there
 
 

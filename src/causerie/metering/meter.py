@@ -75,6 +75,8 @@ class Record(Struct):
     param: str | None = None
     labels: Labels = UNLABELLED
     held: object = None  # what is held for it, for whoever settles
+    span: object = None  # its part of a trace, for whoever traces
+    trace_id: str = ""  # of that trace
     contents: Contents | None = None
 
     def first_token(self, elsewhere: float) -> float:

@@ -13,7 +13,7 @@ from causerie.metering.meter import Record
 Level = Literal["info", "warning"]
 
 
-class RequestLine(Struct, frozen=True):
+class RequestLine(Struct, frozen=True, omit_defaults=True):
     """The line, in its order; times are to a tenth of a millisecond."""
 
     time: datetime
@@ -39,6 +39,7 @@ class RequestLine(Struct, frozen=True):
     queue_ms: float
     first_token_ms: float | None
     duration_ms: float
+    trace_id: str = ""
 
 
 class Journal(Protocol):
@@ -93,4 +94,5 @@ def _line(record: Record, when: datetime) -> RequestLine:
         int(record.queue_seconds * 10_000 + 0.5) / 10,
         int(first * 10_000 + 0.5) / 10 if first is not None else None,
         int(record.duration_seconds * 10_000 + 0.5) / 10,
+        record.trace_id,
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from causerie.errors import Overloaded, RateLimited, ServiceError, UpstreamFailed
@@ -15,7 +18,11 @@ _FULL_SECONDS = 1.0  # where a full target does not say for how long
 
 
 class SeatStatus(Struct, frozen=True):
-    """How a target stands; ``wait_seconds`` until it is asked again."""
+    """How a target stands; ``wait_seconds`` until it is asked again.
+
+    ``answered`` counts the requests that it began to answer, ``failed`` by their codes those
+    that failed there, both since it was made.
+    """
 
     name: str
     state: State
@@ -23,12 +30,14 @@ class SeatStatus(Struct, frozen=True):
     failures: int
     wait_seconds: float
     reason: str
+    answered: int = 0
+    failed: Mapping[str, int] = {}
 
 
 class Seat:
     """One target, by its name; ``gate`` bounds what it does at the same time."""
 
-    __slots__ = ("answered", "breaker", "gate", "in_flight", "name", "pace", "target")
+    __slots__ = ("answered", "breaker", "failures", "gate", "in_flight", "name", "pace", "target")
 
     def __init__(self, name: str, target: Target, gate: Gate | None, breaker: Breaker) -> None:
         self.name = name
@@ -38,9 +47,11 @@ class Seat:
         self.pace = Pace(breaker.clock)
         self.in_flight = 0
         self.answered = 0  # requests that it began to answer, ever
+        self.failures: Counter[str] = Counter()  # requests that failed, ever, by code
 
     def failed(self, failure: ServiceError) -> None:
         """Draw the conclusion from a failure."""
+        self.failures[failure.code] += 1
         if isinstance(failure, (Overloaded, RateLimited)):
             if not _is_bound_of_ours(failure):
                 self.breaker.full(wait_of(failure), failure.code)
@@ -60,6 +71,8 @@ class Seat:
             failures=breaker.failures,
             wait_seconds=breaker.wait(),
             reason=breaker.reason,
+            answered=self.answered,
+            failed=dict(self.failures),
         )
 
     def standing(self) -> Standing:

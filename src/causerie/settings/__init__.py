@@ -17,6 +17,7 @@ from causerie.settings.price import Price
 from causerie.settings.problems import Problem, SettingsError
 from causerie.settings.shared import Shared
 from causerie.settings.store import Console, Store
+from causerie.settings.tracing import Tracing
 from causerie.settings.tree import (
     DEFAULT_MODEL,
     Door,
@@ -59,6 +60,7 @@ __all__ = [
     "Target",
     "Timeouts",
     "Tls",
+    "Tracing",
     "Vllm",
     "Weights",
     "load",

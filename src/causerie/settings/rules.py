@@ -21,6 +21,7 @@ from causerie.settings.engine import LlamaCpp, Vllm
 from causerie.settings.identity import identity_rules
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.problems import Broken, dotted
+from causerie.settings.reach_rules import address_rules
 from causerie.settings.shared import shared_rules
 from causerie.settings.store import Console, store_rules
 from causerie.settings.tree import Model, Settings
@@ -42,6 +43,9 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
     yield from identity_rules(settings.identity_providers)
     yield from store_rules(settings.store)
     yield from shared_rules(settings.shared)
+    if settings.tracing.address is not None:
+        instead = "give it by OTEL_EXPORTER_OTLP_HEADERS"
+        yield from address_rules(("tracing", "address"), settings.tracing.address, instead)
 
 
 def _console(console: Console) -> Iterator[Broken]:

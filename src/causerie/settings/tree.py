@@ -20,6 +20,7 @@ from causerie.settings.limits import Limits
 from causerie.settings.price import Price
 from causerie.settings.shared import Shared
 from causerie.settings.store import Console, Store
+from causerie.settings.tracing import Tracing
 from causerie.settings.values import (
     Count,
     DoorName,
@@ -337,6 +338,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     console: Console = Console()
     identity_providers: tuple[IdentityProvider, ...] = ()
     logging: Logging = Logging()
+    tracing: Tracing = Tracing()
 
     @property
     def targets(self) -> Iterator[Target | Offer]:

@@ -7,7 +7,7 @@ dialect's, and what becomes of a reply is ``reply``'s.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -114,9 +114,20 @@ class Endpoint:
             ("content-type", "application/json"),
             ("accept", "application/json, text/event-stream"),
         )
-        self.post: Post = partial(
-            client.send_body, client.head("POST", "/chat/completions", sending)
-        )
+        self._head = client.head("POST", "/chat/completions", sending)
+        self.post: Post = partial(client.send_body, self._head)
+
+    def tell(self, aside: Callable[[], Mapping[str, str]]) -> None:
+        """Send with each chat request the headers that ``aside`` gives then."""
+
+        def post(
+            body: bytes, due: float, *, anew: bool = False
+        ) -> Coroutine[None, None, HttpResponse]:
+            lines = "".join([f"{name}: {value}\r\n" for name, value in aside().items()])
+            head = self._head + lines.encode("latin-1")
+            return self._client.send_body(head, body, due, anew=anew)
+
+        self.post = post
 
     @property
     def spares(self) -> bool:

@@ -1,0 +1,128 @@
+"""So many replies at a time: each stream asks anew as soon as its reply has come to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+
+from causerie.benchmark.figures import Figures, figures
+from causerie.benchmark.prompt import prompt
+from causerie.benchmark.sample import Sample
+from causerie.errors import ServiceError
+from causerie.protocol.events import ReasoningDelta, TextDelta
+from causerie.protocol.parsing import Rules, parse
+from causerie.protocol.request import ChatRequest
+from causerie.upstreams.remote import RemoteChat
+
+_RULES = Rules()
+_WORDS = (ReasoningDelta, TextDelta)
+_REST_SECONDS = 1.0  # after a failure: who has no room now is not asked without pause
+_UNFINISHED = "had not ended when it was given up"
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Prompts and replies of so many tokens; the ``same`` prompt each time, or ever new ones.
+
+    A stretch takes ``seconds``; what is under way then may go on for ``grace_seconds``.
+    """
+
+    prompt_tokens: int = 200
+    max_tokens: int = 128
+    same: bool = False
+    seconds: float = 10.0
+    grace_seconds: float = 60.0
+
+
+@dataclass(slots=True)
+class Seen:
+    """What has been seen so far of a stretch, for who looks on."""
+
+    samples: list[Sample] = field(default_factory=list)
+
+    @property
+    def failures(self) -> int:
+        """Replies that failed."""
+        return sum(bool(one.failure) for one in self.samples)
+
+
+class Load:
+    """Asks one model of an endpoint."""
+
+    def __init__(
+        self,
+        chat: RemoteChat,
+        asking: Asking,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._chat = chat
+        self._asking = asking
+        self._clock = clock
+        self._numbers: Iterator[int] = itertools.count(1)
+
+    async def once(self) -> Sample:
+        """One reply, which fails as it fails: raises :class:`ServiceError`."""
+        return await self._reply(self._request())
+
+    async def stretch(self, streams: int, seen: Seen) -> Figures:
+        """Replies at a time for the seconds of a stretch, and what they come to."""
+        seconds = self._asking.seconds
+        began, worked = self._clock(), time.process_time()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(streams):
+                group.create_task(self._stream(seen, began + seconds))
+        busy = (time.process_time() - worked) / (self._clock() - began)
+        return figures(seen.samples, streams, began, seconds, busy)
+
+    async def _stream(self, seen: Seen, end: float) -> None:
+        while (now := self._clock()) < end:
+            sample = await self._told(end + self._asking.grace_seconds - now)
+            seen.samples.append(sample)
+            if sample.failure and (left := end - self._clock()) > 0:
+                await asyncio.sleep(min(_REST_SECONDS, left))
+
+    async def _told(self, seconds: float) -> Sample:
+        """One reply, however it ends."""
+        began = self._clock()
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._reply(self._request())
+        except ServiceError as error:
+            failure = _why(error)
+        except TimeoutError:
+            failure = _UNFINISHED
+        return Sample(began, self._clock(), failure=failure)
+
+    async def _reply(self, request: ChatRequest) -> Sample:
+        began = self._clock()
+        first: float | None = None
+        async with self._chat.generate(request) as reply:
+            async for batch in reply.events:
+                if first is None and any(isinstance(one, _WORDS) and one.text for one in batch):
+                    first = self._clock()
+            usage = reply.usage()
+        return Sample(began, self._clock(), first, usage.prompt, usage.completion)
+
+    def _request(self) -> ChatRequest:
+        asking = self._asking
+        number = 0 if asking.same else next(self._numbers)
+        fields = {
+            "model": self._chat.model,
+            "messages": [{"role": "user", "content": prompt(number, asking.prompt_tokens)}],
+            "max_tokens": asking.max_tokens,
+            "stream": True,
+        }
+        return parse(msgspec.json.encode(fields), _RULES)
+
+
+def _why(error: ServiceError) -> str:
+    """In a word or two: the status that came, or why none did."""
+    if (status := error.metadata.get("upstream_status")) is not None:
+        return f"status {status}"
+    return str(error.metadata.get("upstream_failure", error.code)).replace("_", " ")

@@ -1,0 +1,43 @@
+"""What was seen of one reply. Times are in seconds, on one monotonic clock."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Sample(Struct, frozen=True):
+    """``first`` is when the first content was there; ``failure`` is empty where it came to its end.
+
+    ``prompt`` and ``completion`` are tokens, as the endpoint counts them.
+    """
+
+    began: float
+    ended: float
+    first: float | None = None
+    prompt: int = 0
+    completion: int = 0
+    failure: str = ""
+
+    def written_by(self, when: float) -> float:
+        """Tokens that were there by then.
+
+        All but the first are taken to have come evenly: pieces of a stream may hold several.
+        """
+        if self.first is None or when < self.first:
+            return 0.0
+        if when >= self.ended:
+            return float(self.completion)
+        rest = max(self.completion - 1, 0)
+        return min(self.completion, 1) + rest * (when - self.first) / (self.ended - self.first)
+
+    @property
+    def waited(self) -> float | None:
+        """Until the first content."""
+        return None if self.first is None else self.first - self.began
+
+    @property
+    def pause(self) -> float | None:
+        """From one token to the next, on the average of the reply."""
+        if self.first is None or self.completion < 2:
+            return None
+        return (self.ended - self.first) / (self.completion - 1)

@@ -1,0 +1,50 @@
+"""What commands that ask an endpoint have in common: its models, and why it did not answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+
+from causerie.cli.exits import CommandFailed, ExitCode
+from causerie.errors import ServiceError
+from causerie.settings.environment import CLIENT_KEY
+from causerie.transport.errors import TransportFailed
+from causerie.upstreams.endpoint import Endpoint
+
+HERE = "http://127.0.0.1:8000/v1"
+_VERSION = re.compile(r"/v\d\w*/?$", re.ASCII)
+
+
+@contextmanager
+def explained(base_url: str) -> Iterator[None]:
+    """Failures of the endpoint as a sentence for the person who named it."""
+    try:
+        yield
+    except ServiceError as error:
+        if isinstance(error.__cause__, TransportFailed):
+            raise CommandFailed(
+                f"{base_url} cannot be reached: {error.__cause__}", ExitCode.NETWORK
+            ) from error
+        status = error.metadata.get("upstream_status")
+        said = f" (status {status}{_advice(status, base_url)})" if status is not None else ""
+        raise CommandFailed(f"{error.message}{said}") from error
+
+
+async def first_model(endpoint: Endpoint, base_url: str) -> str:
+    """The first model that the endpoint lists; raises :class:`CommandFailed`."""
+    with explained(base_url):
+        found = await endpoint.models()
+    if not found:
+        raise CommandFailed(f"{base_url} lists no models; name one with --model")
+    return found[0]
+
+
+def _advice(status: object, base_url: str) -> str:
+    """What a person might do about it."""
+    if status == HTTPStatus.UNAUTHORIZED:
+        return f", set {CLIENT_KEY}"
+    if status == HTTPStatus.NOT_FOUND and not _VERSION.search(base_url):
+        return f"; is the address {base_url.rstrip('/')}/v1?"
+    return ""

@@ -1,0 +1,1 @@
+"""Spans of requests, and of everybody who was asked for them, for whoever collects traces."""

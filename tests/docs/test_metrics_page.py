@@ -1,0 +1,56 @@
+"""The page on metrics names every metric with its labels, and no other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from edgekit import Statuses
+from prometheus_client.parser import text_string_to_metric_families
+
+from causerie.engines.base import EngineState, EngineStatus
+from causerie.errors import Overloaded
+from causerie.metering.counters import Counters
+from causerie.metering.meter import Record
+from causerie.protocol.events import Usage
+from causerie.routing.breaker import Breaker
+from causerie.routing.seat import Seat
+
+PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
+ROW = re.compile(r"^\| `(causerie_\w+)` \| (\w+) \| ?([^|]*) ?\|", re.MULTILINE)
+BESIDES = {"le"}  # of every histogram
+
+
+def exposed() -> dict[str, tuple[str, set[str]]]:
+    """Kind and labels of every metric of a service in which everything has happened."""
+    target: object = None
+    seat = Seat("t", target, None, Breaker(lambda: 0.0, lambda: 0.0))  # type: ignore[arg-type]
+    seat.failed(Overloaded("full"))
+    engine = EngineStatus("m", EngineState.READY, slots=4, memory_bytes=1)
+    counters = Counters(
+        Statuses([engine]).status, lambda: [("m", 1)], lambda: [seat.status()], lambda: True
+    )
+    counters.refused("d", "invalid_json", 400)
+    record = Record("r", "d", "k", model="m", used=Usage(3, 5), first_token_seconds=0.1)
+    counters.write(record)
+    found: dict[str, tuple[str, set[str]]] = {}
+    for family in text_string_to_metric_families(counters.exposition().decode()):
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        labels = {label for sample in family.samples for label in sample.labels}
+        found[name] = (family.type, labels - BESIDES)
+    return found
+
+
+def test_every_metric_is_on_the_page() -> None:
+    told = {
+        name: (kind, set(re.findall(r"`(\w+)`", labels)))
+        for name, kind, labels in ROW.findall(PAGE)
+    }
+    ours = {name: one for name, one in exposed().items() if name.startswith("causerie_")}
+    assert told == ours
+
+
+def test_examples_ask_for_metrics_that_there_are() -> None:
+    suffix = re.compile(r"_(bucket|sum|count)$")
+    asked = {suffix.sub("", name) for name in re.findall(r"\b(causerie_\w+)", PAGE)}
+    assert asked <= exposed().keys()

@@ -1,0 +1,105 @@
+"""``causerie bench``, run as people run it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from asyncio.subprocess import PIPE
+from pathlib import Path
+
+import pytest
+from faultkit import Fault, Reply, upstream
+
+
+async def run(folder: Path, *arguments: str, **environ: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of one run without a terminal."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", "from causerie.cli import main; main()", "bench", *arguments,
+        stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=folder,
+        env={**os.environ, "COLUMNS": "80", **environ},
+    )  # fmt: skip
+    out, err = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode(), err.decode()
+
+
+async def test_a_table_of_stretches(tmp_path: Path) -> None:
+    async with upstream(Reply("Once upon a time.", pause=0.005), models=["m-1", "m-2"]) as there:
+        code, out, err = await run(
+            tmp_path, there.base_url, "-s", "1", "-s", "3", "--seconds", "0.4",
+            "--max-tokens", "7", CAUSERIE_API_KEY="sesame",
+        )  # fmt: skip
+    assert code == 0, err
+    head, one, three, *notes = out.splitlines()
+    assert head.split() == [
+        "streams",
+        "replies",
+        "failed",
+        "first",
+        "p95",
+        "each",
+        "p95",
+        "tokens/s",
+    ]
+    assert one.split()[0] == "1"
+    assert three.split()[0] == "3"
+    assert "█" in three
+    assert "A reply had 4 tokens to a prompt of 11, as the endpoint counts." in notes
+    assert all(len(line) <= 80 for line in (head, one, three))
+    assert "m-1" in err
+    assert "3 at a time: " in err
+    asked = there.requests[-1]
+    assert (asked.body["model"], asked.body["max_tokens"]) == ("m-1", 7)
+    assert asked.headers["authorization"] == "Bearer sesame"
+    assert "sesame" not in out + err
+
+
+async def test_json(tmp_path: Path) -> None:
+    async with upstream(Reply("Once."), models=["m"]) as there:
+        code, out, _ = await run(
+            tmp_path, there.base_url, "-s", "2", "--seconds", "0.2", "--json", "--same"
+        )
+    [found] = json.loads(out)
+    assert code == 0
+    assert (found["streams"], found["failed"], found["completion"]) == (2, {}, 1)
+    assert found["replies"] > 0
+    assert len({request.raw for request in there.requests}) == 1
+
+
+async def test_a_first_reply_that_fails_ends_it(tmp_path: Path) -> None:
+    async with upstream(Fault.SERVER_ERROR) as there:
+        code, out, err = await run(tmp_path, there.base_url, "-m", "m", "--seconds", "0.2")
+    assert (code, out) == (1, "")
+    assert err.splitlines()[-1].startswith("causerie: ")
+    assert len(there.requests) == 1
+
+
+async def test_failures_are_told_by_kind(tmp_path: Path) -> None:
+    script = [Reply("Once."), Fault.TOO_MANY]
+    async with upstream(script) as there:
+        code, out, err = await run(
+            tmp_path, there.base_url, "-m", "m", "-s", "2", "--seconds", "0.3"
+        )
+    assert code == 1
+    assert "2 failed: status 429" in err
+    assert out.splitlines()[1].split()[:3] == ["2", "0", "2"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("http://127.0.0.1:9/v1",), 4),
+        (("nonsense",), 2),
+        (("http://127.0.0.1:9/v1", "-s", "0"), 2),
+        (("http://127.0.0.1:9/v1", "--key", "a b"), 2),
+        (("http://127.0.0.1:9/v1", "--dialect", "klingon"), 2),
+    ],
+)
+async def test_what_cannot_be_is_a_sentence(
+    tmp_path: Path, arguments: tuple[str, ...], code: int
+) -> None:
+    ended, out, err = await run(tmp_path, *arguments)
+    assert (ended, out) == (code, "")
+    assert "Traceback" not in err
