@@ -20,7 +20,11 @@ from causerie.protocol.request import ChatRequest, Message, Tool, ToolCall
 OWN = Path(__file__).parent / "templates"
 REAL = os.environ.get("CAUSERIE_TEMPLATES", "")
 MADE = (
-    Call("get_weather", {"city": 'Pa"ris é', "days": 3, "hot": True}, "abcdefgh1"),
+    Call(
+        "get_weather",
+        {"city": 'Pa"ris é', "days": 3, "hot": True, "tags": ["a", "b"]},
+        "abcdefgh1",
+    ),
     Call("time", {"zone": "UTC"}, "abcdefgh2"),
 )
 
