@@ -114,6 +114,21 @@ def apart(entry: Entry, traits: Traits, keys: Sequence[str]) -> list[Entry]:
     return [said | thought, calls] if traits.together else [said, calls | thought]
 
 
+def results_placed(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:
+    """Results right behind the message with their call, where the template wants them there."""
+    if traits.late:
+        return list(conversation)
+    placed: dict[int, list[Entry]] = {}  # each message, and what belongs behind it
+    called: dict[object, int] = {}
+    for at, entry in enumerate(conversation):
+        calls = entry.get("tool_calls")
+        if isinstance(calls, list):
+            called |= {call["id"]: at for call in calls}
+        own = called.get(entry.get("tool_call_id"), at)
+        placed.setdefault(own, []).append(entry)
+    return [entry for group in placed.values() for entry in group]
+
+
 def one_call_each(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:
     """Several calls of a message as messages of one, each before its result, where they must be."""
     if traits.several:

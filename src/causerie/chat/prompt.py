@@ -167,7 +167,9 @@ def _conversation(
     in_messages = format.answer_open and not format.answer_close  # texts and calls are
     whole = traits.together and (traits.text_before_calls or not in_messages)
     told = (
-        history.one_call_each(told, traits) if shows_calls else fallback.without_calls(told, calls)
+        history.one_call_each(history.results_placed(told, traits), traits)
+        if shows_calls
+        else fallback.without_calls(told, calls)
     )
     if format.reasoning is not None and traits.marked and not traits.reasoning:
         reasoning = format.reasoning

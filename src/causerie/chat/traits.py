@@ -38,7 +38,7 @@ class Traits:
     answer without words; ``tools`` that tools are shown;
     ``undescribed`` also one without descriptions; ``calls`` that earlier calls
     and their results are shown, ``several`` also those of a message that has
-    more than one; ``arguments`` and
+    more than one, ``late`` a result that other messages stand before; ``arguments`` and
     ``no_content`` in which shape it wants a call and its missing content;
     ``short_ids`` that call ids must be nine letters or digits; ``reasoning``
     that earlier reasoning is shown somewhere; ``calls_beside_text`` that a call
@@ -65,6 +65,7 @@ class Traits:
     undescribed: bool = True
     calls: bool = True
     several: bool = True
+    late: bool = True
     arguments: Shape = "object"
     no_content: str | None = ""
     short_ids: bool = False
@@ -117,6 +118,7 @@ def traits_of(
         undescribed=probe.shows([user], "probe_weather", tools=[_tool(None)]),
         calls=shape is not None,
         several=probe.shows(both, _TWO, _FOUR, _THREE, tools=[_tool("")]),
+        late=_shows_late(probe, call),
         arguments=kind,
         no_content=nothing,
         short_ids=short,
@@ -204,6 +206,15 @@ def _reasons(probe: _Probe, spoken: Sequence[Entry], called: Sequence[Entry]) ->
     """Whether earlier reasoning is shown, of answers or at least beside a call."""
     return probe.shows(spoken, _THREE, _TWO) or probe.shows(
         called, _THREE, "probe_weather", tools=[_tool("")]
+    )
+
+
+def _shows_late(probe: _Probe, called: Sequence[Entry]) -> bool:
+    """Whether a result is shown behind a question that came first, and behind its answer too."""
+    asked = [*called[:2], _said("user", _FOUR)]
+    return all(
+        probe.shows([*asked, *more, called[2]], _TWO, _FOUR, _THREE, tools=[_tool("")])
+        for more in ((), (_said("assistant", _ONE),))
     )
 
 
