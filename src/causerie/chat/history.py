@@ -16,7 +16,7 @@ from causerie.chat.traits import Entry, Traits
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import ImagePart, Message, TextPart, Tool, ToolCall
 
-PLACEHOLDER = "…"  # stands for the empty content of a message that is to be continued
+PLACEHOLDER = "…"  # stands for the words of a message that is to be continued and has none
 _GAP = authored("\n\n")
 _NINE = 9
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -48,7 +48,7 @@ def with_final(entry: Entry, reasoning_keys: Iterable[str]) -> Entry:
         return {**entry, "content": [*before, {**last, "text": _final(last.get("text", ""))}]}
     if not content and keys:
         return {**entry, **{key: _final(entry[key]) for key in keys}}
-    return {**entry, "content": _final(content or PLACEHOLDER)}
+    return {**entry, "content": _final(content)}
 
 
 def tool_entries(tools: Iterable[Tool], traits: Traits) -> list[Entry]:
@@ -313,4 +313,5 @@ def _said(role: str, text: str) -> Entry:
 
 
 def _final(text: object) -> Traced:
-    return Traced(str(text), FINAL)
+    words = str(text)
+    return Traced(words if words.strip() else words + PLACEHOLDER, FINAL)

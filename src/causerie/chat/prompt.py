@@ -215,5 +215,5 @@ def _ended(rendered: Rendered, request: ChatRequest, format: Format) -> Rendered
             param="continue_final_message",
         )
     last = request.messages[-1]
-    empty = not last.text and not (last.reasoning_content and format.reasoning_keys)
-    return rendered.upto(rendered.final_end - (len(history.PLACEHOLDER) if empty else 0))
+    said = last.text or (format.reasoning_keys and last.reasoning_content) or ""
+    return rendered.upto(rendered.final_end - (0 if said.strip() else len(history.PLACEHOLDER)))
