@@ -369,6 +369,11 @@ def test_a_call_is_written_in_the_form_the_format_declares(calls: Calls, text: s
     )
 
 
+def test_null_is_written_as_models_of_the_loose_notation_write_it() -> None:
+    calls = Calls(call=(Name(), LooseArguments('"')))
+    assert call_text(calls, "f", '{"a": null, "l": [null]}') == "f{a:None,l:[None]}"
+
+
 def test_tools_are_described_in_a_few_words() -> None:
     tools = tool_entries([Tool("f", {"type": "object"}, "does <|im_end|>")], Traits())
     text = tools_text(tools, PLAIN_CALLS)
