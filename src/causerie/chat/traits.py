@@ -100,7 +100,6 @@ def traits_of(
     call[1] |= thought
     beside, both = _exchange(kind, _FOUR, short), _exchange(kind, nothing, short, _TWO, _FOUR)
     told = [user, _said("assistant", _FOUR), beside[2], answer, user]
-    opening = [*_exchange(kind, nothing, short)[1:], _said("assistant", _FOUR), user]
     return Traits(
         empty_tools=probe.empty,
         parts=probe.parts,
@@ -111,7 +110,7 @@ def traits_of(
         system_kept=probe.shows([_said("system", _FOUR), user, answer], _FOUR, _ONE, _TWO),
         repeats=probe.shows([user, _said("user", _TWO)], _ONE, _TWO),
         interrupts=probe.text([*call, user], [_tool("")]) is not None,
-        opens=_opens(probe, [answer, user], opening if shape else ()),
+        opens=_opens(probe, [answer, user], shape),
         unasked=probe.shows([answer], _TWO),
         blank="" if probe.text([user, _said("assistant", ""), user]) is not None else " ",
         tools=probe.shows([user], "probe_weather", tools=[_tool(_THREE)]),
@@ -195,10 +194,15 @@ def _probe(render: Callable[..., Rendered], user: Entry) -> _Probe:
     return probe
 
 
-def _opens(probe: _Probe, spoken: Sequence[Entry], called: Sequence[Entry]) -> bool:
+def _opens(
+    probe: _Probe, spoken: Sequence[Entry], shape: tuple[Shape, str | None, bool] | None
+) -> bool:
     """Whether an answer may come first, and one with calls, if the template shows these."""
-    return probe.shows(spoken, _TWO, _ONE) and (
-        not called or probe.shows(called, _TWO, _THREE, _FOUR, _ONE, tools=[_tool("")])
+    if shape is None:
+        return probe.shows(spoken, _TWO, _ONE)
+    called = [*_exchange(*shape)[1:], _said("assistant", _FOUR), spoken[-1]]
+    return probe.shows(spoken, _TWO, _ONE) and probe.shows(
+        called, _TWO, _THREE, _FOUR, _ONE, tools=[_tool("")]
     )
 
 
