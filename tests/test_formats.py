@@ -475,6 +475,19 @@ def test_white_space_before_reasoning_is_no_answer(
     assert read(form, " \n ", tools=tools, size=size) == Told("", " \n ")
 
 
+@pytest.mark.parametrize("size", [0, 1])
+@pytest.mark.parametrize("tools", [None, TOOLS])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_indentation_of_an_answer_is_part_of_it(
+    name: str, tools: Mapping[str, Mapping[str, object]] | None, size: int
+) -> None:
+    form = by_name(name)
+    assert form.reasoning
+    opened = write_reasoning(form.reasoning, "Hm, so.") + form.answer_open + form.answer_space
+    text = "    return x"
+    assert read(form, opened + text, tools=tools, size=size) == Told("Hm, so.", text)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_reasoning_that_is_cut_stays_reasoning(name: str) -> None:
     form = by_name(name)

@@ -20,7 +20,11 @@ from causerie.protocol.request import ChatRequest, Message, Tool, ToolCall
 OWN = Path(__file__).parent / "templates"
 REAL = os.environ.get("CAUSERIE_TEMPLATES", "")
 MADE = (
-    Call("get_weather", {"city": 'Pa"ris é', "days": 3, "hot": True}, "abcdefgh1"),
+    Call(
+        "get_weather",
+        {"city": 'Pa"ris é', "days": 3, "hot": True, "tags": ["a", "b"]},
+        "abcdefgh1",
+    ),
     Call("time", {"zone": "UTC"}, "abcdefgh2"),
 )
 
@@ -230,6 +234,33 @@ def test_real_templates_take_whatever_order_clients_send() -> None:
         except InvalidRequest:
             text = ""
         if not all(word in text for word in words):
+            lost.add(path.stem)
+    assert lost == {"fireworks-ai-llama-3-firefunction-v2"}
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_real_templates_show_a_result_that_comes_late(answered: bool) -> None:
+    """A user who does not wait for what a call takes."""
+    call = ToolCall("abcdefgh1", "time", '{"zone": "UTC"}')
+    messages = [
+        Message("user", "USER"),
+        Message("assistant", None, tool_calls=(call,)),
+        Message("user", "HURRY"),
+        *([Message("assistant", "SOON")] if answered else []),
+        Message("tool", "NOON", tool_call_id=call.id),
+        Message("user", "THANKS"),
+    ]
+    offered = (Tool("time", TOOLS["time"], ""),)
+    request = ChatRequest(model="m", messages=tuple(messages), tools=offered)
+    lost = set()
+    for path in _real():
+        template = _template(path)
+        form = detect(template.source)
+        try:
+            text = render(template, form, request, thinking_on=None, effort=None).text
+        except InvalidRequest:
+            text = ""
+        if not 0 < text.rfind("UTC") < text.find("NOON") or "HURRY" not in text:
             lost.add(path.stem)
     assert lost == {"fireworks-ai-llama-3-firefunction-v2"}
 

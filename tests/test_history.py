@@ -20,7 +20,7 @@ from causerie.chat.formats.format import (
     ParameterList,
     PythonArguments,
 )
-from causerie.chat.history import arranged, entries, tool_entries
+from causerie.chat.history import arranged, entries, results_placed, tool_entries
 from causerie.chat.taint import user_spans
 from causerie.chat.template import ChatTemplate
 from causerie.chat.traits import Traits, traits_of
@@ -141,6 +141,24 @@ def test_parts_of_text_are_joined_and_pictures_kept() -> None:
     )
     assert joined["content"] == "ab"
     assert [part["type"] for part in kept["content"]] == ["text", "text", "image"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("late", "order"), [(True, "0123456"), (False, "0136245")])
+def test_results_stand_behind_their_calls_where_they_must(late: bool, order: str) -> None:
+    """Each behind the last message that has its id, which some clients use again."""
+    call, other = ToolCall("a", "f", "{}"), ToolCall("b", "f", "{}")
+    messages = [
+        USER,
+        Message("assistant", None, tool_calls=(call, other)),
+        Message("user", "2"),
+        Message("tool", "3", tool_call_id="b"),
+        Message("assistant", None, tool_calls=(call,)),
+        Message("tool", "5", tool_call_id="a"),
+        Message("tool", "6", tool_call_id="b"),
+    ]
+    told = entries(messages, Traits(), ())
+    placed = results_placed(told, Traits(late=late))
+    assert "".join(str(told.index(entry)) for entry in placed) == order
 
 
 def test_system_messages_stay_where_the_template_shows_them() -> None:
@@ -349,6 +367,11 @@ def test_a_call_is_written_in_the_form_the_format_declares(calls: Calls, text: s
     assert not set(users) & set("<[|]>") - set(
         str(calls) if calls.call[-1] == JsonArguments() else ""
     )
+
+
+def test_null_is_written_as_models_of_the_loose_notation_write_it() -> None:
+    calls = Calls(call=(Name(), LooseArguments('"')))
+    assert call_text(calls, "f", '{"a": null, "l": [null]}') == "f{a:None,l:[None]}"
 
 
 def test_tools_are_described_in_a_few_words() -> None:

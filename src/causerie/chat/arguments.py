@@ -20,10 +20,13 @@ _MAX_DEPTH = 64
 
 
 class Verbatim:
-    """Something parsed that knows the JSON text that it came from."""
+    """Something parsed that knows the JSON text that it came from, and prints as that."""
 
     __slots__ = ()
     source: str
+
+    def __str__(self) -> str:
+        return self.source
 
 
 class JsonDict(dict[str, object], Verbatim):
@@ -56,10 +59,7 @@ class JsonNumber(float, Verbatim):
         self.source = source
         return self
 
-    def __repr__(self) -> str:
-        return self.source
-
-    __str__ = __repr__
+    __repr__ = Verbatim.__str__
 
 
 def read_arguments(text: str) -> JsonDict:

@@ -219,4 +219,4 @@ def _loose(value: object, quote: str) -> str:
         return "{" + ",".join(f"{k}:{_loose(v, quote)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(_loose(item, quote) for item in value) + "]"
-    return write_json(value)
+    return str(value) if value is None else write_json(value)

@@ -16,7 +16,7 @@ from causerie.chat.traits import Entry, Traits
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import ImagePart, Message, TextPart, Tool, ToolCall
 
-PLACEHOLDER = "…"  # stands for the empty content of a message that is to be continued
+PLACEHOLDER = "…"  # stands for the words of a message that is to be continued and has none
 _GAP = authored("\n\n")
 _NINE = 9
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -48,7 +48,7 @@ def with_final(entry: Entry, reasoning_keys: Iterable[str]) -> Entry:
         return {**entry, "content": [*before, {**last, "text": _final(last.get("text", ""))}]}
     if not content and keys:
         return {**entry, **{key: _final(entry[key]) for key in keys}}
-    return {**entry, "content": _final(content or PLACEHOLDER)}
+    return {**entry, "content": _final(content)}
 
 
 def tool_entries(tools: Iterable[Tool], traits: Traits) -> list[Entry]:
@@ -112,6 +112,21 @@ def apart(entry: Entry, traits: Traits, keys: Sequence[str]) -> list[Entry]:
     calls = {key: value for key, value in entry.items() if key not in thought}
     calls["content"] = traits.no_content
     return [said | thought, calls] if traits.together else [said, calls | thought]
+
+
+def results_placed(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:
+    """Results right behind the message with their call, where the template wants them there."""
+    if traits.late:
+        return list(conversation)
+    placed: dict[int, list[Entry]] = {}  # each message, and what belongs behind it
+    called: dict[object, int] = {}
+    for at, entry in enumerate(conversation):
+        calls = entry.get("tool_calls")
+        if isinstance(calls, list):
+            called |= {call["id"]: at for call in calls}
+        own = called.get(entry.get("tool_call_id"), at)
+        placed.setdefault(own, []).append(entry)
+    return [entry for group in placed.values() for entry in group]
 
 
 def one_call_each(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:
@@ -298,4 +313,5 @@ def _said(role: str, text: str) -> Entry:
 
 
 def _final(text: object) -> Traced:
-    return Traced(str(text), FINAL)
+    words = str(text)
+    return Traced(words if words.strip() else words + PLACEHOLDER, FINAL)

@@ -176,7 +176,7 @@ class Parser:
             self._turn(Mode.ANSWER, reasoning.after_close)
             return rest
         if mark in (form.answer_open, form.answer_close, *form.skip):
-            self._turn(Mode.ANSWER)
+            self._turn(Mode.ANSWER, form.answer_space if mark == form.answer_open else None)
             return rest
         if reasoning and mark == reasoning.close:
             return None if self._answered else rest  # a stray one, before any answer

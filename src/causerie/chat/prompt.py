@@ -167,7 +167,9 @@ def _conversation(
     in_messages = format.answer_open and not format.answer_close  # texts and calls are
     whole = traits.together and (traits.text_before_calls or not in_messages)
     told = (
-        history.one_call_each(told, traits) if shows_calls else fallback.without_calls(told, calls)
+        history.one_call_each(history.results_placed(told, traits), traits)
+        if shows_calls
+        else fallback.without_calls(told, calls)
     )
     if format.reasoning is not None and traits.marked and not traits.reasoning:
         reasoning = format.reasoning
@@ -213,5 +215,5 @@ def _ended(rendered: Rendered, request: ChatRequest, format: Format) -> Rendered
             param="continue_final_message",
         )
     last = request.messages[-1]
-    empty = not last.text and not (last.reasoning_content and format.reasoning_keys)
-    return rendered.upto(rendered.final_end - (len(history.PLACEHOLDER) if empty else 0))
+    said = last.text or (format.reasoning_keys and last.reasoning_content) or ""
+    return rendered.upto(rendered.final_end - (0 if said.strip() else len(history.PLACEHOLDER)))

@@ -38,7 +38,7 @@ class Traits:
     answer without words; ``tools`` that tools are shown;
     ``undescribed`` also one without descriptions; ``calls`` that earlier calls
     and their results are shown, ``several`` also those of a message that has
-    more than one; ``arguments`` and
+    more than one, ``late`` a result that other messages stand before; ``arguments`` and
     ``no_content`` in which shape it wants a call and its missing content;
     ``short_ids`` that call ids must be nine letters or digits; ``reasoning``
     that earlier reasoning is shown somewhere; ``calls_beside_text`` that a call
@@ -65,6 +65,7 @@ class Traits:
     undescribed: bool = True
     calls: bool = True
     several: bool = True
+    late: bool = True
     arguments: Shape = "object"
     no_content: str | None = ""
     short_ids: bool = False
@@ -99,7 +100,6 @@ def traits_of(
     call[1] |= thought
     beside, both = _exchange(kind, _FOUR, short), _exchange(kind, nothing, short, _TWO, _FOUR)
     told = [user, _said("assistant", _FOUR), beside[2], answer, user]
-    opening = [*_exchange(kind, nothing, short)[1:], _said("assistant", _FOUR), user]
     return Traits(
         empty_tools=probe.empty,
         parts=probe.parts,
@@ -110,13 +110,14 @@ def traits_of(
         system_kept=probe.shows([_said("system", _FOUR), user, answer], _FOUR, _ONE, _TWO),
         repeats=probe.shows([user, _said("user", _TWO)], _ONE, _TWO),
         interrupts=probe.text([*call, user], [_tool("")]) is not None,
-        opens=_opens(probe, [answer, user], opening if shape else ()),
+        opens=_opens(probe, [answer, user], shape),
         unasked=probe.shows([answer], _TWO),
         blank="" if probe.text([user, _said("assistant", ""), user]) is not None else " ",
         tools=probe.shows([user], "probe_weather", tools=[_tool(_THREE)]),
         undescribed=probe.shows([user], "probe_weather", tools=[_tool(None)]),
         calls=shape is not None,
         several=probe.shows(both, _TWO, _FOUR, _THREE, tools=[_tool("")]),
+        late=_shows_late(probe, call),
         arguments=kind,
         no_content=nothing,
         short_ids=short,
@@ -193,10 +194,15 @@ def _probe(render: Callable[..., Rendered], user: Entry) -> _Probe:
     return probe
 
 
-def _opens(probe: _Probe, spoken: Sequence[Entry], called: Sequence[Entry]) -> bool:
+def _opens(
+    probe: _Probe, spoken: Sequence[Entry], shape: tuple[Shape, str | None, bool] | None
+) -> bool:
     """Whether an answer may come first, and one with calls, if the template shows these."""
-    return probe.shows(spoken, _TWO, _ONE) and (
-        not called or probe.shows(called, _TWO, _THREE, _FOUR, _ONE, tools=[_tool("")])
+    if shape is None:
+        return probe.shows(spoken, _TWO, _ONE)
+    called = [*_exchange(*shape)[1:], _said("assistant", _FOUR), spoken[-1]]
+    return probe.shows(spoken, _TWO, _ONE) and probe.shows(
+        called, _TWO, _THREE, _FOUR, _ONE, tools=[_tool("")]
     )
 
 
@@ -204,6 +210,15 @@ def _reasons(probe: _Probe, spoken: Sequence[Entry], called: Sequence[Entry]) ->
     """Whether earlier reasoning is shown, of answers or at least beside a call."""
     return probe.shows(spoken, _THREE, _TWO) or probe.shows(
         called, _THREE, "probe_weather", tools=[_tool("")]
+    )
+
+
+def _shows_late(probe: _Probe, called: Sequence[Entry]) -> bool:
+    """Whether a result is shown behind a question that came first, and behind its answer too."""
+    asked = [*called[:2], _said("user", _FOUR)]
+    return all(
+        probe.shows([*asked, *more, called[2]], _TWO, _FOUR, _THREE, tools=[_tool("")])
+        for more in ((), (_said("assistant", _ONE),))
     )
 
 

@@ -195,7 +195,8 @@ class Format:
     ``detect`` are sets of substrings; a template that contains all of one set
     is of this family (the registry tries formats in order, the most specific
     first). ``answer_open`` / ``answer_close`` mark the answer where the family
-    marks it (``<response>``, ``<|START_RESPONSE|>``, harmony's final channel),
+    marks it (``<response>``, ``<|START_RESPONSE|>``, harmony's final channel), with
+    ``answer_space`` white space that it writes behind the former,
     ``said_open`` / ``said_close`` a text before calls where it is no answer, but
     a message of its own (harmony's commentary);
     ``skip`` are other markers that carry nothing and are dropped from the
@@ -214,6 +215,7 @@ class Format:
     calls: Calls | None = None
     answer_open: str = ""
     answer_close: str = ""
+    answer_space: str = ""
     said_open: str = ""
     said_close: str = ""
     skip: tuple[str, ...] = ()

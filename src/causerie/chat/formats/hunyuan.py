@@ -64,6 +64,7 @@ HUNYUAN_A13B = Format(
     ),
     answer_open="<answer>",
     answer_close="</answer>",
+    answer_space="\n",
 )
 
 FORMATS = (HUNYUAN_3, HUNYUAN_A13B)
