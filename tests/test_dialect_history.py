@@ -71,6 +71,16 @@ def test_calls_without_their_reasoning(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("calls", [[], None])
+def test_no_calls_are_not_told(dialect: str, calls: object) -> None:
+    """Several servers refuse a list without calls, which some clients send back."""
+    told = {"role": "assistant", "content": "a", "tool_calls": calls}
+    messages, changes = history(dialect, USER, told, USER)
+    assert messages == [USER, {"role": "assistant", "content": "a"}, USER]
+    assert changes == []
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_ids_of_calls(dialect: str) -> None:
     kept = {**CALL, "id": "Ab3456789"}
     told = {"role": "assistant", "content": "", "tool_calls": [CALL, kept]}

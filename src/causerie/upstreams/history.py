@@ -53,8 +53,10 @@ def _usual(message: Entry) -> bool:
     """Whether every server reads it as it is."""
     role = message.get("role")
     if role == "assistant":
-        return _DETAILS not in message and not any(
-            message.get(name) for name in (*_REASONING, "tool_calls")
+        return (
+            _DETAILS not in message
+            and "tool_calls" not in message
+            and not any(message.get(name) for name in _REASONING)
         )
     return role != "developer" and role != "tool"
 
@@ -84,6 +86,8 @@ def _assistant(draft: Draft, message: Entry) -> Entry:
     calls = message.get("tool_calls")
     if calls:
         return {**message, "tool_calls": [_call(draft, call, extras) for call in calls]}
+    if "tool_calls" in message:  # none, which some servers want said by silence alone
+        message = {name: value for name, value in message.items() if name != "tool_calls"}
     return message
 
 
