@@ -6,7 +6,7 @@ conventions for generative AI where there is one: numbers and names, never conte
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import Token as Reset
 from dataclasses import dataclass
 
@@ -53,7 +53,7 @@ class TracedMeter(Meter):
         *,
         follows: bool = True,
     ) -> None:
-        super().__init__(sinks, books)
+        super().__init__([*sinks, _Ending()], books)
         self._tracer = tracer
         self._follows = follows
 
@@ -68,15 +68,15 @@ class TracedMeter(Meter):
         record.span = _Open(span, context.attach(set_span_in_context(span, _NOWHERE)))
         return record
 
-    def write(self, record: Record) -> Awaitable[None] | None:
-        """The request has ended, and so has its span."""
-        try:
-            return super().write(record)
-        finally:
-            if isinstance(record.span, _Open):
-                context.detach(record.span.reset)
-                _end(record.span.span, record)
-                record.span = None
+
+class _Ending:
+    """The sink that ends spans: what is told of a request is certain then."""
+
+    def write(self, record: Record) -> None:
+        if isinstance(record.span, _Open):
+            context.detach(record.span.reset)
+            _end(record.span.span, record)
+            record.span = None
 
 
 def current() -> Mapping[str, str]:
