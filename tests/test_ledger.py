@@ -193,6 +193,52 @@ async def test_whoever_is_told_that_the_database_is_away_is_not_charged() -> Non
     assert (kept.status, kept.code, kept.cost) == (503, told.value.code, Decimal(0))
 
 
+async def test_whoever_leaves_while_the_database_is_away_is_told_nothing_and_is_charged() -> None:
+    store = Memory()
+    store.away = True
+    async with Ledger(store) as made:
+        commit = asyncio.ensure_future(made.commit(one := record()))
+        await asyncio.sleep(0)
+        commit.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await commit
+        with pytest.raises(StoreUnavailable):
+            await made.commit(record())
+        store.away = False
+    assert store.records[0] == one
+
+
+async def test_what_was_told_is_what_counts_where_the_answer_to_a_commit_was_lost(
+    database: Database,
+) -> None:
+    store = SqlUsage(database)
+
+    class Cut:
+        """A database whose connection breaks before the commit is answered, once."""
+
+        lost = False
+
+        async def append(self, records: Sequence[UsageRecord]) -> None:
+            await store.append(records)
+            if not self.lost:
+                self.lost = True
+                raise StoreUnavailable()
+
+    one = record()
+    async with Ledger(Cut()) as made:
+        with pytest.raises(StoreUnavailable):
+            await made.commit(one)
+        await made.commit(record())
+    async with database.reading() as connection:
+        found = await connection.execute(select(usage_records).filter_by(id=one.id))
+        [row] = found.mappings()
+        assert (row["status"], row["code"], row["cost"]) == (503, "store_unavailable", 0)
+        for table in ("usage_hourly", "usage_daily", "usage_apps"):
+            [sums] = (await connection.execute(text(f"SELECT * FROM {table}"))).mappings()
+            assert (sums["requests"], sums["failed"], sums["prompt"]) == (2, 1, 200)
+            assert (sums["cost"], sums["charged"]) == (123_456, 120)
+
+
 async def test_with_a_journal_a_database_may_be_away(tmp_path: Path) -> None:
     store, journal = Memory(), FileJournal(tmp_path)
     store.away = True

@@ -206,7 +206,7 @@ class Ledger:
         if self._journal is None:
             kept = asyncio.get_running_loop().create_future()
             self._put(_Waiting(record, 0, kept))
-            await asyncio.shield(kept)
+            await kept  # whoever leaves is told nothing, so the record stays as it is
             return
         try:
             mark = self._journal.write(record)
