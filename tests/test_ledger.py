@@ -374,17 +374,80 @@ async def test_a_full_disk_costs_only_the_record_that_it_did_not_take(tmp_path: 
     journal.close()
 
 
-async def test_a_record_that_a_disk_does_not_keep_is_not_called_safe(
+def fails(_file: int) -> None:
+    raise OSError("no space left")
+
+
+@pytest.mark.parametrize("part_bytes", [1, 4096])
+async def test_a_record_that_a_disk_does_not_keep_is_safe_in_the_database_or_not_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_bytes: int
+) -> None:
+    store, journal = Memory(), FileJournal(tmp_path, sync=True, part_bytes=part_bytes)
+    monkeypatch.setattr("os.fdatasync", fails)
+    one, other = record(), record()
+    async with Ledger(store, journal) as made:
+        await made.commit(one)
+        assert store.records == [one]
+        store.away = True
+        with pytest.raises(StoreUnavailable):
+            await made.commit(other)
+        assert [each.status for each in journal.left() if each.id == other.id][-1:] == [503]
+        store.away = False
+    journal.close()
+    kept = store.records[1]
+    assert (kept.id, kept.status, kept.cost) == (other.id, 503, Decimal(0))
+
+
+async def test_a_record_that_a_journal_does_not_take_is_safe_in_the_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(_file: int) -> None:
+    store, journal = Memory(), FileJournal(tmp_path)
+    one = record()
+    async with Ledger(store, journal) as made:
+        monkeypatch.setattr("os.write", lambda _file, _line: fails(0))
+        await made.commit(one)
+        assert store.records == [one]
+        monkeypatch.undo()
+        await made.commit(record())
+    assert len(store.records) == 2
+    journal.close()
+
+
+async def test_a_disk_says_only_once_that_it_did_not_keep_what_several_wait_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = FileJournal(tmp_path, sync=True)
+    journal.begin()
+    first, second = journal.write(record()), journal.write(record())
+    monkeypatch.setattr("os.fdatasync", fails)
+    with pytest.raises(OSError, match="no space left"):
+        await journal.flushed(first)
+    monkeypatch.undo()
+    with pytest.raises(OSError, match="did not keep"):
+        await journal.flushed(second)
+    await journal.flushed(journal.write(record()))
+    journal.close()
+
+
+async def test_a_file_that_fails_as_it_is_closed_is_not_written_to_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = os.close
+
+    def closes(file: int) -> None:
+        close(file)
         raise OSError("no space left")
 
-    store, journal = Memory(), FileJournal(tmp_path, sync=True)
-    monkeypatch.setattr("os.fdatasync", full)
-    async with Ledger(store, journal) as made:
-        with pytest.raises(StoreUnavailable):
-            await made.commit(record())
+    kept = [record() for _ in range(2)]
+    journal = FileJournal(tmp_path, part_bytes=1)
+    journal.begin()
+    monkeypatch.setattr("os.close", closes)
+    journal.write(kept[0])
+    monkeypatch.undo()
+    journal.write(kept[1])
+    journal.close()
+    journal = FileJournal(tmp_path)
+    assert list(journal.left()) == kept
     journal.close()
 
 
