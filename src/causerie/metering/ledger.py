@@ -157,13 +157,18 @@ class Ledger:
         self._max_waiting = max_waiting
         self._waiting: deque[_Waiting] = deque()
         self._more = asyncio.Event()
-        self._closing = False
+        self._closing = self._away = False
         self._writer: asyncio.Task[None] | None = None
 
     @property
     def full(self) -> bool:
         """Whether no further record could be taken now: requests are refused with 503 then."""
         return len(self._waiting) >= self._max_waiting
+
+    @property
+    def away(self) -> bool:
+        """Whether the database, where records become safe, was away when it was last asked."""
+        return self._away and self._journal is None
 
     async def __aenter__(self) -> Ledger:
         """Begin to write; first whatever an earlier run left in the journal.
@@ -247,6 +252,7 @@ class Ledger:
                 self._refused(batch, failure)
             else:
                 pause = _FIRST_PAUSE
+                self._away = False
                 self._done(batch)
 
     async def _something(self) -> bool:
@@ -260,6 +266,7 @@ class Ledger:
 
     def _put_off(self, failure: StoreUnavailable) -> None:
         """The database is away: the records stay here, but nobody is kept waiting for it."""
+        self._away = True
         log.warning(
             "usage waits for the database", records=len(self._waiting), reason=failure.message
         )
