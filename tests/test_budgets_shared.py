@@ -320,3 +320,27 @@ async def test_a_request_that_is_cancelled_while_it_is_settled_is_recorded(
         last = await hold(budgets, 1)
         assert not await let_in(budgets)
         last.release()
+
+
+class Away:
+    """A ledger's store that takes no records."""
+
+    async def append(self, records: Sequence[UsageRecord]) -> None:
+        raise StoreUnavailable()
+
+
+async def test_what_cannot_be_recorded_is_told_to_nobody_while_the_database_is_away(
+    valkey: ValkeyServer,
+) -> None:
+    """Only what ended before it was known: replicas go on with that."""
+    async with desk(valkey) as place, Ledger(Away()) as ledger:
+        one, other = [await place.budgets(Books()) for _ in range(2)]
+        books = Bookkeeping(ledger, one)
+        books.prices = Prices({"small": Price(request=Decimal(4))})
+        for _ in range(5):
+            record = Record("r", "hosted", "ck_a", model="small", status=200, used=Usage(1, 1))
+            record.held = Held(books.prices, await hold(one, 4))
+            with pytest.raises(StoreUnavailable):
+                await books.enter(record)
+        with await hold(other, 4):
+            assert await let_in(one)

@@ -193,6 +193,52 @@ async def test_whoever_is_told_that_the_database_is_away_is_not_charged() -> Non
     assert (kept.status, kept.code, kept.cost) == (503, told.value.code, Decimal(0))
 
 
+async def test_whoever_leaves_while_the_database_is_away_is_told_nothing_and_is_charged() -> None:
+    store = Memory()
+    store.away = True
+    async with Ledger(store) as made:
+        commit = asyncio.ensure_future(made.commit(one := record()))
+        await asyncio.sleep(0)
+        commit.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await commit
+        with pytest.raises(StoreUnavailable):
+            await made.commit(record())
+        store.away = False
+    assert store.records[0] == one
+
+
+async def test_what_was_told_is_what_counts_where_the_answer_to_a_commit_was_lost(
+    database: Database,
+) -> None:
+    store = SqlUsage(database)
+
+    class Cut:
+        """A database whose connection breaks before the commit is answered, once."""
+
+        lost = False
+
+        async def append(self, records: Sequence[UsageRecord]) -> None:
+            await store.append(records)
+            if not self.lost:
+                self.lost = True
+                raise StoreUnavailable()
+
+    one = record()
+    async with Ledger(Cut()) as made:
+        with pytest.raises(StoreUnavailable):
+            await made.commit(one)
+        await made.commit(record())
+    async with database.reading() as connection:
+        found = await connection.execute(select(usage_records).filter_by(id=one.id))
+        [row] = found.mappings()
+        assert (row["status"], row["code"], row["cost"]) == (503, "store_unavailable", 0)
+        for table in ("usage_hourly", "usage_daily", "usage_apps"):
+            [sums] = (await connection.execute(text(f"SELECT * FROM {table}"))).mappings()
+            assert (sums["requests"], sums["failed"], sums["prompt"]) == (2, 1, 200)
+            assert (sums["cost"], sums["charged"]) == (123_456, 120)
+
+
 async def test_with_a_journal_a_database_may_be_away(tmp_path: Path) -> None:
     store, journal = Memory(), FileJournal(tmp_path)
     store.away = True
@@ -328,17 +374,80 @@ async def test_a_full_disk_costs_only_the_record_that_it_did_not_take(tmp_path: 
     journal.close()
 
 
-async def test_a_record_that_a_disk_does_not_keep_is_not_called_safe(
+def fails(_file: int) -> None:
+    raise OSError("no space left")
+
+
+@pytest.mark.parametrize("part_bytes", [1, 4096])
+async def test_a_record_that_a_disk_does_not_keep_is_safe_in_the_database_or_not_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_bytes: int
+) -> None:
+    store, journal = Memory(), FileJournal(tmp_path, sync=True, part_bytes=part_bytes)
+    monkeypatch.setattr("os.fdatasync", fails)
+    one, other = record(), record()
+    async with Ledger(store, journal) as made:
+        await made.commit(one)
+        assert store.records == [one]
+        store.away = True
+        with pytest.raises(StoreUnavailable):
+            await made.commit(other)
+        assert [each.status for each in journal.left() if each.id == other.id][-1:] == [503]
+        store.away = False
+    journal.close()
+    kept = store.records[1]
+    assert (kept.id, kept.status, kept.cost) == (other.id, 503, Decimal(0))
+
+
+async def test_a_record_that_a_journal_does_not_take_is_safe_in_the_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(_file: int) -> None:
+    store, journal = Memory(), FileJournal(tmp_path)
+    one = record()
+    async with Ledger(store, journal) as made:
+        monkeypatch.setattr("os.write", lambda _file, _line: fails(0))
+        await made.commit(one)
+        assert store.records == [one]
+        monkeypatch.undo()
+        await made.commit(record())
+    assert len(store.records) == 2
+    journal.close()
+
+
+async def test_a_disk_says_only_once_that_it_did_not_keep_what_several_wait_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = FileJournal(tmp_path, sync=True)
+    journal.begin()
+    first, second = journal.write(record()), journal.write(record())
+    monkeypatch.setattr("os.fdatasync", fails)
+    with pytest.raises(OSError, match="no space left"):
+        await journal.flushed(first)
+    monkeypatch.undo()
+    with pytest.raises(OSError, match="did not keep"):
+        await journal.flushed(second)
+    await journal.flushed(journal.write(record()))
+    journal.close()
+
+
+async def test_a_file_that_fails_as_it_is_closed_is_not_written_to_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = os.close
+
+    def closes(file: int) -> None:
+        close(file)
         raise OSError("no space left")
 
-    store, journal = Memory(), FileJournal(tmp_path, sync=True)
-    monkeypatch.setattr("os.fdatasync", full)
-    async with Ledger(store, journal) as made:
-        with pytest.raises(StoreUnavailable):
-            await made.commit(record())
+    kept = [record() for _ in range(2)]
+    journal = FileJournal(tmp_path, part_bytes=1)
+    journal.begin()
+    monkeypatch.setattr("os.close", closes)
+    journal.write(kept[0])
+    monkeypatch.undo()
+    journal.write(kept[1])
+    journal.close()
+    journal = FileJournal(tmp_path)
+    assert list(journal.left()) == kept
     journal.close()
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -12,9 +13,10 @@ from causerie.errors import (
     OverBudget,
     RateLimited,
     ServiceError,
+    StoreUnavailable,
     UpstreamFailed,
 )
-from causerie.metering.meter import Record
+from causerie.metering.meter import Meter, Record
 from causerie.protocol.events import FinishReason, Usage
 
 
@@ -75,6 +77,46 @@ def test_only_a_whole_reply_without_a_failure_is_good(
     assert record.used == Usage(7, 5, estimated=True)
     assert (record.attempts, record.tried) == (2, ["a: full", "b: answered"])
     assert record.way is None
+
+
+@dataclass
+class Books:
+    """Those that take records, or fail so."""
+
+    failure: Exception | None = None
+
+    async def enter(self, record: Record) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+
+@dataclass
+class Kept:
+    """A sink that keeps what it is told."""
+
+    told: list[tuple[int, str | None]] = field(default_factory=list)
+
+    def write(self, record: Record) -> None:
+        self.told.append((record.status, record.code))
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (None, (200, None)),
+        (StoreUnavailable(), (503, "store_unavailable")),
+        (ValueError("A bug."), (500, "internal_error")),
+    ],
+)
+async def test_sinks_are_told_what_the_client_is(
+    failure: Exception | None, told: tuple[int, str | None]
+) -> None:
+    sink = Kept()
+    writing = Meter([sink], Books(failure)).write(Record("req-1", "door", "ck_a", way=Gone()))
+    assert writing is not None
+    with nullcontext() if failure is None else pytest.raises(type(failure)):
+        await writing
+    assert sink.told == [told]
 
 
 def test_what_is_spent_elsewhere_is_no_overhead() -> None:

@@ -97,18 +97,22 @@ class Bookkeeping:
         if contents is not None and record.attempts and self._recorder is not None:
             self._recorder.put(usage, contents)
         reservation = held.reservation
+        if reservation is None:
+            await self._ledger.commit(usage)
+            return
+        charged = is_charged(record.status, used.prompt, used.completion)
+        tokens = used.prompt + used.completion if charged else 0
         try:
-            if reservation is not None:
-                charged = is_charged(record.status, used.prompt, used.completion)
-                tokens = used.prompt + used.completion if charged else 0
+            if not self._ledger.away:  # else other replicas hear of it only once it is safe
                 await reservation.settle(cost, tokens)
         finally:  # whoever waits may be cancelled, and the record has to be kept
             try:
                 await self._ledger.commit(usage)
             except Exception:  # who is told this instead of the answer is not charged
-                if reservation is not None:
-                    reservation.take_back()
+                reservation.take_back()
                 raise
+            finally:
+                await reservation.settle(cost, tokens)
 
 
 def _usage(record: Record, cost: Decimal) -> UsageRecord:

@@ -117,7 +117,7 @@ class Reservation:
         self.ends = ends
 
     async def settle(self, cost: Decimal, tokens: int) -> None:
-        """What it really used, once; also after the reservation has ended by itself.
+        """What it really used, which counts once; also after the reservation has ended by itself.
 
         Counted here at once; returns when other replicas count it too, or can
         learn of it from the database only.
@@ -138,10 +138,12 @@ class Reservation:
             together.give_back(self._wants)
 
     def take_back(self) -> None:
-        """What was settled here is not charged after all; replicas that were told go on with it."""
+        """It is not charged, now or later; replicas that were told of it go on with that."""
         for counter, less in self._spent:
             counter.spent -= less
         self._spent = ()
+        self.release()
+        self._parts = ()
 
     def release(self) -> None:
         """Give back what is reserved."""

@@ -57,8 +57,10 @@ class FileJournal:
             raise JournalTaken(f"another process writes its usage to {folder}") from failure
         self._mark = 0
         self._safe = 0
+        self._lost = range(0)  # the marks of what the disk did not keep when it was last asked to
         self._flushing = asyncio.Lock()
         self._file: int | None = None
+        self._full: list[int] = []  # files that are full and still to be flushed
         self._written = 0
         self._number = 0
         self._parts: deque[tuple[int, Path]] = deque()  # the last mark of each that is full
@@ -85,8 +87,6 @@ class FileJournal:
         self._mark += 1
         self._written += written
         if self._written >= self._part_bytes:
-            if self._sync:
-                os.fdatasync(self._file)
             with suppress(OSError):  # this one goes on until there can be another
                 self._next_part()
         return self._mark
@@ -96,10 +96,21 @@ class FileJournal:
         if not self._sync:
             return
         async with self._flushing:
-            if self._file is not None and self._safe < mark:
-                reached = self._mark
-                await asyncio.to_thread(_flush, os.dup(self._file))
-                self._safe = reached
+            if mark in self._lost:
+                raise OSError("the disk did not keep it")  # it says so only once itself
+            if self._file is None or mark <= self._safe:
+                return
+            reached, full = self._mark, tuple(self._full)
+            try:
+                for file in (*full, self._file):
+                    await asyncio.to_thread(_flush, os.dup(file))
+            except OSError:
+                self._lost = range(self._safe + 1, reached + 1)
+                raise
+            self._safe = reached
+            del self._full[: len(full)]
+            for file in full:
+                _close(file)
 
     def set_aside(self, record: UsageRecord) -> None:
         """Keep a record that the database does not take in a file that is never removed."""
@@ -116,18 +127,22 @@ class FileJournal:
     def close(self) -> None:
         """Close the files; what the database does not have stays."""
         if self._file is not None:
-            os.close(self._file)
+            self._full.append(self._file)
             self._file = None
+        while self._full:
+            _close(self._full.pop())
         self._lock.release()
 
     def _next_part(self) -> None:
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND
         file = os.open(self._part(self._number + 1), flags, 0o600)
-        if self._file is not None:
-            os.close(self._file)
+        full, self._file, self._written = self._file, file, 0
+        if full is not None:
             self._parts.append((self._mark, self._part(self._number)))
-        self._file, self._written = file, 0
+            self._full.append(full)
         self._number += 1
+        while self._full and not self._sync:
+            _close(self._full.pop())
 
     def _part(self, number: int) -> Path:
         return self._folder / f"{number:08d}{_SUFFIX}"
@@ -139,6 +154,11 @@ class FileJournal:
 def _line(record: UsageRecord) -> bytes:
     data = _encode(record)
     return b"%08x %s\n" % (zlib.crc32(data), data)
+
+
+def _close(file: int) -> None:
+    with suppress(OSError):  # what it says of data is told where that has to be safe
+        os.close(file)
 
 
 def _flush(file: int) -> None:

@@ -4,8 +4,9 @@
 that a reply has ended awaits it first. Records that come while a transaction
 runs share the next one, so the cost of a transaction is divided among all that
 wait. With a journal, safe means written there (also while the database is
-away), and the database follows; without one, safe means in the database. Whoever
-is told then that it is away got nothing, and is charged nothing when it is back.
+away), and the database follows; without one, or where its disk does not keep the
+record, safe means in the database. Whoever is told then that it is away got
+nothing, and is charged nothing when it is back.
 
 A record has an id of its own: the request id may be the caller's, who may send
 the same one for every request and would then be charged once.
@@ -18,6 +19,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from decimal import Decimal
 from itertools import islice
 from typing import Protocol
@@ -123,11 +125,15 @@ def record_id() -> str:
 
 
 class _Waiting(Struct):
-    """A record on its way to the database, and who waits for it there."""
+    """A record on its way to the database, and who waits for it there.
+
+    ``mark`` is that of the journal, 0 where it has not taken it.
+    """
 
     record: UsageRecord
-    mark: int
-    kept: asyncio.Future[None] | None
+    mark: int = 0
+    kept: asyncio.Future[None] | None = None
+    done: bool = False
 
 
 class Ledger:
@@ -151,13 +157,18 @@ class Ledger:
         self._max_waiting = max_waiting
         self._waiting: deque[_Waiting] = deque()
         self._more = asyncio.Event()
-        self._closing = False
+        self._closing = self._away = False
         self._writer: asyncio.Task[None] | None = None
 
     @property
     def full(self) -> bool:
         """Whether no further record could be taken now: requests are refused with 503 then."""
         return len(self._waiting) >= self._max_waiting
+
+    @property
+    def away(self) -> bool:
+        """Whether the database, where records become safe, was away when it was last asked."""
+        return self._away and self._journal is None
 
     async def __aenter__(self) -> Ledger:
         """Begin to write; first whatever an earlier run left in the journal.
@@ -203,17 +214,20 @@ class Ledger:
         """
         if self.full or self._closing:
             raise StoreUnavailable("Usage cannot be recorded now. Try again.")
-        if self._journal is None:
-            kept = asyncio.get_running_loop().create_future()
-            self._put(_Waiting(record, 0, kept))
-            await asyncio.shield(kept)
-            return
-        try:
-            mark = self._journal.write(record)
-            self._put(_Waiting(record, mark, None))
-            await self._journal.flushed(mark)
-        except OSError as failure:
-            raise StoreUnavailable("Usage cannot be recorded now. Try again.") from failure
+        waiting = _Waiting(record)
+        if self._journal is not None:
+            try:
+                waiting.mark = self._journal.write(record)
+                self._put(waiting)
+                await self._journal.flushed(waiting.mark)
+                return
+            except OSError as failure:
+                log.warning("the journal does not keep a usage record", reason=str(failure))
+        if not waiting.mark:
+            self._put(waiting)
+        if not waiting.done:
+            waiting.kept = asyncio.get_running_loop().create_future()
+            await waiting.kept  # whoever leaves is told nothing, so the record stays as it is
 
     def _put(self, waiting: _Waiting) -> None:
         self._waiting.append(waiting)
@@ -238,6 +252,7 @@ class Ledger:
                 self._refused(batch, failure)
             else:
                 pause = _FIRST_PAUSE
+                self._away = False
                 self._done(batch)
 
     async def _something(self) -> bool:
@@ -251,12 +266,16 @@ class Ledger:
 
     def _put_off(self, failure: StoreUnavailable) -> None:
         """The database is away: the records stay here, but nobody is kept waiting for it."""
+        self._away = True
         log.warning(
             "usage waits for the database", records=len(self._waiting), reason=failure.message
         )
         for each in self._waiting:
             if each.kept is not None and not each.kept.done():
                 each.record = _failed(each.record, failure)
+                if each.mark and self._journal is not None:
+                    with suppress(OSError):  # a disk that did not keep it may have what it was
+                        self._journal.write(each.record)
                 _tell(each.kept, failure)
 
     def _refused(self, batch: Sequence[_Waiting], failure: Exception) -> None:
@@ -275,6 +294,7 @@ class Ledger:
     def _done(self, batch: Sequence[_Waiting], failure: Exception | None = None) -> None:
         for each in batch:
             self._waiting.popleft()
+            each.done = True
             _tell(each.kept, failure)
         if self._journal is not None:
             self._journal.applied(batch[-1].mark)

@@ -173,6 +173,20 @@ class Meter:
         result has been awaited, which raises where it cannot be.
         """
         record.settle()
+        if self.books is not None:
+            return self._entered(record, self.books)
+        self._tell(record)
+        return None
+
+    async def _entered(self, record: Record, books: Books) -> None:
+        try:
+            await books.enter(record)
+        except Exception as failure:
+            record.ended(failure)  # so the client is told, whatever its reply was
+            raise
+        finally:
+            self._tell(record)
+
+    def _tell(self, record: Record) -> None:
         for sink in self.sinks:
             sink.write(record)
-        return None if self.books is None else self.books.enter(record)

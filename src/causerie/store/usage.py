@@ -1,6 +1,8 @@
 """Usage into the database: the records, and in the same transaction what they add up to.
 
-A record whose id is there already changes nothing, neither its row nor a sum.
+A record whose id is there already changes nothing, neither its row nor a sum; but one of a
+failure takes the place of what it was before: the answer to that commit was lost, and whoever
+waited for it was told so.
 Rows of sums are raised in one order by everybody, so that processes that write
 at once wait for each other instead of locking each other out.
 """
@@ -13,7 +15,7 @@ from operator import attrgetter
 from typing import Any
 
 from msgspec import Struct, structs
-from sqlalchemy import Table
+from sqlalchemy import Table, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -37,6 +39,9 @@ _RENAMED = {"project": "project_id", "key": "key_id", "user": "user_id"}
 _COLUMNS = [(_RENAMED.get(name, name), name) for name in UsageRecord.__struct_fields__]
 _PLACES = {"key_id": "key", "user_id": "user", "model": "model", "door": "door"}
 _APP_PLACES = {"app": "app", "model": "model"}
+_TOLD = ("status", "code", "reason", "param", "cost")  # of an answer
+
+_Change = tuple[UsageRecord, int]  # how many more, or fewer, of a request
 
 
 class _Sum(Struct):
@@ -54,26 +59,26 @@ class _Sum(Struct):
     duration_us: int = 0
     charged: int = 0
 
-    def add(self, record: UsageRecord) -> None:
-        """Count one more request."""
-        self.requests += 1
+    def add(self, record: UsageRecord, times: int) -> None:
+        """Count so many more of this request, or fewer."""
+        self.requests += times
         if record.status == CLIENT_GONE:
-            self.aborted += 1
+            self.aborted += times
         elif record.status >= 500:
-            self.failed += 1
+            self.failed += times
         elif record.status >= 400:
-            self.refused += 1
-        self.prompt += record.prompt
-        self.cached += record.cached
-        self.completion += record.completion
-        self.reasoning += record.reasoning
-        self.cost += record.cost
+            self.refused += times
+        self.prompt += times * record.prompt
+        self.cached += times * record.cached
+        self.completion += times * record.completion
+        self.reasoning += times * record.reasoning
+        self.cost += times * record.cost
         if record.first_token_us is not None:
-            self.first_token_us += record.first_token_us
-            self.first_tokens += 1
-        self.duration_us += record.duration_us
+            self.first_token_us += times * record.first_token_us
+            self.first_tokens += times
+        self.duration_us += times * record.duration_us
         if is_charged(record.status, record.prompt, record.completion):
-            self.charged += record.prompt + record.completion
+            self.charged += times * (record.prompt + record.completion)
 
 
 class SqlUsage:
@@ -102,29 +107,52 @@ class SqlUsage:
             for record in unique.values()
         ]
         async with self._database.writing() as connection:
-            kept = (await connection.execute(self._records, rows)).scalars().all()
-            await self._add_up(connection, [unique[id] for id in kept])
+            kept = set((await connection.execute(self._records, rows)).scalars())
+            changes = [(unique[id], 1) for id in kept]
+            failed = [one for one in unique.values() if one.status >= 500 and one.id not in kept]
+            if failed:
+                changes += await self._corrected(connection, failed)
+            await self._add_up(connection, changes)
 
-    async def _add_up(self, connection: AsyncConnection, records: Sequence[UsageRecord]) -> None:
-        if not records:
+    async def _corrected(
+        self, connection: AsyncConnection, failed: Sequence[UsageRecord]
+    ) -> list[_Change]:
+        """Have the rows say that these have failed, which may not say so yet."""
+        of = usage_records.c
+        asked = select(of.id, of.status, of.cost).where(
+            of.id.in_([each.id for each in failed]), of.status < 500
+        )
+        found = {id: (status, cost) for id, status, cost in await connection.execute(asked)}
+        changes: list[_Change] = []
+        for each in failed:
+            if each.id not in found:
+                continue
+            status, cost = found[each.id]
+            changes += [(structs.replace(each, status=status, cost=cost), -1), (each, 1)]
+            told = {name: getattr(each, name) for name in _TOLD}
+            await connection.execute(update(usage_records).where(of.id == each.id).values(told))
+        return changes
+
+    async def _add_up(self, connection: AsyncConnection, changes: Sequence[_Change]) -> None:
+        if not changes:
             return
         for span, places, statement in self._sums:
-            await connection.execute(statement, _by_place(records, span, places))
-        if first := _by_bucket(records):
+            await connection.execute(statement, _by_place(changes, span, places))
+        if first := _by_bucket(changes):
             await connection.execute(self._first_tokens, first)
 
 
 def _by_place(
-    records: Iterable[UsageRecord], span: int, places: Mapping[str, str]
+    changes: Iterable[_Change], span: int, places: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     """One row for each project, start and what ``places`` says, by column."""
     sums: dict[tuple[str, int, tuple[str, ...]], _Sum] = {}
     rest = attrgetter(*places.values())
-    for each in records:
+    for each, times in changes:
         place = (each.project, each.at - each.at % span, rest(each))
         if (found := sums.get(place)) is None:
             found = sums[place] = _Sum()
-        found.add(each)
+        found.add(each, times)
     names = ("project_id", "start", *places)
     return [
         dict(zip(names, (project, start, *values), strict=True)) | structs.asdict(found)
@@ -132,14 +160,14 @@ def _by_place(
     ]
 
 
-def _by_bucket(records: Iterable[UsageRecord]) -> list[dict[str, Any]]:
+def _by_bucket(changes: Iterable[_Change]) -> list[dict[str, Any]]:
     counts: dict[tuple[str, int, str, str, str, int], int] = {}
-    for each in records:
+    for each, times in changes:
         if each.first_token_us is not None:
             start = each.at - each.at % HOUR
             bucket = bucket_of(each.first_token_us)
             place = (each.project, start, each.model, each.key, each.user, bucket)
-            counts[place] = counts.get(place, 0) + 1
+            counts[place] = counts.get(place, 0) + times
     names = ("project_id", "start", "model", "key_id", "user_id", "bucket", "requests")
     return [dict(zip(names, (*place, counts[place]), strict=True)) for place in sorted(counts)]
 
