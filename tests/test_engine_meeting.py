@@ -52,9 +52,9 @@ def test_nobody_else_can_enter_and_nothing_is_left(place: Path) -> None:
 
 
 def test_only_what_nobody_listens_at_is_taken_away(place: Path) -> None:
-    dead, one = bound(place, "dead", listens=False, age=3600)
-    alive, two = bound(place, "alive", listens=True, age=3600)
-    young, three = bound(place, "young", listens=False, age=1)
+    dead, one = bound(place, "dead", listens=False, age=100_000)
+    alive, two = bound(place, "alive", listens=True, age=100_000)
+    loading, three = bound(place, "loading", listens=False, age=3600)
     empty, left = place / "causerie-engine-empty", place / "causerie-engine-left"
     for folder in (empty, left):
         folder.mkdir()
@@ -63,7 +63,7 @@ def test_only_what_nobody_listens_at_is_taken_away(place: Path) -> None:
         Meeting()
     assert not dead.exists()
     assert alive.exists()
-    assert young.exists()
+    assert loading.exists()
     assert empty.exists()
     assert not left.exists()
 

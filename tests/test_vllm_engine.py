@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -224,6 +225,21 @@ async def test_who_leaves_ends_the_generation(home: Path, engine: VllmEngine) ->
         assert engine.status().busy == 1
     await until(lambda: asked(home)[-1] == "left")
     assert engine.status().busy == 0
+
+
+async def test_a_grammar_that_goes_on_needs_one_thread(engine: VllmEngine) -> None:
+    """With as many as there are threads, none would be left to read texts for them."""
+    loop, only = asyncio.get_running_loop(), ThreadPoolExecutor(1)
+    prompt = await engine.tokenize(["fox"], special=True)
+    loop.set_default_executor(only)
+    try:
+        async with asyncio.timeout(20):
+            request = TextRequest(prompt, 9, GREEDY, grammar="start: /[a-z]*/", begun="the")
+            *tokens, _ = await run(engine, request)
+    finally:
+        only.shutdown(wait=False, cancel_futures=True)
+        loop.set_default_executor(ThreadPoolExecutor())
+    assert written(tokens) == "fox"
 
 
 async def test_prompts_that_do_not_fit(engine: VllmEngine) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 _PREFIX = "causerie-engine-"
 _NAME = "engine.sock"
 _LONGEST_PATH = 100  # in bytes; systems take 104 or 108, with the zero at the end
-_YOUNG_SECONDS = 60.0  # a socket is bound a moment before it listens
+_LOADING_SECONDS = 86_400.0  # at most: vLLM binds its socket first, and listens when it has loaded
 _EMPTY_SECONDS = 3600.0  # and long before that there is a folder for it
 
 
@@ -55,7 +55,7 @@ def _sweep(where: Path) -> None:
         with suppress(OSError):  # as of one that is not empty
             if folder.stat().st_mtime < now - _EMPTY_SECONDS:
                 folder.rmdir()
-    latest = now - _YOUNG_SECONDS
+    latest = now - _LOADING_SECONDS
     for path in where.glob(f"{_PREFIX}*/{_NAME}"):
         with suppress(OSError):
             if path.stat().st_mtime < latest and _is_dead(path):

@@ -193,7 +193,7 @@ class SupervisedEngine(ABC, Generic[C]):
             yield outputs
 
     def _in_thread(self) -> Callable[[str], list[int]]:
-        """Tokenisation for a thread; this loop answers it meanwhile."""
+        """Tokenisation for a thread; this loop answers it meanwhile, without another thread."""
         loop = asyncio.get_running_loop()
 
         def tokenize(text: str) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from pathlib import Path
 
@@ -95,6 +95,9 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         if least > self.context:
             raise PromptTooLong(least, self.context)
         return await asyncio.to_thread(self._tokenizer.ids, pieces, special=special)
+
+    def _in_thread(self) -> Callable[[str], list[int]]:
+        return lambda text: self._tokenizer.ids([text], special=False)
 
     async def _child(self) -> Served[VllmClient]:
         options = self._options
