@@ -43,3 +43,28 @@ def test_a_service_needs_no_streams(closed: str, tmp_path: Path) -> None:
             assert process.wait(30) == 0
         finally:
             process.kill()
+
+
+_TALKATIVE = """
+import sys
+from causerie.cli.stderr import heedless
+with heedless():
+    for _ in range(100):
+        sys.stderr.write(("x" * int(sys.argv[1]) + "\\n") * 100)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="its pipes cannot be asked for room")
+@pytest.mark.parametrize("length", [100, 10_000])
+def test_a_service_waits_for_nobody_who_has_stopped_reading(length: int) -> None:
+    """A log collector that hangs, a pager, Ctrl-S in a terminal: lines are lost."""
+    command = (sys.executable, "-c", _TALKATIVE, str(length))
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.wait(30) == 0
+            assert process.stderr is not None
+            lines = process.stderr.read().split(b"\n")
+        finally:
+            process.kill()
+    assert len(lines) > 5
+    assert set(lines[:-1]) == {b"x" * length}

@@ -380,6 +380,27 @@ async def test_a_larger_budget_is_heard_of_by_who_waits_for_room() -> None:
         assert not ships["a"].stopping.is_set()
 
 
+@pytest.mark.usefixtures("single_steps")
+async def test_a_load_that_a_reload_cancels_leaves_no_room_before_there_is_some() -> None:
+    """What it has had unloaded still ends."""
+    old = Ship("b", memory_bytes=10, may_stop=asyncio.Event())
+    new = Ship("a", memory_bytes=10)
+    other = entry(Yard([old]), model="b")
+    first = entry(Yard([Ship("a", memory_bytes=10)]), preload=True)
+    async with Fleet([other], memory_budget=10) as fleet:
+        await fleet.engine("b").facts()
+        fleet.replace([other, first], memory_budget=10)
+        await old.stopping.wait()
+        fleet.replace([other, entry(Yard([new]), preload=True)], memory_budget=10)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        early = new.starting.is_set()
+        old.may_stop.set()
+        await fleet.ready()
+        assert new.started.is_set()
+        assert not early
+
+
 async def test_what_never_fits_is_said_at_once() -> None:
     fleet, ships = three(budget=39)
     async with fleet:

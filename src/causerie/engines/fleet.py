@@ -55,7 +55,7 @@ class Fleet:
         self._room = asyncio.Lock()  # who holds it may take memory, or is giving some back
         self._released = asyncio.Event()
         self._loads: set[asyncio.Task[ManagedEngine]] = set()
-        self._ends: set[asyncio.Task[None]] = set()
+        self._ends: dict[asyncio.Task[None], int] = {}  # with the memory that each gives back
         self._closed = False
 
     async def __aenter__(self) -> Fleet:
@@ -204,8 +204,8 @@ class Fleet:
             await engine.start()
             berth.facts = await engine.facts()  # for those who list models, before anybody asks
         except BaseException:
-            await asyncio.shield(self._end(engine))  # it may have got half way
             berth.engine = None
+            await asyncio.shield(self._end(engine))  # it may have got half way
             raise
 
     async def _take_room(self, berth: Berth, engine: ManagedEngine) -> None:
@@ -244,7 +244,8 @@ class Fleet:
                 ) from None
 
     def _taken(self) -> int:
-        return sum(berth.engine.memory_bytes for berth in self._every() if berth.engine is not None)
+        loaded = [berth.engine for berth in self._every() if berth.engine is not None]
+        return sum(engine.memory_bytes for engine in loaded) + sum(self._ends.values())
 
     def _berth(self, entry: FleetEntry) -> Berth:
         return Berth(entry, first_delay=self._retry_seconds)
@@ -290,14 +291,18 @@ class Fleet:
 
     def _end(self, engine: ManagedEngine) -> asyncio.Task[None]:
         """Stop an engine for good; nobody's cancellation leaves it half way."""
-        return self._own(engine.stop())
+        return self._own(engine.stop(), engine.memory_bytes)
 
-    def _own(self, ending: Coroutine[object, object, None]) -> asyncio.Task[None]:
-        """A task that leaving the fleet awaits."""
+    def _own(self, ending: Coroutine[object, object, None], memory: int = 0) -> asyncio.Task[None]:
+        """A task that leaving the fleet awaits; until it has ended it has this memory."""
         task = asyncio.get_running_loop().create_task(ending)
-        self._ends.add(task)
-        task.add_done_callback(self._ends.discard)
+        self._ends[task] = memory
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._ends[task]
+        self._released.set()
 
 
 def _note_end(load: asyncio.Task[ManagedEngine]) -> None:
