@@ -16,7 +16,7 @@ from time import monotonic
 from typing import TextIO, cast
 
 _PATIENCE = 0.25  # seconds
-_PIECE = 1024  # characters: no more than 4,096 bytes, for which a pipe with room has a page
+_PIECE = 4096  # bytes, for which a pipe with room has a page
 
 
 class _Heedless:
@@ -36,26 +36,35 @@ class _Heedless:
     def write(self, text: str) -> int:
         with suppress(OSError):
             if self._waits:
-                self._write_lines(text)
+                self._write_pieces(text)
             else:
                 self._stream.write(text)
         return len(text)
 
-    def _write_lines(self, text: str) -> None:
+    def _write_pieces(self, text: str) -> None:
         """In pieces that go in without a wait where there is room at all."""
         ends = monotonic() + self._patience
-        for line in text.splitlines(keepends=True):
-            for start in range(0, len(line), _PIECE):
-                _, room, _ = select([], [self._stream], [], max(ends - monotonic(), 0))
-                self._patience = _PATIENCE if room else 0.0
-                if not room:
-                    return
-                self._stream.write(line[start : start + _PIECE])
-                self._stream.flush()
+        for piece in _pieces(text):
+            _, room, _ = select([], [self._stream], [], max(ends - monotonic(), 0))
+            self._patience = _PATIENCE if room else 0.0
+            if not room:
+                return
+            self._stream.write(piece)
+            self._stream.flush()
 
     def flush(self) -> None:
         with suppress(OSError):
             self._stream.flush()
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """The text in pieces of whole lines, as many as are sure to be short enough together."""
+    most = _PIECE if text.isascii() else _PIECE // 4
+    start = 0
+    while start < len(text):
+        end = text.rfind("\n", start, start + most) + 1 or start + most
+        yield text[start:end]
+        start = end
 
 
 def _may_wait(stream: TextIO) -> bool:
