@@ -242,6 +242,17 @@ async def test_a_grammar_that_goes_on_needs_one_thread(engine: VllmEngine) -> No
     assert written(tokens) == "fox"
 
 
+@pytest.mark.parametrize("grammar", [None, 'start: "日"'])
+async def test_a_character_that_the_prompt_begins_is_whole(
+    engine: VllmEngine, grammar: str | None
+) -> None:
+    first, rest = await engine.tokenize(["日"], special=False)
+    accepted = (first,) if grammar else ()
+    request = TextRequest([rest, first], 1, GREEDY, grammar=grammar, accepted=accepted)
+    token, _ = await run(engine, request)
+    assert written([token]) == "日"
+
+
 async def test_prompts_that_do_not_fit(engine: VllmEngine) -> None:
     with pytest.raises(PromptTooLong):
         await run(engine, TextRequest([5] * vllm_stand_in.CONTEXT, 1))
