@@ -187,7 +187,7 @@ class SupervisedEngine(ABC, Generic[C]):
         vocabulary = (await self._words()).vocabulary
         hidden = frozenset((await self.facts()).control_tokens.values())
         written = {id for id, kind in enumerate(vocabulary.types) if kind == TokenType.USER_DEFINED}
-        return Spelling(vocabulary, hidden - written, visible, behind)
+        return Spelling(vocabulary, (hidden - written).union(vocabulary.end), visible, behind)
 
     async def _words(self) -> Words:
         if self._words_read is None:
