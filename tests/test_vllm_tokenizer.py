@@ -113,6 +113,22 @@ def test_a_token_that_the_vocabulary_has_as_one_piece(kind: str) -> None:
         assert written(vocabulary, ids).replace(" ", "") == f"{text}x{text}"
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_added_token_is_found_by_its_very_letters(kind: str) -> None:
+    """A normalizer makes it of others, which nobody looks for in what users write."""
+
+    def normalizes(file: dict[str, Any]) -> None:
+        nfkc, lower = {"type": "NFKC"}, {"type": "Lowercase"}
+        file["normalizer"] = {"type": "Sequence", "normalizers": [nfkc, lower]}
+        file["added_tokens"][-1] |= {"content": "<tool>", "normalized": True, "single_word": False}
+
+    tokenizer, vocabulary, _ = opened(kind, normalizes)
+    id = vocabulary.control()["<tool>"]
+    for text in ("＜tool＞", "<TOOL>"):
+        assert id not in tokenizer.ids([text], special=True)
+    assert id in tokenizer.ids(["a<tool>b"], special=True)
+
+
 def test_merges_as_old_files_write_them() -> None:
     def older(file: dict[str, Any]) -> None:
         whole(file)

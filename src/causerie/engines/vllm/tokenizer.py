@@ -26,8 +26,8 @@ class FolderTokenizer:
     """
 
     def __init__(self, file: Path) -> None:
-        content = _sober(read_object(file))
         try:
+            content = _sober(read_object(file))
             self._special = _made(content)
             _same_ids(content, self._special)
             _knows_all(content["model"])
@@ -74,11 +74,22 @@ def _made(content: dict[str, Any]) -> Tokenizer:
 
 
 def _sober(content: dict[str, object]) -> dict[str, Any]:
-    """The file without what cuts, fills or shuffles; what frames texts is never asked for."""
+    """The file without what cuts, fills or shuffles; what frames texts is never asked for.
+
+    An added token with letters is found by these, not by others that a normalizer makes them of.
+    """
     model = content.get("model")
     if isinstance(model, dict) and "dropout" in model:
         content = {**content, "model": {**model, "dropout": None}}
-    return {**content, "truncation": None, "padding": None, "post_processor": None}
+    every: Any = content.get("added_tokens") or ()
+    added = [one | {"normalized": False} if _has_letters(one["content"]) else one for one in every]
+    unused = {"truncation": None, "padding": None, "post_processor": None}
+    return {**content, "added_tokens": added, **unused}
+
+
+def _has_letters(token: str) -> bool:
+    """Whether it is no run of blanks, with which nobody can forge a thing."""
+    return bool(token.strip(" \t\r\n▁"))
 
 
 def _same_ids(content: dict[str, Any], tokenizer: Tokenizer) -> None:
@@ -100,10 +111,10 @@ def _plain(content: dict[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:
     """A tokenizer to which no added token is more than its letters.
 
     They are taken out of the model's own vocabulary too, which may have them as
-    whole pieces. Runs of blanks are left there: nobody can forge a thing with one.
+    whole pieces. Runs of blanks are left there.
     """
     added = tokenizer.get_added_tokens_decoder()
-    gone = {id for id, token in added.items() if token.content.strip(" \t\r\n▁")}
+    gone = {id for id, token in added.items() if _has_letters(token.content)}
     model = dict(content["model"])
     vocabulary = model["vocab"]
     if isinstance(vocabulary, dict):
