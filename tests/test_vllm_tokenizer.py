@@ -176,6 +176,19 @@ def test_half_a_pair_is_no_character_and_a_whole_one_is(kind: str) -> None:
         assert written(vocabulary, ids).strip() == "a\ufffdb😀"
 
 
+def test_a_text_that_the_library_fails_at_is_an_error_like_others() -> None:
+    """A panic is none by itself. With a real tokenizer it takes ten million blanks."""
+
+    def gives_up(file: dict[str, Any]) -> None:
+        endless = {"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": "a"}
+        file["normalizer"] = endless
+
+    tokenizer, _, _ = opened("byte level", gives_up)
+    for special in (True, False):
+        with pytest.raises(ValueError, match="fails at a text"):
+            tokenizer.ids(["a" * 40 + "b"], special=special)
+
+
 def misnumbered(file: dict[str, Any]) -> None:
     file["added_tokens"][-1]["id"] += 5
 
@@ -188,6 +201,7 @@ def misnumbered(file: dict[str, Any]) -> None:
         lambda file: file.update(model=None),
         lambda file: file.update(added_tokens=[{"content": 1}]),
         lambda file: file["model"].update(vocab=[]),
+        lambda file: file.update(normalizer={"type": "Precompiled", "precompiled_charsmap": ""}),
     ],
 )
 def test_what_is_no_tokenizer_is_refused(tmp_path: Path, change: Change) -> None:

@@ -43,6 +43,7 @@ class FolderTokenizer:
         With ``special`` the text of an added token becomes that token; without
         it every character is plain text. No beginning-of-text token is added.
         Blocks the thread, not the others, about a millisecond for a thousand tokens.
+        Raises :class:`ValueError` for a text that the library fails at.
         """
         tokenizer = self._special if special else self._plain
         found: list[int] = []
@@ -50,11 +51,19 @@ class FolderTokenizer:
             if isinstance(piece, int):
                 found.append(piece)
             else:
-                # Batches alone let other threads of ours run meanwhile, and twice as fast they
-                # are; of one text each, so that the library does not take all cores for them.
-                (read,) = tokenizer.encode_batch_fast([_whole(piece)], add_special_tokens=False)
-                found += read.ids
+                found += _read(tokenizer, _whole(piece))
         return found
+
+
+def _read(tokenizer: Tokenizer, text: str) -> list[int]:
+    # Batches alone let other threads of ours run meanwhile, and twice as fast they
+    # are; of one text each, so that the library does not take all cores for them.
+    try:
+        (read,) = tokenizer.encode_batch_fast([text], add_special_tokens=False)
+    except BaseException:  # noqa: BLE001 - its panics are no narrower, and may quote the text
+        raise ValueError("the tokenizer fails at a text") from None
+    ids: list[int] = read.ids
+    return ids
 
 
 def _whole(text: str) -> str:
@@ -69,7 +78,7 @@ def _whole(text: str) -> str:
 def _made(content: dict[str, Any]) -> Tokenizer:
     try:
         return Tokenizer.from_str(json.dumps(content))
-    except Exception as error:  # noqa: BLE001 - the library raises no narrower one
+    except BaseException as error:  # noqa: BLE001 - the library's panics are no narrower
         raise ValueError(error) from None
 
 
