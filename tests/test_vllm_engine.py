@@ -242,6 +242,37 @@ async def test_a_grammar_that_goes_on_needs_one_thread(engine: VllmEngine) -> No
     assert written(tokens) == "fox"
 
 
+async def test_what_ends_a_text_is_no_part_of_it(folder: Path) -> None:
+    """Also where the tokenizer does not call it special."""
+    file = folder / "tokenizer.json"
+    content = json.loads(file.read_text())
+    for token in content["added_tokens"]:
+        token["special"] = False
+    file.write_text(json.dumps(content))
+    async with started(folder) as engine:
+        (end,) = (await engine.facts()).end_tokens
+        prompt = await engine.tokenize(["the"], special=True)
+        for request in (
+            TextRequest(prompt, 9, GREEDY),
+            TextRequest(prompt, 9, GREEDY, grammar='start: "x" "the"', begun="x"),
+        ):
+            *tokens, _ = await run(engine, request)
+            assert [token.id for token in tokens if isinstance(token, Token)] == [*prompt, end]
+            assert written(tokens) == "the"
+        assert await engine.texts([end]) == [""]
+
+
+@pytest.mark.parametrize("grammar", [None, 'start: "日"'])
+async def test_a_character_that_the_prompt_begins_is_whole(
+    engine: VllmEngine, grammar: str | None
+) -> None:
+    first, rest = await engine.tokenize(["日"], special=False)
+    accepted = (first,) if grammar else ()
+    request = TextRequest([rest, first], 1, GREEDY, grammar=grammar, accepted=accepted)
+    token, _ = await run(engine, request)
+    assert written([token]) == "日"
+
+
 async def test_prompts_that_do_not_fit(engine: VllmEngine) -> None:
     with pytest.raises(PromptTooLong):
         await run(engine, TextRequest([5] * vllm_stand_in.CONTEXT, 1))

@@ -113,6 +113,22 @@ def test_a_token_that_the_vocabulary_has_as_one_piece(kind: str) -> None:
         assert written(vocabulary, ids).replace(" ", "") == f"{text}x{text}"
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_added_token_is_found_by_its_very_letters(kind: str) -> None:
+    """A normalizer makes it of others, which nobody looks for in what users write."""
+
+    def normalizes(file: dict[str, Any]) -> None:
+        nfkc, lower = {"type": "NFKC"}, {"type": "Lowercase"}
+        file["normalizer"] = {"type": "Sequence", "normalizers": [nfkc, lower]}
+        file["added_tokens"][-1] |= {"content": "<tool>", "normalized": True, "single_word": False}
+
+    tokenizer, vocabulary, _ = opened(kind, normalizes)
+    id = vocabulary.control()["<tool>"]
+    for text in ("＜tool＞", "<TOOL>"):
+        assert id not in tokenizer.ids([text], special=True)
+    assert id in tokenizer.ids(["a<tool>b"], special=True)
+
+
 def test_merges_as_old_files_write_them() -> None:
     def older(file: dict[str, Any]) -> None:
         whole(file)
@@ -160,6 +176,19 @@ def test_half_a_pair_is_no_character_and_a_whole_one_is(kind: str) -> None:
         assert written(vocabulary, ids).strip() == "a\ufffdb😀"
 
 
+def test_a_text_that_the_library_fails_at_is_an_error_like_others() -> None:
+    """A panic is none by itself. With a real tokenizer it takes ten million blanks."""
+
+    def gives_up(file: dict[str, Any]) -> None:
+        endless = {"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": "a"}
+        file["normalizer"] = endless
+
+    tokenizer, _, _ = opened("byte level", gives_up)
+    for special in (True, False):
+        with pytest.raises(ValueError, match="fails at a text"):
+            tokenizer.ids(["a" * 40 + "b"], special=special)
+
+
 def misnumbered(file: dict[str, Any]) -> None:
     file["added_tokens"][-1]["id"] += 5
 
@@ -172,6 +201,7 @@ def misnumbered(file: dict[str, Any]) -> None:
         lambda file: file.update(model=None),
         lambda file: file.update(added_tokens=[{"content": 1}]),
         lambda file: file["model"].update(vocab=[]),
+        lambda file: file.update(normalizer={"type": "Precompiled", "precompiled_charsmap": ""}),
     ],
 )
 def test_what_is_no_tokenizer_is_refused(tmp_path: Path, change: Change) -> None:

@@ -38,6 +38,7 @@ Run = Callable[[TextRequest], AbstractAsyncContextManager[AsyncGenerator[Output,
 Draw = Callable[[TextRequest], Awaitable[Token]]
 
 _RUN = re.compile("1+")
+_BEGUN = 3  # tokens at most that begin a character and do not end it
 _HIDDEN = (TokenType.CONTROL, TokenType.UNKNOWN)
 
 
@@ -107,13 +108,24 @@ class Guide:
 
 
 class Spelling:
-    """What tokens add to a text: characters once they are whole, control tokens if visible."""
+    """What tokens add to a text: characters once they are whole, control tokens if visible.
 
-    def __init__(self, vocabulary: Vocabulary, hidden: frozenset[int], visible: Sequence[str]):
+    A character that the last tokens ``behind`` which they stand have begun is theirs to end.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        hidden: frozenset[int],
+        visible: Sequence[str],
+        behind: Sequence[int] = (),
+    ) -> None:
         self._vocabulary = vocabulary
         self._hidden = hidden
         self._visible = frozenset(visible)
         self._pending = b""
+        for token in behind[-_BEGUN:]:
+            _ = self(token)
 
     @property
     def whole(self) -> bool:

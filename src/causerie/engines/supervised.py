@@ -188,7 +188,7 @@ class SupervisedEngine(ABC, Generic[C]):
         )
         run = functools.partial(self._run, client, known)
         draw = functools.partial(self._draw, client, known)
-        spelling = await self._spelling(request.visible)
+        spelling = await self._spelling(request.visible, request.prompt)
         async with aclosing(Guided(run, draw, request, guide, spelling).outputs()) as outputs:
             yield outputs
 
@@ -202,11 +202,11 @@ class SupervisedEngine(ABC, Generic[C]):
 
         return tokenize
 
-    async def _spelling(self, visible: Sequence[str]) -> Spelling:
+    async def _spelling(self, visible: Sequence[str], behind: Sequence[int] = ()) -> Spelling:
         vocabulary = (await self._words()).vocabulary
         hidden = frozenset((await self.facts()).control_tokens.values())
         written = {id for id, kind in enumerate(vocabulary.types) if kind == TokenType.USER_DEFINED}
-        return Spelling(vocabulary, hidden - written, visible)
+        return Spelling(vocabulary, (hidden - written).union(vocabulary.end), visible, behind)
 
     async def _words(self) -> Words:
         if self._words_read is None:

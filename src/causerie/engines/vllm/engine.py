@@ -134,7 +134,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         self, client: VllmClient, words: Words, request: TextRequest
     ) -> AbstractAsyncContextManager[AsyncGenerator[Output, None]]:
         ends = words.vocabulary.end
-        spelling = Spelling(words.vocabulary, frozenset(), request.visible)
+        spelling = Spelling(words.vocabulary, frozenset(ends), request.visible, request.prompt)
         return client.complete(request, self._sampling, ends, spelling, self._pulse)
 
     async def _draw(self, client: VllmClient, words: Words, request: TextRequest) -> Token:

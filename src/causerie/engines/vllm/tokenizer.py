@@ -26,8 +26,8 @@ class FolderTokenizer:
     """
 
     def __init__(self, file: Path) -> None:
-        content = _sober(read_object(file))
         try:
+            content = _sober(read_object(file))
             self._special = _made(content)
             _same_ids(content, self._special)
             _knows_all(content["model"])
@@ -43,6 +43,7 @@ class FolderTokenizer:
         With ``special`` the text of an added token becomes that token; without
         it every character is plain text. No beginning-of-text token is added.
         Blocks the thread, not the others, about a millisecond for a thousand tokens.
+        Raises :class:`ValueError` for a text that the library fails at.
         """
         tokenizer = self._special if special else self._plain
         found: list[int] = []
@@ -50,11 +51,19 @@ class FolderTokenizer:
             if isinstance(piece, int):
                 found.append(piece)
             else:
-                # Batches alone let other threads of ours run meanwhile, and twice as fast they
-                # are; of one text each, so that the library does not take all cores for them.
-                (read,) = tokenizer.encode_batch_fast([_whole(piece)], add_special_tokens=False)
-                found += read.ids
+                found += _read(tokenizer, _whole(piece))
         return found
+
+
+def _read(tokenizer: Tokenizer, text: str) -> list[int]:
+    # Batches alone let other threads of ours run meanwhile, and twice as fast they
+    # are; of one text each, so that the library does not take all cores for them.
+    try:
+        (read,) = tokenizer.encode_batch_fast([text], add_special_tokens=False)
+    except BaseException:  # noqa: BLE001 - its panics are no narrower, and may quote the text
+        raise ValueError("the tokenizer fails at a text") from None
+    ids: list[int] = read.ids
+    return ids
 
 
 def _whole(text: str) -> str:
@@ -69,16 +78,27 @@ def _whole(text: str) -> str:
 def _made(content: dict[str, Any]) -> Tokenizer:
     try:
         return Tokenizer.from_str(json.dumps(content))
-    except Exception as error:  # noqa: BLE001 - the library raises no narrower one
+    except BaseException as error:  # noqa: BLE001 - the library's panics are no narrower
         raise ValueError(error) from None
 
 
 def _sober(content: dict[str, object]) -> dict[str, Any]:
-    """The file without what cuts, fills or shuffles; what frames texts is never asked for."""
+    """The file without what cuts, fills or shuffles; what frames texts is never asked for.
+
+    An added token with letters is found by these, not by others that a normalizer makes them of.
+    """
     model = content.get("model")
     if isinstance(model, dict) and "dropout" in model:
         content = {**content, "model": {**model, "dropout": None}}
-    return {**content, "truncation": None, "padding": None, "post_processor": None}
+    every: Any = content.get("added_tokens") or ()
+    added = [one | {"normalized": False} if _has_letters(one["content"]) else one for one in every]
+    unused = {"truncation": None, "padding": None, "post_processor": None}
+    return {**content, "added_tokens": added, **unused}
+
+
+def _has_letters(token: str) -> bool:
+    """Whether it is no run of blanks, with which nobody can forge a thing."""
+    return bool(token.strip(" \t\r\n▁"))
 
 
 def _same_ids(content: dict[str, Any], tokenizer: Tokenizer) -> None:
@@ -100,10 +120,10 @@ def _plain(content: dict[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:
     """A tokenizer to which no added token is more than its letters.
 
     They are taken out of the model's own vocabulary too, which may have them as
-    whole pieces. Runs of blanks are left there: nobody can forge a thing with one.
+    whole pieces. Runs of blanks are left there.
     """
     added = tokenizer.get_added_tokens_decoder()
-    gone = {id for id, token in added.items() if token.content.strip(" \t\r\n▁")}
+    gone = {id for id, token in added.items() if _has_letters(token.content)}
     model = dict(content["model"])
     vocabulary = model["vocab"]
     if isinstance(vocabulary, dict):
