@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
+from functools import partial
 from pathlib import Path
 
 from causerie.engines.base import (
@@ -18,6 +19,7 @@ from causerie.engines.base import (
     Token,
 )
 from causerie.engines.guide import Spelling
+from causerie.engines.reading import Readings
 from causerie.engines.supervised import SupervisedEngine
 from causerie.engines.vllm.client import VllmClient
 from causerie.engines.vllm.options import VllmOptions
@@ -26,7 +28,7 @@ from causerie.engines.vllm.tokenizer import FolderTokenizer
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.folder import TOKENIZER, read_folder
 from causerie.engines.weights.vocabulary import read_vocabulary
-from causerie.engines.words import Words
+from causerie.engines.words import Words, characters
 
 
 class VllmEngine(SupervisedEngine[VllmClient]):
@@ -57,6 +59,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         self._context = options.context or self._folder.context_length
         self._tokenizer: FolderTokenizer  # read with the words
         self._facts: ModelFacts | None = None
+        self._readings = Readings()
 
     @property
     def slots(self) -> int:
@@ -91,7 +94,8 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         least = (await self._words()).least(pieces)
         if least > self.context:
             raise PromptTooLong(least, self.context)
-        return await asyncio.to_thread(self._tokenizer.ids, pieces, special=special)
+        read = partial(asyncio.to_thread, self._tokenizer.ids, pieces, special=special)
+        return await self._readings.of(characters(pieces), read)
 
     def _in_thread(self) -> Callable[[str], list[int]]:
         return lambda text: self._tokenizer.ids([text], special=False)
