@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -271,6 +272,36 @@ async def test_a_character_that_the_prompt_begins_is_whole(
     request = TextRequest([rest, first], 1, GREEDY, grammar=grammar, accepted=accepted)
     token, _ = await run(engine, request)
     assert written([token]) == "日"
+
+
+async def test_long_texts_of_those_who_left_hold_up_nobody(
+    engine: VllmEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are read to their end, and threads are few."""
+    told, loop, threads = threading.Event(), asyncio.get_running_loop(), ThreadPoolExecutor(5)
+    read = engine._tokenizer.ids
+
+    def ids(pieces: Sequence[str | int], *, special: bool) -> list[int]:
+        if pieces != ["fox"]:
+            told.wait(30)
+        return read(pieces, special=special)
+
+    monkeypatch.setattr(engine._tokenizer, "ids", ids)
+    monkeypatch.setattr(engine, "_context", 100_000)
+    loop.set_default_executor(threads)
+    try:
+        long = ["fox" * 30_000]
+        left = [asyncio.create_task(engine.tokenize(long, special=True)) for _ in range(9)]
+        for _ in range(10):  # as far as they come
+            await asyncio.sleep(0)
+        for task in left:
+            task.cancel()
+        async with asyncio.timeout(10):
+            assert await engine.tokenize(["fox"], special=True)
+    finally:
+        told.set()
+        threads.shutdown(wait=False, cancel_futures=True)
+        loop.set_default_executor(ThreadPoolExecutor())
 
 
 async def test_prompts_that_do_not_fit(engine: VllmEngine) -> None:

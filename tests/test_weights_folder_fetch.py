@@ -177,6 +177,8 @@ FAILURES = (
     Failure("hf:org/none", NotFound, "no repository org/none"),
     Failure("hf:org/cut", NotFound, "lacks 1 of the 2 files .* incomplete"),
     Failure("hf:org/odd", NotFound, "index.json of org/odd cannot be read"),
+    Failure("hf:org/bytes", NotFound, "index.json of org/bytes cannot be read"),
+    Failure("hf:org/nested", NotFound, "index.json of org/nested cannot be read"),
     Failure("hf:org/pickles", NotFound, "pickles only"),
     Failure("hf:org/gguf", NotFound, "for the engine llamacpp"),
     Failure("hf:org/bare", NotFound, r"holds no config\.json"),
@@ -194,6 +196,8 @@ async def test_failures(hub: Hub, tmp_path: Path, failure: Failure) -> None:
     hub.repositories |= {
         "org/cut": {**SMALL, FIRST: b"1"},
         "org/odd": {**config, FIRST: b"1", INDEX: b'{"weight_map": 1}'},
+        "org/bytes": {**config, FIRST: b"1", INDEX: b'{"weight_map": {"a": "\xff"}}'},
+        "org/nested": {**config, FIRST: b"1", INDEX: b'{"a":' + b"[" * 100_000},
         "org/pickles": {**config, "pytorch_model.bin": b"p"},
         "org/gguf": {**config, "m.gguf": gguf()},
         "org/bare": SHARDS,

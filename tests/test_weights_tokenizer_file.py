@@ -102,6 +102,10 @@ def test_gaps_and_padding_are_unused(tmp_path: Path) -> None:
             *(1, 7, (7, 3)),
         ),
         ({"config": {"eos_token_id": [7, 99], "bos_token_id": 0}}, 0, 7, (7, 3)),
+        (
+            {"tokenizer_config": {"bos_token": None}, "config": {"bos_token_id": 0}},
+            *(None, None, (3,)),
+        ),
         ({"config": {"text_config": {"eos_token_id": 7}}}, None, 7, (7, 3)),
         (
             {

@@ -19,8 +19,8 @@ from causerie.engines.base import (
 from causerie.engines.llamacpp.client import LlamaCppClient
 from causerie.engines.llamacpp.options import LlamaCppOptions, for_machine
 from causerie.engines.llamacpp.process import LlamaCppChild, spawn
-from causerie.engines.llamacpp.reading import Readings
 from causerie.engines.llamacpp.withheld import PartialTokens
+from causerie.engines.reading import Readings
 from causerie.engines.supervised import SupervisedEngine
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.gguf import parts, read_header

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
+from functools import partial
 from pathlib import Path
 
 from causerie.engines.base import (
@@ -19,6 +19,7 @@ from causerie.engines.base import (
     Token,
 )
 from causerie.engines.guide import Spelling
+from causerie.engines.reading import Readings
 from causerie.engines.supervised import Served, SupervisedEngine
 from causerie.engines.vllm.client import VllmClient
 from causerie.engines.vllm.demands import SAMPLE, ensure_able, served
@@ -29,7 +30,7 @@ from causerie.engines.vllm.tokenizer import FolderTokenizer
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.folder import TOKENIZER, read_folder
 from causerie.engines.weights.vocabulary import read_vocabulary
-from causerie.engines.words import Words
+from causerie.engines.words import Words, characters
 
 
 class VllmEngine(SupervisedEngine[VllmClient]):
@@ -60,6 +61,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         self._context = options.context or self._folder.context_length
         self._tokenizer: FolderTokenizer  # read with the words
         self._facts: ModelFacts | None = None
+        self._readings = Readings()
 
     @property
     def slots(self) -> int:
@@ -94,7 +96,8 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         least = (await self._words()).least(pieces)
         if least > self.context:
             raise PromptTooLong(least, self.context)
-        return await asyncio.to_thread(self._tokenizer.ids, pieces, special=special)
+        read = partial(asyncio.to_thread, self._tokenizer.ids, pieces, special=special)
+        return await self._readings.of(characters(pieces), read)
 
     def _in_thread(self) -> Callable[[str], list[int]]:
         return lambda text: self._tokenizer.ids([text], special=False)
@@ -121,7 +124,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
             _, longest = await served(client, SERVED_NAME)
             return longest
         client.model, longest = await served(client, self._options.name)
-        run = functools.partial(self._run, client, await self._words())
+        run = partial(self._run, client, await self._words())
         await ensure_able(client, self._tokenizer.ids([SAMPLE], special=False), run)
         return longest
 

@@ -63,7 +63,7 @@ def ensure_complete(repository: str, index: Path, files: Collection[str]) -> Non
     """Raises :class:`NotFound` where the ``index`` of a split model names more than ``files``."""
     try:
         named = set(msgspec.json.decode(index.read_bytes(), type=_Index).weight_map.values())
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NotFound(f"The {INDEX} of {repository} cannot be read: {error}.") from None
     if lacking := sorted(named.difference(files)):
         raise NotFound(

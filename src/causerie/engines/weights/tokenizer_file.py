@@ -173,7 +173,9 @@ def _named(
     named: Mapping[str, object], config: Mapping[str, object], ids: Mapping[str, int], name: str
 ) -> int | None:
     """The id of the ``bos`` or ``eos`` token."""
-    token = named.get(f"{name}_token")
+    token = named.get(f"{name}_token", "")
+    if token is None:  # it says that it has none, whatever the model's configuration says
+        return None
     text = token.get("content") if isinstance(token, dict) else token
     if isinstance(text, str) and text in ids:
         return ids[text]

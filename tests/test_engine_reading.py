@@ -1,4 +1,4 @@
-"""Texts that a child reads into tokens, and those who leave meanwhile."""
+"""Texts that are read into tokens, and those who leave meanwhile."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from causerie.engines import reading
 from causerie.engines.base import EngineFailed
-from causerie.engines.llamacpp import reading
-from causerie.engines.llamacpp.reading import Readings
+from causerie.engines.reading import Readings
 
 
 class Child:

@@ -1,7 +1,7 @@
-"""How many texts a child reads into tokens at the same time.
+"""How many texts are read into tokens at the same time, by an engine's child or by threads here.
 
-It reads on when whoever asked has left, so a place is kept until the text is read: else
-those who come and leave would have all of its threads, which also say that it lives.
+A text is read to its end also when whoever asked has left, so a place is kept until then: else
+those who come and leave would have all threads, which others need too.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 _LONG = 65_536  # characters: a second at worst
-_AT_ONCE = 12  # the child has 34 threads or more
-_LONG_AT_ONCE = 4  # of the others, so that short ones pass them by
+_AT_ONCE = 12  # a child has 34 threads or more
+_LONG_AT_ONCE = 4  # beside them, so that short ones pass them by; threads here are 5 or more
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class Readings:
         async def reading() -> T:
             return await read()
 
-        # Ends with the child's connections at the latest.
+        # Ends when the text is read, or with the child's connections.
         task = asyncio.get_running_loop().create_task(reading())
         task.add_done_callback(lambda done: _leave(places, done))
         return await asyncio.shield(task)
