@@ -370,6 +370,19 @@ async def test_a_killed_server_is_started_again(folder: Path) -> None:
         assert isinstance(stopped, Stopped)
 
 
+async def test_signals_to_all_processes_of_the_service_do_not_end_it(folder: Path) -> None:
+    """The service itself says when: it may reload, or finish running answers first."""
+    async with started(folder) as engine:
+        assert engine.pid is not None
+        ended = asyncio.create_task(gone(engine.pid))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            os.kill(engine.pid, number)
+        *_, stopped = await run(engine, TextRequest([5], 9))
+        assert isinstance(stopped, Stopped)
+        assert not ended.done()
+    await ended
+
+
 PARENT = """
 import asyncio, sys
 from pathlib import Path

@@ -93,6 +93,18 @@ async def test_a_killed_process_fails_what_runs_and_comes_back(gguf: Path) -> No
         assert len((await subject.run(TextRequest(prompt, 3, ignore_eos=True))).tokens) == 3
 
 
+async def test_signals_to_all_processes_of_the_service_do_not_end_it(gguf: Path) -> None:
+    """The service itself says when: it may reload, or finish running answers first."""
+    async with running(gguf) as engine:
+        subject = Subject(engine, await engine.facts())
+        assert engine.pid is not None
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            os.kill(engine.pid, number)
+        prompt = await subject.prompt("Tell me a story.")
+        assert len((await subject.run(TextRequest(prompt, 3, ignore_eos=True))).tokens) == 3
+        assert engine.status().restarts == 0
+
+
 @needs_pidfd
 async def test_stopping_ends_the_process(gguf: Path) -> None:
     async with running(gguf) as engine:

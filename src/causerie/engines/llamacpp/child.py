@@ -36,9 +36,11 @@ _KV_TYPES = {
 def main() -> None:
     """Serve until the parent goes."""
     _die_with_parent()
-    # Both reach whole groups of processes, and the parent may want to finish running answers.
+    # They reach whole groups of processes, and the parent may want to finish running answers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if sys.platform != "win32":
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     told = json.loads(sys.stdin.readline())
     threading.Thread(target=_watch_parent, daemon=True).start()
     os.umask(0o077)  # the socket is this user's

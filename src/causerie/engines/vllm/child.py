@@ -24,9 +24,9 @@ _NOT_FOUND = 127
 
 def main() -> None:
     """Run the command until it ends, or the parent goes."""
-    # Both reach whole groups of processes, and the parent may want to finish running answers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # They reach whole groups of processes, and the parent may want to finish running answers.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     told = json.loads(sys.stdin.readline())
     try:
         process = subprocess.Popen(
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _prepare() -> None:
-    """In the new process: the signals as they were, and an end where we are killed."""
+    """In the new process: what is to end it does, and so does our end where we are killed."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if sys.platform == "linux":
