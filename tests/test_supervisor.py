@@ -27,7 +27,7 @@ class Child:
 class Nursery:
     """Spawns children, or fails as told; waits only as long as the test lets it."""
 
-    def __init__(self, failures: Sequence[str | EngineFailed | None] = ()) -> None:
+    def __init__(self, failures: Sequence[str | Exception | None] = ()) -> None:
         self.failures = list(failures)
         self.children: list[Child] = []
         self.waits: list[float] = []
@@ -97,6 +97,21 @@ async def test_an_ended_child_is_started_again() -> None:
     assert not watched.restarting
     await watched.stop()
     assert nursery.children[1].stopped == 1
+
+
+async def test_a_restart_that_breaks_on_a_fault_of_ours_is_tried_again() -> None:
+    nursery = Nursery([None, ValueError("not foreseen")])
+    watched = nursery.supervisor()
+    await watched.start()
+    nursery.children[0].end.set_result("died")
+    nursery.go.release()
+    await settled()
+    assert watched.detail == "the start failed: ValueError"
+    assert watched.restarting
+    nursery.go.release()
+    await settled()
+    assert seen(watched) == (EngineState.READY, nursery.children[1])
+    await watched.stop()
 
 
 async def test_a_child_that_nothing_can_be_made_of_is_not_started_again() -> None:

@@ -146,5 +146,9 @@ class Supervisor(Generic[C]):
                 if isinstance(failure, GivenUp):
                     raise
                 continue
+            except Exception as failure:  # whatever it was: nobody else starts it again
+                self.detail = f"the start failed: {type(failure).__name__}"
+                log.exception("engine did not start", model=self._name)
+                continue
             self.state, self.detail = EngineState.READY, ""
             return self.child, delay
