@@ -31,6 +31,7 @@ from gateway.measure import Load, LoadFailed
 from gateway.ours import ours
 from gateway.peers import PEERS
 from machine.foreign import busy_seconds, own_seconds, stolen_seconds
+from machine.idle import polling, told
 from machine.witness import CALM, Witness, witness
 from service import free_port
 
@@ -186,12 +187,11 @@ def verdict(figures: Mapping[str, Figures], own: str, memory: float) -> None:
 def endurance(contestant: Contestant, requests: int, streams: int, core: int) -> float:
     """Memory after that many, in MB; prints how it grew."""
     steps = 4
-    print(f"\nmemory of {contestant.name}: {contestant.megabytes():.1f} MB after the above")
     for number in range(1, steps + 1):
         Load("plain", 64, 600, count=requests // steps).run(contestant, core)
         Load(SHORT, 64, 600, count=streams // steps).run(contestant, core)
         done = f"{requests * number // steps:,} requests, {streams * number // steps:,} streams"
-        print(f"  {done}: {contestant.megabytes():.1f} MB", flush=True)
+        print(f"  after {done}: {contestant.megabytes():.1f} MB", flush=True)
     return contestant.megabytes()
 
 
@@ -236,6 +236,9 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="200,000 requests and 10,000 streams")
     parser.add_argument("--ids", action="store_true", help="each request has an id in its head")
     parser.add_argument("--log", action="store_true", help="ours logs every request, too")
+    parser.add_argument(
+        "--polling", action="store_true", help="idle cores poll as Linux does by default; as root"
+    )
     parser.add_argument("--without-ours", action="store_true", help="only the peers")
     parser.add_argument("--plot", type=Path, help="an SVG file to write")
     options = parser.parse_args()
@@ -249,8 +252,14 @@ def main() -> None:
     if len(available) < 2:
         print("One core for everything: the figures are not those of the gateway alone.")
     with ExitStack() as stack:
+        if options.polling:
+            stack.enter_context(polling())
+        print(told(), end="\n" if told() else "")
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         contestants = started(stack, options, folder, cores)
+        memory = float("nan")
+        if not options.without_ours:  # of a fresh one: streams as fast as they go are no such load
+            memory = endurance(contestants[1], options.requests, options.streams, cores[1])
         watch = stack.enter_context(witness(cores))
         used = [each.cpu_seconds for each in contestants]
         busy, mine, begun = busy_seconds(cores), own_seconds(used), monotonic()
@@ -269,7 +278,7 @@ def main() -> None:
         if options.without_ours:
             return
         own = contestants[1]
-        memory = endurance(own, options.requests, options.streams, cores[1])
+        print(f"Memory of {own.name} after all that: {own.megabytes():.1f} MB.")
         verdict(figures, own.name, memory)
         kept, taken = sum(calm[own.name].counts()), sum(figures[own.name].counts())
         print(f"\nOf {taken} measurements of {own.name}, {kept} count as undisturbed.")

@@ -124,7 +124,9 @@ def test_the_yardstick_is_who_was_measured_on_both_machines(parts: Callable[[str
     yardstick = parts("gateway.yardstick")
     rates = {"nginx": 23_500.0, "vllm-router": 10_800.0, "LiteLLM": 128.0, "causerie": 7_000.0}
     assert yardstick.shares(rates) == {"nginx": 0.5, "vllm-router": 0.8, "LiteLLM": 1.0}
-    assert yardstick.speed(rates) == 0.8
+    assert yardstick.speed(rates) == 1.0
+    assert yardstick.speed({**rates, "uvicorn + aiohttp": 4_100.0}) == 0.75
+    assert math.isnan(yardstick.speed({"nginx": 23_500.0}))
     assert math.isnan(yardstick.speed({"causerie": 7_000.0}))
     line = parts("gateway.bars").RATE[16].line(9_000.0, 12_500.0, 9_000.0 / 0.8)
     assert line.split()[-6:] == ["9,000", "MISSED", "12,500", "met", "11,250", "MISSED"]
