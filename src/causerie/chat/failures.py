@@ -54,7 +54,7 @@ def _in_words(failure: EngineFailed, started: bool) -> ServiceError:
             retry_after=wait,
         )
     if started:
-        return UpstreamFailed("The engine stopped in the middle of the answer; try again.")
+        return UpstreamFailed("The engine stopped before the answer was complete; try again.")
     return Overloaded(
         "The model's engine is not running; it is being restarted.",
         code="no_endpoint",
