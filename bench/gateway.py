@@ -31,7 +31,7 @@ from gateway.measure import Load, LoadFailed
 from gateway.ours import ours
 from gateway.peers import PEERS
 from machine.foreign import busy_seconds, own_seconds, stolen_seconds
-from machine.idle import polling, told
+from machine.idle import PARAMETER, polling, told
 from machine.witness import CALM, Witness, witness
 from service import free_port
 
@@ -244,6 +244,8 @@ def main() -> None:
     options = parser.parse_args()
     if "all" in options.peers:
         options.peers = list(PEERS)
+    if options.polling and not os.access(PARAMETER, os.W_OK):
+        parser.error(f"--polling writes {PARAMETER}, as root on a virtual machine that has it")
     if options.full:
         options.requests, options.streams = 200_000, 10_000
     print(f"Python {sys.version}")

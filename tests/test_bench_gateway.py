@@ -120,6 +120,19 @@ def test_figures_are_of_the_measurements_that_are_kept(parts: Callable[[str], An
     assert calm.counts() == [3]
 
 
+def test_idle_cores_poll_while_they_are_asked_to(
+    parts: Callable[[str], Any], tmp_path: Path
+) -> None:
+    idle, parameter = parts("machine.idle"), tmp_path / "guest_halt_poll_ns"
+    assert idle.told(parameter) == ""
+    parameter.write_text("0\n")
+    assert "given back to the host at once" in idle.told(parameter)
+    with pytest.raises(LookupError), idle.polling(parameter):
+        assert "200 µs" in idle.told(parameter)
+        raise LookupError
+    assert parameter.read_text() == "0\n", "as it was, however the measurement ended"
+
+
 def test_the_yardstick_is_who_was_measured_on_both_machines(parts: Callable[[str], Any]) -> None:
     yardstick = parts("gateway.yardstick")
     rates = {"nginx": 23_500.0, "vllm-router": 10_800.0, "LiteLLM": 128.0, "causerie": 7_000.0}
