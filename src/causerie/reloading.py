@@ -27,6 +27,7 @@ log = structlog.get_logger(__name__)
 _READ_AT_START = (
     "server.host",
     "server.port",
+    "server.busy_poll_seconds",
     "server.drain_seconds",
     "logging.level",
     "logging.format",

@@ -358,7 +358,12 @@ def _price(price: configured_price.Price) -> Price:
 
 def listen(server: Server) -> Listen:
     """Where to listen, and how to stop."""
-    return Listen(server.host, server.port, drain_seconds=server.drain_seconds)
+    return Listen(
+        server.host,
+        server.port,
+        drain_seconds=server.drain_seconds,
+        busy_poll_seconds=server.busy_poll_seconds,
+    )
 
 
 def _door(way: Way) -> doors.Door:

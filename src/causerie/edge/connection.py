@@ -9,7 +9,6 @@ not HTTP gets the same kind of error as everything else.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections import deque
 from typing import cast
 
@@ -24,6 +23,7 @@ from causerie.edge.headers import NAMES, Headers
 from causerie.edge.places import places
 from causerie.edge.workers import Handler, Workers
 from causerie.errors import Overloaded, ServiceError
+from causerie.traffic import traffic, without_delay
 
 _MAX_UNREAD = 256 * 1024  # bytes of a body that wait for a handler
 _LINGER_SECONDS = 5.0  # for the next piece of a body that nobody wants
@@ -45,6 +45,7 @@ class Connections:
         self.closing = False
         self._none_open = asyncio.Event()
         self.loop = asyncio.get_running_loop()
+        self.traffic = traffic()
 
     def __call__(self) -> Connection:
         return Connection(self)
@@ -124,13 +125,13 @@ class Connection(asyncio.Protocol):
 
     def write(self, data: bytes) -> bool:
         if not self._over:
-            self._transport.write(data)
+            self._server.traffic.send(self._transport, data)
         return self.full is None
 
     def finish(self, exchange: Exchange, data: bytes) -> None:
         if self._over:
             return
-        self._transport.write(data)
+        self._server.traffic.send(self._transport, data)
         if exchange.complete:
             self._next(exchange)
         else:  # Closing now would throw away the answer: the rest of the request is read first.
@@ -147,15 +148,13 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
         if self._expects:
             self._expects = False
-            self._transport.write(_CONTINUE)
+            self._server.traffic.send(self._transport, _CONTINUE)
 
     # What the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        handle = transport.get_extra_info("socket")
-        if handle is not None and handle.family in (socket.AF_INET, socket.AF_INET6):
-            handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        without_delay(transport)
         self._server.open.add(self)
         self._deadline = self._server.loop.time() + self._server.bounds.head_seconds
         if len(self._server.open) > self._server.bounds.max_connections:
@@ -175,6 +174,7 @@ class Connection(asyncio.Protocol):
         self._end()  # and the transport closes
 
     def data_received(self, data: bytes) -> None:
+        self._server.traffic.came()
         if self._deaf:
             return
         busy = self._current is not None or self.full is not None or self._head_bytes
@@ -374,6 +374,7 @@ class Connection(asyncio.Protocol):
         self._transport.close()
 
     def _end(self) -> None:
+        self._server.traffic.flush()
         self._over = self._deaf = self._closing = True
 
     def _refuse(self, failure: ServiceError) -> None:

@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 from causerie.access.credential import Credential
 from causerie.edge.headers import Headers
 
-_LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([1-9][0-9]{0,7})(?=\r\n)")
+_LENGTHS = b"\r\nContent-Length: ", b"\r\ncontent-length: "  # as clients write it
 _LONGEST = 4096  # bytes
 _MOST = 512
 _NOT_KNOWN = re.compile(r"auth|cookie|key|secret|token|expect|transfer-encoding|upgrade")
@@ -62,10 +62,17 @@ def cut(data: bytes) -> tuple[bytes, bytes]:
     header's, since a line begins with it, and it is the true one.
     """
     end = data.find(b"\r\n\r\n", 0, _LONGEST)
-    length = _LENGTH.search(data, 0, end + 2) if end > 0 else None
-    if length is None or int(length[1]) != len(data) - end - 4:
+    size = len(data) - end - 4
+    if end < 0 or not size:
         return _NOTHING
-    start, stop = length.span(1)
+    usual, lower = _LENGTHS
+    at = data.find(usual, 0, end)
+    if at < 0 and (at := data.find(lower, 0, end)) < 0:
+        return _NOTHING
+    start = at + len(usual)
+    stop = data.find(b"\r\n", start)
+    if data[start:stop] != b"%d" % size:
+        return _NOTHING
     return blake2b(data[:start] + data[stop:end], digest_size=32).digest(), data[end + 4 :]
 
 

@@ -34,6 +34,7 @@ class Listen:
     stuck_seconds: float = 60.0
     max_head_bytes: int = 64 * 1024
     max_connections: int = 4096
+    busy_poll_seconds: float = 0.0
 
     @property
     def bounds(self) -> Bounds:
@@ -75,6 +76,7 @@ async def serve(
     host, port = listener.getsockname()[:2]
     loop = asyncio.get_running_loop()
     connections = Connections(edge.answer, listen.bounds)
+    connections.traffic.busy_poll_seconds = listen.busy_poll_seconds
     with listener, _signals(loop, stop, hurry):
         server = await loop.create_server(connections, sock=listener, backlog=2048)
         try:

@@ -69,6 +69,14 @@ class Server(Struct, frozen=True, kw_only=True):
         Annotated[float, Meta(gt=0, le=3600)],
         Meta(description="A stream that has been silent for this long sends a comment line."),
     ] = 15.0
+    busy_poll_seconds: Annotated[
+        Annotated[float, Meta(ge=0, le=0.01)],
+        Meta(
+            description="How long the process stays awake for the next piece of a request or an "
+            "answer while they come that close: faster than being woken, and takes time of a core "
+            "that would idle. 0 always sleeps."
+        ),
+    ] = 0.0001
     body_seconds: Annotated[
         Annotated[float, Meta(gt=0, le=3600)],
         Meta(description="How long a client may take to send its request body."),

@@ -11,6 +11,7 @@ from typing import Protocol, cast
 
 import httptools
 
+from causerie.traffic import traffic, without_delay
 from causerie.transport.errors import Kind, TransportFailed
 from causerie.transport.response import HttpResponse
 
@@ -40,6 +41,7 @@ class Connection(asyncio.Protocol):
         self._home = home
         self._place = place
         self.loop = asyncio.get_running_loop()
+        self._traffic = traffic()
         self._transport: asyncio.Transport | None = None
         self._pieces: list[bytes] = []  # of a body, from what is being read
         self.on_body = self._pieces.append  # what the parser calls
@@ -64,7 +66,7 @@ class Connection(asyncio.Protocol):
             response.fail(self._failed("closed", "closed the connection", sent=False))
         else:
             self._response = response
-            transport.write(request)
+            self._traffic.send(transport, request)
         return response
 
     # What responses call.
@@ -107,11 +109,10 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        handle = transport.get_extra_info("socket")
-        if handle is not None and handle.family in (socket.AF_INET, socket.AF_INET6):
-            handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        without_delay(transport)
 
     def data_received(self, data: bytes) -> None:
+        self._traffic.came()
         response = self._response
         if response is None:
             self.drop()  # nobody asked

@@ -56,7 +56,7 @@ class HttpResponse(Struct, eq=False):
     def headers(self) -> Mapping[str, str]:
         """By lower-case name; of one that came twice, the values are joined."""
         headers: dict[str, str] = {}
-        for line in _lines(self.opening):
+        for line in _head(self.opening).split(b"\r\n")[1:]:
             name, _, value = line.decode("latin-1").partition(":")
             name, value = name.lower(), value.strip(" \t")
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
@@ -65,10 +65,8 @@ class HttpResponse(Struct, eq=False):
     @property
     def media_type(self) -> bytes:
         """Of the body, in lower case and without its parameters; empty where it has none."""
-        for line in _lines(self.opening):
-            if line[:13].lower() == b"content-type:":
-                return line[13:].partition(b";")[0].strip().lower()
-        return b""
+        _, _, value = _head(self.opening).lower().partition(b"\r\ncontent-type:")
+        return value.partition(b"\r\n")[0].partition(b";")[0].strip()
 
     def piece(self, late: float = _NEVER) -> asyncio.Future[bytes]:
         """Whatever has arrived together; ``b""`` at the end. To be awaited at once.
@@ -174,9 +172,9 @@ class HttpResponse(Struct, eq=False):
             self._waiting.exception()  # no complaint where who waits is cancelled just now
 
 
-def _lines(opening: bytes) -> list[bytes]:
-    """The header lines of a response, in the form that the parser insists on."""
+def _head(opening: bytes) -> bytes:
+    """The status and header lines of a response, in the form that the parser insists on."""
     head, _, rest = opening.lstrip(b"\r\n").partition(b"\r\n\r\n")
     while head[9:10] == b"1":  # "HTTP/1.1 1…": an interim response came before (RFC 9110, 15.2)
         head, _, rest = rest.partition(b"\r\n\r\n")
-    return head.split(b"\r\n")[1:]
+    return head
