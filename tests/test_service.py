@@ -92,6 +92,7 @@ def test_limits_and_address(tmp_path: Path) -> None:
     [server]
     port = 9000
     drain_seconds = 1
+    busy_poll_seconds = 0
     max_body_bytes = 10
     body_seconds = 2
     max_nesting = 5
@@ -104,3 +105,4 @@ def test_limits_and_address(tmp_path: Path) -> None:
     assert (found.max_nesting, found.max_messages, found.ping_seconds) == (5, 6, 7.0)
     address = listen(server)
     assert (address.host, address.port, address.drain_seconds) == ("127.0.0.1", 9000, 1.0)
+    assert address.busy_poll_seconds == 0

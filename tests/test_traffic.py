@@ -175,6 +175,7 @@ async def test_clients_that_ask_together_all_get_their_answer(busy_poll_seconds:
     closing = live % b"connection: close\r\n"
     kinds = [(wire(ASK), 1), (wire(ASK) + live % b"" + closing, 3), (closing, 1)]
     async with serving(edge, busy_poll_seconds=busy_poll_seconds) as port:
+        assert traffic().busy_poll_seconds == busy_poll_seconds
 
         async def ask(request: bytes, answers: int) -> bytes:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)

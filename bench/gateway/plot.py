@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from html import escape
 
 _WIDTH, _ROW, _NAME, _TOP = 720, 28, 150, 40
+_FIGURE = 56  # wide, at most
 _STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#24292f}.bar{fill:#8c959f}.own{fill:#0969da}"
     ".bound{stroke:#cf222e;stroke-dasharray:4 3}"
@@ -23,16 +24,19 @@ def bars_svg(title: str, figures: Mapping[str, float], own: str, bound: float) -
         f"<title>{escape(title)}</title><style>{_STYLE}</style>",
         f'<text x="0" y="18" font-weight="600">{escape(title)}</text>',
     ]
+    mark = _NAME + bound * scale
     for number, (name, figure) in enumerate(ordered):
         top = _TOP + number * _ROW
         kind = "own" if name == own else "bar"
         length = figure * scale
+        beside = _NAME + length + 6
+        if beside <= mark <= beside + _FIGURE:
+            beside = mark + 6
         parts += [
             f'<text x="{_NAME - 8}" y="{top + 15}" text-anchor="end">{escape(name)}</text>',
             f'<rect class="{kind}" x="{_NAME}" y="{top}" width="{length:.1f}" height="20" rx="2"/>',
-            f'<text x="{_NAME + length + 6:.1f}" y="{top + 15}">{figure:,.0f}</text>',
+            f'<text x="{beside:.1f}" y="{top + 15}">{figure:,.0f}</text>',
         ]
-    mark = _NAME + bound * scale
     parts.append(
         f'<line class="bound" x1="{mark:.1f}" x2="{mark:.1f}" y1="{_TOP - 6}" y2="{height - 8}"/>'
     )
