@@ -31,8 +31,8 @@ class Traffic:
     def __init__(self) -> None:
         self.busy_poll_seconds = 0.0
         self._held: list[tuple[asyncio.WriteTransport, bytes]] = []
-        self._came = 0  # pieces since the last turn
-        self._unanswered = 0  # those before it; each is thought to be answered by one
+        self._came = 0  # pieces that were read and are not handled yet
+        self._unanswered = 0  # that are being handled; each is thought to have one answer
         self._turns = False  # whether another turn was asked for
         self._last = 0.0  # when a piece came or went, on the monotonic clock
         self._awake = False
@@ -43,7 +43,7 @@ class Traffic:
         return self._awake
 
     def came(self) -> None:
-        """A piece has come on some connection; it is handled in this turn of the loop."""
+        """A piece has come on some connection; whoever handles it is woken behind our next turn."""
         self._came += 1
         if self.busy_poll_seconds:
             now = monotonic()
@@ -79,7 +79,7 @@ class Traffic:
         asyncio.get_running_loop().call_soon(self._turn)
 
     def _turn(self) -> None:
-        """The loop has looked for input; what came before has been handled, what comes now not."""
+        """What the loop has read is handled from here on; what came before that has been."""
         self._turns = False
         self._unanswered, self._came = self._came, 0
         if self._held:
