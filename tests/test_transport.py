@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -18,6 +19,7 @@ from faultkit import Reply, upstream
 from causerie.assembly.endpoints import reach
 from causerie.cli.loop import run
 from causerie.settings.endpoint import Endpoint, Tls
+from causerie.traffic import traffic
 from causerie.transport.address import Address
 from causerie.transport.client import HttpClient, Reach
 from causerie.transport.connection import Connection
@@ -114,6 +116,30 @@ async def answers(peer: Peer) -> None:
     while True:
         await peer.request()
         await peer.say(OK)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs Unix sockets")
+@pytest.mark.parametrize("near", [True, False])
+async def test_answers_over_a_network_keep_the_loop_awake_and_an_engine_s_do_not(
+    near: bool, tmp_path: Path
+) -> None:
+    place = str(tmp_path / "socket")
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError):
+            await answers(Peer(reader, writer, 1))
+        writer.close()
+
+    listening = await asyncio.start_unix_server(serve, place)
+    shared = traffic()
+    shared.busy_poll_seconds = 30.0
+    async with listening, server(answers) as there:
+        reach = replace(DIRECT, socket=place) if near else DIRECT
+        async with client(there.url, reach) as http:
+            for _ in range(3):
+                await (await http.send("GET", "/models")).read(1000)
+            assert shared.awake is not near
+        shared.busy_poll_seconds = 0.0
 
 
 async def test_a_connection_is_kept_and_used_again() -> None:

@@ -42,10 +42,13 @@ class Traffic:
         """Whether the loop looks for input again and again, and does not sleep."""
         return self._awake
 
-    def came(self) -> None:
-        """A piece has come on some connection; whoever handles it is woken behind our next turn."""
+    def came(self, *, near: bool = False) -> None:
+        """A piece has come on some connection; whoever handles it is woken behind our next turn.
+
+        Nobody stays awake for one from ``near``, an engine that computes on this machine's cores.
+        """
         self._came += 1
-        if self.busy_poll_seconds:
+        if self.busy_poll_seconds and not near:
             now = monotonic()
             self._awake = self._awake or now - self._last < self.busy_poll_seconds
             self._last = now
@@ -102,8 +105,13 @@ def traffic() -> Traffic:
     return found
 
 
-def without_delay(transport: asyncio.BaseTransport) -> None:
-    """Let the kernel send small pieces at once too (TCP_NODELAY): here it is known what follows."""
+def without_delay(transport: asyncio.BaseTransport) -> bool:
+    """Let the kernel send small pieces at once too (TCP_NODELAY): here it is known what follows.
+
+    False where it is no network that they are sent by.
+    """
     handle = transport.get_extra_info("socket")
-    if handle is not None and handle.family in (socket.AF_INET, socket.AF_INET6):
-        handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if handle is None or handle.family not in (socket.AF_INET, socket.AF_INET6):
+        return False
+    handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return True

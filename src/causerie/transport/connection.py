@@ -42,6 +42,7 @@ class Connection(asyncio.Protocol):
         self._place = place
         self.loop = asyncio.get_running_loop()
         self._traffic = traffic()
+        self._near = False  # whether the server runs on this machine, at a Unix socket
         self._transport: asyncio.Transport | None = None
         self._pieces: list[bytes] = []  # of a body, from what is being read
         self.on_body = self._pieces.append  # what the parser calls
@@ -109,10 +110,10 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        without_delay(transport)
+        self._near = not without_delay(transport)
 
     def data_received(self, data: bytes) -> None:
-        self._traffic.came()
+        self._traffic.came(near=self._near)
         response = self._response
         if response is None:
             self.drop()  # nobody asked
