@@ -62,8 +62,8 @@ def cut(data: bytes) -> tuple[bytes, bytes]:
     header's, since a line begins with it, and it is the true one.
     """
     end = data.find(b"\r\n\r\n", 0, _LONGEST)
-    size = len(data) - end - 4
-    if end < 0 or not size:
+    length = len(data) - end - 4
+    if end < 0 or not length:
         return _NOTHING
     usual, lower = _LENGTHS
     at = data.find(usual, 0, end)
@@ -71,7 +71,7 @@ def cut(data: bytes) -> tuple[bytes, bytes]:
         return _NOTHING
     start = at + len(usual)
     stop = data.find(b"\r\n", start)
-    if data[start:stop] != b"%d" % size:
+    if data[start:stop] != b"%d" % length:
         return _NOTHING
     return blake2b(data[:start] + data[stop:end], digest_size=32).digest(), data[end + 4 :]
 
