@@ -381,7 +381,7 @@ async def test_a_trial_is_not_used_up() -> None:
     assert seat is not None
     seat.breaker.back()
     assert made.foresee(asking()).goes_to == "north/m"
-    assert seat.breaker.state() == "up"
+    assert seat.breaker.state() == "half_open"
     assert seat.breaker.begin()
 
 

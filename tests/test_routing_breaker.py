@@ -31,8 +31,11 @@ from causerie.routing.breaker import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, T
 
 async def test_a_target_that_fails_is_left_alone_then_tried_by_one() -> None:
     clock = Clock()
-    bad, good = Scripted([BROKEN]), Scripted(REPLY)
+    bad, good = Scripted(REPLY), Scripted(REPLY)
     way = router(bad, good, clock=clock)
+    await told(way, 2)
+    bad.script = [BROKEN]
+    bad.asked.clear()
     for _ in range(THRESHOLD + 4):
         await told(way, 2)
     assert len(bad.asked) == THRESHOLD
@@ -125,7 +128,22 @@ def test_a_breaker_always_lets_somebody_through_again(steps: list[str]) -> None:
     for _ in range(2):  # one that was down may be full after that
         assert 0 <= breaker.wait() <= LONGEST_WAIT_SECONDS
         clock.now += breaker.wait()
-    assert breaker.state() == "up"
+    assert breaker.admits()
+
+
+async def test_a_target_that_has_answered_nothing_is_down_after_one_failure() -> None:
+    clock = Clock()
+    bad, good = Scripted([BROKEN]), Scripted(REPLY)
+    way = router(bad, good, clock=clock)
+    await told(way, 2)
+    await told(way, 2)
+    assert len(bad.asked) == 1
+    assert [status.state for status in way.status()] == ["down", "up"]
+    clock.now += LONGEST_WAIT_SECONDS
+    assert way.status()[0].state == "half_open"
+    standing = way.standing("t0")
+    assert standing is not None
+    assert (standing.up, standing.uptime_half_hour) == (False, 0.0)
 
 
 def down(clock: Clock, failures: int = THRESHOLD) -> Breaker:
@@ -210,7 +228,7 @@ async def test_waits_are_spread_by_chance() -> None:
 async def test_a_whole_reply_makes_failures_forgotten() -> None:
     first, second = Scripted(REPLY), Scripted(REPLY)
     way = router(first, second)
-    for script in ([BROKEN], [BROKEN], REPLY, [BROKEN], [BROKEN]):
+    for script in (REPLY, [BROKEN], [BROKEN], REPLY, [BROKEN], [BROKEN]):
         first.script = script
         await told(way, 2)
     assert (way.status()[0].state, way.status()[0].failures) == ("up", 2)
@@ -230,4 +248,4 @@ async def test_a_client_that_leaves_during_the_trial_leaves_it_to_the_next() -> 
         await bad.begun.wait()
         assert way.status()[0].state == "trying"
         asking.cancel()
-    assert way.status()[0].state == "up"  # for one
+    assert way.status()[0].state == "half_open"

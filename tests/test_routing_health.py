@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from hypothesis import given
+from hypothesis import strategies as st
 from routingkit import (
     BROKEN,
     FULL,
@@ -37,7 +39,7 @@ async def test_checks_find_what_is_gone_and_what_is_back() -> None:
     assert [status.state for status in way.status()] == ["down", "up"]
     there[0] = True
     there_was = await examine(check, [seat], was_there=there_was)
-    assert way.status()[0].state == "up"  # one request may find out
+    assert way.status()[0].state == "half_open"  # one request may find out
     assert way.status()[0].failures == THRESHOLD
 
 
@@ -112,3 +114,65 @@ async def test_a_check_that_is_refused_counts_one_that_finds_no_room_does_not() 
     for _ in range(THRESHOLD):
         assert not await examine(Check(forbidden, 1.0, ["t0"]), [seat], was_there=True)
     assert way.status()[0].state == "down"
+
+
+async def test_a_dead_target_stays_down_until_a_check_succeeds() -> None:
+    clock = Clock()
+    dead, good = Scripted([BROKEN]), Scripted(REPLY)
+    way = router(dead, good, clock=clock)
+    there = False
+
+    async def ask() -> None:
+        if not there:
+            raise UpstreamFailed("Gone.")
+
+    check, seat = Check(ask, 15.0, ["t0"]), way.seat("t0")
+    assert seat is not None
+    assert not await examine(check, [seat], was_there=True)
+    for _ in range(100):
+        clock.now += 15
+        assert way.status()[0].state == "down"
+        await told(way, 2)
+    assert dead.asked == []
+    there, dead.script = True, REPLY
+    await examine(check, [seat], was_there=False)
+    assert way.status()[0].state == "half_open"
+    await told(way, 2)
+    assert len(dead.asked) == 1
+    assert way.status()[0].state == "up"
+
+
+@given(st.lists(st.sampled_from(["ask", "answer", "fail", "check", "gone", "soon", "late"])))
+def test_no_target_is_up_that_has_only_failed(steps: list[str]) -> None:
+    async def walk() -> None:
+        clock = Clock()
+        one, good = Scripted(REPLY), Scripted(REPLY)
+        way = router(one, good, clock=clock)
+        seat = way.seat("t0")
+        assert seat is not None
+        there = gone = False
+
+        async def ask() -> None:
+            if not there:
+                raise UpstreamFailed("Gone.")
+
+        for step in steps:
+            match step:
+                case "ask":
+                    before, refused = len(one.asked), gone and seat.status().state == "down"
+                    await told(way, 2)
+                    assert not refused or len(one.asked) == before
+                    gone = gone and seat.breaker.failures > 0
+                case "answer" | "fail":
+                    one.script = REPLY if step == "answer" else [BROKEN]
+                case "check" | "gone":
+                    there, gone = step == "check", step == "gone"
+                    await examine(Check(ask, 15.0, ["t0"]), [seat], was_there=False)
+                case "soon" | "late":
+                    clock.now += 20 if step == "soon" else 400
+            status, standing = seat.status(), seat.standing()
+            assert standing.up == (status.state == "up")
+            shares = (standing.uptime, standing.uptime_half_hour, standing.uptime_day)
+            assert not standing.up or 0.0 not in shares
+
+    asyncio.run(walk())

@@ -164,4 +164,4 @@ def _seat(name: str, status: TargetStatus | None) -> Standing:
     wait = f"asked again in {status.wait_seconds:.0f} s" if status.wait_seconds > 0 else ""
     tone = "bad" if status.state == "down" else "warn"
     detail = ", ".join(filter(None, [status.reason.replace("_", " "), wait]))
-    return Standing(name, status.state, tone, detail)
+    return Standing(name, status.state.replace("_", " "), tone, detail)

@@ -7,6 +7,9 @@ that a request has tried it in vain; then one request tries it. The waits are
 spread by chance, so that several services do not come back together
 (exponential back-off with jitter). Only a whole reply makes failures forgotten:
 a target that begins every reply and breaks it off is broken too.
+
+One failure is enough for a target that has answered nothing lately. While an active check
+fails, the target stays down; no request tries it before a check has succeeded.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ LONGEST_WAIT_SECONDS = 60.0
 LONGEST_FULL_SECONDS = 300.0
 _TRIAL_SECONDS = 120.0  # a trial that has not ended by then no longer keeps others away
 
-State = Literal["up", "full", "down", "trying"]
+State = Literal["up", "full", "down", "trying", "half_open"]
 
 
 class Breaker:
@@ -30,14 +33,16 @@ class Breaker:
     """
 
     __slots__ = (
-        "_chance", "_down_until", "_failures", "_full_until", "_trial_until", "_waits",
-        "clock", "reason", "well",
+        "_absent", "_chance", "_down_until", "_failures", "_full_until", "_open", "_trial_until",
+        "_waits", "clock", "reason", "well",
     )  # fmt: skip
 
     def __init__(self, clock: Callable[[], float], chance: Callable[[], float]) -> None:
         self.clock = clock
         self._chance = chance
         self._failures = 0
+        self._open = False
+        self._absent = False  # the last active check failed
         self._waits = 0
         self._down_until = 0.0
         self._full_until = 0.0
@@ -51,32 +56,39 @@ class Breaker:
         return self._failures
 
     def state(self) -> State:
-        """As it is now: ``trying`` while one request finds out for all."""
+        """Return the state now.
+
+        ``half_open``: the wait is over and the next request tries the target; ``trying``: one
+        request is doing so.
+        """
         if self.well:
             return "up"
         now = self.clock()
-        if self._failures >= THRESHOLD:
-            if now < self._down_until:
+        if self._open:
+            if self._absent or now < self._down_until:
                 return "down"
             if now < self._trial_until:
                 return "trying"
-        return "full" if now < self._full_until else "up"
+        if now < self._full_until:
+            return "full"
+        return "half_open" if self._open else "up"
+
+    def admits(self) -> bool:
+        """Whether a request may be sent to it now."""
+        return self.well or self.state() in ("up", "half_open")
 
     def wait(self) -> float:
         """Seconds until it may be asked; 0 where it may be asked now."""
-        state = self.state()
-        if state == "up":
-            return 0.0
         until = {
             "down": self._down_until,
             "trying": self._trial_until,
             "full": self._full_until,
-        }[state]
-        return until - self.clock()
+        }.get(self.state(), 0.0)
+        return max(until - self.clock(), 0.0)
 
     def begin(self) -> bool:
         """A request is sent to it; whether that one finds out for all."""
-        if self._failures < THRESHOLD or self.state() != "up":
+        if self.state() != "half_open":
             return False
         self._trial_until = self.clock() + _TRIAL_SECONDS
         return True
@@ -89,6 +101,7 @@ class Breaker:
         """A reply has begun, or a request was refused: it is there."""
         if not self.well:
             self._failures = min(self._failures, THRESHOLD - 1)
+            self._open = self._absent = False
             self._down_until = self._full_until = self._trial_until = 0.0
             self.well = not self._failures
 
@@ -96,22 +109,32 @@ class Breaker:
         """A whole reply has come."""
         if not self.well:
             self.well = True
+            self._open = self._absent = False
             self._failures = self._waits = 0
             self._down_until = self._full_until = self._trial_until = 0.0
             self.reason = ""
 
     def back(self) -> None:
         """It is there again, though it has not answered a request yet: one may try now."""
-        if self._failures >= THRESHOLD:
-            self._down_until = 0.0
+        self._absent = False
+        self._down_until = 0.0
 
-    def failed(self, reason: str) -> None:
-        """It could not be reached, did not answer in time, or failed."""
+    def absent(self, reason: str, *, proven: bool = True) -> None:
+        """Record that an active check failed."""
+        self._absent = True
+        self.failed(reason, proven=proven)
+
+    def failed(self, reason: str, *, proven: bool = True) -> None:
+        """It could not be reached, did not answer in time, or failed.
+
+        ``proven``: it has answered a request lately, so that one failure says little.
+        """
         self._failures += 1
+        self._open = self._open or self._failures >= THRESHOLD or not proven
         self.well = False
         self.reason = reason
         now = self.clock()
-        if self._failures < THRESHOLD or now < self._down_until:
+        if not self._open or now < self._down_until:
             return  # what fails together fails of one cause, and lengthens nothing
         self._trial_until = 0.0
         longest = min(FIRST_WAIT_SECONDS * 2**self._waits, LONGEST_WAIT_SECONDS)

@@ -47,7 +47,7 @@ def foreseen(
     by_name = {one.name: one for one in candidates}
     groups: dict[int, list[Candidate]] = {}
     for one in candidates:
-        if seats[one.name].breaker.state() == "up":
+        if seats[one.name].breaker.admits():
             groups.setdefault(one.priority, []).append(one)
     return [
         _prospect(

@@ -84,7 +84,7 @@ async def examine(check: Check, seats: Sequence[Seat], *, was_there: bool) -> bo
         return was_there
     except ServiceError as failure:
         for seat in seats:
-            seat.breaker.failed(failure.code)
+            seat.absent(failure)
         return False
     if not was_there:
         for seat in seats:

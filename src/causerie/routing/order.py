@@ -35,7 +35,7 @@ def order(
     resting: list[Seat] = []
     for candidate in candidates:
         seat = seats[candidate.name]
-        if seat.breaker.state() == "up":
+        if seat.breaker.admits():
             groups.setdefault(candidate.priority, []).append(candidate)
         else:
             resting.append(seat)

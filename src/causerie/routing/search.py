@@ -134,7 +134,7 @@ class Search(Struct, eq=False):
         return found.winner
 
     def _second(self, first: Visit, others: Sequence[Seat]) -> Visit | None:
-        able = [seat for seat in others if seat.breaker.state() == "up"]
+        able = [seat for seat in others if seat.breaker.admits()]
         if not able or self._left < 2 or not self.terms.hedges.spend():
             return None
         return Visit(able[0], self._request(able[0]), first.partial)

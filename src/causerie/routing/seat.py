@@ -14,6 +14,7 @@ from causerie.routing.pace import Pace
 from causerie.routing.samples import HALF_HOUR
 from causerie.routing.target import Gate, Target
 
+_PROOF_MINUTES = 5
 _FULL_SECONDS = 1.0  # where a full target does not say for how long
 
 
@@ -56,17 +57,37 @@ class Seat:
             if not _is_bound_of_ours(failure):
                 self.breaker.full(wait_of(failure), failure.code)
         elif isinstance(failure, UpstreamFailed) and not _is_refusal(failure):
-            self.breaker.failed(failure.code)
+            self.breaker.failed(failure.code, proven=self.proven)
             self.pace.failed()
         else:
             self.breaker.answers()  # whoever refuses a request is there
+
+    @property
+    def proven(self) -> bool:
+        """Whether it has answered a request in the last minutes."""
+        return bool(self.pace.uptime(_PROOF_MINUTES))
+
+    def absent(self, failure: ServiceError) -> None:
+        """Record that an active check failed."""
+        self.breaker.absent(failure.code, proven=self.proven)
+
+    def state(self) -> State:
+        """Return the state that every page and API shows.
+
+        A target is ``up`` only where nothing is held against it or where it has answered a
+        request in the last minutes.
+        """
+        state = self.breaker.state()
+        if state == "up" and self.breaker.failures and not self.proven:
+            return "half_open"
+        return state
 
     def status(self) -> SeatStatus:
         """How it stands now."""
         breaker = self.breaker
         return SeatStatus(
             name=self.name,
-            state=breaker.state(),
+            state=self.state(),
             in_flight=self.in_flight,
             failures=breaker.failures,
             wait_seconds=breaker.wait(),
@@ -79,7 +100,7 @@ class Seat:
         """How it stands now, with what was measured."""
         pace = self.pace
         return Standing(
-            up=self.breaker.state() == "up",
+            up=self.state() == "up",
             idle=self.in_flight == 0,
             first_token=pace.first_token.percentiles(),
             speed=pace.speed.percentiles(),

@@ -18,6 +18,7 @@ from causerie.protocol.events import (
 )
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
+from causerie.routing.breaker import THRESHOLD
 from causerie.routing.seat import Seat
 from causerie.routing.target import SILENCE, Answering, Lease
 
@@ -45,7 +46,7 @@ class Visit(Struct, eq=False):
     _entry: AbstractAsyncContextManager[Lease] | None = None
     _reply: AbstractAsyncContextManager[Answering] | None = None
     _there: bool = False  # whether it counts as under way
-    resting: bool = False  # whether the target was to be left alone
+    resting: bool = False  # whether the target was to be left alone, after repeated failures
     _trial: bool = False  # whether this one finds out if the target is there again
 
     @property
@@ -76,7 +77,7 @@ class Visit(Struct, eq=False):
         seat.in_flight += 1
         self._there = True
         if not breaker.well:
-            self.resting = breaker.state() != "up"
+            self.resting = breaker.failures >= THRESHOLD and not breaker.admits()
             self._trial = breaker.begin()
         self.started = asked = clock()
         before: list[Event] = []

@@ -164,7 +164,9 @@ class _Told:
         yield from reasons(supply, able, preferences, self._model.sort, self._router.standing)
 
     def _cautions(self, one: Candidate, status: SeatStatus) -> Iterator[str]:
-        if status.state != "up":
+        if status.state == "half_open":
+            yield f"did not answer last time, and this request tries it{_because(status)}"
+        elif status.state != "up":
             yield f"does not answer now{_because(status)}"
         elif status.failures:
             yield f"has failed {status.failures} in a row{_because(status)}"
