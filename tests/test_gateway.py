@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from faultkit import Fault, Reply, upstream
 from gatewaykit import gateway
 from openai import AsyncOpenAI, OpenAI, RateLimitError
 from service import Service, serving
+from structlog.testing import capture_logs
 
 CONFIG = """
 [[models]]
@@ -140,3 +142,21 @@ async def test_what_is_passed_on_to_an_endpoint_is_not_said_to_be_ignored() -> N
     assert plain.headers["x-ignored-params"] == "stream_options.bar"  # which only a stream has
     assert asked[1]["stream_options"] == {"bar": 1, "include_usage": True}
     assert "x-ignored-params" not in streamed.headers
+
+
+async def test_who_is_alone_and_dead_is_named_with_the_next_step() -> None:
+    with socket.socket() as taken, capture_logs() as logged:
+        taken.bind(("127.0.0.1", 0))  # nobody listens there
+        port = taken.getsockname()[1]
+        async with gateway(f"http://127.0.0.1:{port}/v1") as there:
+            answers = [await there.plain() for _ in range(4)] + [await there.stream()]
+    assert [answer.status for answer in answers] == [502, 502, 502, 503, 503]
+    for answer in answers:
+        assert answer.error is not None
+        message = answer.error["message"]
+        assert "(e0). e0: The endpoint cannot be connected to." in message
+        assert "`causerie probe`" in message
+        assert "127.0.0.1" not in message
+    [told] = [line for line in logged if line["event"] == "target down"]
+    assert (told["target"], told["code"]) == ("e0", "bad_gateway")
+    assert f"127.0.0.1:{port}" in told["cause"]

@@ -89,6 +89,8 @@ async def test_a_bad_file_changes_nothing_and_says_where_it_is_wrong(tmp_path: P
         assert outcome.problems == (
             f"{service.file}:{LINES + 11}: models[1].engin: is not a setting; "
             "did you mean `engine`?",
+            f"{service.file}:{LINES + 8}: doors[0].keys: is empty, so nobody could enter; "
+            'add a digest (`causerie key`) or write `keys = "off"`',
         )
         outcome = await service.reload(OWN + '[[doors]]\nname = "d"\nkeys = []\n')
         assert [one.split(": ")[1] for one in outcome.problems] == ["doors[0].keys"]

@@ -18,6 +18,7 @@ from typing import Protocol
 from msgspec import structs
 
 from causerie.assembly.certificates import tls_context, tls_digest
+from causerie.assembly.checked import checked
 from causerie.control import answering
 from causerie.edge.ownership import owned
 from causerie.engines import weights as shelf  # whose `fetch` loads an HTTP client: 5 MB, if asked
@@ -78,7 +79,7 @@ async def run_service(loaded: Loaded, read: Callable[[], Loaded], watcher: Annou
             ):
                 if (link := await running.first_link()) is not None:
                     watcher.first_link(link.token)
-                reloading = Reloading(loaded, _with_credentials(read), running, makers.renew(fleet))
+                reloading = Reloading(loaded, partial(checked, read), running, makers.renew(fleet))
                 running.configuration = reloading
                 reloading.address = "{}:{}".format(*address.getsockname()[:2])
                 folder = runtime_folder(variables())
@@ -91,16 +92,6 @@ async def run_service(loaded: Loaded, read: Callable[[], Loaded], watcher: Annou
                         await run(running.edge, fleet, preload, listening, watcher, address)
                     except CannotStart as failure:
                         raise makers.missing or failure from failure
-
-
-def _with_credentials(
-    read: Callable[[], Loaded],
-) -> Callable[[], tuple[Loaded, Credentials]]:
-    def both() -> tuple[Loaded, Credentials]:
-        loaded = read()
-        return loaded, read_credentials(loaded)
-
-    return both
 
 
 async def fetch_weights(

@@ -7,7 +7,7 @@ routing has learnt of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from causerie.chat.separation import Separation
 from causerie.chat.template import ChatTemplate
 from causerie.routing.target import Target
 from causerie.settings import Model, Problem, Settings, SettingsError
+from causerie.settings.lines import Path as KeyPath
 from causerie.startup import Engine, Engines
 from causerie.upstreams.remote import RemoteChat
 
@@ -60,14 +61,19 @@ class Targets:
         return {id: own.gate for id, own in self.own.items()}
 
 
-def chat_options(settings: Settings) -> Mapping[str, ChatOptions]:
+def chat_options(
+    settings: Settings, where: Callable[[KeyPath], str] | None = None
+) -> Mapping[str, ChatOptions]:
     """What the configuration says of each model's chat. Reads template files.
+
+    ``where`` gives the place of a setting, for problems.
 
     Raises :class:`SettingsError` where one cannot be read, or is no template.
     """
     options: dict[str, ChatOptions] = {}
     problems: list[Problem] = []
     for index, model in enumerate(settings.models):
+        place = where(("models", index, "template")) if where is not None else ""
         try:
             options[model.id] = ChatOptions(
                 format=model.format,
@@ -76,10 +82,10 @@ def chat_options(settings: Settings) -> Mapping[str, ChatOptions]:
             )
         except (OSError, UnicodeDecodeError) as error:
             words = f"{model.template} cannot be read as UTF-8 text: {error}"
-            problems.append(Problem("", f"models[{index}].template", words))
+            problems.append(Problem(place, f"models[{index}].template", words))
         except ValueError as error:
             words = f"{model.template} cannot be used: {error}"
-            problems.append(Problem("", f"models[{index}].template", words))
+            problems.append(Problem(place, f"models[{index}].template", words))
     if problems:
         raise SettingsError(problems)
     return options

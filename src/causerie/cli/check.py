@@ -10,12 +10,11 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from causerie.assembly.targets import chat_options
+from causerie.assembly.checked import checked
 from causerie.cli.doors import door_table
 from causerie.cli.exits import reporting
 from causerie.cli.options import Config, Set, settings_in_force
 from causerie.settings import Loaded, Secret
-from causerie.settings.credentials import read_credentials
 from causerie.settings.decode import is_secret, names_user
 from causerie.settings.lines import Path
 
@@ -38,11 +37,9 @@ def check(
     `causerie check --config other.toml --quiet && echo fine`
     """
     with reporting():
-        loaded = settings_in_force(config, pairs)
+        loaded, _ = checked(lambda: settings_in_force(config, pairs), commands=False)
         for name in loaded.ignored:
             typer.echo(f"causerie: the variable {name} sets nothing", err=True)
-        read_credentials(loaded, commands=False)
-        chat_options(loaded.settings)
         if not quiet:
             typer.echo("\n".join([*in_force(loaded), "", *door_table(loaded.settings)]))
 

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from causerie import logging
 from causerie.app import run_service
+from causerie.assembly.checked import checked
 from causerie.cli import loop
 from causerie.cli.announcement import Announcer
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
@@ -94,7 +95,7 @@ def serve(
             return _with_options(_chosen(settings, ref, id, model, engine), options)
 
         read = partial(_read, config, pairs, flags, choose)
-        loaded = read()
+        loaded, _ = checked(read, commands=False)
         with heedless():
             logging.configure(loaded.settings.logging.level, loaded.settings.logging.format)
             announcer = Announcer(loaded.settings, Console(stderr=True))

@@ -29,19 +29,20 @@ State = Literal["up", "full", "down", "trying", "half_open"]
 class Breaker:
     """The breaker of one target. ``clock`` gives seconds; ``chance`` a number from 0 to 1.
 
-    ``well``: nothing is held against it, no failure and no fullness.
+    ``well``: nothing is held against it, no failure and no fullness. ``open``: it failed, and
+    has not answered since.
     """
 
     __slots__ = (
-        "_absent", "_chance", "_down_until", "_failures", "_full_until", "_open", "_trial_until",
-        "_waits", "clock", "reason", "well",
+        "_absent", "_chance", "_down_until", "_failures", "_full_until", "_trial_until", "_waits",
+        "clock", "open", "reason", "well",
     )  # fmt: skip
 
     def __init__(self, clock: Callable[[], float], chance: Callable[[], float]) -> None:
         self.clock = clock
         self._chance = chance
         self._failures = 0
-        self._open = False
+        self.open = False
         self._absent = False  # the last active check failed
         self._waits = 0
         self._down_until = 0.0
@@ -64,14 +65,14 @@ class Breaker:
         if self.well:
             return "up"
         now = self.clock()
-        if self._open:
+        if self.open:
             if self._absent or now < self._down_until:
                 return "down"
             if now < self._trial_until:
                 return "trying"
         if now < self._full_until:
             return "full"
-        return "half_open" if self._open else "up"
+        return "half_open" if self.open else "up"
 
     def admits(self) -> bool:
         """Whether a request may be sent to it now."""
@@ -101,7 +102,7 @@ class Breaker:
         """A reply has begun, or a request was refused: it is there."""
         if not self.well:
             self._failures = min(self._failures, THRESHOLD - 1)
-            self._open = self._absent = False
+            self.open = self._absent = False
             self._down_until = self._full_until = self._trial_until = 0.0
             self.well = not self._failures
 
@@ -109,7 +110,7 @@ class Breaker:
         """A whole reply has come."""
         if not self.well:
             self.well = True
-            self._open = self._absent = False
+            self.open = self._absent = False
             self._failures = self._waits = 0
             self._down_until = self._full_until = self._trial_until = 0.0
             self.reason = ""
@@ -130,11 +131,11 @@ class Breaker:
         ``proven``: it has answered a request lately, so that one failure says little.
         """
         self._failures += 1
-        self._open = self._open or self._failures >= THRESHOLD or not proven
+        self.open = self.open or self._failures >= THRESHOLD or not proven
         self.well = False
         self.reason = reason
         now = self.clock()
-        if not self._open or now < self._down_until:
+        if not self.open or now < self._down_until:
             return  # what fails together fails of one cause, and lengthens nothing
         self._trial_until = 0.0
         longest = min(FIRST_WAIT_SECONDS * 2**self._waits, LONGEST_WAIT_SECONDS)

@@ -20,6 +20,11 @@ from causerie.routing.terms import Terms
 from causerie.routing.visit import Visit
 
 SLOWER = "slower"
+_NAMED = 4
+_NEXT_STEP = (
+    "if it goes on, the operator finds the cause in the service's log and at `/health`, and can "
+    "test the server with `causerie probe`."
+)
 _OF_THE_TARGET = frozenset({"unsupported_parameter", "context_length_exceeded"})
 
 
@@ -165,10 +170,13 @@ class Search(Struct, eq=False):
         failure = telling[-1] if telling else next(iter(failures), None)
         rests = {one.name: self.terms.seats[one.name].breaker.wait() for one in self.candidates}
         if failure is None or (hopeless and isinstance(failure, UpstreamFailed)):
+            wait = max(1, round(min(rests.values(), default=1.0)))
+            why = f" {_last(failure)}" if isinstance(failure, UpstreamFailed) else ""
             return Overloaded(
-                "No endpoint serves this model now; please try again.",
+                f"No target of this model answers now ({_listed(self.candidates)}).{why} "
+                f"Try again in {wait} s; {_NEXT_STEP}",
                 code="no_endpoint",
-                retry_after=max(1, round(min(rests.values(), default=1.0))),
+                retry_after=wait,
             )
         if isinstance(failure, Overloaded):  # of those that are full, who has room first
             failure = min((one for one in telling if isinstance(one, Overloaded)), key=wait_of)
@@ -177,9 +185,27 @@ class Search(Struct, eq=False):
             sooner = max(1, round(min(rests.values(), default=wait_of(failure))))
             if sooner < wait_of(failure):  # of those that rest only one was asked
                 failure.headers["Retry-After"] = str(sooner)
+        if isinstance(failure, UpstreamFailed):
+            failure.message = (
+                f"No target of this model answered ({_listed(self.candidates)}). {_last(failure)} "
+                f"Try again later; {_NEXT_STEP}"
+            )
         if len(self.tried) > 1:
             failure.metadata["attempts"] = len(self.tried)
         return failure
+
+
+def _listed(candidates: Sequence[Candidate]) -> str:
+    """Return the names of the targets; of many, the first ones and the number of the others."""
+    names = [one.name for one in candidates[:_NAMED]]
+    others = len(candidates) - len(names)
+    return ", ".join([*names, f"and {others} more"] if others else names)
+
+
+def _last(failure: UpstreamFailed) -> str:
+    """Return the failure's own words, with the target they are about."""
+    target = failure.metadata.get("target")
+    return f"{target}: {failure!s}" if target else str(failure)
 
 
 def _elsewhere(failure: ServiceError) -> bool:

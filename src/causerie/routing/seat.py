@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+import structlog
 from msgspec import Struct
 
 from causerie.errors import Overloaded, RateLimited, ServiceError, UpstreamFailed
@@ -13,6 +14,8 @@ from causerie.routing.breaker import Breaker, State
 from causerie.routing.pace import Pace
 from causerie.routing.samples import HALF_HOUR
 from causerie.routing.target import Gate, Target
+
+log = structlog.get_logger(__name__)
 
 _PROOF_MINUTES = 5
 _FULL_SECONDS = 1.0  # where a full target does not say for how long
@@ -57,8 +60,11 @@ class Seat:
             if not _is_bound_of_ours(failure):
                 self.breaker.full(wait_of(failure), failure.code)
         elif isinstance(failure, UpstreamFailed) and not _is_refusal(failure):
+            failure.metadata.setdefault("target", self.name)
+            was_open = self.breaker.open
             self.breaker.failed(failure.code, proven=self.proven)
             self.pace.failed()
+            self._tell_opening(failure, was_open=was_open)
         else:
             self.breaker.answers()  # whoever refuses a request is there
 
@@ -69,7 +75,20 @@ class Seat:
 
     def absent(self, failure: ServiceError) -> None:
         """Record that an active check failed."""
+        was_open = self.breaker.open
         self.breaker.absent(failure.code, proven=self.proven)
+        self._tell_opening(failure, was_open=was_open)
+
+    def _tell_opening(self, failure: ServiceError, *, was_open: bool) -> None:
+        """Log once why the target is down. The cause names host and port, never a secret."""
+        if self.breaker.open and not was_open:
+            log.warning(
+                "target down",
+                target=self.name,
+                code=failure.code,
+                reason=str(failure),
+                cause=str(failure.__cause__ or ""),
+            )
 
     def state(self) -> State:
         """Return the state that every page and API shows.

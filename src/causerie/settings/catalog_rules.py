@@ -39,13 +39,14 @@ def _offer(at: KeyPath, offer: Offer, settings: Settings) -> Iterator[Broken]:
     if offer.endpoint is not None and offer.endpoint not in endpoints:
         known = ", ".join(endpoints) or "none"
         advice = f'no endpoint is named "{offer.endpoint}"; known: {known}'
-        yield Broken((*at, "endpoint"), advice)
+        yield Broken((*at, "endpoint"), advice, relies_on=(("endpoints",),))
     if offer.endpoint is None and offer.model not in models:
         known = ", ".join(models) or "none"
         yield Broken(
             (*at, "model"),
             f'no model of our own has the id "{offer.model}"; known: {known}; '
             "a model of an endpoint needs `endpoint`",
+            relies_on=(("models",), (*at, "endpoint")),
         )
     parameters = HONOURED | HINTS
     for name in offer.supported_parameters or ():

@@ -55,8 +55,8 @@ def read_credentials(
     found: dict[str, dict[str, str]] = {kind: {} for kind in kinds}
     problems: list[Problem] = []
     for path, name, secret in (*_secrets(loaded), *_store_keys(loaded)):
-        if secret.command is not None and not commands:
-            continue
+        if secret == Secret() or (secret.command is not None and not commands):
+            continue  # that none names no place is a problem of the settings
         try:
             value = secret_value(secret, environ)
             _check(path, value)

@@ -10,7 +10,7 @@ import difflib
 import re
 import types
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 
@@ -18,36 +18,55 @@ from causerie.settings.lines import Path
 from causerie.settings.problems import Problem, dotted
 
 S = TypeVar("S", bound=msgspec.Struct)
+_WRONG: Any = object()  # the value of a setting that cannot be used
 _USER = re.compile(r"//[^/\s]*@")
 
 
 class Decoder:
     """Decodes into one tree type and collects what is wrong on the way.
 
-    ``where`` gives the place (file and line, variable, flag) of a path.
+    ``where`` gives the place (file and line, variable, flag) of a path. A value that is wrong
+    is replaced by its default, or by a stand-in where there is none, so that the rest can be
+    checked; ``faults`` holds the paths of those values.
     """
 
     def __init__(self, where: Callable[[Path], str]) -> None:
         self._where = where
         self.problems: list[Problem] = []
+        self.faults: list[Path] = []
 
-    def struct(self, kind: type[S], value: object, path: Path = ()) -> S | None:
-        """The struct, or ``None`` when something in it was wrong."""
+    def struct(self, kind: type[S], value: object, path: Path = ()) -> S:
+        """Return the struct; usable as it is only where there are no problems."""
         if not isinstance(value, Mapping):
             self._wrong(path, f"is {shown(value)}; it takes a table")
-            return None
+            return cast(S, self._stand_in(kind))
         fields = {field.name: field for field in msgspec.structs.fields(kind)}
         for key in value:
             if key not in fields:
-                self._unknown(path, str(key), list(fields))
-        before = len(self.problems)
+                self._unknown(path, str(key), value, list(fields))
         decoded: dict[str, Any] = {}
         for name, field in fields.items():
             if name in value:
-                decoded[name] = self._value(field.type, value[name], (*path, name))
+                found = self._value(field.type, value[name], (*path, name))
+                if found is not _WRONG:
+                    decoded[name] = found
             elif field.required:
                 self._wrong((*path, name), f"is missing; it takes {describe(field.type)}")
-        return kind(**decoded) if len(self.problems) == before else None
+            if field.required and name not in decoded:
+                decoded[name] = self._stand_in(field.type)
+        return kind(**decoded)
+
+    def _stand_in(self, kind: Any) -> Any:
+        """Return a value of the type; no two texts are the same."""
+        bare = plain(alone(kind))
+        if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
+            required = [field for field in msgspec.structs.fields(bare) if field.required]
+            return bare(**{field.name: self._stand_in(field.type) for field in required})
+        if get_origin(bare) is Literal:
+            return get_args(bare)[0]
+        if get_origin(bare) is tuple:
+            return ()
+        return f"wrong-{len(self.problems)}" if bare is str else bare()
 
     def _value(self, kind: Any, value: object, path: Path) -> Any:
         only = alone(kind)
@@ -57,35 +76,41 @@ class Decoder:
         inline = extras(only).get("inline")
         if inline is not None and not isinstance(value, Mapping):
             self._wrong(path, str(inline))
-            return None
+            return _WRONG
         if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
             return self.struct(bare, value, path)
         element = _struct_element(bare)
         if element is not None:
             if not isinstance(value, list | tuple):
                 self._wrong(path, f"is {shown(value)}; it takes a list of tables")
-                return None
+                return _WRONG
             return tuple(
                 self.struct(element, item, (*path, index)) for index, item in enumerate(value)
             )
         places = secret_places(bare)
         if places is not None and isinstance(value, list | tuple):
             found = [self._value(places, item, (*path, at)) for at, item in enumerate(value)]
-            return tuple(found)
+            return tuple(one for one in found if one is not _WRONG)
         try:
             return msgspec.convert(value, kind)
         except msgspec.ValidationError:
             known = "empty" if value == "" else shown(value)
             known = "not usable" if _may_be_secret(kind) else known
             self._wrong(path, f"is {known}; it takes {describe(kind)}")
-            return None
+            return _WRONG
 
-    def _unknown(self, path: Path, key: str, known: list[str]) -> None:
+    def _unknown(self, path: Path, key: str, table: Mapping[Any, Any], known: list[str]) -> None:
         near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
         advice = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(known)}"
-        self._wrong((*path, key), f"is not a setting; {advice}")
+        meant = near[0] if near and near[0] not in table else key
+        self.faults.append((*path, meant))
+        self._tell((*path, key), f"is not a setting; {advice}")
 
     def _wrong(self, path: Path, advice: str) -> None:
+        self.faults.append(path)
+        self._tell(path, advice)
+
+    def _tell(self, path: Path, advice: str) -> None:
         self.problems.append(Problem(self._where(path), dotted(path), advice))
 
 

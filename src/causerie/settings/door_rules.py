@@ -29,7 +29,12 @@ def door_rules(settings: Settings) -> Iterator[Broken]:
     names = [way.door.name for way in every]
     if wanted is not None and wanted not in names:
         known = ", ".join(names)
-        yield Broken(("server", "default_door"), f'no door is named "{wanted}"; known: {known}')
+        yield Broken(
+            ("server", "default_door"),
+            f'no door is named "{wanted}"; known: {known}',
+            None,
+            (("doors",), ("models",)),
+        )
     for way in every:
         if way.own and not way.door.name:
             advice = "holds no letter or digit a host name could have; set `door`"
@@ -50,6 +55,7 @@ def open_doors(settings: Settings, host: str) -> Iterator[Broken]:
             ("server", "keys"),
             f"is unset, and {host} can be reached from other machines, so everybody could enter "
             f'at {words}; add a digest (`causerie key`), or write `keys = "off"`, here or at each',
+            relies_on=tuple((*way.at, "keys") for way in ways(settings)),
         )
 
 
@@ -101,21 +107,34 @@ def _listed(way: Way, settings: Settings) -> Iterator[Broken]:
     for model in way.door.models or ():
         if model not in there:
             known = ", ".join(there) or "none"
-            yield Broken((*way.at, "models"), f'no {noun} has the id "{model}"; known: {known}')
+            yield Broken(
+                (*way.at, "models"),
+                f'no {noun} has the id "{model}"; known: {known}',
+                relies_on=((*way.at, "kind"), ("models",), ("aliases",), ("catalog",)),
+            )
     if not way.models and (settings.models or settings.aliases or settings.catalog):
         kind = next(one for one in ("endpoint", "gateway", "router") if behind(settings, one))
         yield Broken(
             (*way.at, "kind"),
             f"leads nowhere, for there is no {noun}; list some, or make it a door of "
             f'`kind = "{kind}"`',
+            relies_on=(("models",), ("aliases",), ("catalog",)),
         )
     first, *more = way.prefix.strip("/").split("/")
     if first in _OURS or "." in (first, *more) or ".." in (first, *more):
         yield Broken((*way.at, "prefix"), f'"{way.prefix}" is in use by the service itself')
     if way.door.reasoning and not gateway:
-        yield Broken((*way.at, "reasoning"), 'is for doors of `kind = "gateway"` only')
+        yield Broken(
+            (*way.at, "reasoning"),
+            'is for doors of `kind = "gateway"` only',
+            relies_on=((*way.at, "kind"),),
+        )
     if way.door.kind == "hosted" and way.door.keys != "accounts":
-        yield Broken((*way.at, "keys"), 'of a hosted door are `"accounts"`; leave it out')
+        yield Broken(
+            (*way.at, "keys"),
+            'of a hosted door are `"accounts"`; leave it out',
+            relies_on=((*way.at, "kind"),),
+        )
 
 
 def _keys(every: tuple[Way, ...]) -> Iterator[Broken]:

@@ -86,11 +86,12 @@ def _alias(at: KeyPath, alias: Alias, settings: Settings) -> Iterator[Broken]:
         if target.endpoint is not None and target.endpoint not in endpoints:
             known = ", ".join(endpoints) or "none"
             advice = f'no endpoint is named "{target.endpoint}"; known: {known}'
-            yield Broken((*place, "endpoint"), advice)
+            yield Broken((*place, "endpoint"), advice, relies_on=(("endpoints",),))
         if target.endpoint is None and target.model not in models:
             known = ", ".join(models) or "none"
             yield Broken(
                 (*place, "model"),
                 f'no model of our own has the id "{target.model}"; known: {known}; '
                 "a model of an endpoint needs `endpoint`",
+                relies_on=(("models",), (*place, "endpoint")),
             )

@@ -98,7 +98,8 @@ def _provider(at: KeyPath, provider: IdentityProvider) -> Iterator[Broken]:
         places = [name for name in ("env", "file", "command") if getattr(secret, name) is not None]
         if len(places) != 1:
             found = " and ".join(f"`{each}`" for each in places) or "nothing"
-            yield Broken((*at, "client_secret"), f"has {found}; it takes {PLACES}")
+            place: KeyPath = (*at, "client_secret")
+            yield Broken(place, f"has {found}; it takes {PLACES}", relies_on=(place,))
 
 
 def _wrong_issuer(issuer: str) -> str | None:

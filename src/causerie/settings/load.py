@@ -124,17 +124,17 @@ def load(
     decoder = Decoder(layers.where)
     settings = decoder.struct(Settings, layers.values)
     problems += decoder.problems
-    if settings is None or problems:
-        raise SettingsError(problems)
     base = base or (layers.file.parent if layers.file is not None else folder)
     settings = settled(
         settings, base, environment.cache_folder(environ), environment.data_folder(environ)
     )
-    broken = [_problem(rule, layers) for rule in broken_rules(settings)]
-    if broken:
-        raise SettingsError(broken)
+    broken = [rule for rule in broken_rules(settings) if not rule.follows(decoder.faults)]
+    problems += [_problem(rule, layers) for rule in broken]
     ignored = tuple(_ignored(environ, known))
-    return Loaded(settings, layers.file, _origins(layers), ignored, layers.text)
+    loaded = Loaded(settings, layers.file, _origins(layers), ignored, layers.text)
+    if problems:
+        raise SettingsError(problems, loaded)
+    return loaded
 
 
 def leaves(kind: type[msgspec.Struct], path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:

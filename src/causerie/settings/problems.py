@@ -5,10 +5,15 @@ Knows no particular setting.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from causerie.settings.lines import Path
+
+if TYPE_CHECKING:
+    from causerie.settings.load import Loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +31,32 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A rule between settings that does not hold, at a key; ``other`` is the key it meets."""
+    """A rule between settings that does not hold, at a key; ``other`` is the key it meets.
+
+    ``relies_on`` are other settings that the rule has read: where one of them is wrong itself,
+    or a name in such a list of tables is, the rule says nothing.
+    """
 
     path: Path
     advice: str
     other: Path | None = None
+    relies_on: tuple[Path, ...] = ()
+
+    def follows(self, faults: Sequence[Path]) -> bool:
+        """Return whether the rule may be broken only because these settings are wrong."""
+        places = [self.path] if self.other is None else [self.path, self.other]
+        return any(
+            any(place[: len(fault)] == fault for place in places)
+            or any(_names(fault, place) for place in self.relies_on)
+            or (fault[:-1] == self.path[: len(fault) - 1] and f"`{fault[-1]}`" in self.advice)
+            for fault in faults
+        )
+
+
+def _names(fault: Path, place: Path) -> bool:
+    """Return whether the wrong setting is the place, a table of it, or what one is called."""
+    rest = fault[len(place) :]
+    return fault[: len(place)] == place and (len(rest) < 2 or rest[-1] in ("id", "name", "aliases"))
 
 
 def dotted(path: Path) -> str:
@@ -42,8 +68,38 @@ def dotted(path: Path) -> str:
 
 
 class SettingsError(Exception):
-    """The configuration cannot be used; ``problems`` has at least one entry."""
+    """The configuration cannot be used; ``problems`` has at least one entry.
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    ``partial`` has defaults or stand-ins where a value is wrong; it serves for further checks
+    only, and is unset where the file could not be parsed.
+    """
+
+    def __init__(self, problems: Sequence[Problem], partial: Loaded | None = None) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = tuple(problems)
+        self.partial = partial
+
+
+class Findings:
+    """The problems of several checks of one configuration, of which none keeps back another."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def add(self, problems: Iterable[Problem]) -> None:
+        """Add the problems of a check, but for keys of which an earlier check has told some."""
+        told = {problem.key for problem in self.problems}
+        self.problems += [each for each in problems if not each.key or each.key not in told]
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Add what the block raises."""
+        try:
+            yield
+        except SettingsError as error:
+            self.add(error.problems)
+
+    def end(self) -> None:
+        """Raise :class:`SettingsError` with all problems, if there are any."""
+        if self.problems:
+            raise SettingsError(self.problems)

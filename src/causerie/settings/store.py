@@ -120,7 +120,8 @@ def store_rules(store: Store) -> Iterator[Broken]:
         places = [name for name in ("env", "file", "command") if getattr(secret, name) is not None]
         if len(places) != 1:
             found = " and ".join(f"`{each}`" for each in places) or "nothing"
-            yield Broken((*at, index), f"has {found}; it takes {PLACES}")
+            place: KeyPath = (*at, index)
+            yield Broken(place, f"has {found}; it takes {PLACES}", relies_on=(place,))
     if (store.url or "").startswith("postgres") and not store.secret_keys:
         yield Broken(
             at,
