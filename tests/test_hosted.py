@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -19,7 +20,9 @@ from service import Service, serving
 from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
 from causerie.accounts.keys import Purpose
 from causerie.accounts.people import SYSTEM
+from causerie.accounts.usage import By, Question, Step
 from causerie.metering.ledger import UsageRecord
+from causerie.store.columns import microseconds
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -261,3 +264,23 @@ async def test_replicas_hear_of_each_other(hosted_database: str, tmp_path: Path)
                             while True:
                                 await say(client)
                                 await asyncio.sleep(0.05)  # another process hears of it
+
+
+async def test_the_model_that_was_asked_for_in_vain_is_shown_and_is_no_label(house: House) -> None:
+    made = await house.office.key()
+    name = "nobody-<b>\x00\x1b" + "x" * 200
+    async with house.client(made.credential) as client:
+        with pytest.raises(openai.NotFoundError):
+            await say(client, model=name)
+    [record] = await house.recorded(made.key.id)
+    assert (record.status, record.code) == (404, "model_not_found")
+    assert record.model == ("nobody-<b>\ufffd\ufffd" + "x" * 88 + "…")
+    now = datetime.now(UTC)
+    question = Question(now - timedelta(days=1), now + timedelta(days=1), Step.ALL, by=(By.MODEL,))
+    used = await house.office.reader.sums(question)
+    assert not [each for each in used if "nobody" in each.group[By.MODEL]]
+    last = await house.office.reader.last_used(house.office.project)
+    assert microseconds(last[made.key.id]) == record.at
+    async with aiohttp.ClientSession() as http, http.get(f"{house.service.root}/metrics") as told:
+        assert "nobody" not in await told.text()
+    assert "nobody-<b>" in house.service.log.read_text()

@@ -210,7 +210,7 @@ async def test_how_budgets_stand(desk: Office) -> None:
     assert [each["spent"] for each in unused["budgets"]] == ["0", "0"]
     await SqlUsage(desk.world.database).append(
         [
-            record(project=project.id, key=key, at=NOON - HOUR, cost=Decimal("0.25")),
+            record(project=project.id, key=key, at=NOON - HOUR // 2, cost=Decimal("0.25")),
             record(project=project.id, key=key, at=NOON - DAY, cost=Decimal("0.5")),
             record(project=project.id, key=key, model="large"),
             record(project=project.id, key=key, status=502, cost=Decimal(0)),

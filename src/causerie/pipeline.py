@@ -284,6 +284,7 @@ class Pipeline:
         try:
             return self._offer(asked.door, asked.caller, name)
         except (NotFound, Forbidden) as failure:
+            asked.record.refused_model(name)
             if name in asked.request.fallbacks or "model" not in asked.request.params:
                 failure.param = "models"
             raise

@@ -126,7 +126,7 @@ def _usage(record: Record, cost: Decimal) -> UsageRecord:
         key=record.key,
         user=record.user,
         door=record.door,
-        model=record.model,
+        model=record.model or record.asked,
         served_by=record.served_by,
         stream=record.stream,
         status=record.status,

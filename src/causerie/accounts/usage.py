@@ -186,7 +186,7 @@ class UsageReader(Protocol):
         ...
 
     async def last_used(self, project: str) -> Mapping[str, datetime]:
-        """The hour of each key's last request."""
+        """When each key's last request came."""
         ...
 
 
@@ -235,7 +235,7 @@ class Usage:
         return await self._reader.records(replace(filter, project=project_id or filter.project))
 
     async def last_used(self, actor: Actor, project_id: str) -> Mapping[str, datetime]:
-        """The hour that each key of a project was last used in; keys never used are not there."""
+        """When each key of a project was last used; keys never used are not there."""
         await self._may(actor, project_id, Action.KEYS_SEE)
         return await self._reader.last_used(project_id)
 

@@ -90,7 +90,11 @@ def tariff(price: Price) -> Tariff:
 def _fixed(known: EndpointModel | None) -> Callable[[], Profile]:
     if known is None:
         return Profile
-    profile = Profile(context_length=known.context_length, must_think=known.thinking == "always")
+    profile = Profile(
+        context_length=known.context_length,
+        must_think=known.thinking == "always",
+        thinks=known.thinking != "never",
+    )
     return lambda: profile
 
 

@@ -93,7 +93,11 @@ def _offer(target: Target, own: Mapping[str, Offer], probed: Mapping[str, Endpoi
 def _remote_profile(known: EndpointModel | None) -> Profile:
     if known is None:
         return Profile()
-    return Profile(context_length=known.context_length, must_think=known.thinking == "always")
+    return Profile(
+        context_length=known.context_length,
+        must_think=known.thinking == "always",
+        thinks=known.thinking != "never",
+    )
 
 
 def _own_parameters(model: OwnSettings) -> frozenset[str]:
@@ -106,17 +110,23 @@ def _own_profile(model: OwnSettings, own: OwnModel) -> Callable[[], Profile]:
     def profile() -> Profile:
         facts = own.engine.known
         if facts is None:
-            return Profile(context_length=model.context, max_output_tokens=model.max_output_tokens)
-        switch, lacks = None, frozenset[str]()
+            return Profile(
+                context_length=model.context,
+                max_output_tokens=model.max_output_tokens,
+                thinks=False,
+            )
+        switch, thinks, lacks = None, False, frozenset[str]()
         with suppress(ValueError):  # of a template that is none, which requests are told of
             loaded = own.chat.model(facts)
             switch = loaded.form.thinking
+            thinks = switch is not None or loaded.form.reasoning is not None
             lacks = frozenset() if loaded.template.shows_documents else frozenset({"documents"})
         return Profile(
             context_length=facts.context_length,
             max_output_tokens=model.max_output_tokens,
             images=facts.vision,
             must_think=switch is not None and switch.mandatory,
+            thinks=thinks,
             lacks=lacks,
         )
 

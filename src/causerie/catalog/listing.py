@@ -243,7 +243,8 @@ class Listing:
         longest = _most(profile.max_output_tokens for profile in profiles)
         if longest is not None:
             entry["max_output_tokens"] = longest
-        if parameters & {"reasoning", "reasoning_effort"}:
+        thinks = any(profile.thinks for profile in profiles)
+        if thinks and parameters & {"reasoning", "reasoning_effort"}:
             entry["reasoning"] = _reasoning(profiles)
         return entry
 

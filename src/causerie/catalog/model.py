@@ -26,13 +26,15 @@ _FREE = Tariff()
 class Profile:
     """What a model can do. Lengths are in tokens; ``None`` is not known (yet).
 
-    It ``lacks`` parameters that it would refuse, whatever else is said of it.
+    ``thinks``: its template, or a probe, says that it does; a model that does not can still be
+    asked to. It ``lacks`` parameters that it would refuse, whatever else is said of it.
     """
 
     context_length: int | None = None
     max_output_tokens: int | None = None
     images: bool = False
     must_think: bool = False
+    thinks: bool = True
     lacks: frozenset[str] = frozenset()
 
 
@@ -158,8 +160,9 @@ class Model:
             "supported_parameters": sorted(
                 parameters if reasoning_object else parameters - {"reasoning"}
             ),
-            "reasoning": {"supported_efforts": efforts, "mandatory": profile.must_think},
         }
+        if profile.thinks:
+            entry["reasoning"] = {"supported_efforts": efforts, "mandatory": profile.must_think}
         if profile.max_output_tokens is not None:
             entry["max_output_tokens"] = profile.max_output_tokens
         return entry
@@ -172,6 +175,7 @@ class Model:
             max_output_tokens=_least(profile.max_output_tokens for profile in profiles),
             images=any(profile.images for profile in profiles),
             must_think=all(profile.must_think for profile in profiles),
+            thinks=any(profile.thinks for profile in profiles),
             lacks=frozenset.intersection(*(profile.lacks for profile in profiles)),
         )
 

@@ -81,9 +81,10 @@ class ModelView:
         words = {
             "tools": "tools",
             "response_format": "structured output",
-            "reasoning_effort": "thinking",
         }
         found = [word for name, word in words.items() if name in self.parameters]
+        if self.efforts:  # a model that does not think itself has none
+            found.append("thinking")
         return [*found, "images"] if self.images else found
 
 

@@ -100,7 +100,9 @@ class ProjectSpending(Struct, frozen=True, kw_only=True):
 class KeySpending(Struct, frozen=True, kw_only=True):
     """How the key's own budgets stand."""
 
-    last_used_at: Annotated[Moment | None, Meta(description="The hour; `null`: never.")]
+    last_used_at: Annotated[
+        Moment | None, Meta(description="When its last request came; `null`: never.")
+    ]
     budgets: list[BudgetSpending]
 
 

@@ -43,6 +43,7 @@ class UsageRecord(Struct, frozen=True, kw_only=True):
     ``cost`` is money. A record without a key or project has empty names.
     ``tried`` is who was asked, with why each did not do; ``reason`` a failure's
     words, where they cannot quote the request; ``param`` the field it is about;
+    ``model`` is what the client asked for where ``code`` says that no model was chosen;
     ``app`` and ``referer`` what the client called its program.
     """
 

@@ -20,6 +20,7 @@ from causerie.protocol.labels import UNLABELLED, Labels
 CLIENT_GONE = 499
 _LEFT = "client_gone"
 _NOTHING = Usage(0, 0)
+_LONGEST_NAME = 100
 _SPOKEN = frozenset({402, 403, 429})  # about budgets, rights and limits, in our own words
 
 
@@ -78,6 +79,12 @@ class Record(Struct):
     span: object = None  # its part of a trace, for whoever traces
     trace_id: str = ""  # of that trace
     contents: Contents | None = None
+    asked: str = ""  # the name that was asked for, where no model was chosen: words of the client
+
+    def refused_model(self, name: str) -> None:
+        """No model was chosen for this name; keep it, bounded and in printable characters."""
+        shown = "".join(char if char.isprintable() else "\ufffd" for char in name[:_LONGEST_NAME])
+        self.asked = shown if len(name) <= _LONGEST_NAME else f"{shown}…"
 
     def first_token(self, elsewhere: float) -> float:
         """The first content-bearing event is there, after ``elsewhere`` with targets.

@@ -77,7 +77,7 @@ def _line(record: Record, when: datetime) -> RequestLine:
         record.request_id,
         record.door,
         record.key,
-        record.model,
+        record.model or record.asked,
         record.served_by,
         record.attempts,
         record.continued,

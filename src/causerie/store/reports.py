@@ -87,19 +87,28 @@ class SqlUsageReader:
         return Spent(amount_of(int(row[0] or 0)), int(row[1] or 0))
 
     async def last_used(self, project: str) -> Mapping[str, datetime]:
-        """Rolled up by the hour."""
+        """Of each key that was used."""
         async with self._database.reading() as connection:
             found = (await connection.execute(last_used_query(project))).all()
         return {key: moment_of(start) for key, start in found}
 
 
 def last_used_query(project: str) -> Select[Any]:
-    """The hour of each key's last request."""
-    table = usage_hourly
-    latest = func.max(table.c.start, type_=table.c.start.type)
-    return (
-        select(table.c.key_id, latest).where(table.c.project_id == project).group_by(table.c.key_id)
+    """When each key's last request came; the hour where its records are gone."""
+    hourly, records = usage_hourly, usage_records
+    latest = func.max(hourly.c.start, type_=hourly.c.start.type)
+    used = (
+        select(hourly.c.key_id, latest.label("hour"))
+        .where(hourly.c.project_id == project)
+        .group_by(hourly.c.key_id)
+        .subquery()
     )
+    exactly = (
+        select(func.max(records.c.at, type_=records.c.at.type))
+        .where(records.c.key_id == used.c.key_id, records.c.project_id == project)
+        .scalar_subquery()
+    )
+    return select(used.c.key_id, func.coalesce(exactly, used.c.hour))
 
 
 def sums_query(question: Question) -> Select[Any]:

@@ -41,6 +41,8 @@ _PLACES = {"key_id": "key", "user_id": "user", "model": "model", "door": "door"}
 _APP_PLACES = {"app": "app", "model": "model"}
 _TOLD = ("status", "code", "reason", "param", "cost")  # of an answer
 
+_UNCHOSEN = frozenset({"model_not_found", "model_not_allowed"})
+
 _Change = tuple[UsageRecord, int]  # how many more, or fewer, of a request
 
 
@@ -149,6 +151,8 @@ def _by_place(
     sums: dict[tuple[str, int, tuple[str, ...]], _Sum] = {}
     rest = attrgetter(*places.values())
     for each, times in changes:
+        if each.code in _UNCHOSEN:  # a client's words are no place of a sum
+            each = structs.replace(each, model="")
         place = (each.project, each.at - each.at % span, rest(each))
         if (found := sums.get(place)) is None:
             found = sums[place] = _Sum()

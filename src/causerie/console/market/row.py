@@ -60,7 +60,8 @@ class Row:
 def row(one: Listed) -> Row:
     """With the figures of now; abilities are those that were measured, or configured."""
     known = frozenset[str]().union(*(each.parameters for each in one.supplies if each.measured))
-    abilities = [word for name, word in _WORDS if name in known]
+    thinks = any(each.profile.thinks for each in one.supplies if each.measured)
+    abilities = [word for name, word in _WORDS if name in known and (thinks or name != "reasoning")]
     if "image" in takes(one):
         abilities.append("images")
     return Row(
