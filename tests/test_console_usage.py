@@ -16,6 +16,8 @@ from urllib.parse import quote
 
 import pytest
 from consolekit import Place
+from hypothesis import given
+from hypothesis import strategies as st
 from ledgerkit import record
 from pageskit import LONG, Team, with_history
 
@@ -26,8 +28,10 @@ from causerie.console.fields import Fields
 from causerie.console.names import Names
 from causerie.console.pages import usage as page_of_usage
 from causerie.console.periods import period
+from causerie.console.templating import seconds, short
 from causerie.errors import InvalidRequest, StoreUnavailable
 from causerie.metering.ledger import UsageRecord
+from causerie.money import rounded
 from causerie.store.usage import SqlUsage
 
 NOON = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
@@ -388,6 +392,23 @@ def test_ticks_are_round_few_and_high_enough(highest: float) -> None:
     assert 2 <= len(ticks) <= 6
     steps = {round((b - a) / ticks[1], 6) for a, b in itertools.pairwise(ticks)}
     assert steps == {1.0}
+
+
+@given(st.floats(1e-8, 1e10), st.sampled_from(["money", "seconds"]))
+def test_no_two_ticks_have_the_same_label(highest: float, of: str) -> None:
+    look = rounded if of == "money" else seconds
+    highest = highest if of == "money" else max(highest, 1e-4)
+    labels = [look(tick) for tick in scale(highest)]
+    assert len(set(labels)) == len(labels)
+    assert not any("e" in label.replace("sec", "") for label in labels)
+
+
+@given(st.integers(1, 10**13))
+def test_no_two_ticks_of_counts_have_the_same_label(highest: int) -> None:
+    ticks = scale(highest, least=1.0)
+    labels = [short(tick) for tick in ticks]
+    assert len(set(labels)) == len(labels)
+    assert all(tick == int(tick) for tick in ticks)
 
 
 def test_bars_stand_on_each_other_and_keep_their_sum() -> None:

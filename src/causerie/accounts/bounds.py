@@ -13,6 +13,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from causerie.errors import InvalidRequest
+from causerie.money import exact
 
 _FOREVER = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST = Decimal(9_000_000_000)
@@ -81,11 +82,10 @@ class Budget:
     model: str = ""
 
     def words(self) -> str:
-        """How much for how long. Of money only the number is known, not the currency."""
-        plain = self.unit is Unit.TOKENS or self.amount != round(self.amount, 2)
-        amount = f"{self.amount:,f}" if plain else f"{self.amount:,.2f}"
-        unit = "tokens" if self.unit is Unit.TOKENS else "in money"
-        return f"{amount} {unit} {_PERIODS[self.period]}"
+        """Return how much for how long: ``$0.00001 a month``."""
+        money = self.unit is Unit.MONEY
+        amount = exact(self.amount) if money else f"{int(self.amount):,} tokens"
+        return f"{amount} {_PERIODS[self.period]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -359,7 +359,7 @@ def _over(counter: _Counter, at: datetime, *, waits: bool) -> OverBudget:
                 "model": budget.model or None,
                 "unit": budget.unit,
                 "period": budget.period,
-                "amount": str(budget.amount),
+                "amount": f"{budget.amount:f}",
                 "resets_at": end.isoformat() if end is not None else None,
             },
             "retryable": waits,

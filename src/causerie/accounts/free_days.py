@@ -25,6 +25,7 @@ from causerie.accounts.guard import Clock
 from causerie.accounts.ports import Store
 from causerie.accounts.usage import By, Question, Step, UsageReader
 from causerie.errors import RateLimited, ServiceError, StoreUnavailable, counted
+from causerie.money import exact
 from causerie.protocol.variants import is_free
 
 _KEPT = 100_000
@@ -196,7 +197,7 @@ class FreeDays:
         more = ""
         if standing.limit < options.paid_requests:
             more = (
-                f" Projects into which at least {options.paid_from.normalize():f} was put have "
+                f" Projects into which at least {exact(options.paid_from)} was put have "
                 f"{options.paid_requests} a day."
             )
         return RateLimited(

@@ -87,12 +87,19 @@ class Chart:
 
 
 def stacked(
-    starts: Sequence[datetime], values: Mapping[str, Mapping[datetime, float]], rest: str = "others"
+    starts: Sequence[datetime],
+    values: Mapping[str, Mapping[datetime, float]],
+    rest: str = "others",
+    *,
+    whole: bool = False,
 ) -> Chart:
-    """Bars on each other: the largest series by name, all others as one."""
+    """Bars on each other: the largest series by name, all others as one.
+
+    ``whole``: the values are counts, so no tick lies between two of them.
+    """
     series = _largest(starts, values, rest)
     highest = max((sum(one.values[n] for one in series) for n in range(len(starts))), default=0.0)
-    ticks = scale(highest)
+    ticks = scale(highest, least=1.0 if whole else 0.0)
     return Chart(
         [_column(starts, series, index, ticks[-1]) for index in range(len(starts))], series, ticks
     )
@@ -112,14 +119,22 @@ def lines(starts: Sequence[datetime], values: Mapping[str, Mapping[datetime, flo
     return Chart(columns, series, ticks, made)
 
 
-def scale(highest: float, most: int = 4) -> Sequence[float]:
-    """Round values from 0 to at least ``highest``, at most ``most`` steps apart."""
+def scale(highest: float, most: int = 4, least: float = 0.0) -> Sequence[float]:
+    """Round values from 0 to at least ``highest``, in at most ``most`` steps.
+
+    A step is at least ``least``.
+    """
     if highest <= 0:
         return (0.0, 1.0)
-    raw = highest / most
+    raw = max(highest / most, least)
     unit = 10.0 ** math.floor(math.log10(raw))
-    step = next(unit * times for times in (1, 2, 2.5, 5, 10) if unit * times >= raw * 0.999999)
+    step = next(unit * times for times in _steps(unit, least) if unit * times >= raw * 0.999999)
     return tuple(step * index for index in range(math.ceil(highest / step - 1e-9) + 1))
+
+
+def _steps(unit: float, least: float) -> Sequence[float]:
+    """Return the round multiples of a unit; of whole numbers below ten 2.5 is none."""
+    return (1, 2, 5, 10) if least and unit < 10 * least else (1, 2, 2.5, 5, 10)
 
 
 def _largest(

@@ -9,6 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from causerie.console.statics import Statics
+from causerie.money import exact, rounded
 
 _LOOKS = {
     "moment": "%Y-%m-%d %H:%M UTC",
@@ -18,8 +19,6 @@ _LOOKS = {
     "stamp": "%m-%d %H:%M:%S",
 }
 _THOUSAND = 1000
-_CENT = Decimal("0.01")
-_FINE = Decimal("0.0001")
 
 
 def environment(statics: Statics) -> Environment:
@@ -37,7 +36,7 @@ def environment(statics: Statics) -> Environment:
         "moment": moment,
         "date": date,
         "ago": ago,
-        "money": money,
+        "money": rounded,
         "exact": exact,
         "count": count,
         "counted": counted,
@@ -77,22 +76,6 @@ def ago(at: datetime | None, empty: str = "never") -> Markup:
     return _time(at, "ago", empty)
 
 
-def money(amount: Decimal | float) -> str:
-    """An amount of the service's currency, small ones with more digits."""
-    value = Decimal(amount)
-    if value and abs(value) < 1:
-        fine = value.quantize(_FINE)
-        shown = fine.quantize(_CENT) if fine == fine.quantize(_CENT) else fine
-        return f"${shown}" if abs(value) >= _FINE else "<$0.0001"
-    return f"${value.quantize(_CENT):,}"
-
-
-def exact(amount: Decimal) -> str:
-    """An amount of the service's currency with all of its digits, two at least."""
-    whole, _, rest = f"{amount:,f}".partition(".")
-    return f"${whole}.{rest.rstrip('0').ljust(2, '0')}"
-
-
 def count(number: int | Decimal) -> str:
     """A whole number, its thousands apart."""
     return f"{int(number):,}"
@@ -116,6 +99,8 @@ def short(number: float | Decimal) -> str:
 
 def seconds(amount: float) -> str:
     """A length of time, three digits of it: 12 ms, 1.5 s, 4 min 10 s."""
+    if 0 < amount < 0.0095:
+        return f"{amount * 1000:.2g} ms"
     if amount < 0.9995:
         return f"{amount * 1000:.0f} ms"
     if amount < 59.95:

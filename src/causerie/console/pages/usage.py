@@ -210,7 +210,8 @@ class _Reader:
         async with aclosing(self.over_time(wish)) as pieces:
             async for _, sums in pieces:
                 await asyncio.to_thread(_add, found, sums, wish, names)
-        return await asyncio.to_thread(stacked, wish.period.starts(), found)
+        whole = wish.metric is not Metric.COST
+        return await asyncio.to_thread(stacked, wish.period.starts(), found, whole=whole)
 
     async def speed(self, wish: Wish) -> Chart:
         """Percentiles over time."""

@@ -1,0 +1,30 @@
+"""How amounts of money are written: in the one currency of the service, never in powers of ten.
+
+Knows no budget and no page.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+_CENT = Decimal("0.01")
+_FINE = Decimal("0.0001")
+_LEAST = Decimal("0.000000001")  # amounts are kept to a billionth
+
+
+def exact(amount: Decimal) -> str:
+    """Return the amount with all of its digits, two decimals at least: ``$0.00001``."""
+    whole, _, rest = f"{abs(amount):,f}".partition(".")
+    return f"{'-' if amount < 0 else ''}${whole}.{rest.rstrip('0').ljust(2, '0')}"
+
+
+def rounded(amount: Decimal | float) -> str:
+    """Return the amount for a list: cents from 1 up, at least two significant digits below."""
+    value = Decimal(amount)
+    if not value:
+        return "$0.00"
+    if abs(value) >= 1:
+        return exact(value.quantize(_CENT))
+    digits = _LEAST if abs(value) < _LEAST else Decimal(1).scaleb(value.adjusted() - 1)
+    short = value.quantize(min(max(digits, _LEAST), _FINE))
+    return exact(short) if short else f"<{exact(_LEAST)}"
