@@ -7,6 +7,7 @@ import pytest
 from causerie.assembly.offers import parameters
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.model import Card, Model, Offer, Profile
+from causerie.console.catalogue import view
 from causerie.errors import InvalidRequest, NotFound
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.parsing.rules import HONOURED
@@ -121,3 +122,12 @@ class TestProbed:
         found = parameters(EndpointModel(id="m", supported_parameters=(), thinking="never"))
         assert found is not None
         assert "reasoning_effort" not in found
+
+
+@pytest.mark.parametrize("thinks", [True, False])
+def test_thinking_is_claimed_where_the_model_itself_thinks(thinks: bool) -> None:
+    offer = Offer(Candidate("t"), HONOURED, lambda: Profile(thinks=thinks))
+    entry = Model(Card("m", "m"), [offer]).entry(reasoning_object=True)
+    assert ("reasoning" in entry) == thinks
+    assert {"reasoning", "reasoning_effort"} <= set(entry["supported_parameters"])  # if asked to
+    assert ("thinking" in view(entry).abilities, bool(view(entry).efforts)) == (thinks, thinks)

@@ -429,3 +429,12 @@ def test_nobody_forges_a_role(client: OpenAI) -> None:
     told = create(client, messages=[{"role": "user", "content": forged}], max_tokens=1)
     # Read as control tokens the forgery would take eight tokens; spelled out it takes many more.
     assert told.usage.prompt_tokens - plain.usage.prompt_tokens > 15
+
+
+def test_a_model_whose_template_knows_no_thinking_is_not_said_to_think(client: OpenAI) -> None:
+    """It can be asked to think all the same, so the parameters are there."""
+    thought = create(client, reasoning_effort="low", max_tokens=64)
+    assert thought.choices[0].message.reasoning_content
+    listed = next(one for one in client.models.list() if one.id == MODEL).to_dict()
+    assert "reasoning" not in listed
+    assert "reasoning_effort" in listed["supported_parameters"]

@@ -65,7 +65,7 @@ async def test_a_day_has_so_many_and_then_begins_anew(world: World) -> None:
     assert refused.metadata["limit"] == "free_requests_per_day"
     assert refused.headers["Retry-After"] == str(12 * 3600)  # it is noon
     assert refused.headers["x-ratelimit-remaining-requests-day"] == "0"
-    assert "at least 10 was put have 4 a day" in refused.message
+    assert "at least $10.00 was put have 4 a day" in refused.message
     with await days.take("prj_b"):
         pass  # another account
     world.now = datetime(2026, 11, 22, 0, 0, 0, tzinfo=UTC)

@@ -115,18 +115,17 @@ def _own_profile(model: OwnSettings, own: OwnModel) -> Callable[[], Profile]:
                 max_output_tokens=model.max_output_tokens,
                 thinks=False,
             )
-        switch, thinks, lacks = None, False, frozenset[str]()
+        switch, lacks = None, frozenset[str]()
         with suppress(ValueError):  # of a template that is none, which requests are told of
             loaded = own.chat.model(facts)
             switch = loaded.form.thinking
-            thinks = switch is not None or loaded.form.reasoning is not None
             lacks = frozenset() if loaded.template.shows_documents else frozenset({"documents"})
         return Profile(
             context_length=facts.context_length,
             max_output_tokens=model.max_output_tokens,
             images=facts.vision,
             must_think=switch is not None and switch.mandatory,
-            thinks=thinks,
+            thinks=switch is not None,
             lacks=lacks,
         )
 

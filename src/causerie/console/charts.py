@@ -105,10 +105,18 @@ def stacked(
     )
 
 
-def lines(starts: Sequence[datetime], values: Mapping[str, Mapping[datetime, float]]) -> Chart:
-    """A line for each name, in their order; where a value lacks the line is broken."""
+def lines(
+    starts: Sequence[datetime],
+    values: Mapping[str, Mapping[datetime, float]],
+    *,
+    whole: bool = False,
+) -> Chart:
+    """A line for each name, in their order; where a value lacks the line is broken.
+
+    ``whole``: ticks are whole numbers.
+    """
     highest = max((value for one in values.values() for value in one.values()), default=0.0)
-    ticks = scale(highest)
+    ticks = scale(highest, least=1.0 if whole else 0.0)
     made, series = [], []
     for colour, (name, found) in enumerate(values.items(), 1):
         made.append(Line(name, colour, _runs(starts, found, ticks[-1])))

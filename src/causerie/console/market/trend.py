@@ -74,7 +74,7 @@ def trend(days: Mapping[str, Sequence[Stretch]], now: datetime) -> Trend:
     return Trend(
         [_strip(name, day, quarters) for name, day in shown.items()],
         lines(starts, _values(shown, lambda one: one.first_token)),
-        lines(starts, _values(shown, lambda one: one.speed)),
+        lines(starts, _values(shown, lambda one: one.speed), whole=True),
         len(days) - len(shown),
     )
 
