@@ -27,8 +27,8 @@ Later wins: defaults, variables of other programs (`HF_TOKEN` …), the file, `C
 variables, flags. Files that settings name are relative to the folder of the configuration file.
 
 `causerie check` says whether a configuration holds, and what is in force. An unknown or wrong
-setting is refused with its line, and every problem is reported in one run, missing secrets and files
-too; nothing is used of a file that is wrong anywhere. A running
+setting is refused with its line, and every problem is reported in one run, missing secrets and
+files too; nothing is used of a file that is wrong anywhere. A running
 service takes a changed file after `causerie reload`; see [doors](doors.md).
 
 ```toml
