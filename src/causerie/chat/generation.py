@@ -122,7 +122,7 @@ class Generation:
     def __post_init__(self) -> None:
         self._parser = Parser(
             self.plan.form,
-            tools=self.plan.tools,
+            tools=self.plan.functions.tools or None,
             reasoning_open=self.plan.reasoning_open,
             call_id=call_ids(self.request, self.plan, self.begun),
             leading=self.plan.leading,

@@ -22,7 +22,7 @@ from causerie.chat.functions import Functions, callable_functions
 from causerie.chat.prompt import leading, leading_call, render_aside
 from causerie.chat.recall import Recall
 from causerie.chat.rewriting import is_spaced_alike
-from causerie.chat.segments.base import Schema, text_overlap
+from causerie.chat.segments.base import text_overlap
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.chat.thinking import ThinkingPlan
 from causerie.engines.base import ModelFacts, PromptTooLong, Sampling, TextEngine
@@ -49,7 +49,7 @@ class Plan:
     reasoning_open: bool
     whole_reasoning: bool  # it ends at its closing marker only
     leading: str  # white space that the model still writes before its reasoning or its answer
-    tools: Mapping[str, Schema] | None
+    functions: Functions
     grammar: str | None
     begun: str  # of the answer: what a message that is continued has of it, and the grammar takes
     answer_grammar: str | None
@@ -112,7 +112,7 @@ async def make_plan(
         reasoning_open=reasoning_open,
         whole_reasoning=not leaves_free(form, calls if functions.tools else None, answer),
         leading=space,
-        tools=functions.tools or None,
+        functions=functions,
         grammar=grammar,
         begun=begun,
         answer_grammar=await composed("none", manner=manner),
