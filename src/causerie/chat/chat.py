@@ -12,6 +12,8 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import structs
+
 from causerie.chat import thinking
 from causerie.chat.continuation import knows, resumed
 from causerie.chat.encoding import PromptEncoder
@@ -121,6 +123,9 @@ class TextChat:
     ) -> tuple[Plan, list[Generation]]:
         """What to do, and the choices ready to run."""
         any_space = partial is not None and not is_spaced_alike(partial)
+        if partial is not None and partial.calls and request.parallel_tool_calls is None:
+            # The target that began the reply may be known to write several.
+            request = structs.replace(request, parallel_tool_calls=True)
         plan = await make_plan(request, model, self._engine, any_space=any_space)
         facts, param = model.facts, _constrained_by(request)
         for grammar in (plan.grammar, plan.answer_grammar):
