@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from chatkit import Reply, Unchecked, together
@@ -291,10 +292,46 @@ async def test_a_forced_call_that_is_cut_in_its_first_marker_is_no_answer(tokens
 async def test_an_answer_that_no_stop_string_has_cut_is_checked(
     monkeypatch: pytest.MonkeyPatch, stop: str, fails: bool
 ) -> None:
-    monkeypatch.setattr("causerie.chat.chat.validate", lambda *_: "It is wrong.")
+    monkeypatch.setattr("causerie.chat.verification.validate", lambda *_: "It is wrong.")
     expected = pytest.raises(InternalError, match="wrong") if fails else nullcontext()
     with expected:
         await replied('{"a": 1}', asked(output=JsonObject(), stop=(stop,)))
+
+
+class Forgetful(FakeEngine):
+    """Gives up its grammar, as an engine does whose parser fails in the middle."""
+
+    async def _tokens(self, request: TextRequest) -> AsyncGenerator[Output, None]:
+        async with aclosing(super()._tokens(replace(request, grammar=None))) as outputs:
+            async for output in outputs:
+                yield output
+
+
+async def unconstrained(text: str, request: ChatRequest) -> Reply:
+    async with TextChat(Forgetful("m", Script([text])), Unchecked()).generate(request) as answer:
+        return together([batch async for batch in answer.events])
+
+
+@pytest.mark.parametrize("mode", ["required", "auto"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        CALL.replace('"city"', '"town"'),
+        CALL.replace('{"city"', '{"x": 1, "city"'),
+        CALL + CALL.replace('"Köln"', "[]"),
+    ],
+)
+async def test_a_call_that_the_engine_did_not_hold_to_its_schema_is_no_answer(
+    mode: Literal["required", "auto"], text: str
+) -> None:
+    with pytest.raises(InternalError, match="The arguments of 'get_weather'"):
+        await unconstrained(text, asked(tools=(TOOL,), tool_choice=ToolChoice(mode)))
+
+
+@pytest.mark.parametrize("text", ["def f(): pass", CALL + "\nThe weather is fine."])
+async def test_text_in_the_place_of_a_forced_call_is_no_answer(text: str) -> None:
+    with pytest.raises(InternalError, match="A call was required"):
+        await unconstrained(text, asked(tools=(TOOL,), tool_choice=ToolChoice("required")))
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_the_smallest_request_has_defaults() -> None:
         None,
         None,
     )
-    assert request.parallel_tool_calls
+    assert request.parallel_tool_calls is None
     assert request.add_generation_prompt
     assert request.params == {"model", "messages"}
 

@@ -12,6 +12,8 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import structs
+
 from causerie.chat import thinking
 from causerie.chat.continuation import knows, resumed
 from causerie.chat.encoding import PromptEncoder
@@ -22,13 +24,13 @@ from causerie.chat.generation import Generation
 from causerie.chat.plan import LoadedModel, Plan, make_plan
 from causerie.chat.rewriting import can_write, is_spaced_alike
 from causerie.chat.template import ChatTemplate
-from causerie.chat.validation import validate
+from causerie.chat.verification import Enforced, verified
 from causerie.engines.base import ModelFacts, TextEngine
-from causerie.errors import InternalError, InvalidRequest
-from causerie.protocol.events import Batch, Finished, TextDelta, Usage
+from causerie.errors import InvalidRequest
+from causerie.protocol.events import Batch, Usage
 from causerie.protocol.images import images, not_fetched
 from causerie.protocol.partial import Partial, Trail
-from causerie.protocol.request import ChatRequest, OutputFormat
+from causerie.protocol.request import ChatRequest
 
 
 class GrammarCheck(Protocol):
@@ -99,9 +101,8 @@ class TextChat:
             return Trail(model.facts.words, choices[0].tokens) if known else None
 
         source = choices[0].events(usage) if len(choices) == 1 else _merged(choices, usage)
-        if request.output is not None:
-            said = plan.begun + (partial.text if partial else "")
-            source = _checked(source, request.output, choices, said)
+        if plan.grammar is not None:
+            source = verified(source, _enforced(request, plan), choices, plan.begun, partial)
         async with aclosing(source) as events:
             yield Answering(events, model.facts.fingerprint, usage, trail, request.unknown)
 
@@ -122,6 +123,9 @@ class TextChat:
     ) -> tuple[Plan, list[Generation]]:
         """What to do, and the choices ready to run."""
         any_space = partial is not None and not is_spaced_alike(partial)
+        if partial is not None and partial.calls and request.parallel_tool_calls is None:
+            # The target that began the reply may be known to write several.
+            request = structs.replace(request, parallel_tool_calls=True)
         plan = await make_plan(request, model, self._engine, any_space=any_space)
         facts, param = model.facts, _constrained_by(request)
         for grammar in (plan.grammar, plan.answer_grammar):
@@ -132,6 +136,12 @@ class TextChat:
         if partial is not None:
             return plan, [await resumed(self._engine, request, model, plan, partial)]
         return plan, [Generation(self._engine, request, plan, n) for n in range(request.n)]
+
+
+def _enforced(request: ChatRequest, plan: Plan) -> Enforced:
+    return Enforced(
+        request.output, plan.functions.arguments, request.tool_choice.mode == "required"
+    )
 
 
 def _usage(plan: Plan, choices: Sequence[Generation]) -> Usage:
@@ -175,31 +185,6 @@ def _check_images(request: ChatRequest, facts: ModelFacts) -> None:
 
 def _constrained_by(request: ChatRequest) -> str:
     return "response_format" if request.output is not None else "tools"
-
-
-async def _checked(
-    source: AsyncGenerator[Batch, None],
-    output: OutputFormat,
-    choices: Sequence[Generation],
-    said: str,
-) -> AsyncGenerator[Batch, None]:
-    """The same events; an answer that came to its own end is checked once more against its form.
-
-    A constraint that did not hold is our fault. ``said`` is what came before.
-    """
-    answers: dict[int, list[str]] = {}
-    async with aclosing(source):
-        async for batch in source:
-            for event in batch:
-                if isinstance(event, TextDelta):
-                    answers.setdefault(event.choice, [said]).append(event.text)
-                elif isinstance(event, Finished) and event.reason == "stop":
-                    if choices[event.choice].stopped:
-                        continue
-                    wrong = validate("".join(answers.get(event.choice, [said])), output)
-                    if wrong is not None:
-                        raise InternalError(f"The answer does not have the form asked for: {wrong}")
-            yield batch
 
 
 async def _merged(

@@ -44,6 +44,8 @@ _HEADER = "%llguidance {}\n"
 _UNFORCED = '%llguidance {"no_forcing": true}\n'
 _ANY = "/(.|\\n)*/"
 _SOME = "/(.|\\n)+/"
+MAX_CALLS = 32  # in one message
+_MORE_CALLS = f"{{0,{MAX_CALLS - 1}}}"
 _MOST = 1_000_000  # characters: what is written for each parameter may repeat a definition
 
 
@@ -320,7 +322,7 @@ class _Section:
     def _rest(self) -> str:
         form, text = self._form, self._text
         many = form.parallel and self._plan.parallel
-        again = f"({text.literal(form.separator)} {self._call})*" if many else ""
+        again = f"({text.literal(form.separator)} {self._call}){_MORE_CALLS}" if many else ""
         end = text.literal(form.end) if form.end else ""
         return f"{self._call} {again} {end}".strip()
 
@@ -337,7 +339,7 @@ class _Section:
         names = sorted(self._plan.tools)
         call = text.rule(" | ".join(text.rule(self._one(name, cut)) for name in names))
         many = form.parallel and self._plan.parallel
-        again = f"({text.literal(form.separator)} {self._call})*" if many else ""
+        again = f"({text.literal(form.separator)} {self._call}){_MORE_CALLS}" if many else ""
         end = text.literal(form.end) if form.end else ""
         return f"{call} {again} {end}".strip()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
@@ -12,6 +12,8 @@ import msgspec
 from causerie.chat.encoding import spells
 from causerie.chat.recall import Recall
 from causerie.chat.schema import prepare
+from causerie.chat.schema.finite import without_endless
+from causerie.chat.schema.normal import Rewriter
 from causerie.chat.schema.refusal import of_function
 from causerie.chat.segments.base import Schema
 from causerie.chat.segments.choices import anchored, closed_schema
@@ -21,14 +23,16 @@ from causerie.protocol.request import ChatRequest, Tool
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """Closed schemas by name; ``text`` is all of them as they were sent, as JSON.
-
-    ``spell`` says that a constraint of them may hold the text of a control token.
-    """
+    """The functions that may be called."""
 
     tools: Mapping[str, Schema]
+    """Closed schemas by name, as constraints and readers take them."""
     text: str = ""
+    """All schemas as they were sent, as JSON."""
     spell: bool = False
+    """Whether a constraint of them may hold the text of a control token."""
+    arguments: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """Rewritten schemas by name, to check finished calls by."""
 
 
 async def callable_functions(
@@ -51,11 +55,14 @@ def _checked(
     asked: Sequence[tuple[int, Tool]], text: str, control_tokens: Iterable[str]
 ) -> Functions:
     tools: dict[str, Schema] = {}
+    arguments: dict[str, Mapping[str, object]] = {}
     for index, tool in asked:
         schema = closed_schema(tool.parameters)
         try:
             prepare(schema, param=f"tools[{index}].function.parameters")
         except InvalidRequest as refused:
             raise of_function(tool.name, refused) from None
-        tools[tool.name] = closed_schema(anchored(schema))
-    return Functions(tools, text, spells(json.dumps(tools, ensure_ascii=False), control_tokens))
+        tools[tool.name] = without_endless(dict(closed_schema(anchored(schema))))
+        arguments[tool.name] = Rewriter(schema, "tools").rewrite()
+    spell = spells(json.dumps(tools, ensure_ascii=False), control_tokens)
+    return Functions(tools, text, spell, arguments)

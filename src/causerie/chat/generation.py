@@ -122,7 +122,7 @@ class Generation:
     def __post_init__(self) -> None:
         self._parser = Parser(
             self.plan.form,
-            tools=self.plan.tools,
+            tools=self.plan.functions.tools or None,
             reasoning_open=self.plan.reasoning_open,
             call_id=call_ids(self.request, self.plan, self.begun),
             leading=self.plan.leading,
@@ -201,7 +201,7 @@ class Generation:
         self._thought_before = begun.partial.reasoning_tokens
         self._limit = min(self._limit, begun.made + self.plan.room - len(begun.tokens))
         last = self._generated[-1] if self._generated else None
-        if self.stopped:
+        if self.stopped or self._parser.repeated:
             self._ended = "stop"
         elif last in self.plan.end_tokens and not self.request.ignore_eos:
             self._end_of_text()
@@ -233,7 +233,10 @@ class Generation:
             events = parser.feed(token.text)
         else:
             events = self._read(token)
-        if parser.mode is _REASONING and self._out_of_thought():
+        if parser.repeated:
+            self._ended = "stop"
+            self._run_over = True
+        elif parser.mode is _REASONING and self._out_of_thought():
             self._run_over = True
         return events
 

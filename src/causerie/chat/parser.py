@@ -21,6 +21,7 @@ from causerie.chat.calls import (
     SectionReader,
 )
 from causerie.chat.formats.format import Calls, Format, Literal
+from causerie.chat.repeats import Repeats
 from causerie.chat.segments.base import Schema, text_overlap
 from causerie.protocol.events import (
     ContentEvent,
@@ -81,6 +82,8 @@ class Parser:
         self._edge: str | None = leading  # white space to drop next; None: all there is
         self.calls = 0  # complete calls
         self.call_open = False  # a call was begun and not completed
+        self.repeated = False  # a call said what an earlier one had said: it ends the message
+        self._repeats = Repeats()
 
     @property
     def holding(self) -> bool:
@@ -199,7 +202,12 @@ class Parser:
     def _read_section(self, text: str) -> tuple[list[ContentEvent], str]:
         assert self._section is not None
         section = self._section
-        events = [event for part in section.feed(text) for event in self._call_event(part)]
+        events: list[ContentEvent] = []
+        for part in section.feed(text):
+            events += self._call_event(part)
+            if self.repeated:
+                self._section, self._lost = None, True
+                return events, ""
         if section.broken:
             said, rest = self._not_a_call()
             return events + said, rest
@@ -213,12 +221,18 @@ class Parser:
         match part:
             case CallStarted(name, given):
                 self.call_open = True
-                yield ToolCallStarted(self.calls, self._call_id(name, given), name)
+                started = ToolCallStarted(self.calls, self._call_id(name, given), name)
+                yield from self._repeats.start(started)
             case CallArguments(text):
-                yield ToolCallDelta(self.calls, text)
+                yield from self._repeats.add(ToolCallDelta(self.calls, text))
             case CallEnded():
                 self.call_open = False
-                self.calls += 1
+                left = self._repeats.end()
+                if left is None:
+                    self.repeated = True
+                else:
+                    yield from left
+                    self.calls += 1
 
     def _not_a_call(self) -> tuple[list[ContentEvent], str]:
         """The section is not of the declared form, or has no end: what it gives, what is left.

@@ -19,10 +19,15 @@ from causerie.chat.constraint import CallPlan, Manner, compose, leaves_free
 from causerie.chat.encoding import PromptEncoder
 from causerie.chat.formats.format import Format
 from causerie.chat.functions import Functions, callable_functions
-from causerie.chat.prompt import leading, leading_call, render_aside
+from causerie.chat.prompt import (
+    leading,
+    leading_call,
+    render_aside,
+    writes_several_calls,
+)
 from causerie.chat.recall import Recall
 from causerie.chat.rewriting import is_spaced_alike
-from causerie.chat.segments.base import Schema, text_overlap
+from causerie.chat.segments.base import text_overlap
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.chat.thinking import ThinkingPlan
 from causerie.engines.base import ModelFacts, PromptTooLong, Sampling, TextEngine
@@ -49,7 +54,7 @@ class Plan:
     reasoning_open: bool
     whole_reasoning: bool  # it ends at its closing marker only
     leading: str  # white space that the model still writes before its reasoning or its answer
-    tools: Mapping[str, Schema] | None
+    functions: Functions
     grammar: str | None
     begun: str  # of the answer: what a message that is continued has of it, and the grammar takes
     answer_grammar: str | None
@@ -91,7 +96,7 @@ async def make_plan(
         form = _led(form, model.template, thought.on, rendered, space)
     may_think = form.thinking is not None and thought.on is not False
     state = "open" if reasoning_open else "possible" if may_think else "none"
-    calls = _call_plan(request, functions)
+    calls = _call_plan(request, functions, model)
     answer = await _answer(request, model, any_space=any_space)
     as_spelled = functions.spell or (answer is not None and answer.spell)
     manner = Manner(model.facts.end_tokens, any_space, as_spelled)
@@ -112,7 +117,7 @@ async def make_plan(
         reasoning_open=reasoning_open,
         whole_reasoning=not leaves_free(form, calls if functions.tools else None, answer),
         leading=space,
-        tools=functions.tools or None,
+        functions=functions,
         grammar=grammar,
         begun=begun,
         answer_grammar=await composed("none", manner=manner),
@@ -157,11 +162,13 @@ def _without_tools(request: ChatRequest) -> ChatRequest:
     return structs.replace(request, tools=())
 
 
-def _call_plan(request: ChatRequest, functions: Functions) -> CallPlan:
+def _call_plan(request: ChatRequest, functions: Functions, model: LoadedModel) -> CallPlan:
     choice = request.tool_choice
     required = choice.mode == "required"
     named = required and choice.allowed is not None and len(choice.allowed) == 1
-    parallel = request.parallel_tool_calls and not named
+    asked = request.parallel_tool_calls
+    several = writes_several_calls(model.template, model.form) if asked is None else asked
+    parallel = several and not named
     return CallPlan(functions.tools, required, parallel, functions.text)
 
 

@@ -89,6 +89,16 @@ def leading_call(template: ChatTemplate, format: Format, thinking_on: bool | Non
     return leading_of(template, kwargs, traits)
 
 
+def writes_several_calls(template: ChatTemplate, format: Format) -> bool:
+    """Return whether the model is known to write several calls in one message.
+
+    It is where its template shows functions and messages with several calls.
+    """
+    traits = _traits(template, format)
+    parallel = format.calls is not None and format.calls.parallel
+    return parallel and format.native_tools and traits.tools and traits.several
+
+
 def before_call(template: ChatTemplate, format: Format) -> str | None:
     """What stands between a text and its call in the history; ``None`` where no telling."""
     calls = _calls(format)

@@ -60,9 +60,9 @@ def validate(text: str, output: OutputFormat) -> str | None:
     """
     match output:
         case JsonSchema(schema):
-            return _json(text, schema)
+            return validate_json(text, Rewriter(schema, "schema").rewrite())
         case JsonObject():
-            return _json(text, {"type": "object"})
+            return validate_json(text, {"type": "object"})
         case Choice(options):
             return None if text in options else "The answer is none of the options."
         case Regex(pattern):
@@ -80,16 +80,16 @@ def following(values: Iterable[object], schema: Mapping[str, object]) -> list[ob
     return [value for value in values if _Checker({}).holds(value, rules, "#")]
 
 
-def _json(text: str, schema: Mapping[str, object] | bool) -> str | None:
+def validate_json(text: str, schema: Mapping[str, object]) -> str | None:
+    """Return what breaks ``schema`` (rewritten, see :class:`Rewriter`), or ``None``."""
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         return f"The answer is not valid JSON: {error}"
-    top = Rewriter(schema, "schema").rewrite()
-    definitions = top.get("$defs")
+    definitions = schema.get("$defs")
     checker = _Checker(definitions if isinstance(definitions, Mapping) else {})
     try:
-        checker.check(value, top, "#")
+        checker.check(value, schema, "#")
     except _Wrong as wrong:
         return str(wrong)
     except (_TooLong, RecursionError):

@@ -174,7 +174,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
     top_logprobs: int | None = None
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
-    parallel_tool_calls: bool = True
+    parallel_tool_calls: bool | None = None  # not sent: as the model is known to write them
     output: OutputFormat | None = None
     thinking: Thinking = Thinking()
     template_kwargs: Mapping[str, object] = {}

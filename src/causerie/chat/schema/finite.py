@@ -1,33 +1,147 @@
-"""Whether a rewritten schema describes documents that come to an end.
+"""Parts of a schema that no finite document satisfies, because they require themselves.
 
-A schema whose required parts contain itself would keep a model writing for
-ever, and one that refers to itself in the same place says nothing. Knows the
-keywords that :mod:`causerie.chat.schema.normal` leaves over.
+A grammar that may enter such a part never leaves it, and engines stop enforcing
+a grammar that does not end. So these parts are replaced by ``False`` before a
+grammar is written: an optional one is left out, a required one makes the schema
+around it unsatisfiable as well. Reads the keywords that
+:mod:`causerie.chat.schema.normal` writes, and those that the schemas of
+functions still have (``oneOf``, lists of ``items``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 _MAX_ROUNDS = 24
 _PREFIX = "#/$defs/"
+_ALTERNATIVES = ("anyOf", "oneOf")
+_SCHEMA = ("items", "additionalProperties", "additionalItems")
+_SCHEMAS = ("properties", "patternProperties")
+_OTHER_KINDS = ("string", "number", "boolean", "null")
 
 
-def is_finite(top: object, definitions: Mapping[str, object]) -> bool:
-    """Definitions are found finite round by round, in turns from either end."""
+class Endless(Exception):
+    """No finite document satisfies the schema, or that could not be decided; says which."""
+
+
+def without_endless(schema: dict[str, object]) -> dict[str, object]:
+    """Return ``schema`` with ``False`` for each part that no finite document satisfies.
+
+    References point into its ``$defs``; definitions that nothing satisfies are removed.
+    Raises :class:`Endless`.
+    """
+    definitions = schema.get("$defs")
+    if not isinstance(definitions, Mapping) or not definitions:
+        return schema
+    finite = _finite_names(definitions)
+    if len(finite) == len(definitions):  # only a reference can be endless
+        return schema
+    judge = _Judge(finite)
+    top = {key: value for key, value in schema.items() if key != "$defs"}
+    kept = {name: judge.pruned(definitions[name]) for name in definitions if name in finite}
+    found = judge.pruned(top)
+    if isinstance(found, bool):
+        raise Endless("no finite document can satisfy it.")
+    return {**found, "$defs": kept} if kept else found
+
+
+def _finite_names(definitions: Mapping[str, object]) -> frozenset[str]:
+    """The definitions that some finite document satisfies, found in rounds from either end."""
     known: set[str] = set()
+    judge = _Judge(known)
     order = list(definitions)
     for _ in range(_MAX_ROUNDS):
-        if _finite(top, known):
-            return True
         before = len(known)
-        for name in order:
-            if name not in known and _finite(definitions[name], known):
-                known.add(name)
-        if len(known) == before:
-            return False
+        known.update(
+            name for name in order if name not in known and judge.admits(definitions[name])
+        )
+        if len(known) in (before, len(order)):
+            return frozenset(known)
         order.reverse()
-    return _finite(top, known)
+    raise Endless("its references lead to one another in too many steps to be followed.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """Judges schemas by the names of the definitions that are known to be finite."""
+
+    finite: set[str] | frozenset[str]
+
+    def admits(self, schema: object) -> bool:
+        """Return whether some finite document satisfies ``schema``."""
+        if not isinstance(schema, Mapping):
+            return schema is not False
+        reference = schema.get("$ref")
+        if isinstance(reference, str) and reference.removeprefix(_PREFIX) not in self.finite:
+            return False
+        if not all(map(self.admits, _list(schema, "allOf"))):
+            return False
+        for key in _ALTERNATIVES:
+            options = _list(schema, key)
+            if options and not any(map(self.admits, options)):
+                return False
+        return any(self._admits_kind(kind, schema) for kind in _kinds(schema))
+
+    def _admits_kind(self, kind: str, schema: Mapping[str, object]) -> bool:
+        match kind:
+            case "object":
+                return self._admits_object(schema)
+            case "array":
+                return self._admits_array(schema)
+        return True
+
+    def _admits_object(self, schema: Mapping[str, object]) -> bool:
+        named = schema.get("properties")
+        if not isinstance(named, Mapping):
+            return True
+        return all(self.admits(named[name]) for name in _list(schema, "required") if name in named)
+
+    def _admits_array(self, schema: Mapping[str, object]) -> bool:
+        fewest = schema.get("minItems", 0)
+        if not isinstance(fewest, int):
+            return True
+        first, rest = _items(schema)
+        if fewest > len(first) and not self.admits(rest):
+            return False
+        return all(map(self.admits, first[:fewest]))
+
+    def pruned(self, schema: object) -> dict[str, object] | bool:
+        """Return ``schema`` with ``False`` for the parts in it that nothing satisfies."""
+        if not isinstance(schema, Mapping):
+            return schema is not False
+        if not self.admits(schema):
+            return False
+        out = dict(schema)
+        kinds = [kind for kind in _kinds(schema) if self._admits_kind(kind, schema)]
+        if len(kinds) < len(_kinds(schema)):
+            out["type"] = kinds[0] if len(kinds) == 1 else kinds
+        for key, value in schema.items():
+            if key in _SCHEMAS and isinstance(value, Mapping):
+                out[key] = {name: self.pruned(part) for name, part in value.items()}
+            elif key in ("allOf", "prefixItems") or (key == "items" and isinstance(value, list)):
+                out[key] = [self.pruned(part) for part in _list(schema, key)]
+            elif key in _ALTERNATIVES:
+                out[key] = [self.pruned(part) for part in _list(schema, key) if self.admits(part)]
+            elif key in _SCHEMA:
+                out[key] = self.pruned(value)
+        return out
+
+
+def _kinds(schema: Mapping[str, object]) -> list[str]:
+    """The JSON types of a schema; all where it names none."""
+    declared = schema.get("type")
+    if declared is None:
+        return ["object", "array", *_OTHER_KINDS]
+    return [str(kind) for kind in declared] if isinstance(declared, list) else [str(declared)]
+
+
+def _items(schema: Mapping[str, object]) -> tuple[list[object], object]:
+    """The schemas of the first items, and that of all others."""
+    items = schema.get("items", True)
+    if isinstance(items, list):
+        return items, schema.get("additionalItems", True)
+    return _list(schema, "prefixItems"), items
 
 
 def circle(definitions: Mapping[str, object]) -> str | None:
@@ -60,41 +174,10 @@ def _in_place(schema: object) -> Iterator[str]:
     if isinstance(reference, str):
         yield reference.removeprefix(_PREFIX)
     for key in ("allOf", "anyOf"):
-        options = schema.get(key)
-        for option in options if isinstance(options, list) else ():
+        for option in _list(schema, key):
             yield from _in_place(option)
 
 
-def _finite(schema: object, known: set[str]) -> bool:
-    if not isinstance(schema, Mapping):
-        return schema is True
-    reference = schema.get("$ref")
-    if isinstance(reference, str) and reference.removeprefix(_PREFIX) not in known:
-        return False
-    parts, options = schema.get("allOf"), schema.get("anyOf")
-    if isinstance(parts, list) and not all(_finite(part, known) for part in parts):
-        return False
-    if isinstance(options, list) and not any(_finite(option, known) for option in options):
-        return False
-    if schema.get("type") == "object":
-        return _finite_object(schema, known)
-    if schema.get("type") == "array":
-        return _finite_array(schema, known)
-    return True
-
-
-def _finite_object(schema: Mapping[str, object], known: set[str]) -> bool:
-    named, required = schema.get("properties"), schema.get("required")
-    if not isinstance(named, Mapping) or not isinstance(required, list):
-        return True
-    return all(_finite(named[name], known) for name in required if name in named)
-
-
-def _finite_array(schema: Mapping[str, object], known: set[str]) -> bool:
-    fewest = schema.get("minItems", 0)
-    prefix = schema.get("prefixItems", [])
-    if not isinstance(fewest, int) or not isinstance(prefix, list):
-        return True
-    if fewest > len(prefix) and not _finite(schema.get("items", True), known):
-        return False
-    return all(_finite(item, known) for item in prefix[:fewest])
+def _list(schema: Mapping[str, object], key: str) -> list[object]:
+    found = schema.get(key)
+    return found if isinstance(found, list) else []

@@ -1,11 +1,9 @@
 """A schema rewritten into the part of JSON Schema that is enforced exactly.
 
-What goes in is what a client wrote, in any draft from 4 to 2020-12. What comes
-out is a 2020-12 schema of few keywords, without annotations, with patterns in
-the common dialect and every ``$ref`` pointing to a definition of its own; or a
-refusal that names the place. Nothing is dropped that says something about the
-document, with one exception that the documentation tells of: objects may be
-closed (see :class:`Rewriter`).
+The input is what a client wrote, in any draft from 4 to 2020-12. The output is a
+2020-12 schema of few keywords, without annotations, with patterns in the common
+dialect and every ``$ref`` pointing to a definition of its own; or a refusal that names
+the place. Only one rule is added: objects may be closed (see :class:`Rewriter`).
 Knows the keywords; knows nothing about grammars or about who enforces them.
 """
 
@@ -18,7 +16,7 @@ from urllib.parse import unquote
 from causerie.chat.schema import keywords as words
 from causerie.chat.schema.addresses import placed
 from causerie.chat.schema.disjoint import Exclusion
-from causerie.chat.schema.finite import circle, is_finite
+from causerie.chat.schema.finite import Endless, circle, without_endless
 from causerie.chat.schema.names import plain
 from causerie.chat.schema.pattern import LOOKS, Refused, may_match, searches
 from causerie.chat.schema.place import Place
@@ -70,9 +68,10 @@ class Rewriter:
         if turning is not None:
             pointer = next(at for (at, _), name in self._names.items() if name == turning)
             raise self._refuse(pointer, "it refers to itself in the same place.")
-        if not is_finite(top, definitions):
-            raise self._refuse("#", "no finite document can satisfy it.")
-        return {**top, "$defs": definitions} if definitions else top
+        try:
+            return without_endless({**top, "$defs": definitions} if definitions else top)
+        except Endless as endless:
+            raise self._refuse("#", str(endless)) from None
 
     def _refuse(self, pointer: str, reason: str) -> InvalidRequest:
         return unsupported(self.param, reason, pointer)

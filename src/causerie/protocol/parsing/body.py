@@ -76,7 +76,7 @@ def read_fields(fields: Fields, rules: Rules) -> ChatRequest:
         top_logprobs=read_top_logprobs(fields),
         tools=tools,
         tool_choice=read_tool_choice(fields, tools),
-        parallel_tool_calls=True if parallel is None else parallel,
+        parallel_tool_calls=parallel,
         output=read_output(fields),
         thinking=read_thinking(fields, rules),
         template_kwargs=_template_kwargs(fields),

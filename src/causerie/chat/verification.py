@@ -1,0 +1,110 @@
+"""The last check of a choice: what was enforced while it was generated has to hold at its end.
+
+An engine that gives up a grammar in the middle says so only in its log and goes on
+without it, so each finished choice is read once more. A choice that breaks a rule
+ends with an error and is never delivered as good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from causerie.chat.generation import Generation
+from causerie.chat.validation import validate, validate_json
+from causerie.errors import InternalError
+from causerie.protocol.events import (
+    Batch,
+    Event,
+    Finished,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+)
+from causerie.protocol.partial import Partial
+from causerie.protocol.request import OutputFormat
+
+
+@dataclass(frozen=True, slots=True)
+class Enforced:
+    """What the grammar of a reply enforces."""
+
+    answer: OutputFormat | None = None
+    functions: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """The rewritten schema of the arguments of each function."""
+    call_required: bool = False
+
+
+@dataclass(slots=True)
+class _Choice:
+    """What a choice holds so far."""
+
+    text: list[str] = field(default_factory=list)
+    calls: dict[int, tuple[str, list[str]]] = field(default_factory=dict)
+
+    def add(self, event: Event) -> None:
+        match event:
+            case TextDelta(text):
+                self.text.append(text)
+            case ToolCallStarted(index, _, name):
+                self.calls[index] = name, []
+            case ToolCallDelta(index, arguments):
+                self.calls[index][1].append(arguments)
+
+    def fault(self, enforced: Enforced, *, whole: bool) -> str | None:
+        """Return which rule the choice breaks; the last call is cut unless it is ``whole``."""
+        said = "".join(self.text)
+        if enforced.call_required and (said.strip() or (whole and not self.calls)):
+            return "A call was required, and there is text in its place."
+        if self.calls:
+            calls = list(self.calls.values())
+            return _fault_of_calls(calls if whole else calls[:-1], enforced)
+        if enforced.answer is None or not whole:
+            return None
+        return validate(said, enforced.answer)
+
+
+def _fault_of_calls(calls: Sequence[tuple[str, list[str]]], enforced: Enforced) -> str | None:
+    for name, pieces in calls:
+        schema = enforced.functions.get(name)
+        if schema is None:
+            return f"It calls {name[:64]!r}, which may not be called."
+        fault = validate_json("".join(pieces), schema)
+        if fault is not None:
+            return f"The arguments of {name!r}: {fault}"
+    return None
+
+
+async def verified(
+    source: AsyncGenerator[Batch, None],
+    enforced: Enforced,
+    choices: Sequence[Generation],
+    begun: str,
+    partial: Partial | None,
+) -> AsyncGenerator[Batch, None]:
+    """Yield the same batches; raise :class:`InternalError` where a finished choice breaks a rule.
+
+    ``begun`` and ``partial`` are what the reply held before these events.
+    """
+    found = [_begun(begun, partial) for _ in choices]
+    async with aclosing(source):
+        async for batch in source:
+            for event in batch:
+                if isinstance(event, Finished):
+                    whole = event.reason in ("stop", "tool_calls")
+                    if choices[event.choice].stopped:
+                        continue
+                    fault = found[event.choice].fault(enforced, whole=whole)
+                    if fault is not None:
+                        raise InternalError(f"The answer does not have the form asked for: {fault}")
+                elif isinstance(event, TextDelta | ToolCallStarted | ToolCallDelta):
+                    found[event.choice].add(event)
+            yield batch
+
+
+def _begun(begun: str, partial: Partial | None) -> _Choice:
+    if partial is None:
+        return _Choice([begun])
+    calls = {call.index: (call.name, [call.arguments]) for call in partial.calls}
+    return _Choice([begun + partial.text], calls)
