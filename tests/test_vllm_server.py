@@ -304,7 +304,10 @@ THERE = HERE + 'address = "http://10.0.0.7:8000"\n'
         (THERE + 'args = ["--enforce-eager"]', "args: means nothing"),
         (THERE + 'key = "sk-secret"', "key: stands in the file itself"),
         (THERE + 'key = { env = "A", file = "b" }', "key: has `env` and `file`"),
-        (THERE + 'tls = { ca_file = "none.pem" }', 'tls.ca_file: there is no file "'),
+        (
+            HERE + 'address = "https://h:1"\ntls = { ca_file = "none.pem" }',
+            'tls.ca_file: there is no file "',
+        ),
         (THERE + "tls = { verify = false }", "tls: means nothing to an address that begins with"),
         (HERE + 'address = "http://a:b@h"', "address: holds a user name or a password"),
         (HERE + 'address = "http://h:1/v1"', "address: ends in /v1"),
