@@ -44,5 +44,10 @@ async def test_periods_begin_anew_when_somebody_comes_after_all_had_left() -> No
     pings.leave(second)
 
 
-async def test_one_who_never_came_may_leave() -> None:
-    Pings(1).leave(Listening())
+async def test_leaving_without_having_entered_changes_nothing() -> None:
+    pings, listener, stranger = Pings(0.001), Listening(), Listening()
+    pings.enter(listener)
+    pings.leave(stranger)
+    await listener.told.wait()
+    pings.leave(listener)
+    assert (listener.periods, stranger.periods) == (1, 0)
