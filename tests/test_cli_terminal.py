@@ -6,6 +6,7 @@ import os
 import pty
 import select
 import signal
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,6 +31,7 @@ def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 def test_a_line_ends_the_wait(keyboard: int) -> None:
     os.write(keyboard, b"Why?\n")
     await_line()
+    assert sys.stdin.readline() == "Why?\n"
 
 
 def test_a_signal_just_before_the_wait_ends_it(
