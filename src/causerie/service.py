@@ -8,10 +8,11 @@ in one step; requests under way keep those that they came to.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -34,7 +35,7 @@ from causerie.catalog.catalog import Catalog
 from causerie.chat.chat import ChatOptions
 from causerie.chat.compiler import Compiler
 from causerie.edge import doors
-from causerie.edge.application import Edge
+from causerie.edge.application import Edge, OwnPaths
 from causerie.edge.body import BodyLimits
 from causerie.edge.doors import DoorTable
 from causerie.edge.openai import Limits
@@ -151,6 +152,7 @@ class Service:
         sinks: list[RecordSink] = [self._counters, RequestLog(journal)]
         self._meter = traces.meter(sinks, front.books if front is not None else None)
         self._edge: Edge | None = None
+        self._metrics_apart = False  # as it was at the start, like their socket
         self.settings = Settings()
         self.catalog = Catalog(())
         self.configuration: Configuration | None = None
@@ -207,6 +209,7 @@ class Service:
         )
         server = settings.server
         if self._edge is None:
+            self._metrics_apart = settings.metrics.listen is not None
             self._edge = Edge(prepared.doors, pipeline, self, self._counters)
             if self._front is not None:
                 self._front.mount(self._edge, self)
@@ -214,7 +217,7 @@ class Service:
             prepared.doors,
             pipeline,
             limits=limits(server),
-            docs=server.docs,
+            own=own_paths(settings, metrics_apart=self._metrics_apart),
             market=pipeline,
             teller=self._front.statements if self._front is not None else None,
         )
@@ -287,7 +290,24 @@ def door_table(settings: Settings) -> DoorTable:
         [_door(way) for way in ways(settings)],
         default=default_way(settings).door.name,
         domains=[settings.server.public_host],
+        names=_host_names(settings),
     )
+
+
+def own_paths(settings: Settings, *, metrics_apart: bool) -> OwnPaths:
+    """What the service answers beside its doors."""
+    keys = settings.metrics.keys
+    return OwnPaths(
+        docs=settings.server.docs,
+        metrics_keys=tuple(map(KeyDigest.parse, keys)) if keys is not None else None,
+        metrics_apart=metrics_apart,
+    )
+
+
+def _host_names(settings: Settings) -> Iterator[str]:
+    yield from settings.server.hosts
+    if settings.console.address is not None:
+        yield urlsplit(settings.console.address).hostname or ""
 
 
 def limits(server: Server) -> Limits:

@@ -16,7 +16,7 @@ import httptools
 
 from causerie.access.credential import bearer
 from causerie.edge.bounds import Bounds
-from causerie.edge.errors import head_too_large, invalid_http
+from causerie.edge.errors import head_too_large, invalid_http, unknown_coding
 from causerie.edge.exchange import Exchange
 from causerie.edge.head import Head, Heads, cut, declined, size
 from causerie.edge.headers import NAMES, Headers
@@ -226,7 +226,11 @@ class Connection(asyncio.Protocol):
             self._declined = declined(parser, self._url, headers)
             return
         self._expects = "expect" in headers and headers["expect"].lower() == "100-continue"
-        path, query = places[self._url]
+        if "transfer-encoding" in headers:
+            _check_codings(headers, parser.get_http_version())
+        path, query, host = places[self._url]
+        if host is not None:
+            headers["host"] = host
         method = parser.get_method().decode("ascii")
         keep_alive = parser.should_keep_alive() and not parser.should_upgrade()
         # Who is kept without having asked speaks 1.1; the parser would make a text of its numbers.
@@ -398,3 +402,18 @@ class Connection(asyncio.Protocol):
         exchange = self._current = Exchange(self, Head("GET", "", keep_alive=False))
         exchange.feed_end()
         exchange.refuse(failure)
+
+
+def _check_codings(headers: Headers, version: str) -> None:
+    """Reject transfer codings that are not understood (RFC 9112, section 6.1).
+
+    A body that is not chunked last has no end, and HTTP/1.0 knows none of them: framing that
+    others may read in another way. The parser rejects the first.
+    """
+    if version == "1.0":
+        raise invalid_http()
+    codings = [
+        each.strip().lower() for each in ",".join(headers.every("transfer-encoding")).split(",")
+    ]
+    if codings != ["chunked"] and codings[-1] == "chunked":
+        raise unknown_coding()
