@@ -9,6 +9,7 @@ not HTTP gets the same kind of error as everything else.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
 from typing import cast
 
@@ -29,6 +30,8 @@ _MAX_UNREAD = 256 * 1024  # bytes of a body that wait for a handler
 _LINGER_SECONDS = 5.0  # for the next piece of a body that nobody wants
 _LINGER_SECONDS_IN_ALL = 30.0
 _MAX_STRANGE = 8  # heads of a connection, one after the other, until none is looked for
+_FIRST_LOOK_SECONDS = 0.005  # after a client that sends no more; each later one twice as long
+_LAST_LOOK_SECONDS = 0.5
 _NEVER = float("inf")
 _KEEPING = frozenset({"connection", "proxy-connection"})  # headers that ask to be kept
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -106,6 +109,7 @@ class Connection(asyncio.Protocol):
         self._paused = False
         self._deaf = False  # nothing more is read
         self._over = False  # nothing more is read or answered
+        self._half_closed = False  # the client sends nothing more; whether it reads is watched
         self._deadline = _NEVER
         self._linger_end = _NEVER
         self._closing = server.closing
@@ -116,7 +120,8 @@ class Connection(asyncio.Protocol):
     @property
     def closing(self) -> bool:
         """Also where a client is answered that has not been asked for its body: will it come?"""
-        return self._closing or (self._expects and self._incoming is self._current)
+        last = self._half_closed and not self._waiting
+        return self._closing or last or (self._expects and self._incoming is self._current)
 
     @property
     def peer(self) -> str:
@@ -170,8 +175,25 @@ class Connection(asyncio.Protocol):
                 exchange.leave()
         self._waiting.clear()
 
-    def eof_received(self) -> None:
-        self._end()  # and the transport closes
+    def eof_received(self) -> bool:
+        """Keep the connection where a whole request waits for its answer.
+
+        A client that has closed looks the same until something is sent to it.
+        """
+        if self._half_closed:
+            return True
+        current, broken = self._current, self._incoming
+        if broken is not None and broken is not current:
+            self._incoming = None
+            self._waiting.pop()
+        if current is not None and (current.ended or not current.complete):
+            current = None
+        if self._over or (current is None and not self._waiting):
+            self._end()
+            return False  # the transport closes
+        self._deaf = self._half_closed = True
+        self._look_after(_FIRST_LOOK_SECONDS)
+        return True
 
     def data_received(self, data: bytes) -> None:
         self._server.traffic.came()
@@ -335,7 +357,8 @@ class Connection(asyncio.Protocol):
     def _next(self, exchange: Exchange) -> None:
         """Go on after an exchange whose request was read and whose response was sent."""
         self._current = None
-        if self._closing or not exchange.keep_alive:
+        last = self._half_closed and not self._waiting
+        if self._closing or last or not exchange.keep_alive:
             self._close()
         else:
             self._go_on()
@@ -345,6 +368,19 @@ class Connection(asyncio.Protocol):
         if self._waiting and self._current is None and self.full is None and not self._over:
             self._begin(self._waiting.popleft())
             self.read_on()
+
+    def _look_after(self, seconds: float) -> None:
+        """Close once a client that sends no more has answered by a reset: then it reads no more."""
+        if self._over:
+            return
+        handle = self._transport.get_extra_info("socket")
+        if handle is not None and handle.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self.abort()
+            return
+        if self._current is not None:
+            self._current.probe()
+        later = min(2 * seconds, _LAST_LOOK_SECONDS)
+        self._server.loop.call_later(seconds, self._look_after, later)
 
     def _bound_head(self, came: int) -> None:
         """Give a head time while it arrives, and no more space than it may have."""
