@@ -11,7 +11,7 @@ from edgekit import ASK, MemoryTransport, Response, make_edge, parse_response, s
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.edge.connection import Connections
+from causerie.edge.connections import Connections
 from causerie.edge.exchange import ClientGone, Exchange
 from causerie.edge.server import Listen
 

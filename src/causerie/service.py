@@ -8,11 +8,10 @@ in one step; requests under way keep those that they came to.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -55,7 +54,7 @@ from causerie.routing.router import Router
 from causerie.routing.seat import SeatStatus
 from causerie.settings import Problem, Server, Settings, SettingsError
 from causerie.settings import price as configured_price
-from causerie.settings.addresses import Way, default_way, has_accounts, ways
+from causerie.settings.addresses import Way, default_way, has_accounts, host_names, ways
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials
 from causerie.startup import Engines
 
@@ -290,7 +289,7 @@ def door_table(settings: Settings) -> DoorTable:
         [_door(way) for way in ways(settings)],
         default=default_way(settings).door.name,
         domains=[settings.server.public_host],
-        names=_host_names(settings),
+        names=host_names(settings),
     )
 
 
@@ -302,12 +301,6 @@ def own_paths(settings: Settings, *, metrics_apart: bool) -> OwnPaths:
         metrics_keys=tuple(map(KeyDigest.parse, keys)) if keys is not None else None,
         metrics_apart=metrics_apart,
     )
-
-
-def _host_names(settings: Settings) -> Iterator[str]:
-    yield from settings.server.hosts
-    if settings.console.address is not None:
-        yield urlsplit(settings.console.address).hostname or ""
 
 
 def limits(server: Server) -> Limits:

@@ -11,20 +11,21 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import httptools
 
 from causerie.access.credential import bearer
-from causerie.edge.bounds import Bounds
-from causerie.edge.errors import head_too_large, invalid_http, unknown_coding
+from causerie.edge.errors import head_too_large, invalid_http
 from causerie.edge.exchange import Exchange
-from causerie.edge.head import Head, Heads, cut, declined, size
+from causerie.edge.head import Head, check_codings, cut, declined, size
 from causerie.edge.headers import NAMES, Headers
 from causerie.edge.places import places
-from causerie.edge.workers import Handler, Workers
 from causerie.errors import Overloaded, ServiceError
-from causerie.traffic import traffic, without_delay
+from causerie.traffic import without_delay
+
+if TYPE_CHECKING:
+    from causerie.edge.connections import Connections
 
 _MAX_UNREAD = 256 * 1024  # bytes of a body that wait for a handler
 _LINGER_SECONDS = 5.0  # for the next piece of a body that nobody wants
@@ -35,56 +36,6 @@ _LAST_LOOK_SECONDS = 0.5
 _NEVER = float("inf")
 _KEEPING = frozenset({"connection", "proxy-connection"})  # headers that ask to be kept
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-
-
-class Connections:
-    """All connections of one server."""
-
-    def __init__(self, handler: Handler, bounds: Bounds) -> None:
-        self.workers = Workers(handler)
-        self.bounds = bounds
-        self.heads = Heads()
-        self.open: set[Connection] = set()
-        self.closing = False
-        self._none_open = asyncio.Event()
-        self.loop = asyncio.get_running_loop()
-        self.traffic = traffic()
-
-    def __call__(self) -> Connection:
-        return Connection(self)
-
-    def sweep(self) -> None:
-        """Close what has waited too long."""
-        now = self.loop.time()
-        for connection in tuple(self.open):
-            connection.expire(now)
-
-    def close(self) -> None:
-        """Take no further request on any connection."""
-        self.closing = True
-        for connection in tuple(self.open):
-            connection.close_when_idle()
-
-    async def ended(self) -> None:
-        """Return when every request has been answered."""
-        await self.workers.ended()
-
-    async def left(self) -> None:
-        """Return when no connection is open: every client has all of its answer."""
-        while self.open:
-            self._none_open.clear()
-            await self._none_open.wait()
-
-    def forget(self, connection: Connection) -> None:
-        """This one is closed."""
-        self.open.discard(connection)
-        if not self.open:
-            self._none_open.set()
-
-    def abort(self) -> None:
-        """Close every connection at once."""
-        for connection in tuple(self.open):
-            connection.abort()
 
 
 class Connection(asyncio.Protocol):
@@ -249,7 +200,7 @@ class Connection(asyncio.Protocol):
             return
         self._expects = "expect" in headers and headers["expect"].lower() == "100-continue"
         if "transfer-encoding" in headers:
-            _check_codings(headers, parser.get_http_version())
+            check_codings(headers, parser.get_http_version())
         path, query, host = places[self._url]
         if host is not None:
             headers["host"] = host
@@ -438,18 +389,3 @@ class Connection(asyncio.Protocol):
         exchange = self._current = Exchange(self, Head("GET", "", keep_alive=False))
         exchange.feed_end()
         exchange.refuse(failure)
-
-
-def _check_codings(headers: Headers, version: str) -> None:
-    """Reject transfer codings that are not understood (RFC 9112, section 6.1).
-
-    A body that is not chunked last has no end, and HTTP/1.0 knows none of them: framing that
-    others may read in another way. The parser rejects the first.
-    """
-    if version == "1.0":
-        raise invalid_http()
-    codings = [
-        each.strip().lower() for each in ",".join(headers.every("transfer-encoding")).split(",")
-    ]
-    if codings != ["chunked"] and codings[-1] == "chunked":
-        raise unknown_coding()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from causerie.edge.application import Edge
 from causerie.edge.bounds import Bounds
-from causerie.edge.connection import Connections
+from causerie.edge.connections import Connections
 from causerie.edge.ownership import owned
 
 _SWEEP_SECONDS = 0.5
