@@ -13,7 +13,7 @@ from causerie import fold
 from causerie.access.credential import Credential
 from causerie.access.keys import Caller, KeyDigest, StaticKeys
 from causerie.edge.application import Edge
-from causerie.edge.connection import Connections
+from causerie.edge.connections import Connections
 from causerie.edge.doors import Door, DoorTable
 from causerie.edge.openai import Limits
 from causerie.edge.server import Listen, serve

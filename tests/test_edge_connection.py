@@ -25,7 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causerie.edge.bounds import Bounds
-from causerie.edge.connection import Connections
+from causerie.edge.connections import Connections
 from causerie.edge.exchange import Exchange
 from causerie.edge.headers import Headers
 from causerie.edge.server import Listen

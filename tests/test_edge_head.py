@@ -15,7 +15,8 @@ from msgspec import structs
 
 from causerie.access.credential import Credential, bearer
 from causerie.access.keys import KeyDigest
-from causerie.edge.connection import Connection, Connections
+from causerie.edge.connection import Connection
+from causerie.edge.connections import Connections
 from causerie.edge.doors import DoorTable
 from causerie.edge.exchange import ClientGone, Exchange
 from causerie.edge.head import Head, Heads, cut

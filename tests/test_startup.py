@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from edgekit import Statuses, make_edge
 
-from causerie.edge.server import Listen
+from causerie.edge.server import Bound, Listen
 from causerie.engines.base import EngineFailed, EngineState, EngineStatus, ModelFacts, TextEngine
 from causerie.startup import CannotStart, run, take_address
 
@@ -79,7 +79,7 @@ async def test_health_answers_while_models_load_and_a_signal_ends_it() -> None:
     listen = Listen(port=port, drain_seconds=0.1)
     async with asyncio.TaskGroup() as group, aiohttp.ClientSession() as client:
         group.create_task(
-            run(make_edge(statuses=found), found, ["a"], listen, seen, take_address(listen))
+            run(make_edge(statuses=found), found, ["a"], listen, seen, Bound(take_address(listen)))
         )
         await seen.shown.wait()
         async with client.get(f"http://127.0.0.1:{port}/health/ready") as response:
@@ -103,7 +103,9 @@ async def test_when_nothing_loads_the_service_ends_with_the_reason() -> None:
     for engine in found.engines.values():
         engine.may.set()
     with pytest.raises(CannotStart, match=r"^a did not load: not a model file$"):
-        await run(make_edge(statuses=found), found, ["a", "b"], LISTEN, seen, take_address(LISTEN))
+        await run(
+            make_edge(statuses=found), found, ["a", "b"], LISTEN, seen, Bound(take_address(LISTEN))
+        )
     assert seen.told == ["stop"]
 
 
@@ -114,7 +116,14 @@ async def test_one_model_of_two_is_enough() -> None:
         engine.may.set()
     async with asyncio.TaskGroup() as group:
         group.create_task(
-            run(make_edge(statuses=found), found, ["a", "b"], LISTEN, seen, take_address(LISTEN))
+            run(
+                make_edge(statuses=found),
+                found,
+                ["a", "b"],
+                LISTEN,
+                seen,
+                Bound(take_address(LISTEN)),
+            )
         )
         await seen.address
         os.kill(os.getpid(), signal.SIGINT)
@@ -130,7 +139,14 @@ async def test_a_model_that_a_reload_takes_away_while_it_loads_is_not_missed() -
     first = dict(found.engines)
     async with asyncio.TaskGroup() as group:
         group.create_task(
-            run(make_edge(statuses=found), found, list(first), LISTEN, seen, take_address(LISTEN))
+            run(
+                make_edge(statuses=found),
+                found,
+                list(first),
+                LISTEN,
+                seen,
+                Bound(take_address(LISTEN)),
+            )
         )
         await seen.shown.wait()
         found.engines = {"replaced": Loading(None)}
@@ -145,7 +161,7 @@ async def test_without_preloads_it_is_ready_at_once() -> None:
     seen, found = Seen(), models(a=Loading())
     async with asyncio.TaskGroup() as group:
         group.create_task(
-            run(make_edge(statuses=found), found, [], LISTEN, seen, take_address(LISTEN))
+            run(make_edge(statuses=found), found, [], LISTEN, seen, Bound(take_address(LISTEN)))
         )
         await seen.address
         os.kill(os.getpid(), signal.SIGTERM)
@@ -156,7 +172,7 @@ async def test_a_stop_while_models_load() -> None:
     seen, found = Seen(), models(a=Loading())
     async with asyncio.TaskGroup() as group:
         group.create_task(
-            run(make_edge(statuses=found), found, ["a"], LISTEN, seen, take_address(LISTEN))
+            run(make_edge(statuses=found), found, ["a"], LISTEN, seen, Bound(take_address(LISTEN)))
         )
         await seen.shown.wait()
         os.kill(os.getpid(), signal.SIGTERM)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from causerie.assembly.certificates import tls_context, tls_digest
 from causerie.assembly.checked import checked
 from causerie.control import answering
 from causerie.edge.ownership import owned
+from causerie.edge.server import Bound, Listen
 from causerie.engines import weights as shelf  # whose `fetch` loads an HTTP client: 5 MB, if asked
 from causerie.engines.base import EngineFailed, Sampling
 from causerie.engines.fleet import Fleet, FleetEntry, ManagedEngine
@@ -72,7 +73,11 @@ async def run_service(loaded: Loaded, read: Callable[[], Loaded], watcher: Annou
         listening = listen(settings.server)
         makers = _Makers(settings, credentials, watcher)
         budget = settings.engines.memory_budget_bytes
-        with take_address(listening) as address:
+        with ExitStack() as taken:
+            address = taken.enter_context(take_address(listening))
+            scraped = settings.metrics.address
+            metrics = scraped and taken.enter_context(take_address(Listen(*scraped)))
+            bound = Bound(address, metrics)
             async with (
                 Fleet(makers.entries(), memory_budget=budget) as fleet,
                 service(settings, fleet, credentials) as running,
@@ -89,7 +94,7 @@ async def run_service(loaded: Loaded, read: Callable[[], Loaded], watcher: Annou
                 ):
                     try:
                         preload = _preloaded(settings)
-                        await run(running.edge, fleet, preload, listening, watcher, address)
+                        await run(running.edge, fleet, preload, listening, watcher, bound)
                     except CannotStart as failure:
                         raise makers.missing or failure from failure
 

@@ -1,7 +1,7 @@
 """Every failure a client can see: its status, type and code.
 
     ServiceError
-      InvalidRequest       400, 405, 413, 415  the request itself
+      InvalidRequest       400, 405, 413, 415, 421, 431, 501  the request itself
       Unauthenticated      401                 no key, or not a valid one
       OverBudget           402                 budget spent
       Forbidden            403                 the key may not

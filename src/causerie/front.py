@@ -112,7 +112,7 @@ class Front:
             open_to_all=options.sign_up,
             providers=lambda: self._providers,
         )
-        edge.mount("/console", console.answer, console.refuse)
+        edge.mount("/console", console.answer, console.refuse, address=options.address or "")
 
 
 class _Parts(Parts, UpkeepParts, Protocol):

@@ -29,6 +29,7 @@ _READ_AT_START = (
     "server.port",
     "server.busy_poll_seconds",
     "server.drain_seconds",
+    "metrics.listen",
     "logging.level",
     "logging.format",
     "console.enabled",

@@ -34,7 +34,7 @@ from causerie.catalog.catalog import Catalog
 from causerie.chat.chat import ChatOptions
 from causerie.chat.compiler import Compiler
 from causerie.edge import doors
-from causerie.edge.application import Edge
+from causerie.edge.application import Edge, OwnPaths
 from causerie.edge.body import BodyLimits
 from causerie.edge.doors import DoorTable
 from causerie.edge.openai import Limits
@@ -54,7 +54,7 @@ from causerie.routing.router import Router
 from causerie.routing.seat import SeatStatus
 from causerie.settings import Problem, Server, Settings, SettingsError
 from causerie.settings import price as configured_price
-from causerie.settings.addresses import Way, default_way, has_accounts, ways
+from causerie.settings.addresses import Way, default_way, has_accounts, host_names, ways
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials
 from causerie.startup import Engines
 
@@ -151,6 +151,7 @@ class Service:
         sinks: list[RecordSink] = [self._counters, RequestLog(journal)]
         self._meter = traces.meter(sinks, front.books if front is not None else None)
         self._edge: Edge | None = None
+        self._metrics_apart = False  # as it was at the start, like their socket
         self.settings = Settings()
         self.catalog = Catalog(())
         self.configuration: Configuration | None = None
@@ -207,6 +208,7 @@ class Service:
         )
         server = settings.server
         if self._edge is None:
+            self._metrics_apart = settings.metrics.listen is not None
             self._edge = Edge(prepared.doors, pipeline, self, self._counters)
             if self._front is not None:
                 self._front.mount(self._edge, self)
@@ -214,7 +216,7 @@ class Service:
             prepared.doors,
             pipeline,
             limits=limits(server),
-            docs=server.docs,
+            own=own_paths(settings, metrics_apart=self._metrics_apart),
             market=pipeline,
             teller=self._front.statements if self._front is not None else None,
         )
@@ -287,6 +289,17 @@ def door_table(settings: Settings) -> DoorTable:
         [_door(way) for way in ways(settings)],
         default=default_way(settings).door.name,
         domains=[settings.server.public_host],
+        names=host_names(settings),
+    )
+
+
+def own_paths(settings: Settings, *, metrics_apart: bool) -> OwnPaths:
+    """What the service answers beside its doors."""
+    keys = settings.metrics.keys
+    return OwnPaths(
+        docs=settings.server.docs,
+        metrics_keys=tuple(map(KeyDigest.parse, keys)) if keys is not None else None,
+        metrics_apart=metrics_apart,
     )
 
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from causerie.edge.application import Edge
-from causerie.edge.server import Listen, listening_socket, serve
+from causerie.edge.server import Bound, Listen, listening_socket, serve
 from causerie.engines.base import EngineFailed, EngineStatus, ModelFacts, TextEngine
 
 _REFRESH_SECONDS = 0.1
@@ -98,9 +98,9 @@ async def run(
     preload: Sequence[str],
     listen: Listen,
     watcher: Watcher,
-    listener: socket.socket,
+    bound: Bound,
 ) -> None:
-    """Serve until a signal; ``listener`` is what :func:`take_address` gave.
+    """Serve until a signal; ``bound`` holds what :func:`take_address` gave.
 
     ``preload`` are the ids of the models to load first. One that fails is
     reported and tried again by requests; when all of them fail, the service
@@ -111,7 +111,7 @@ async def run(
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(start.follow()), group.create_task(start.say_stop())]
         try:
-            await serve(edge, listen, stop=start.stop, on_ready=start.accepts, bound=listener)
+            await serve(edge, listen, stop=start.stop, on_ready=start.accepts, bound=bound)
         finally:
             for task in tasks:
                 task.cancel()

@@ -103,14 +103,16 @@ class Console:
             exchange.refuse(failure)
         else:
             phrase = HTTPStatus(failure.status).phrase
-            self._arrive(exchange).show_bare("failure.html", failure, phrase=phrase)
+            self._visit(exchange).show_bare("failure.html", failure, phrase=phrase)
+
+    def _visit(self, exchange: Exchange) -> Visit:
+        secure = self._desk.site.secure(exchange)
+        return Visit(exchange, self._desk, token_in(exchange.headers, secure=secure))
 
     def _arrive(self, exchange: Exchange) -> Visit:
         """A visit; who has no token yet gets one, which forms are bound to."""
-        secure = self._desk.site.secure(exchange)
-        token = token_in(exchange.headers, secure=secure)
-        visit = Visit(exchange, self._desk, token)
-        if not token:
+        visit = self._visit(exchange)
+        if not visit.token:
             visit.keep(new_token(), None)
         return visit
 

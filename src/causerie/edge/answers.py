@@ -59,6 +59,7 @@ class Stream:
         """Send the answer, no faster than the client reads."""
         self._fold = Fold(frame, usage=self._request.include_usage)
         self._exchange.start(200, "text/event-stream; charset=utf-8", {**_STREAM, **headers})
+        self._exchange.filler = sse.PING
         self._pings.enter(self)
         return pour(self._send)
 

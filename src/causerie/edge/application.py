@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 import structlog
 from msgspec import Struct
 
-from causerie.access.keys import Caller
-from causerie.edge.doors import Door, DoorTable
+from causerie.access.keys import Caller, KeyDigest
+from causerie.edge.doors import Door, DoorTable, host_name
 from causerie.edge.drain import Drain
-from causerie.edge.errors import internal, method_not_allowed
+from causerie.edge.errors import internal, method_not_allowed, misdirected
 from causerie.edge.exchange import ClientGone, Exchange
 from causerie.edge.health import Health
 from causerie.edge.metrics import MetricsPage
@@ -19,6 +21,7 @@ from causerie.edge.openapi import Documents
 from causerie.edge.ports import Engines, Metrics, Pipeline
 from causerie.edge.router import Market, RouterPages, Teller
 from causerie.edge.routes import (
+    METRICS,
     DoorHandler,
     Handler,
     door_routes,
@@ -26,7 +29,7 @@ from causerie.edge.routes import (
     router_routes,
     service_routes,
 )
-from causerie.errors import InvalidRequest, ServiceError
+from causerie.errors import InvalidRequest, NotFound, ServiceError
 from causerie.logging import request_id
 
 log = structlog.get_logger(__name__)
@@ -37,6 +40,35 @@ _NO_DOOR = Door("", "")  # that of what is the service's own
 _SHOWN = 200  # characters of a path in log lines
 _MAX_WAYS = 4096
 _MAX_PLACE = 512  # of a way that is kept: its host and path, in characters
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPaths:
+    """What the service answers itself, beside its doors.
+
+    ``docs``: whether there is documentation. ``metrics_keys`` open ``/metrics``; ``None``
+    leaves it open. ``metrics_apart``: it is at an address of its own.
+    """
+
+    docs: bool = True
+    metrics_keys: tuple[KeyDigest, ...] | None = None
+    metrics_apart: bool = False
+
+
+class Mount(Struct, frozen=True):
+    """Who answers all paths with one first part, how a failure is told there, and where it is.
+
+    With an ``address``, like ``https://llm.example``, there is nothing at other host names.
+    """
+
+    handler: Handler
+    refuse: Refusal
+    address: str = ""
+
+    @property
+    def host(self) -> str:
+        """The host name of the address."""
+        return urlsplit(self.address).hostname or ""
 
 
 class Way(Struct, frozen=True):
@@ -58,15 +90,14 @@ class Edge:
         metrics: Metrics,
         *,
         limits: Limits | None = None,
-        docs: bool = True,
+        own: OwnPaths | None = None,
     ) -> None:
         self.drain = Drain()
         self._engines = engines
         self._metrics = metrics
-        self._mounts: dict[str, Handler] = {}
+        self._mounts: dict[str, Mount] = {}
         self._ways: dict[tuple[str, str | None, str], Way] = {}  # by method, host and path
-        self._refusals: dict[str, Refusal] = {}
-        self.replace(doors, pipeline, limits=limits, docs=docs)
+        self.replace(doors, pipeline, limits=limits, own=own)
 
     def replace(
         self,
@@ -74,7 +105,7 @@ class Edge:
         pipeline: Pipeline,
         *,
         limits: Limits | None = None,
-        docs: bool = True,
+        own: OwnPaths | None = None,
         market: Market | None = None,
         teller: Teller | None = None,
     ) -> None:
@@ -83,7 +114,7 @@ class Edge:
         ``market`` is the catalog behind the doors of routers, ``teller`` who knows
         of their keys and money.
         """
-        limits = limits or Limits()
+        limits, own = limits or Limits(), own or OwnPaths()
         self._ways = {}
         self._doors = doors
         openai = OpenAI(pipeline, self.drain, limits)
@@ -92,21 +123,29 @@ class Edge:
         self._router_routes = self._door_routes
         if market is not None:
             self._router_routes = router_routes(openai, RouterPages(market, teller))
+        self._metrics_page = MetricsPage(self._metrics, own.metrics_keys)
         self._service_routes = service_routes(
             Health(self._engines, self.drain),
-            MetricsPage(self._metrics),
-            Documents.of(limits.max_messages) if docs else None,
+            None if own.metrics_apart else self._metrics_page,
+            Documents.of(limits.max_messages) if own.docs else None,
         )
 
-    def mount(self, first: str, handler: Handler, refuse: Refusal = Exchange.refuse) -> None:
+    def mount(
+        self,
+        first: str,
+        handler: Handler,
+        refuse: Refusal = Exchange.refuse,
+        *,
+        address: str = "",
+    ) -> None:
         """Let ``handler`` answer all paths with this first part, like ``/console``.
 
-        It answers on every host name that is not a door's own. ``refuse`` says
-        what it raised, in the way of who comes there.
+        It answers at the host names of the service that are not a door's own; with an
+        ``address`` at the host name of that alone. ``refuse`` says what it raised, in the way
+        of who comes there.
         """
         self._ways = {}
-        self._mounts[first] = handler
-        self._refusals[first] = refuse
+        self._mounts[first] = Mount(handler, refuse, address)
 
     async def converse(self, exchange: Exchange, caller: Caller) -> None:
         """Answer a request for a chat completion of somebody who came in another way than by key.
@@ -138,8 +177,21 @@ class Edge:
                 self._tell(exchange, way, failure)
         except Exception:  # nobody is left waiting for what cannot be told
             log.exception("a failure could not be told", path=exchange.path[:_SHOWN])
+        failure = None  # whose traceback has this frame: a cycle would keep the whole request
         if not exchange.ended:
             exchange.abandon()
+
+    async def scrape(self, exchange: Exchange) -> None:
+        """Answer one request at the address that metrics alone have."""
+        try:
+            self._doors.own_name(exchange.headers.get("host"))
+            if exchange.path != METRICS:
+                raise NotFound(f"There is nothing at {exchange.path[:_SHOWN]} but {METRICS}.")
+            if exchange.method not in ("GET", "HEAD"):
+                raise method_not_allowed(exchange.method, ["GET"])
+            await self._metrics_page.show(exchange)
+        except ServiceError as refused:
+            exchange.refuse(refused)
 
     def _tell(self, exchange: Exchange, way: Way | None, failure: ServiceError) -> None:
         """Answer with a failure."""
@@ -151,14 +203,15 @@ class Edge:
 
     def _refusal(self, exchange: Exchange) -> Refusal:
         """How those are told who come there."""
-        found = self._refusals.get(_first(exchange.path))
+        found = self._mounts.get(_first(exchange.path))
         if found is None:
             return Exchange.refuse
         try:
-            of_door = self._doors.has_host(exchange.headers.get("host"))
+            name = host_name(exchange.headers.get("host"))
         except InvalidRequest:  # this is what is told, and nobody knows whose page it would be
-            of_door = True
-        return Exchange.refuse if of_door else found
+            return Exchange.refuse
+        of_door = self._doors.has_host(name) and not (found.address and name == found.host)
+        return Exchange.refuse if of_door else found.refuse
 
     def _way(self, exchange: Exchange) -> Way:
         """The way of a request; raises :class:`ServiceError` where there is none."""
@@ -179,15 +232,24 @@ class Edge:
 
     def _own_handler(self, exchange: Exchange, host: str | None) -> Handler | None:
         """What answers where the path is not one behind a door."""
+        if len(exchange.headers.every("host")) > 1:
+            raise InvalidRequest("There is more than one `Host` header; send one.")
         handler = self._service_routes.get(exchange.path)
         if handler is not None:
+            self._doors.own_name(host)
             if exchange.method not in ("GET", "HEAD"):
                 raise method_not_allowed(exchange.method, ["GET"])
             return handler
-        if len(exchange.headers.every("host")) > 1:
-            raise InvalidRequest("There is more than one `Host` header; send one.")
         mounted = self._mounts.get(_first(exchange.path))
-        return None if mounted is None or self._doors.has_host(host) else mounted
+        if mounted is None:
+            return None
+        if mounted.address and host_name(host) == mounted.host:
+            return mounted.handler
+        if self._doors.has_host(self._doors.own_name(host)):
+            return None
+        if mounted.address:
+            raise misdirected(mounted.address)
+        return mounted.handler
 
 
 def _behind_no_door(handler: Handler) -> DoorHandler:

@@ -9,79 +9,33 @@ not HTTP gets the same kind of error as everything else.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import httptools
 
 from causerie.access.credential import bearer
-from causerie.edge.bounds import Bounds
 from causerie.edge.errors import head_too_large, invalid_http
 from causerie.edge.exchange import Exchange
-from causerie.edge.head import Head, Heads, cut, declined, size
+from causerie.edge.head import Head, check_codings, cut, declined, size
 from causerie.edge.headers import NAMES, Headers
 from causerie.edge.places import places
-from causerie.edge.workers import Handler, Workers
 from causerie.errors import Overloaded, ServiceError
-from causerie.traffic import traffic, without_delay
+from causerie.traffic import without_delay
+
+if TYPE_CHECKING:
+    from causerie.edge.connections import Connections
 
 _MAX_UNREAD = 256 * 1024  # bytes of a body that wait for a handler
 _LINGER_SECONDS = 5.0  # for the next piece of a body that nobody wants
 _LINGER_SECONDS_IN_ALL = 30.0
 _MAX_STRANGE = 8  # heads of a connection, one after the other, until none is looked for
+_FIRST_LOOK_SECONDS = 0.005  # after a client that sends no more; each later one twice as long
+_LAST_LOOK_SECONDS = 0.5
 _NEVER = float("inf")
 _KEEPING = frozenset({"connection", "proxy-connection"})  # headers that ask to be kept
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-
-
-class Connections:
-    """All connections of one server."""
-
-    def __init__(self, handler: Handler, bounds: Bounds) -> None:
-        self.workers = Workers(handler)
-        self.bounds = bounds
-        self.heads = Heads()
-        self.open: set[Connection] = set()
-        self.closing = False
-        self._none_open = asyncio.Event()
-        self.loop = asyncio.get_running_loop()
-        self.traffic = traffic()
-
-    def __call__(self) -> Connection:
-        return Connection(self)
-
-    def sweep(self) -> None:
-        """Close what has waited too long."""
-        now = self.loop.time()
-        for connection in tuple(self.open):
-            connection.expire(now)
-
-    def close(self) -> None:
-        """Take no further request on any connection."""
-        self.closing = True
-        for connection in tuple(self.open):
-            connection.close_when_idle()
-
-    async def ended(self) -> None:
-        """Return when every request has been answered."""
-        await self.workers.ended()
-
-    async def left(self) -> None:
-        """Return when no connection is open: every client has all of its answer."""
-        while self.open:
-            self._none_open.clear()
-            await self._none_open.wait()
-
-    def forget(self, connection: Connection) -> None:
-        """This one is closed."""
-        self.open.discard(connection)
-        if not self.open:
-            self._none_open.set()
-
-    def abort(self) -> None:
-        """Close every connection at once."""
-        for connection in tuple(self.open):
-            connection.abort()
 
 
 class Connection(asyncio.Protocol):
@@ -106,6 +60,7 @@ class Connection(asyncio.Protocol):
         self._paused = False
         self._deaf = False  # nothing more is read
         self._over = False  # nothing more is read or answered
+        self._half_closed = False  # the client sends nothing more; whether it reads is watched
         self._deadline = _NEVER
         self._linger_end = _NEVER
         self._closing = server.closing
@@ -116,7 +71,8 @@ class Connection(asyncio.Protocol):
     @property
     def closing(self) -> bool:
         """Also where a client is answered that has not been asked for its body: will it come?"""
-        return self._closing or (self._expects and self._incoming is self._current)
+        last = self._half_closed and not self._waiting
+        return self._closing or last or (self._expects and self._incoming is self._current)
 
     @property
     def peer(self) -> str:
@@ -170,8 +126,25 @@ class Connection(asyncio.Protocol):
                 exchange.leave()
         self._waiting.clear()
 
-    def eof_received(self) -> None:
-        self._end()  # and the transport closes
+    def eof_received(self) -> bool:
+        """Keep the connection where a whole request waits for its answer.
+
+        A client that has closed looks the same until something is sent to it.
+        """
+        if self._half_closed:
+            return True
+        current, broken = self._current, self._incoming
+        if broken is not None and broken is not current:
+            self._incoming = None
+            self._waiting.pop()
+        if current is not None and (current.ended or not current.complete):
+            current = None
+        if self._over or (current is None and not self._waiting):
+            self._end()
+            return False  # the transport closes
+        self._deaf = self._half_closed = True
+        self._look_after(_FIRST_LOOK_SECONDS)
+        return True
 
     def data_received(self, data: bytes) -> None:
         self._server.traffic.came()
@@ -226,7 +199,11 @@ class Connection(asyncio.Protocol):
             self._declined = declined(parser, self._url, headers)
             return
         self._expects = "expect" in headers and headers["expect"].lower() == "100-continue"
-        path, query = places[self._url]
+        if "transfer-encoding" in headers:
+            check_codings(headers, parser.get_http_version())
+        path, query, host = places[self._url]
+        if host is not None:
+            headers["host"] = host
         method = parser.get_method().decode("ascii")
         keep_alive = parser.should_keep_alive() and not parser.should_upgrade()
         # Who is kept without having asked speaks 1.1; the parser would make a text of its numbers.
@@ -331,7 +308,8 @@ class Connection(asyncio.Protocol):
     def _next(self, exchange: Exchange) -> None:
         """Go on after an exchange whose request was read and whose response was sent."""
         self._current = None
-        if self._closing or not exchange.keep_alive:
+        last = self._half_closed and not self._waiting
+        if self._closing or last or not exchange.keep_alive:
             self._close()
         else:
             self._go_on()
@@ -341,6 +319,19 @@ class Connection(asyncio.Protocol):
         if self._waiting and self._current is None and self.full is None and not self._over:
             self._begin(self._waiting.popleft())
             self.read_on()
+
+    def _look_after(self, seconds: float) -> None:
+        """Close once a client that sends no more has answered by a reset: then it reads no more."""
+        if self._over:
+            return
+        handle = self._transport.get_extra_info("socket")
+        if handle is not None and handle.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self.abort()
+            return
+        if self._current is not None:
+            self._current.probe()
+        later = min(2 * seconds, _LAST_LOOK_SECONDS)
+        self._server.loop.call_later(seconds, self._look_after, later)
 
     def _bound_head(self, came: int) -> None:
         """Give a head time while it arrives, and no more space than it may have."""

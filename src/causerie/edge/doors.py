@@ -57,13 +57,22 @@ class DoorTable:
 
     ``domains`` are host names below which every name belongs to this service
     (``localhost`` is always one): a name there that no door has leads nowhere.
+    ``names`` are further host names of the service itself.
     """
 
-    def __init__(self, doors: Iterable[Door], *, default: str, domains: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        doors: Iterable[Door],
+        *,
+        default: str,
+        domains: Iterable[str] = (),
+        names: Iterable[str] = (),
+    ) -> None:
         self.doors = tuple(doors)
         by_name = {door.name: door for door in self.doors}
         self._default = by_name[default]
         self._domains = ("localhost", *(domain.lower() for domain in domains))
+        self._names = frozenset((*self._domains, *(name.lower() for name in names)))
         self._by_host = {host.lower(): door for door in self.doors for host in door.hosts}
         self._by_prefix = sorted(
             ((door.prefix, door) for door in self.doors),
@@ -84,18 +93,34 @@ class DoorTable:
             if rest is None:
                 raise _nothing(path)
             return named, rest
-        if any(name.endswith(f".{domain}") for domain in self._domains):
-            raise NotFound(f"No door has the host name {name}.")
+        self._check_below(name)
         for prefix, door in [*self._by_prefix, (_BASE, self._default)]:
             rest = _below(prefix, path)
             if rest is not None:
                 if door.open and not self._trusted(name):
                     raise NotFound(
                         f"This door has no keys and does not answer to the host name {name}; "
-                        "add it to the door's `hosts`, or give the door keys."
+                        "add it to the door's `hosts` or to `server.hosts`, or give the door keys."
                     )
                 return door, rest
         raise _nothing(path)
+
+    def own_name(self, host: str | None) -> str:
+        """Return the name in a host header if it is one of the service.
+
+        That is a door's, one that it was told of, or one that no page from elsewhere can have
+        made a browser send. Raises :class:`NotFound` for any other, and :class:`InvalidRequest`
+        for a host header that names no host.
+        """
+        name = host_name(host)
+        if name not in self._by_host:
+            self._check_below(name)
+            if not self._trusted(name):
+                raise NotFound(
+                    f"The service does not answer to the host name {name} here; "
+                    "add it to `server.hosts`."
+                )
+        return name
 
     def named(self, name: str) -> Door:
         """The door of this name; raises :class:`NotFound`."""
@@ -111,13 +136,19 @@ class DoorTable:
         """
         return host_name(host) in self._by_host
 
+    def _check_below(self, name: str) -> None:
+        """Reject a name below a domain of the service that nothing has."""
+        below = any(name.endswith(f".{domain}") for domain in self._domains)
+        if below and name not in self._names:
+            raise NotFound(f"No door has the host name {name}.")
+
     def _trusted(self, name: str) -> bool:
         """Whether a page from elsewhere cannot have made a browser send this host name.
 
         Such a page can let a public name of its own point at this machine; it
         cannot do so with an address or a name without dots.
         """
-        return "." not in name or name in self._domains or _is_address(name)
+        return "." not in name or name in self._names or _is_address(name)
 
 
 def host_name(host: str | None) -> str:
@@ -126,7 +157,10 @@ def host_name(host: str | None) -> str:
         return ""
     match = _HOST.fullmatch(host)
     if match is None:
-        raise InvalidRequest("The `Host` header is not a host name with an optional port.")
+        raise InvalidRequest(
+            "The host in the `Host` header, or in an absolute request target, is not a host name "
+            "with an optional port."
+        )
     return match["name"].lower().removesuffix(".")
 
 

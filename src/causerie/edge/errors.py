@@ -42,6 +42,35 @@ def invalid_http() -> InvalidRequest:
     return InvalidRequest("This is not a valid HTTP/1.1 request.", code="invalid_http")
 
 
+def misdirected(address: str) -> InvalidRequest:
+    """421 for pages that are at another address."""
+    return InvalidRequest(
+        f"These pages are at {address}. A proxy in front of the service must pass on the `Host` "
+        "header of the browser.",
+        code="misdirected_request",
+        status=421,
+    )
+
+
+def invalid_target() -> InvalidRequest:
+    """400 for an absolute request target that names no host of the web."""
+    return InvalidRequest(
+        "The request target is absolute and not of the form `http://HOST/PATH`; "
+        "send the path alone, and the host in the `Host` header.",
+        code="invalid_http",
+    )
+
+
+def unknown_coding() -> InvalidRequest:
+    """501 for a transfer coding other than chunked."""
+    return InvalidRequest(
+        "The only `Transfer-Encoding` of a request that is understood here is `chunked`; "
+        "send the body as it is.",
+        code="unsupported_transfer_coding",
+        status=501,
+    )
+
+
 def head_too_large(most: int) -> InvalidRequest:
     """431, with the bytes that a head may have."""
     return InvalidRequest(

@@ -24,6 +24,7 @@ from causerie.errors import ServiceError
 _encoder = msgspec.json.Encoder()
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus}
 _header_line = ": ".join  # of a name and its value
+_BEGINNING = "HTTP/1.1 "  # of every response
 
 
 class ClientGone(Exception):
@@ -73,7 +74,8 @@ class Exchange(msgspec.Struct, eq=False):
     ``keep_alive``: the connection stays open after it. ``complete``: the whole request has
     arrived, ``unread`` the bytes of its body that nobody took yet. ``metered``: whatever becomes
     of it is counted behind the edge. ``task`` is what answers it, where it is one of its own.
-    ``on_gone`` is called once when the client leaves.
+    ``on_gone`` is called once when the client leaves. ``filler`` may be written between pieces of
+    the response's body and says nothing.
     """
 
     wire: Wire
@@ -86,6 +88,7 @@ class Exchange(msgspec.Struct, eq=False):
     ended: bool = False
     gone: bool = False
     metered: bool = False
+    filler: bytes = b""
     on_gone: Callable[[], None] | None = None
     task: asyncio.Task[None] | None = None
     unread: int = 0
@@ -94,6 +97,7 @@ class Exchange(msgspec.Struct, eq=False):
     _arrived: asyncio.Future[None] | None = None
     _chunked: bool = False
     _opening: bytes = b""  # the head, until something goes out with it
+    _begun: bool = False  # the beginning that all responses have was sent
 
     def __post_init__(self) -> None:
         self.token = token = ids.token()
@@ -220,6 +224,16 @@ class Exchange(msgspec.Struct, eq=False):
             piece = b""
         self.wire.finish(self, self._opening + piece)
 
+    def probe(self) -> None:
+        """Send what every response has, once: a client that has closed answers it by a reset."""
+        if self.status is None:
+            if not self._begun:
+                self._begun = True
+                self.wire.write(_BEGINNING.encode())
+        elif self._opening or self.filler:
+            filler, self.filler = self.filler, b""
+            self.write(filler)
+
     def abandon(self) -> None:
         """Close the connection: a response that cannot be finished is seen to be cut."""
         self.wire.abort()
@@ -252,6 +266,8 @@ class Exchange(msgspec.Struct, eq=False):
         head, given = "\r\n".join(lines), "".join(headers.values())
         if "\n" in given or "\r" in given:
             head = "\r\n".join([" ".join(line.split()) for line in lines])
+        if self._begun:
+            head = head.removeprefix(_BEGINNING)
         return f"{head}\r\n{framing}\r\n".encode("latin-1", "replace")
 
     @property

@@ -15,6 +15,7 @@ import httptools
 from msgspec import Struct, structs
 
 from causerie.access.credential import Credential
+from causerie.edge.errors import invalid_http, unknown_coding
 from causerie.edge.headers import Headers
 
 _LENGTHS = b"\r\nContent-Length: ", b"\r\ncontent-length: "  # as clients write it
@@ -89,3 +90,18 @@ def declined(parser: httptools.HttpRequestParser, url: bytes, headers: Headers) 
     every = [*headers.items(), *(headers.again or ())]
     lines += [f"{name}: {value}" for name, value in every if name != "upgrade"]
     return "\r\n".join([*lines, "\r\n"]).encode("latin-1")
+
+
+def check_codings(headers: Headers, version: str) -> None:
+    """Reject transfer codings that are not understood (RFC 9112, section 6.1).
+
+    A body that is not chunked last has no end, and HTTP/1.0 knows none of them: framing that
+    others may read in another way. The parser rejects the first.
+    """
+    if version == "1.0":
+        raise invalid_http()
+    codings = [
+        each.strip().lower() for each in ",".join(headers.every("transfer-encoding")).split(",")
+    ]
+    if codings != ["chunked"] and codings[-1] == "chunked":
+        raise unknown_coding()

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from causerie.access.keys import KeyDigest, StaticKeys
 from causerie.edge.exchange import Exchange
 from causerie.edge.ports import Metrics
+
+_KEYS = StaticKeys()
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsPage:
-    """The handler."""
+    """The handler. ``keys`` open it as those of a door do; ``None``: it is open."""
 
     metrics: Metrics
+    keys: tuple[KeyDigest, ...] | None = None
+    name: str = "metrics"
 
     async def show(self, exchange: Exchange) -> None:
-        """All metrics as text."""
+        """All metrics as text; raises ``Unauthenticated``."""
+        _KEYS.authenticate(self, exchange.credential)
         exchange.respond(200, self.metrics.exposition(), content_type=self.metrics.content_type)

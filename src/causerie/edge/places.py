@@ -1,26 +1,56 @@
-"""What a request asks for: path and query of its target."""
+"""Request targets: path, query, and the host that an absolute one names."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
 from urllib.parse import unquote
 
 import httptools
 
-_MAX_PATHS = 1024
+from causerie.edge.errors import invalid_target
+
+_MAX_PLACES = 1024
+_SCHEMES = (b"http", b"https")
 
 
-class _Places(dict[bytes, tuple[str, str]]):
-    """Path and query of request targets; most are asked for again and again."""
+class Place(NamedTuple):
+    """What a request target names.
 
-    def __missing__(self, url: bytes) -> tuple[str, str]:
+    ``host`` is that of an absolute target, which decides in place of the ``Host`` header
+    (RFC 9112, section 3.2.2), and ``None`` for any other.
+    """
+
+    path: str
+    query: str
+    host: str | None
+
+
+class _Places(dict[bytes, Place]):
+    """Places by target; most are asked for again and again."""
+
+    def __missing__(self, url: bytes) -> Place:
+        """Raise :class:`InvalidRequest` for an absolute target that is no web address."""
+        host = None if url[:1] == b"/" else _host(url)
         query = url.partition(b"?")[2].partition(b"#")[0].decode("ascii", "replace")
-        place = _path(url), query
-        if len(url) <= 128 and len(self) < _MAX_PATHS and not query:
+        place = Place(_path(url) or ("" if host is None else "/"), query, host)
+        if len(url) <= 128 and len(self) < _MAX_PLACES and not query:
             self[url] = place
         return place
 
 
 places = _Places()
+
+
+def _host(url: bytes) -> str | None:
+    """Return host and port of an absolute target as they stand there."""
+    scheme, separator, rest = url.partition(b"://")
+    if not separator:
+        return None
+    for end in b"/?#":
+        rest = rest.partition(bytes((end,)))[0]
+    if scheme.lower() not in _SCHEMES or not rest or rest[:1] == b":":
+        raise invalid_target()
+    return rest.decode("latin-1")
 
 
 def _path(url: bytes) -> str:

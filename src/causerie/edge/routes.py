@@ -21,16 +21,20 @@ Handler = Callable[[Exchange], Awaitable[None]]
 DoorHandler = Callable[[Exchange, Door, str], Awaitable[None]]
 
 
+METRICS = "/metrics"
+
+
 def service_routes(
-    health: Health, metrics: MetricsPage, documents: Documents | None
+    health: Health, metrics: MetricsPage | None, documents: Documents | None
 ) -> Mapping[str, Handler]:
     """Paths of the service itself; all are read with GET."""
     routes: dict[str, Handler] = {
         "/health": health.overview,
         "/health/live": health.live,
         "/health/ready": health.ready,
-        "/metrics": metrics.show,
     }
+    if metrics is not None:
+        routes[METRICS] = metrics.show
     if documents is not None:
         routes |= {"/openapi.json": documents.openapi, "/docs": documents.page}
     return routes

@@ -6,13 +6,13 @@ import asyncio
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 
 from causerie.edge.application import Edge
 from causerie.edge.bounds import Bounds
-from causerie.edge.connection import Connections
+from causerie.edge.connections import Connections
 from causerie.edge.ownership import owned
 
 _SWEEP_SECONDS = 0.5
@@ -48,6 +48,14 @@ class Listen:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Sockets that are bound: of the service, and of its metrics where they are apart."""
+
+    service: socket.socket
+    metrics: socket.socket | None = None
+
+
 def listening_socket(listen: Listen) -> socket.socket:
     """A bound socket; raises :class:`OSError` where the address is taken or not ours."""
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
@@ -60,7 +68,7 @@ async def serve(
     *,
     stop: asyncio.Event | None = None,
     on_ready: Callable[[str, int], None] | None = None,
-    bound: socket.socket | None = None,
+    bound: Bound | None = None,
 ) -> None:
     """Serve until ``stop`` is set or a signal comes, then end gracefully.
 
@@ -72,7 +80,8 @@ async def serve(
     """
     stop = stop or asyncio.Event()
     hurry = asyncio.Event()
-    listener = bound or listening_socket(listen)
+    bound = bound or Bound(listening_socket(listen))
+    listener = bound.service
     host, port = listener.getsockname()[:2]
     loop = asyncio.get_running_loop()
     connections = Connections(edge.answer, listen.bounds)
@@ -80,13 +89,33 @@ async def serve(
     with listener, _signals(loop, stop, hurry):
         server = await loop.create_server(connections, sock=listener, backlog=2048)
         try:
-            async with owned(_sweep(connections)):
+            async with owned(_sweep(connections)), _scraped(edge, listen.bounds, bound.metrics):
                 if on_ready is not None:
                     on_ready(host, port)
                 await stop.wait()
                 await _drain(edge, listen.drain_seconds, hurry)
                 server.close()
                 await _last_bytes(connections, hurry)
+        finally:
+            server.close()
+            connections.abort()
+            await connections.workers.end(_HANDLERS_SECONDS)
+
+
+@asynccontextmanager
+async def _scraped(
+    edge: Edge, bounds: Bounds, listener: socket.socket | None
+) -> AsyncIterator[None]:
+    """Serve the metrics at an address of their own, if they have one; also while answers finish."""
+    if listener is None:
+        yield
+        return
+    connections = Connections(edge.scrape, bounds)
+    with listener:
+        server = await asyncio.get_running_loop().create_server(connections, sock=listener)
+        try:
+            async with owned(_sweep(connections)):
+                yield
         finally:
             server.close()
             connections.abort()

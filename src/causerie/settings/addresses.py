@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.tree import Door, Model, Settings
@@ -55,6 +56,13 @@ def names(settings: Settings) -> tuple[str, ...]:
 def has_accounts(settings: Settings) -> bool:
     """Whether a door takes the keys that people make in the console."""
     return any(way.door.keys == "accounts" for way in ways(settings))
+
+
+def host_names(settings: Settings) -> Iterator[str]:
+    """Yield the host names of the service that are neither its domain nor a door's."""
+    yield from settings.server.hosts
+    if settings.console.address is not None:
+        yield urlsplit(settings.console.address).hostname or ""
 
 
 def default_way(settings: Settings) -> Way:

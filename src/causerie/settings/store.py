@@ -108,7 +108,8 @@ class Console(Struct, frozen=True, kw_only=True):
         WebAddress | None,
         Meta(
             description="Address of the service as browsers see it, for links and the check of "
-            "forms, like `https://causerie.example.org`. Unset: as the browser sends it."
+            "forms, like `https://causerie.example.org`; at other host names there is no console. "
+            "Unset: as the browser sends it."
         ),
     ] = None
 

@@ -17,6 +17,7 @@ from causerie.settings.endpoint import Endpoint
 from causerie.settings.engine import LlamaCpp, Vllm
 from causerie.settings.identity import IdentityProvider
 from causerie.settings.limits import Limits
+from causerie.settings.metrics import Metrics
 from causerie.settings.price import Price
 from causerie.settings.shared import Shared
 from causerie.settings.store import Console, Store
@@ -51,6 +52,14 @@ class Server(Struct, frozen=True, kw_only=True):
         HostName,
         Meta(description="Base of the host names: a door answers at `NAME.` and this."),
     ] = "localhost"
+    hosts: Annotated[
+        tuple[HostName, ...],
+        Meta(
+            description="Further host names of the service, like its name inside a cluster. Doors "
+            "without keys, `/health`, `/metrics`, `/docs`, `/api` and `/console` answer to no "
+            "name that is not configured, but to IP addresses and names without dots."
+        ),
+    ] = ()
     default_door: Annotated[
         DoorName | None,
         Meta(description="Door behind plain `/v1`. Without it, the first of `doors`."),
@@ -346,6 +355,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     console: Console = Console()
     identity_providers: tuple[IdentityProvider, ...] = ()
     logging: Logging = Logging()
+    metrics: Metrics = Metrics()
     tracing: Tracing = Tracing()
 
     @property

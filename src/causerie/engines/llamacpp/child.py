@@ -16,11 +16,14 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from typing import Any
 
 import xllamacpp
 
 _PR_SET_PDEATHSIG = 1
+_LOG_MAIN = "_Z15common_log_mainv"  # common_log_main()
+_LOG_FLUSH = "_Z16common_log_flushP10common_log"  # common_log_flush(common_log *)
 _KV_TYPES = {
     "f32": "GGML_TYPE_F32",
     "f16": "GGML_TYPE_F16",
@@ -46,7 +49,8 @@ def main() -> None:
     os.umask(0o077)  # the socket is this user's
     try:
         server = xllamacpp.Server(_parameters(told["launch"], told["key"], told["socket"]))
-    except RuntimeError as error:  # the log has said more by now
+    except RuntimeError as error:  # the log says more
+        _flush_log()
         sys.exit(f"RuntimeError: {error}")
     _say({"ready": True, "address": server.listening_address})
     threading.Event().wait()
@@ -112,6 +116,21 @@ def _watch_parent() -> None:
     while sys.stdin.readline():
         pass
     os._exit(0)  # native threads hold no state worth a farewell
+
+
+def _flush_log() -> None:
+    """Write what the native log has queued.
+
+    A thread of its own writes it line by line, and the end of the process would cut it off. The
+    binding has no call for this, so the C++ functions are called by their symbols; a build that
+    does not export them may lose its last lines.
+    """
+    library = ctypes.CDLL(xllamacpp.xllamacpp.__file__)
+    with suppress(AttributeError):
+        main, flush = library[_LOG_MAIN], library[_LOG_FLUSH]
+        main.argtypes, main.restype = (), ctypes.c_void_p
+        flush.argtypes, flush.restype = (ctypes.c_void_p,), None
+        flush(main())
 
 
 def _say(fact: dict[str, object]) -> None:

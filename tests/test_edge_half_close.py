@@ -1,0 +1,219 @@
+"""A client that sends nothing more is answered; one that has left is noticed all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import time
+from collections.abc import Callable, Coroutine
+
+import pytest
+import uvloop
+from edgekit import (
+    ASK,
+    HELLO,
+    ScriptedPipeline,
+    make_edge,
+    parse_response,
+    serving,
+    wire,
+)
+
+from causerie.errors import Overloaded
+from causerie.protocol.events import TextDelta
+
+GONE_SECONDS = 0.1  # the contract's bound while tokens are generated
+PLAIN, STREAM = ASK, ASK | {"stream": True}
+BEGINNING = b"HTTP/1.1 "
+Run = Callable[[Coroutine[None, None, None]], None]
+asks = pytest.mark.parametrize("ask", [PLAIN, STREAM], ids=["plain", "stream"])
+versions = pytest.mark.parametrize("version", ["1.1", "1.0"])
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """Run on either loop: they differ in how the end of what a client sends is told."""
+    factory = uvloop.new_event_loop if request.param == "uvloop" else None
+
+    def runs(main: Coroutine[None, None, None]) -> None:
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(asyncio.wait_for(main, 30))
+
+    return runs
+
+
+def request(ask: object, version: str = "1.1") -> bytes:
+    return wire(ask).replace(b"HTTP/1.1", b"HTTP/" + version.encode(), 1)
+
+
+async def sent(port: int, data: bytes) -> socket.socket:
+    """A client's socket, after it has sent this."""
+    loop = asyncio.get_running_loop()
+    client = socket.socket()
+    client.setblocking(False)
+    await loop.sock_connect(client, ("127.0.0.1", port))
+    await loop.sock_sendall(client, data)
+    return client
+
+
+async def read(client: socket.socket, until: bytes | None = None) -> bytes:
+    """What comes until these bytes came, or until the end."""
+    loop, got = asyncio.get_running_loop(), b""
+    while until is None or until not in got:
+        piece = await loop.sock_recv(client, 1 if until else 65_536)
+        if not piece:
+            assert until is None, got
+            return got
+        got += piece
+    return got
+
+
+@asks
+@versions
+def test_a_client_that_sends_no_more_is_answered(
+    run: Run, ask: dict[str, object], version: str
+) -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+        async with serving(make_edge(ScriptedPipeline(prefill=[gate]))) as port:
+            client = await sent(port, request(ask, version))
+            client.shutdown(socket.SHUT_WR)
+            beginning = await read(client, BEGINNING)  # so the end of the request was seen
+            gate.set()
+            whole = beginning + await read(client)
+            client.close()
+            answer = parse_response(whole)
+            assert whole.count(BEGINNING) == 1
+            assert (answer.status, answer.headers["connection"]) == (200, "close")
+            if "stream" in ask:
+                assert answer.events()[-1] == "[DONE]"
+                assert b'"finish_reason":"stop"' in answer.body
+            else:
+                assert answer.json()["choices"][0]["message"]["content"] == "Hello"
+
+    run(main())
+
+
+def test_the_end_may_come_in_the_middle_of_the_answer(run: Run) -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+        pipeline = ScriptedPipeline(script=[TextDelta("Hel"), gate, *HELLO[1:]])
+        async with serving(make_edge(pipeline)) as port:
+            client = await sent(port, request(STREAM))
+            begun = await read(client, b"Hel")
+            client.shutdown(socket.SHUT_WR)
+            begun += await read(client, b": ping\n")
+            gate.set()
+            answer = parse_response(begun + await read(client))
+            client.close()
+            assert answer.events()[-1] == "[DONE]"
+            assert answer.body.count(b": ping") == 1
+
+    run(main())
+
+
+def test_a_failure_behind_the_end_has_its_status(run: Run) -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+        pipeline = ScriptedPipeline(prefill=[gate, Overloaded("Full.")])
+        async with serving(make_edge(pipeline)) as port:
+            client = await sent(port, request(PLAIN))
+            client.shutdown(socket.SHUT_WR)
+            beginning = await read(client, BEGINNING)
+            gate.set()
+            answer = parse_response(beginning + await read(client))
+            client.close()
+            assert (answer.status, answer.error["code"]) == (503, "queue_full")
+
+    run(main())
+
+
+def test_all_requests_before_the_end_are_answered(run: Run) -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+        live = b"GET /health/live HTTP/1.1\r\nhost: localhost\r\n\r\n"
+        broken = (
+            b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{"
+        )
+        for behind in (b"", b"GET /health", broken):
+            async with serving(make_edge(ScriptedPipeline(prefill=[gate]))) as port:
+                client = await sent(port, request(PLAIN) + live + live + behind)
+                client.shutdown(socket.SHUT_WR)
+                gate.set()
+                first, second, third = (await read(client)).split(BEGINNING)[1:]
+                client.close()
+                assert "chat.completion" in first.decode()
+                assert second.endswith(b'{"status":"live"}')
+                assert b"connection: close" not in first + second
+                assert b"connection: close" in third
+
+    run(main())
+
+
+def test_a_request_that_is_not_whole_has_no_answer(run: Run) -> None:
+    async def main() -> None:
+        async with serving(make_edge()) as port:
+            for cut in (10, 60, -1):
+                client = await sent(port, request(PLAIN)[:cut])
+                client.shutdown(socket.SHUT_WR)
+                assert await read(client) == b""
+                client.close()
+
+    run(main())
+
+
+def leave(client: socket.socket) -> None:
+    client.close()
+
+
+def leave_in_both_directions(client: socket.socket) -> None:
+    client.shutdown(socket.SHUT_RDWR)
+
+
+def reset(client: socket.socket) -> None:
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+
+
+@asks
+@versions
+@pytest.mark.parametrize("leaving", [leave, leave_in_both_directions, reset])
+@pytest.mark.parametrize("begun", [False, True], ids=["prompt", "answer"])
+def test_a_client_that_has_left_is_noticed_in_time(
+    run: Run, ask: dict[str, object], version: str, leaving: Callable[..., None], begun: bool
+) -> None:
+    """The best of five, so that a busy machine does not decide. The answer itself is silent."""
+
+    async def main() -> None:
+        times = []
+        for _ in range(5):
+            silent = asyncio.Event()
+            pipeline = ScriptedPipeline(script=[TextDelta("Hel"), silent])
+            if not begun:
+                pipeline = ScriptedPipeline(prefill=[silent])
+            async with serving(make_edge(pipeline)) as port:
+                client = await sent(port, request(ask, version))
+                if begun and "stream" in ask:
+                    await read(client, b"Hel")
+                await pipeline.opened.wait()
+                start = time.monotonic()
+                leaving(client)
+                await pipeline.released.wait()
+                times.append(time.monotonic() - start)
+                client.close()
+        assert min(times) < GONE_SECONDS
+
+    run(main())
+
+
+def test_an_idle_client_that_sends_no_more_is_let_go(run: Run) -> None:
+    async def main() -> None:
+        async with serving(make_edge()) as port:
+            client = await sent(port, request(PLAIN))
+            await read(client, b'"object":"chat.completion"')
+            client.shutdown(socket.SHUT_WR)
+            await read(client)
+            client.close()
+
+    run(main())
