@@ -43,7 +43,7 @@ from causerie.store.reports import SqlUsageReader
 from causerie.store.schema import upgrade
 from causerie.store.tables import METADATA, usage_first_token
 
-STEPS = [f"{number:04}" for number in range(1, 11)]
+STEPS = [f"{number:04}" for number in range(1, 12)]
 HOUR, DAY = 3_600_000_000, 86_400_000_000
 MIDNIGHT = 1_795_219_200_000_000  # 2026-11-21, in microseconds
 AT = MIDNIGHT + 12 * HOUR
@@ -78,10 +78,12 @@ ROWS: Mapping[str, list[dict[str, Any]]] = {
         {"id": "prj_a", "name": "A", "created_at": AT, "archived_at": None, "recording_days": 30}
     ],
     "memberships": [{"project_id": "prj_a", "user_id": "usr_a", "role": "owner", "since": AT}],
+    "departures": [{"project_id": "prj_a", "user_id": "usr_a", "at": AT}],
     "one_time_links": [
         {"id": "lnk_a", "kind": "invitation", "digest": digest("link"), "email": "b@example.org"}
         | {"project_id": "prj_a", "role": "member", "operator": False, "user_id": None}
-        | {"created_by": "usr_a", "created_at": AT, "expires_at": FAR, "used_at": None}
+        | {"created_by": "user:usr_a", "created_at": AT, "expires_at": FAR, "used_at": None}
+        | {"person": "usr_a"}
     ],
     "sessions": [
         {"id": "ses_a", "digest": digest("session"), "user_id": "usr_a", "stage": "open"}
@@ -101,11 +103,12 @@ ROWS: Mapping[str, list[dict[str, Any]]] = {
         _MADE
         | {"id": "ck_aaaaaaaaaaaa", "project_id": "prj_a", "created_by": "usr_a", "name": "robot"}
         | {"purpose": "inference", "doors": '["hosted"]', "models": None, "expires_at": FAR}
-        | {"disabled_by": None, "deleted_at": None},
+        | {"disabled_by": None, "deleted_at": None, "person": "usr_a", "withdrawn_at": None},
         _MADE
         | {"id": "ck_bbbbbbbbbbbb", "project_id": "prj_a", "created_by": "usr_a", "name": "off"}
         | {"purpose": "management", "doors": None, "models": "[]", "expires_at": None}
-        | {"disabled_by": "usr_a", "deleted_at": None, "disabled_at": AT},
+        | {"disabled_by": "usr_a", "deleted_at": None, "disabled_at": AT}
+        | {"person": "usr_a", "withdrawn_at": None},
     ],
     "key_secrets": [
         {"digest": digest(KEY), "key_id": "ck_aaaaaaaaaaaa", "expires_at": None},
@@ -226,6 +229,7 @@ async def _people_are_who_they_were(books: SqlBooks) -> None:
     link = await books.links.by_digest(digest("link"))
     assert link is not None
     assert (link.kind, link.role, link.used_at) == (LinkKind.INVITATION, Role.MEMBER, None)
+    assert link.person == "usr_a"
     [entry] = await books.audit.find(AuditFilter(project_id="prj_a"))
     assert (entry.at, entry.details) == (moment_of(AT), {"name": "robot"})
 

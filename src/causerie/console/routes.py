@@ -96,6 +96,8 @@ def _keys(keys: KeysPages) -> tuple[Route, ...]:
         Route("POST", key, keys.edit, kept=True),
         Route("GET", f"{key}/rotate", keys.ask_rotation),
         Route("POST", f"{key}/rotate", keys.rotate),
+        Route("GET", f"{key}/transfer", keys.ask_transfer),
+        Route("POST", f"{key}/transfer", keys.transfer),
         Route("GET", f"{key}/delete", keys.ask_deletion),
         Route("POST", f"{key}/delete", keys.delete),
         Route("POST", f"{key}/disable", keys.disable),

@@ -271,7 +271,7 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class _Rights:
-    """What templates may offer: ``may('keys.edit', key.created_by)``."""
+    """What templates may offer: ``may('keys.edit', key.person)``."""
 
     parts: frozenset[Part]
     user_id: str

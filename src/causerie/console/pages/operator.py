@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from causerie.accounts.audit import AuditEntry, AuditFilter
+from causerie.accounts.keys import ApiKey, KeyState
 from causerie.accounts.people import User
 from causerie.console.audit_page import AuditPage, show_audit
 from causerie.console.pages import links
@@ -97,7 +98,8 @@ class OperatorPages:
 
     async def ask_disable(self, visit: Visit) -> None:
         """Whether it is meant."""
-        await visit.show("operator/disable.html", person=await self._user(visit))
+        user = await self._user(visit)
+        await visit.show("operator/disable.html", person=user, held=await self._held(visit, user))
 
     async def disable(self, visit: Visit) -> None:
         """Shut somebody out."""
@@ -105,12 +107,18 @@ class OperatorPages:
         try:
             await visit.accounts.users.disable(visit.actor, user.id)
         except ServiceError as problem:
-            await visit.show_problem("operator/disable.html", problem, person=user)
+            held = await self._held(visit, user)
+            await visit.show_problem("operator/disable.html", problem, person=user, held=held)
             return
         if user.id == visit.me.id:
             visit.go("/sign-in")
         else:
             visit.go("/operator/users", done="user-disabled")
+
+    async def _held(self, visit: Visit, user: User) -> Sequence[ApiKey]:
+        """The keys that derive from a user and work."""
+        keys, now = await visit.accounts.keys.derived(visit.actor, user.id), visit.desk.clock()
+        return [key for key in keys if key.state(now) is KeyState.ACTIVE]
 
     async def enable(self, visit: Visit) -> None:
         """Let somebody in again."""
