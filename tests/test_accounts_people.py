@@ -11,6 +11,7 @@ from accountkit import PASSWORD, World
 
 from causerie.accounts.audit import AuditFilter
 from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
+from causerie.accounts.keys import KeyState
 from causerie.accounts.people import SYSTEM, Role, User, actor_of
 from causerie.accounts.sessions import Client
 from causerie.errors import Forbidden, InvalidRequest, NotFound, StoreUnavailable

@@ -41,7 +41,7 @@ class Scene:
     @property
     def subject(self) -> str:
         """Whose thing it is."""
-        return self.actor.id if self.own else self.member.id
+        return (self.actor.person or self.actor.id) if self.own else self.member.id
 
     async def key(self, purpose: Purpose = Purpose.INFERENCE) -> ApiKey:
         """A key that the subject made."""
@@ -54,7 +54,7 @@ class Scene:
             None,
             None,
             self.world.now,
-            person=self.subject if self.actor.kind == "user" or not self.own else "",
+            person=self.actor.person if self.own else self.member.id,
         )
         async with self.world.store.writing() as books:
             await books.keys.add(made, KeySecret(digest(new_token()), made.id))

@@ -21,7 +21,6 @@ from causerie.accounts.people import (
 from causerie.store.books.rows import insert, one_of, part_of, row_of, update, upsert
 from causerie.store.tables import departures, identities, memberships, projects, users
 
-
 # The columns of a user and of their membership that :func:`standing_of` reads.
 STANDING = (
     users.c.name.label("standing_name"),
