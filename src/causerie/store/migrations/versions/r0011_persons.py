@@ -78,7 +78,7 @@ def _fill_keys() -> None:
 
 
 def _fill_links() -> None:
-    maker = "substr(created_by, {})"
+    maker = "substr(one_time_links.created_by, {})"
     op.execute(
         f"UPDATE one_time_links SET person = {maker.format(len(_BY_USER) + 1)} "
         f"WHERE created_by LIKE '{_BY_USER}%'"
