@@ -52,6 +52,12 @@ class Link:
     person: str = ""
 
 
+# Who creates the links of people that ask for an account themselves: a sign-up, whose link goes to
+# its address alone, and an operator who gives one by hand.
+SIGN_UP = Actor("system", "sign-up", "sign-up")
+APPROVED = Actor("system", "sign-up-approved", "sign-up")
+
+
 @dataclass(frozen=True, slots=True)
 class NewLink:
     """A link that was just made; ``token`` is shown once."""

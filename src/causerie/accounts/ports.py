@@ -111,6 +111,10 @@ class LinkBook(Protocol):
         """Those that are neither used nor expired and derive from this user."""
         ...
 
+    async def forget(self, created_by: str, email: str, before: datetime) -> None:
+        """Remove unused ones by this maker, for this address or expired before."""
+        ...
+
     async def resets(self, user_id: str, now: datetime) -> Sequence[Link]:
         """Those that are neither used nor expired and choose this user's password."""
         ...

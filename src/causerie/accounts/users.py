@@ -7,7 +7,7 @@ ones come by invitation, or by open sign-up where the service offers that.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from causerie.accounts.audit import entry
@@ -19,6 +19,8 @@ from causerie.accounts.derivation import (
 )
 from causerie.accounts.guard import Clock, no_such, require
 from causerie.accounts.links import (
+    APPROVED,
+    SIGN_UP,
     Link,
     LinkKind,
     NewLink,
@@ -41,6 +43,14 @@ from causerie.accounts.people import (
 from causerie.accounts.ports import Books, Store, Taken
 from causerie.accounts.rights import Action
 from causerie.errors import InvalidRequest, NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A sign-up. Whether the address is ``known`` is for its holder alone."""
+
+    made: NewLink
+    known: bool
 
 
 class Users:
@@ -117,7 +127,7 @@ class Users:
             if identity is not None:
                 await self._bind(books, user, *identity)
             await self._join(books, link, user)
-            if link.kind is LinkKind.OWNER:
+            if link.kind is LinkKind.OWNER or link.created_by in (SIGN_UP.label, APPROVED.label):
                 await self._first_project(books, user)
             return user
 
@@ -152,6 +162,48 @@ class Users:
             user = self._new(email, name, hashed, operator=operator)
             await self._add(books, user, actor, by=actor.label)
             return user
+
+    async def ask(self, email: str) -> Asked:
+        """Take note that somebody asks for an account: only for services that are open to all.
+
+        The link that creates it is for the holder of the address alone. What is done is the
+        same whether the address has an account or not; so must be what is answered.
+        """
+        now, email = self._clock(), tidy_email(email)
+        made = new_link(LinkKind.INVITATION, now, SIGN_UP, Offer(email=email))
+        async with self._store.writing() as books:
+            await books.links.forget(SIGN_UP.label, email, now)
+            await books.links.add(made.link)
+            return Asked(made, await books.people.by_email(email) is not None)
+
+    async def asked(self, actor: Actor) -> Sequence[Link]:
+        """The people without an account who ask for one, oldest first."""
+        async with self._store.reading() as books:
+            await require(books, actor, Action.USERS_INVITE)
+            found = await books.links.open(None, self._clock())
+            return [
+                each
+                for each in found
+                if each.created_by == SIGN_UP.label
+                and await books.people.by_email(each.email or "") is None
+            ]
+
+    async def approve(self, actor: Actor, link_id: str) -> NewLink:
+        """The link for somebody who asks for an account, to be given to them by hand."""
+        now = self._clock()
+        async with self._store.writing() as books:
+            await require(books, actor, Action.USERS_INVITE)
+            link = await books.links.find(link_id)
+            if link is None or link.created_by != SIGN_UP.label or link.used_at is not None:
+                raise no_such("sign-up")
+            made = new_link(LinkKind.INVITATION, now, APPROVED, Offer(email=link.email))
+            made = replace(made, link=replace(made.link, person=actor.person))
+            await books.links.withdraw(link.id)
+            await books.links.add(made.link)
+            await books.audit.add(
+                entry(now, actor, "user.invite", made.link.id, email=link.email or "")
+            )
+            return made
 
     async def sign_up(
         self,
@@ -229,7 +281,11 @@ class Users:
         async with self._store.reading() as books:
             await require(books, actor, Action.USERS_INVITE)
             found = await books.links.open(None, self._clock())
-            offered = [each for each in found if each.kind is LinkKind.INVITATION]
+            offered = [
+                each
+                for each in found
+                if each.kind is LinkKind.INVITATION and each.created_by != SIGN_UP.label
+            ]
             return [each for each in offered if await supported(books, each)]
 
     async def withdraw(self, actor: Actor, link_id: str) -> None:

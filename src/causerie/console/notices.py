@@ -13,6 +13,8 @@ NOTICES = MappingProxyType(
         "key-transferred": "The key was transferred.",
         "name-saved": "The name was changed.",
         "password-saved": "The password was changed; all other sessions have ended.",
+        "account-ready": "Sign in with the password that you chose. If the address had an account "
+        "before, that and its password are unchanged: sign in, and open the link again.",
         "password-reset": "The password was changed. Sign in with it.",
         "identity-linked": "You can sign in with it from now on.",
         "identity-unlinked": "You cannot sign in with it any more.",

@@ -180,6 +180,7 @@ def _operator(operator: OperatorPages) -> tuple[Route, ...]:
         Route("GET", "/operator/invite", operator.ask_invitation),
         Route("POST", "/operator/invite", operator.invite, kept=True),
         Route("POST", "/operator/invitations/{link}/withdraw", operator.withdraw),
+        Route("POST", "/operator/sign-ups/{link}/approve", operator.approve),
         Route("POST", f"{user}/reset", operator.reset_link),
         Route("GET", f"{user}/factor/remove", operator.ask_factor_removal),
         Route("POST", f"{user}/factor/remove", operator.remove_factor),

@@ -37,6 +37,7 @@ class OperatorPages:
             users=await users.every(visit.actor),
             with_factor=await users.with_factor(visit.actor),
             invitations=await users.invitations(visit.actor),
+            asked=await users.asked(visit.actor),
         )
 
     async def ask_invitation(self, visit: Visit) -> None:
@@ -69,6 +70,17 @@ class OperatorPages:
         """Take an invitation to the service back."""
         await visit.accounts.users.withdraw(visit.actor, visit.params["link"])
         visit.go("/operator/users", done="invitation-withdrawn")
+
+    async def approve(self, visit: Visit) -> None:
+        """The link for somebody who asks for an account, shown once."""
+        made = await visit.accounts.users.approve(visit.actor, visit.params["link"])
+        await visit.show(
+            "project/link.html",
+            title=f"An account for {made.link.email}",
+            address=links.address(visit.base, made.token),
+            link=made.link,
+            back="/operator/users",
+        )
 
     async def reset_link(self, visit: Visit) -> None:
         """A link for a new password, shown once."""

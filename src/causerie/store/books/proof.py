@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, RowMapping, case, func, select
+from sqlalchemy import ColumnElement, RowMapping, case, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.accounts.links import Link, LinkKind
@@ -61,6 +61,15 @@ class SqlLinks:
     async def derived(self, user_id: str, now: datetime) -> Sequence[Link]:
         """Open ones that derive from this user."""
         return await self._open(_person() == user_id, now)
+
+    async def forget(self, created_by: str, email: str, before: datetime) -> None:
+        """Remove unused ones of this maker, for this address or expired."""
+        old = or_(one_time_links.c.email == email, one_time_links.c.expires_at <= before)
+        await self.connection.execute(
+            one_time_links.delete().where(
+                one_time_links.c.created_by == created_by, one_time_links.c.used_at.is_(None), old
+            )
+        )
 
     async def resets(self, user_id: str, now: datetime) -> Sequence[Link]:
         """Open ones that choose this user's password."""
