@@ -91,7 +91,7 @@ async def test_a_sign_up_does_not_tell_whether_an_address_has_an_account(
             visitor = place.visitor()
             await visitor.get("/sign-up")
             answer = await visitor.post("/sign-up", {"email": f"{name}@example.org"})
-            text = re.sub('name="form_token" value="[^"]*"', "", answer.text)
+            text = re.sub('form-token" content="[^"]*"', "", answer.text)
             headers = {
                 key: value
                 for key, value in answer.headers.items()
@@ -100,7 +100,8 @@ async def test_a_sign_up_does_not_tell_whether_an_address_has_an_account(
             answers.append((answer.status, headers, text.replace(f"{name}@example.org", "X")))
         assert answers[0][0] == answers[1][0] == 200
         assert answers[0][1] == answers[1][1]
-        assert answers[0][2].splitlines() == answers[1][2].splitlines()
+        one, other = (each[2].splitlines() for each in answers)
+        assert [pair for pair in zip(one, other, strict=True) if pair[0] != pair[1]] == []
         if mail:
             letters = {each["To"]: each for each in [await box.letter(), await box.letter()]}
             known = letters["ada@example.org"].get_content()
