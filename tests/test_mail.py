@@ -144,7 +144,7 @@ async def test_without_mail_an_operator_gives_the_link(lite: World) -> None:
             found[1], email="eve@example.org", name="Eve", password=PASSWORD
         )
         assert len(await lite.projects.of(user)) == 1
-        assert await lite.users.asked(SYSTEM) == []
+        assert await lite.sign_ups.asked(SYSTEM) == []
 
 
 async def test_one_address_gets_few_letters(lite: World) -> None:

@@ -15,7 +15,7 @@ from causerie.accounts.guard import reach
 from causerie.accounts.keys import ApiKey, KeyState, Purpose, may_hold
 from causerie.accounts.links import Link, LinkKind, no_such_link, still_good
 from causerie.accounts.names import digest
-from causerie.accounts.people import Actor, Role
+from causerie.accounts.people import Actor, Role, User
 from causerie.accounts.ports import Books
 from causerie.accounts.rights import Action, Extent
 from causerie.errors import InvalidRequest
@@ -59,6 +59,25 @@ async def usable_link(books: Books, token: str, now: datetime) -> Link:
     return link
 
 
+async def used_link(books: Books, token: str, now: datetime, *kinds: LinkKind) -> Link:
+    """Use up the link of this token, which is of one of these kinds; raises :class:`NotFound`."""
+    link = await usable_link(books, token, now)
+    if link.kind not in kinds or not await books.links.use(link.id, now):
+        raise no_such_link()
+    return link
+
+
+async def check_return(books: Books, link: Link, user_id: str) -> None:
+    """Raise :class:`InvalidRequest` where somebody has left the project since the link was made."""
+    left = await books.projects.left(link.project_id or "", user_id)
+    if left is not None and link.created_at <= left:
+        raise InvalidRequest(
+            "This invitation is older than the end of your membership; ask for a new one.",
+            code="link_spent",
+            status=409,
+        )
+
+
 async def withdraw_links(books: Books, user_id: str, now: datetime) -> int:
     """Withdraw the links that a user may not create any more; returns how many those were."""
     found = [
@@ -83,6 +102,15 @@ async def withdraw_open(books: Books, project_id: str, email: str, now: datetime
     for link in found:
         await books.links.withdraw(link.id)
     return len(found)
+
+
+async def shut_out(books: Books, user: User, now: datetime) -> None:
+    """Withdraw what lets a disabled user back in, by themselves or by others."""
+    await withdraw_links(books, user.id, now)
+    for link in await books.links.resets(user.id, now):
+        await books.links.withdraw(link.id)
+    for project, _ in await books.projects.of(user.id):
+        await withdraw_open(books, project.id, user.email, now)
 
 
 def working(keys: Sequence[ApiKey], now: datetime) -> frozenset[str]:

@@ -7,15 +7,16 @@ ones come by invitation, or by open sign-up where the service offers that.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 
 from causerie.accounts.audit import entry
 from causerie.accounts.derivation import (
+    check_return,
+    shut_out,
     supported,
     usable_link,
+    used_link,
     withdraw_links,
-    withdraw_open,
 )
 from causerie.accounts.guard import Clock, no_such, require
 from causerie.accounts.links import (
@@ -43,14 +44,6 @@ from causerie.accounts.people import (
 from causerie.accounts.ports import Books, Store, Taken
 from causerie.accounts.rights import Action
 from causerie.errors import InvalidRequest, NotFound
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A sign-up. Whether the address is ``known`` is for its holder alone."""
-
-    made: NewLink
-    known: bool
 
 
 class Users:
@@ -117,7 +110,7 @@ class Users:
         if password is not None:
             hashed = await self._passwords.hash_new(password, (email, name))
         async with self._store.writing() as books:
-            link = await self._use(books, token, LinkKind.INVITATION, LinkKind.OWNER)
+            link = await used_link(books, token, self._clock(), LinkKind.INVITATION, LinkKind.OWNER)
             if link.kind is LinkKind.OWNER:
                 await self._first_only(books)
             if link.email is not None and link.email != email:
@@ -134,7 +127,7 @@ class Users:
     async def join(self, token: str, user: User) -> None:
         """Use up a project's invitation for somebody who has an account already."""
         async with self._store.writing() as books:
-            link = await self._use(books, token, LinkKind.INVITATION)
+            link = await used_link(books, token, self._clock(), LinkKind.INVITATION)
             if link.email is not None and link.email != user.email:
                 raise InvalidRequest("The invitation is for another address.", param="email")
             current = await books.people.find(user.id)
@@ -162,48 +155,6 @@ class Users:
             user = self._new(email, name, hashed, operator=operator)
             await self._add(books, user, actor, by=actor.label)
             return user
-
-    async def ask(self, email: str) -> Asked:
-        """Take note that somebody asks for an account: only for services that are open to all.
-
-        The link that creates it is for the holder of the address alone. What is done is the
-        same whether the address has an account or not; so must be what is answered.
-        """
-        now, email = self._clock(), tidy_email(email)
-        made = new_link(LinkKind.INVITATION, now, SIGN_UP, Offer(email=email))
-        async with self._store.writing() as books:
-            await books.links.forget(SIGN_UP.label, email, now)
-            await books.links.add(made.link)
-            return Asked(made, await books.people.by_email(email) is not None)
-
-    async def asked(self, actor: Actor) -> Sequence[Link]:
-        """The people without an account who ask for one, oldest first."""
-        async with self._store.reading() as books:
-            await require(books, actor, Action.USERS_INVITE)
-            found = await books.links.open(None, self._clock())
-            return [
-                each
-                for each in found
-                if each.created_by == SIGN_UP.label
-                and await books.people.by_email(each.email or "") is None
-            ]
-
-    async def approve(self, actor: Actor, link_id: str) -> NewLink:
-        """The link for somebody who asks for an account, to be given to them by hand."""
-        now = self._clock()
-        async with self._store.writing() as books:
-            await require(books, actor, Action.USERS_INVITE)
-            link = await books.links.find(link_id)
-            if link is None or link.created_by != SIGN_UP.label or link.used_at is not None:
-                raise no_such("sign-up")
-            made = new_link(LinkKind.INVITATION, now, APPROVED, Offer(email=link.email))
-            made = replace(made, link=replace(made.link, person=actor.person))
-            await books.links.withdraw(link.id)
-            await books.links.add(made.link)
-            await books.audit.add(
-                entry(now, actor, "user.invite", made.link.id, email=link.email or "")
-            )
-            return made
 
     async def sign_up(
         self,
@@ -312,7 +263,7 @@ class Users:
             await books.people.change(changed)
             if disabled:
                 await books.sessions.end_all(user.id)
-                await self._withdraw(books, user, now)
+                await shut_out(books, user, now)
             await books.keys.announce(f"user:{user.id}", now)
             verb = "user.disable" if disabled else "user.enable"
             await books.audit.add(entry(now, actor, verb, user.id))
@@ -416,13 +367,6 @@ class Users:
         note = entry(now, actor_of(user), "project.create", project.id, project.id, name="Main")
         await books.audit.add(note)
 
-    async def _use(self, books: Books, token: str, *kinds: LinkKind) -> Link:
-        now = self._clock()
-        link = await usable_link(books, token, now)
-        if link.kind not in kinds or not await books.links.use(link.id, now):
-            raise no_such_link()
-        return link
-
     async def _join(self, books: Books, link: Link, user: User) -> None:
         if link.project_id is None or link.role is None:
             return
@@ -430,25 +374,11 @@ class Users:
         before = await books.projects.membership(link.project_id, user.id)
         if before is not None:
             raise InvalidRequest("You are in this project already.", code="taken", status=409)
-        left = await books.projects.left(link.project_id, user.id)
-        if left is not None and link.created_at <= left:
-            raise InvalidRequest(
-                "This invitation is older than the end of your membership; ask for a new one.",
-                code="link_spent",
-                status=409,
-            )
+        await check_return(books, link, user.id)
         await books.projects.join(Membership(link.project_id, user.id, link.role, now))
         await books.audit.add(
             entry(now, actor_of(user), "member.join", user.id, link.project_id, role=link.role)
         )
-
-    async def _withdraw(self, books: Books, user: User, now: datetime) -> None:
-        """Withdraw what lets somebody who is shut out back in, by themselves or by others."""
-        await withdraw_links(books, user.id, now)
-        for link in await books.links.resets(user.id, now):
-            await books.links.withdraw(link.id)
-        for project, _ in await books.projects.of(user.id):
-            await withdraw_open(books, project.id, user.email, now)
 
     async def _changeable(self, books: Books, actor: Actor, user_id: str) -> User:
         await require(books, actor, Action.USERS_CHANGE)

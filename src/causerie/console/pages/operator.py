@@ -37,7 +37,7 @@ class OperatorPages:
             users=await users.every(visit.actor),
             with_factor=await users.with_factor(visit.actor),
             invitations=await users.invitations(visit.actor),
-            asked=await users.asked(visit.actor),
+            asked=await visit.accounts.sign_ups.asked(visit.actor),
         )
 
     async def ask_invitation(self, visit: Visit) -> None:
@@ -73,7 +73,7 @@ class OperatorPages:
 
     async def approve(self, visit: Visit) -> None:
         """The link for somebody who asks for an account, shown once."""
-        made = await visit.accounts.users.approve(visit.actor, visit.params["link"])
+        made = await visit.accounts.sign_ups.approve(visit.actor, visit.params["link"])
         await visit.show(
             "project/link.html",
             title=f"An account for {made.link.email}",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from causerie.accounts import throttle
 from causerie.accounts.names import tidy_email
-from causerie.accounts.users import Asked
+from causerie.accounts.sign_ups import Asked
 from causerie.console.pages import links
 from causerie.console.visit import PREFIX, Visit
 from causerie.errors import ServiceError
@@ -26,7 +26,7 @@ async def enter(visit: Visit) -> None:
     try:  # every sign-up counts, right or not
         email = tidy_email(email)
         await visit.accounts.attempts.begin(throttle.of_sign_up(email, visit.client.address))
-        asked = await visit.accounts.users.ask(email)
+        asked = await visit.accounts.sign_ups.ask(email)
     except ServiceError as problem:
         await visit.show_problem("sign_in/account.html", problem, email=email)
         return
