@@ -24,6 +24,7 @@ from causerie.accounts.recordings import Recordings
 from causerie.accounts.seal import Seal
 from causerie.accounts.sessions import Client
 from causerie.accounts.sign_in import SignIn
+from causerie.accounts.sign_ups import SignUps
 from causerie.accounts.usage import Usage
 from causerie.accounts.users import Users
 from causerie.store.accounts import SqlStore
@@ -50,6 +51,7 @@ class World:
     def __post_init__(self) -> None:
         self.store = SqlStore(self.database, SEAL)
         self.users = Users(self.store, self.passwords, self.clock)
+        self.sign_ups = SignUps(self.store, self.clock)
         self.profile = Profile(self.store, self.passwords, self.clock)
         self.sign_in = SignIn(self.store, self.passwords, self.clock)
         self.arrivals = Arrivals(self.users, self.sign_in)
@@ -110,6 +112,7 @@ def accounts_of(world: World) -> Accounts:
     """All of it, as pages and the management API take it."""
     return Accounts(
         world.users,
+        world.sign_ups,
         world.profile,
         world.sign_in,
         world.projects,

@@ -19,7 +19,7 @@ from edgekit import OPEN, ScriptedPipeline, Statuses, make_edge, serving
 
 from causerie.accounts.people import User
 from causerie.accounts.sessions import Client
-from causerie.console.application import Console
+from causerie.console.application import Console, SignUp
 from causerie.console.market.listed import Market
 from causerie.console.origin import Site
 from causerie.console.ports import DoorView
@@ -27,6 +27,7 @@ from causerie.edge.drain import Drain
 from causerie.edge.exchange import Exchange
 from causerie.edge.openai import OpenAI
 from causerie.identity.provider import OidcProvider
+from causerie.mail import Outbox
 from causerie.store.database import Database
 from causerie.upkeep.ports import Upkeep
 
@@ -221,6 +222,7 @@ async def console_of(
     *,
     open_to_all: bool = False,
     providers: Sequence[OidcProvider] = (),
+    outbox: Outbox | None = None,
 ) -> AsyncIterator[Place]:
     house = house or ScriptedHouse()
     edge = make_edge(house.pipeline, house)
@@ -229,7 +231,7 @@ async def console_of(
         house,
         site,
         clock=world.clock,
-        open_to_all=open_to_all,
+        sign_up=SignUp(outbox) if open_to_all else None,
         providers=lambda: providers,
     )
     edge.mount("/console", console.answer, console.refuse)

@@ -86,6 +86,7 @@ async def office(world: World, *, requests_per_minute: int = 1_000_000) -> Async
     """An API that is served."""
     accounts = Accounts(
         users=world.users,
+        sign_ups=world.sign_ups,
         profile=world.profile,
         sign_in=world.sign_in,
         projects=world.projects,

@@ -41,7 +41,7 @@ class Scene:
     @property
     def subject(self) -> str:
         """Whose thing it is."""
-        return self.actor.id if self.own else self.member.id
+        return (self.actor.person or self.actor.id) if self.own else self.member.id
 
     async def key(self, purpose: Purpose = Purpose.INFERENCE) -> ApiKey:
         """A key that the subject made."""
@@ -54,6 +54,7 @@ class Scene:
             None,
             None,
             self.world.now,
+            person=self.actor.person if self.own else self.member.id,
         )
         async with self.world.store.writing() as books:
             await books.keys.add(made, KeySecret(digest(new_token()), made.id))
@@ -85,6 +86,10 @@ async def rotate_key(s: Scene) -> object:
 
 async def delete_key(s: Scene) -> None:
     await s.world.keys.delete(s.actor, (await s.key()).id)
+
+
+async def transfer_key(s: Scene) -> object:
+    return await s.world.keys.transfer(s.actor, (await s.key()).id, s.member.id)
 
 
 async def delete_management_key(s: Scene) -> None:
@@ -121,6 +126,7 @@ ATTEMPTS: dict[Action, Attempt] = {
     Action.KEYS_DISABLE: stop_key,
     Action.KEYS_ROTATE: rotate_key,
     Action.KEYS_DELETE: delete_key,
+    Action.KEYS_TRANSFER: transfer_key,
     Action.MANAGEMENT_KEYS: delete_management_key,
     Action.BOUNDS_SET: lambda s: s.world.projects.set_bounds(s.actor, s.project.id, UNBOUNDED),
     Action.CREDITS_PUT: lambda s: s.world.credits.put(s.actor, s.project.id, Decimal(5)),

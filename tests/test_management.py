@@ -148,8 +148,8 @@ async def test_projects_and_people(desk: Office) -> None:
     changed = await desk.ask(
         OPERATOR, f"{place}/members/{bea.id}", {"role": "owner"}, method="PATCH"
     )
-    assert changed.status == 204
-    assert (await desk.ask(OPERATOR, member, method="DELETE")).status == 204
+    assert changed.status == 200
+    assert (await desk.ask(OPERATOR, member, method="DELETE")).status == 200
     renamed = await desk.ask(OPERATOR, place, {"name": "Ships"}, method="PATCH")
     assert renamed.json()["name"] == "Ships"
     archived = await desk.ask(OPERATOR, f"{place}/archive", {})
@@ -345,14 +345,31 @@ async def test_what_was_done_is_in_the_audit_log(desk: Office, project: Project)
 async def test_an_end_of_a_membership(desk: Office, project: Project) -> None:
     user = await desk.world.person()
     await desk.world.join(project, user, Role.MEMBER)
-    kept = await desk.world.key(project, user)
-    place = f"/projects/{project.id}/members/{user.id}"
-    gone = await desk.ask(OPERATOR, f"{place}?keep_keys=true", method="DELETE")
-    assert gone.status == 204
-    assert (await desk.ask(OPERATOR, f"/keys/{kept.key.id}")).json()["state"] == "active"
+    heir = await desk.world.person()
+    await desk.world.join(project, heir, Role.MEMBER)
+    kept = await desk.world.key(project, user, name="production")
+    place, key = f"/projects/{project.id}/members/{user.id}", f"/keys/{kept.key.id}"
+    wrong = await desk.ask(OPERATOR, f"{place}?keys_to=usr_none", method="DELETE")
+    assert (wrong.status, wrong.error["param"]) == (400, "keys_to")
+    listed = await desk.ask(OPERATOR, f"/users/{user.id}/keys")
+    assert [each["name"] for each in listed.json()["data"]] == ["production"]
+    gone = await desk.ask(OPERATOR, f"{place}?keys_to={heir.id}", method="DELETE")
+    [transferred] = gone.json()["keys_transferred"]
+    assert (transferred["person"], gone.json()["keys_stopped"]) == (heir.id, [])
+    assert (await desk.ask(OPERATOR, key)).json()["state"] == "active"
+
+    place = f"/projects/{project.id}/members/{heir.id}"
+    demoted = await desk.ask(OPERATOR, place, {"role": "viewer"}, method="PATCH")
+    assert [each["name"] for each in demoted.json()["keys_stopped"]] == ["production"]
+    assert (await desk.ask(OPERATOR, key)).json()["state"] == "withdrawn"
+    gone = await desk.ask(OPERATOR, place, method="DELETE")
+    assert gone.json()["keys_stopped"] == []  # it had stopped before
+    refused = await desk.ask(OPERATOR, f"{key}/transfer", {"to": heir.id})
+    assert (refused.status, refused.error["param"]) == (400, "to")
     await desk.world.join(project, user, Role.MEMBER)
-    await desk.ask(OPERATOR, place, method="DELETE")
-    assert (await desk.ask(OPERATOR, f"/keys/{kept.key.id}")).json()["state"] == "disabled"
+    assert (await desk.ask(OPERATOR, key)).json()["state"] == "withdrawn"
+    taken = await desk.ask(OPERATOR, f"{key}/transfer", {"to": user.id})
+    assert (taken.json()["state"], taken.json()["person"]) == ("active", user.id)
 
 
 async def test_credits(desk: Office) -> None:

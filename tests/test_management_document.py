@@ -48,7 +48,7 @@ def _routes() -> list[AnyRoute]:
     nobody: Any = None  # nothing is asked of them
     return [
         *people_routes(PeopleDesk(nobody, link_path)),
-        *project_routes(ProjectDesk(nobody, link_path)),
+        *project_routes(ProjectDesk(nobody, link_path, nobody)),
         *key_routes(KeyDesk(nobody, nobody)),
         *usage_routes(UsageDesk(nobody, nobody)),
         *endpoint_routes(EndpointDesk(nobody)),

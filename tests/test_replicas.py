@@ -12,6 +12,7 @@ from pathlib import Path
 from secrets import token_hex
 
 import aiohttp
+import pytest
 from aiohttp import web
 from hostedkit import SECRET, Office, office
 from postgres import PostgresServer
@@ -21,8 +22,9 @@ from valkeyserver import ValkeyServer
 from waiting import eventually
 
 from causerie.accounts.bounds import Bounds, Budget, Limit
-from causerie.accounts.issuing import NewKey
-from causerie.accounts.people import SYSTEM
+from causerie.accounts.issuing import Draft, NewKey
+from causerie.accounts.keys import Purpose
+from causerie.accounts.people import SYSTEM, Role, actor_of
 
 CONFIG = """
 [store]
@@ -45,6 +47,7 @@ id = "small"
 targets = [{{ endpoint = "up", model = "m" }}]
 price = {{ prompt = "0", completion = "0", request = "1" }}
 """
+PATIENCE = 10  # within a second is the promise; machines that run tests are busy
 SHARED = '[shared]\nurl = "{url}"\nprefix = "{prefix}"\n'
 REPLY = {
     "id": "x",
@@ -120,6 +123,17 @@ class Replicas:
         ) as answer:
             body = await answer.json()
             return Reply(answer.status, body.get("error", {}).get("code"))
+
+    async def manage(self, number: int, key: NewKey, path: str, body: object) -> dict[str, object]:
+        """One operation of the management API of one of them."""
+        headers = {"Authorization": f"Bearer {key.credential}"}
+        address = f"{self.services[number].root}/api{path}"
+        async with self.session.post(address, json=body, headers=headers) as answer:
+            return {"status": answer.status, **await answer.json()}
+
+    async def status(self, number: int, key: NewKey, path: str, body: object) -> object:
+        """Its status alone."""
+        return (await self.manage(number, key, path, body))["status"]
 
     async def statuses(self, key: NewKey, each: int) -> list[int]:
         """Of so many to every one of them, at once."""
@@ -343,3 +357,53 @@ async def test_a_database_that_is_stopped_opens_no_door_and_turns_nobody_away(
             return await house.spent(known) == answered + 2
 
         await eventually(recorded)  # nothing is lost of what was served meanwhile
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("how", ["removed", "demoted", "disabled"])
+async def test_what_derives_from_people_stops_in_every_service_with_them(
+    hosted_database: str, tmp_path: Path, kind: str, how: str
+) -> None:
+    """Keys of keys too; and where a role or account comes back, they work again."""
+    url = hosted_database if kind == "postgresql" else f"sqlite:///{tmp_path / 'both.db'}"
+    async with replicas(tmp_path, url, None) as house:
+        accounts, project = house.office.accounts, house.office.project
+        user = await accounts.users.create(
+            SYSTEM, email=f"{token_hex(4)}@example.org", name="Ada", password=None
+        )
+        offer = await accounts.projects.invite(SYSTEM, project, Role.ADMIN)
+        await accounts.users.join(offer.token, user)
+        draft = Draft("manager", Purpose.MANAGEMENT)
+        manager = await accounts.keys.create(actor_of(user), project, draft)
+        made = await house.manage(0, manager, f"/projects/{project}/keys", {"name": "robot"})
+        key, keys = str(made["credential"]), f"/projects/{project}/keys"
+
+        async def answers() -> list[int]:
+            return [
+                *[(await house.ask(n, key)).status for n in (0, 1)],
+                *[await house.status(n, manager, keys, {"name": "other"}) for n in (0, 1)],
+            ]
+
+        assert await answers() == [200, 200, 201, 201]
+        began = time.monotonic()
+        wanted = [401, 401, 401, 401]
+        if how == "removed":
+            await accounts.projects.remove(SYSTEM, project, user.id)
+        elif how == "disabled":
+            await accounts.users.disable(SYSTEM, user.id)
+        else:
+            await accounts.projects.change_role(SYSTEM, project, user.id, Role.VIEWER)
+            wanted = [401, 401, 403, 403]
+
+        async def stopped() -> bool:
+            return await answers() == wanted
+
+        await eventually(stopped)
+        assert time.monotonic() - began < PATIENCE  # 0.3 to 0.7 s on two cores in use
+        if how == "disabled":
+            await accounts.users.disable(SYSTEM, user.id, disabled=False)
+
+            async def back() -> bool:
+                return await answers() == [200, 200, 201, 201]
+
+            await eventually(back)

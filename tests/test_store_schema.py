@@ -35,7 +35,7 @@ async def test_migrations_make_what_the_queries_know(database: Database) -> None
 
 
 async def test_every_step_goes_up_and_down(bare: Database) -> None:
-    steps = ["0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010"]
+    steps = ["0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011"]
     for step in steps:
         await upgrade(bare, step)
         assert await revision(bare) == step

@@ -43,7 +43,7 @@ from causerie.store.reports import SqlUsageReader
 from causerie.store.schema import upgrade
 from causerie.store.tables import METADATA, usage_first_token
 
-STEPS = [f"{number:04}" for number in range(1, 11)]
+STEPS = [f"{number:04}" for number in range(1, 12)]
 HOUR, DAY = 3_600_000_000, 86_400_000_000
 MIDNIGHT = 1_795_219_200_000_000  # 2026-11-21, in microseconds
 AT = MIDNIGHT + 12 * HOUR
@@ -78,10 +78,12 @@ ROWS: Mapping[str, list[dict[str, Any]]] = {
         {"id": "prj_a", "name": "A", "created_at": AT, "archived_at": None, "recording_days": 30}
     ],
     "memberships": [{"project_id": "prj_a", "user_id": "usr_a", "role": "owner", "since": AT}],
+    "departures": [{"project_id": "prj_a", "user_id": "usr_a", "at": AT}],
     "one_time_links": [
         {"id": "lnk_a", "kind": "invitation", "digest": digest("link"), "email": "b@example.org"}
         | {"project_id": "prj_a", "role": "member", "operator": False, "user_id": None}
-        | {"created_by": "usr_a", "created_at": AT, "expires_at": FAR, "used_at": None}
+        | {"created_by": "user:usr_a", "created_at": AT, "expires_at": FAR, "used_at": None}
+        | {"person": "usr_a"}
     ],
     "sessions": [
         {"id": "ses_a", "digest": digest("session"), "user_id": "usr_a", "stage": "open"}
@@ -101,11 +103,12 @@ ROWS: Mapping[str, list[dict[str, Any]]] = {
         _MADE
         | {"id": "ck_aaaaaaaaaaaa", "project_id": "prj_a", "created_by": "usr_a", "name": "robot"}
         | {"purpose": "inference", "doors": '["hosted"]', "models": None, "expires_at": FAR}
-        | {"disabled_by": None, "deleted_at": None},
+        | {"disabled_by": None, "deleted_at": None, "person": "usr_a", "withdrawn_at": None},
         _MADE
         | {"id": "ck_bbbbbbbbbbbb", "project_id": "prj_a", "created_by": "usr_a", "name": "off"}
         | {"purpose": "management", "doors": None, "models": "[]", "expires_at": None}
-        | {"disabled_by": "usr_a", "deleted_at": None, "disabled_at": AT},
+        | {"disabled_by": "usr_a", "deleted_at": None, "disabled_at": AT}
+        | {"person": "usr_a", "withdrawn_at": None},
     ],
     "key_secrets": [
         {"digest": digest(KEY), "key_id": "ck_aaaaaaaaaaaa", "expires_at": None},
@@ -226,6 +229,7 @@ async def _people_are_who_they_were(books: SqlBooks) -> None:
     link = await books.links.by_digest(digest("link"))
     assert link is not None
     assert (link.kind, link.role, link.used_at) == (LinkKind.INVITATION, Role.MEMBER, None)
+    assert link.person == "usr_a"
     [entry] = await books.audit.find(AuditFilter(project_id="prj_a"))
     assert (entry.at, entry.details) == (moment_of(AT), {"name": "robot"})
 
@@ -274,3 +278,86 @@ async def _usage_is_shown(reader: SqlUsageReader, step: str) -> None:
         assert sum(each.requests for each in sums) == 3, by
     [times] = await reader.first_tokens(Question(*day, Step.ALL), [1.0])
     assert times.times == (upper_bound(BUCKET) / 1e6,)
+
+
+_KEY = _MADE | {"project_id": "prj_a", "name": "key", "doors": None, "models": None}
+_KEY |= {"expires_at": None, "disabled_by": None, "deleted_at": None}
+
+
+def _old_key(id: str, by: str, purpose: str = "inference", **other: Any) -> dict[str, Any]:
+    return _KEY | {"id": id, "created_by": by, "purpose": purpose} | other
+
+
+OLD_KEYS = {
+    "ck_member": _old_key("ck_member", "usr_a"),
+    "ck_cli": _old_key("ck_cli", "cli"),
+    "ck_kept": _old_key("ck_kept", "usr_gone"),
+    "ck_stopped": _old_key("ck_stopped", "usr_gone", disabled_at=AT, disabled_by="usr_a"),
+    "ck_manager": _old_key("ck_manager", "usr_gone", "management"),
+    "ck_of_manager": _old_key("ck_of_manager", "ck_manager"),
+    "ck_hers": _old_key("ck_hers", "usr_a", "management"),
+    "ck_of_hers": _old_key("ck_of_hers", "ck_hers"),
+}
+
+
+async def test_keys_of_before_derive_from_whoever_made_them(bare: Database) -> None:
+    """Also those that a version before makes beside this one."""
+    await upgrade(bare, "0010")
+    gone = ROWS["users"][0] | {"id": "usr_gone", "email": "gone@example.org", "operator": False}
+    audit = ROWS["audit"][0] | {"action": "member.remove", "subject": "usr_gone"}
+    link = ROWS["one_time_links"][0]
+    links = [
+        link | {"id": f"lnk_{n}", "digest": digest(by), "created_by": by}
+        for n, by in enumerate(["user:usr_a", "user:usr_gone", "key:ck_hers", "system:cli"])
+    ]
+    late = _old_key("ck_late", "usr_a"), _old_key("ck_late_of", "ck_hers")
+    await _inserted(bare, "users", [ROWS["users"][0], gone])
+    await _inserted(bare, "projects", ROWS["projects"])
+    await _inserted(bare, "memberships", ROWS["memberships"])
+    await _inserted(bare, "api_keys", OLD_KEYS.values())
+    await _inserted(bare, "audit", [audit])
+    await _inserted(bare, "one_time_links", links)
+    await upgrade(bare)
+    await _inserted(bare, "api_keys", late, without=("person", "withdrawn_at"))
+    late_link = link | {"id": "lnk_late", "digest": digest("late"), "created_by": "user:usr_a"}
+    await _inserted(bare, "one_time_links", [late_link], without=("person",))
+    async with SqlStore(bare, SEAL).writing() as books:
+        found = {key.id: (key.person, key.withdrawn) for key in await books.keys.of("prj_a")}
+        assert found == {
+            "ck_member": ("usr_a", False),
+            "ck_cli": ("", False),
+            "ck_kept": ("", False),  # by whoever removed them
+            "ck_stopped": ("usr_gone", True),
+            "ck_manager": ("usr_gone", True),
+            "ck_of_manager": ("usr_gone", True),
+            "ck_hers": ("usr_a", False),
+            "ck_of_hers": ("usr_a", False),
+            "ck_late": ("usr_a", False),
+            "ck_late_of": ("usr_a", False),
+        }
+        assert {key.id for key in await books.keys.derived("usr_a")} == {
+            id for id, (person, _) in found.items() if person == "usr_a"
+        }
+        assert await books.projects.left("prj_a", "usr_gone") == moment_of(AT)
+        derived = [each.id for each in await books.links.derived("usr_a", moment_of(AT))]
+        assert sorted(derived) == ["lnk_0", "lnk_2", "lnk_late"]
+        assert {each.person for each in await books.links.open("prj_a", moment_of(AT))} == {
+            *("usr_a", "usr_gone", "")
+        }
+
+
+async def _inserted(
+    database: Database,
+    name: str,
+    added: Iterable[Mapping[str, Any]],
+    *,
+    without: Iterable[str] = (),
+) -> None:
+    """Rows as a version wrote them that knew the columns there are, but for some."""
+    found = MetaData()
+    async with database.writing() as connection:
+        await connection.run_sync(found.reflect, only=[name])
+        table = found.tables[name]
+        names = [each.name for each in table.c if each.name not in without]
+        for row in added:
+            await connection.execute(insert(table).values({each: row[each] for each in names}))

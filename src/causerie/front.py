@@ -7,7 +7,7 @@ all the rest of a gateway.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from decimal import Decimal
 from ipaddress import ip_network
 from pathlib import Path
@@ -24,15 +24,18 @@ from causerie.assembly.house import House, Parts
 from causerie.assembly.identity import identity_providers
 from causerie.assembly.upkeep import Parts as UpkeepParts
 from causerie.assembly.upkeep import UpkeepDesk
-from causerie.console.application import Console
+from causerie.console.application import Console, SignUp
 from causerie.console.origin import Site
 from causerie.edge.application import Edge
+from causerie.edge.ownership import owned
 from causerie.hosting import Hosting, hosting
 from causerie.identity.provider import OidcProvider
+from causerie.mail import MailServer, Outbox
 from causerie.management.application import Management
 from causerie.management.managers import OperatorKeys
 from causerie.settings import Settings
 from causerie.settings.credentials import Credentials
+from causerie.settings.mail import Mail
 from causerie.upkeep.examinations import Examinations
 from causerie.upkeep.results import Results
 
@@ -47,15 +50,22 @@ async def entered(
     """
     async with hosting(settings.store, credentials.store, together) as hosted:
         results = Results(lambda: _probes(settings))
-        async with Examinations(results, hosted.clock) as examinations:
-            yield Front(hosted, examinations)
+        outbox = _outbox(settings.mail, credentials.mail)
+        async with AsyncExitStack() as stack:
+            examinations = await stack.enter_async_context(Examinations(results, hosted.clock))
+            if outbox is not None:
+                _ = await stack.enter_async_context(owned(outbox.deliver()))
+            yield Front(hosted, examinations, outbox)
 
 
 class Front:
     """Accounts, and the ways to manage them."""
 
-    def __init__(self, hosted: Hosting, examinations: Examinations) -> None:
+    def __init__(
+        self, hosted: Hosting, examinations: Examinations, outbox: Outbox | None = None
+    ) -> None:
         self._hosted = hosted
+        self._outbox = outbox
         self._examinations = examinations
         self._managers = OperatorKeys(hosted.ring)
         self._providers: tuple[OidcProvider, ...] = ()
@@ -109,7 +119,7 @@ class Front:
             House(parts, accounts.projects, upkeep),
             Site(options.address or "", tuple(map(ip_network, options.proxies))),
             clock=clock,
-            open_to_all=options.sign_up,
+            sign_up=SignUp(self._outbox) if options.sign_up else None,
             providers=lambda: self._providers,
         )
         edge.mount("/console", console.answer, console.refuse, address=options.address or "")
@@ -117,6 +127,17 @@ class Front:
 
 class _Parts(Parts, UpkeepParts, Protocol):
     """The parts in force, for pages and for those who see to them."""
+
+
+def _outbox(mail: Mail, password: str | None) -> Outbox | None:
+    """Where letters to people go, if the settings name a server."""
+    if mail.host is None:
+        return None
+    return Outbox(
+        MailServer(
+            mail.host, mail.port, mail.sender or "", mail.tls, mail.user, password, mail.ca_file
+        )
+    )
 
 
 def _probes(settings: Settings) -> Path | None:

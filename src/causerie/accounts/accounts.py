@@ -16,6 +16,7 @@ from causerie.accounts.profile import Profile
 from causerie.accounts.projects import Projects
 from causerie.accounts.recordings import Recordings
 from causerie.accounts.sign_in import SignIn
+from causerie.accounts.sign_ups import SignUps
 from causerie.accounts.usage import Usage, UsageReader
 from causerie.accounts.users import Users
 
@@ -25,6 +26,7 @@ class Accounts:
     """The services of one store."""
 
     users: Users
+    sign_ups: SignUps
     profile: Profile
     sign_in: SignIn
     projects: Projects
@@ -45,6 +47,7 @@ class Accounts:
         """All of them over this store."""
         return Accounts(
             users=Users(store, passwords, clock),
+            sign_ups=SignUps(store, clock),
             profile=Profile(store, passwords, clock),
             sign_in=SignIn(store, passwords, clock),
             projects=Projects(store, clock),

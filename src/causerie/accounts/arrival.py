@@ -70,9 +70,16 @@ class Arrivals:
                     "is verified.",
                     param="email",
                 )
-            await self._users.accept(
-                link_token, email=who.email, name=name, password=None, identity=identity
-            )
+            try:
+                await self._users.accept(
+                    link_token, email=who.email, name=name, password=None, identity=identity
+                )
+            except InvalidRequest as failure:
+                if failure.code != "taken" or who.email_verified:
+                    raise
+                raise Unauthenticated(  # the address may be anybody's
+                    "No account here belongs to this identity.", code="no_account"
+                ) from failure
         else:
             await self._users.sign_up(email=who.email, name=name, password=None, identity=identity)
         return await self._sign_in.with_identity(

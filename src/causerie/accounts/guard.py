@@ -7,26 +7,37 @@ from datetime import datetime
 
 from causerie.accounts.people import Actor, Project
 from causerie.accounts.ports import Books
-from causerie.accounts.rights import WORDS, Action, Extent, Part, extent
+from causerie.accounts.rights import WORDS, Action, Extent, Part, columns, extent
 from causerie.errors import Forbidden, NotFound
 
 Clock = Callable[[], datetime]
 
 
-async def parts(books: Books, actor: Actor, project_id: str | None) -> frozenset[Part]:
-    """The columns of the table that somebody is in."""
-    found = {Part.OUTSIDER}
-    if actor.operator:
-        found.add(Part.OPERATOR)
-    if project_id is None:
-        return frozenset(found)
-    if actor.kind == "key" and actor.project == project_id:
-        found.add(Part.MANAGEMENT_KEY)
+async def parts(books: Books, actor: Actor, project_id: str | None) -> tuple[frozenset[Part], ...]:
+    """Return the columns of the table that apply, as one or more sets that all have to allow.
+
+    A management key that derives from a person has two: its own and those of the person, who are
+    looked up as they are now.
+    """
     if actor.kind == "user":
-        membership = await books.projects.membership(project_id, actor.id)
-        if membership is not None:
-            found.add(Part(membership.role))
-    return frozenset(found)
+        return (columns(await books.people.standing(actor.id, project_id)),)
+    own = {Part.OUTSIDER}
+    if actor.operator:
+        own.add(Part.OPERATOR)
+    if project_id is not None and actor.project == project_id:
+        own.add(Part.MANAGEMENT_KEY)
+    if not actor.holder:
+        return (frozenset(own),)
+    return frozenset(own), columns(await books.people.standing(actor.holder, project_id))
+
+
+async def reach(
+    books: Books, actor: Actor, action: Action, project_id: str | None = None
+) -> Extent:
+    """Return how far ``actor`` may do this now."""
+    if actor.kind == "system":
+        return Extent.ALL
+    return min(extent(action, each) for each in await parts(books, actor, project_id))
 
 
 async def require(
@@ -37,19 +48,20 @@ async def require(
     *,
     made_by: str | None = None,
 ) -> Extent:
-    """How far ``actor`` may; ``made_by`` is whose the thing is.
+    """How far ``actor`` may; ``made_by`` is the person that the thing derives from.
 
     Raises :class:`Forbidden`, and :class:`NotFound` where they may not even see the project.
     """
-    if actor.kind == "system":
-        return Extent.ALL
-    columns = await parts(books, actor, project_id)
-    reach = extent(action, columns)
-    if reach is Extent.ALL or (reach is Extent.OWN and made_by == actor.id):
-        return reach
-    if project_id is not None and extent(Action.PROJECT_SEE, columns) is Extent.NO:
+    found = await reach(books, actor, action, project_id)
+    own = bool(made_by) and made_by == actor.person
+    if found is Extent.ALL or (found is Extent.OWN and own):
+        return found
+    if (
+        project_id is not None
+        and await reach(books, actor, Action.PROJECT_SEE, project_id) is Extent.NO
+    ):
         raise no_such("project")
-    raise forbidden(action, reach)
+    raise forbidden(action, found)
 
 
 async def visible_project(

@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from causerie.accounts.audit import entry
 from causerie.accounts.bounds import UNBOUNDED, Bounds
+from causerie.accounts.derivation import handed_over
 from causerie.accounts.guard import Clock, no_such, require, visible_project
 from causerie.accounts.keys import ApiKey, KeySecret, Purpose, new_key_id, new_secret
 from causerie.accounts.names import digest, tidy_name
@@ -78,6 +79,7 @@ class Keys:
             created_at=now,
             expires_at=draft.expires_at,
             bounds=draft.bounds,
+            person=actor.person,
         )
         credential = new_secret(key.id)
         async with self._store.writing() as books:
@@ -134,7 +136,7 @@ class Keys:
         async with self._store.writing() as books:
             key = await self._key(books, actor, key_id, Action.KEYS_DISABLE)
             reach = await require(
-                books, actor, Action.KEYS_DISABLE, key.project_id, made_by=key.created_by
+                books, actor, Action.KEYS_DISABLE, key.project_id, made_by=key.person
             )
             others = reach is Extent.OWN and key.disabled_by not in (None, actor.id)
             if others or (key.disabled_by == BY_OPERATOR and not actor.operator):
@@ -169,13 +171,31 @@ class Keys:
             await books.keys.set_bounds(f"key:{key.id}", UNBOUNDED)
             await self._changed(books, actor, "key.delete", changed)
 
+    async def transfer(self, actor: Actor, key_id: str, to: str) -> ApiKey:
+        """Let a key derive from this member from now on; one that was withdrawn works again.
+
+        Raises :class:`InvalidRequest` where that member may not have it.
+        """
+        async with self._store.writing() as books:
+            key = await self._key(books, actor, key_id, Action.KEYS_TRANSFER)
+            changed = await handed_over(books, key, to)
+            await books.keys.change(changed)
+            await self._changed(books, actor, "key.transfer", changed, to=to)
+        return changed
+
+    async def derived(self, actor: Actor, user_id: str) -> Sequence[ApiKey]:
+        """The keys of all projects that derive from a user, newest first; for operators."""
+        async with self._store.reading() as books:
+            await require(books, actor, Action.USERS_SEE)
+            return await books.keys.derived(user_id)
+
     async def _key(self, books: Books, actor: Actor, key_id: str, action: Action) -> ApiKey:
         """The key, where it is there and this may be done with it; else as if it were not."""
         key = await books.keys.find(key_id)
         if key is None or key.deleted_at is not None:
             raise no_such("key")
         try:
-            await require(books, actor, action, key.project_id, made_by=key.created_by)
+            await require(books, actor, action, key.project_id, made_by=key.person)
         except NotFound as failure:
             raise no_such("key") from failure  # the words would tell that it is there
         if action is not Action.KEYS_SEE:

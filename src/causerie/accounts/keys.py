@@ -3,6 +3,9 @@
 The public id names a key everywhere; the secret is shown once. Kept is a digest
 of the whole key, by which it is found. A key that is being rotated has an old
 secret that works until its end.
+
+A key carries the person it derives from: whoever created it, also through other keys, or
+whom it was transferred to. It works while that person may have it.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ from enum import StrEnum
 
 from causerie.accounts.bounds import UNBOUNDED, Bounds
 from causerie.accounts.names import letters, new_token
+from causerie.accounts.people import Standing
+from causerie.accounts.rights import Action, Extent, columns, extent
 
 _PUBLIC_LENGTH = 12
 
@@ -25,12 +30,16 @@ class Purpose(StrEnum):
 
 
 class KeyState(StrEnum):
-    """Whether a key works, and if not, why; told to its owners only."""
+    """Whether a key works, and if not, why; told to its owners only.
+
+    ``WITHDRAWN``: the person it derives from may not have it any more.
+    """
 
     ACTIVE = "active"
     DISABLED = "disabled"
     EXPIRED = "expired"
     DELETED = "deleted"
+    WITHDRAWN = "withdrawn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +48,9 @@ class ApiKey:
 
     ``None`` for doors and models: all that the project has; empty: none.
     ``disabled_by`` is who has to enable it again, or somebody with more rights.
+    ``person`` is the user that it derives from, empty for a key of the project itself, and
+    ``standing`` how that user stands now. ``withdrawn_at`` is when the person left the project:
+    coming back does not revive the key.
     """
 
     id: str
@@ -54,16 +66,38 @@ class ApiKey:
     disabled_by: str | None = None
     deleted_at: datetime | None = None
     bounds: Bounds = UNBOUNDED
+    person: str = ""
+    withdrawn_at: datetime | None = None
+    standing: Standing | None = None
+
+    @property
+    def withdrawn(self) -> bool:
+        """Whether the person it derives from may not have it any more."""
+        if self.withdrawn_at is not None:
+            return True
+        return bool(self.person) and not may_hold(self.standing, self.purpose)
 
     def state(self, now: datetime) -> KeyState:
         """How it stands at a moment."""
         if self.deleted_at is not None:
             return KeyState.DELETED
+        if self.withdrawn:
+            return KeyState.WITHDRAWN
         if self.disabled_at is not None:
             return KeyState.DISABLED
         if self.expires_at is not None and self.expires_at <= now:
             return KeyState.EXPIRED
         return KeyState.ACTIVE
+
+
+def may_hold(standing: Standing | None, purpose: Purpose) -> bool:
+    """Return whether a key of this purpose works for somebody with this standing.
+
+    A management key works for every member; what it may do, their role says.
+    """
+    action = Action.KEYS_CREATE if purpose is Purpose.INFERENCE else Action.KEYS_SEE
+    member = standing is not None and standing.role is not None
+    return member and extent(action, columns(standing)) is Extent.ALL
 
 
 @dataclass(frozen=True, slots=True)

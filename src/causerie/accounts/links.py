@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from causerie.accounts.names import digest, new_id, new_token
-from causerie.accounts.people import Role
+from causerie.accounts.people import Actor, Role
 from causerie.errors import NotFound
 
 INVITATION_LIFE = timedelta(days=7)
@@ -33,6 +33,8 @@ class Link:
 
     ``email`` binds an invitation to an address. ``project_id`` and ``role`` are
     what it makes its bearer a member of; ``user_id`` whose password it resets.
+    ``person`` is the user that it derives from, empty for nobody: it works while that user
+    may create such a link.
     """
 
     id: str
@@ -47,6 +49,13 @@ class Link:
     created_at: datetime
     expires_at: datetime
     used_at: datetime | None = None
+    person: str = ""
+
+
+# Who creates the links of people that ask for an account themselves: a sign-up, whose link goes to
+# its address alone, and an operator who gives one by hand.
+SIGN_UP = Actor("system", "sign-up", "sign-up")
+APPROVED = Actor("system", "sign-up-approved", "sign-up")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +77,7 @@ class Offer:
     user_id: str | None = None
 
 
-def new_link(kind: LinkKind, now: datetime, created_by: str, offer: Offer) -> NewLink:
+def new_link(kind: LinkKind, now: datetime, actor: Actor, offer: Offer) -> NewLink:
     """Make one, with the life of its kind."""
     token = new_token()
     life = {
@@ -85,9 +94,10 @@ def new_link(kind: LinkKind, now: datetime, created_by: str, offer: Offer) -> Ne
         role=offer.role,
         operator=offer.operator,
         user_id=offer.user_id,
-        created_by=created_by,
+        created_by=actor.label,
         created_at=now,
         expires_at=now + life,
+        person=actor.person,
     )
     return NewLink(link, token)
 

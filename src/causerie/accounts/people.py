@@ -74,15 +74,31 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class Standing:
+    """A user's present account and role in a project; the role is ``None`` outside of it."""
+
+    name: str
+    operator: bool
+    disabled: bool
+    role: Role | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Actor:
     """Who does something. ``project`` is a management key's own; ``system`` is the machine's owner
-    at the command line."""
+    at the command line. ``holder`` is the user that a management key derives from, if any."""
 
     kind: Literal["user", "key", "system"]
     id: str
     name: str
     operator: bool = False
     project: str | None = None
+    holder: str = ""
+
+    @property
+    def person(self) -> str:
+        """The user that everything which this actor creates derives from; empty for nobody."""
+        return self.id if self.kind == "user" else self.holder
 
     @property
     def label(self) -> str:

@@ -19,7 +19,7 @@ from causerie.accounts.bounds import Bounds
 from causerie.accounts.credit import Credit
 from causerie.accounts.keys import ApiKey, Grant, KeySecret
 from causerie.accounts.links import Link
-from causerie.accounts.people import Identity, Member, Membership, Project, User
+from causerie.accounts.people import Identity, Member, Membership, Project, Standing, User
 from causerie.accounts.recording import Recording
 from causerie.accounts.sessions import Session
 from causerie.accounts.throttle import Failures
@@ -41,6 +41,10 @@ class PeopleBook(Protocol):
     async def find(self, id: str) -> User | None: ...
     async def by_email(self, email: str) -> User | None: ...
     async def every(self) -> Sequence[User]: ...
+    async def standing(self, user_id: str, project_id: str | None) -> Standing | None:
+        """As it is now, without a lock; ``None`` for somebody unknown."""
+        ...
+
     async def operators(self) -> int:
         """How many operators are not disabled; locked until the end of a writing block."""
         ...
@@ -75,7 +79,14 @@ class ProjectBook(Protocol):
         """Add it, or change its role."""
         ...
 
-    async def leave(self, project_id: str, user_id: str) -> None: ...
+    async def leave(self, project_id: str, user_id: str, at: datetime) -> None:
+        """Remove the membership, and remember when it ended."""
+        ...
+
+    async def left(self, project_id: str, user_id: str) -> datetime | None:
+        """When somebody was last removed or left."""
+        ...
+
     async def owners(self, project_id: str) -> int:
         """How many owners there are; locked until the end of a writing block."""
         ...
@@ -93,7 +104,19 @@ class LinkBook(Protocol):
 
     async def withdraw(self, id: str) -> None: ...
     async def open(self, project_id: str | None, now: datetime) -> Sequence[Link]:
-        """Those that still work, of a project or of none."""
+        """Those that are neither used nor expired, of a project or of none."""
+        ...
+
+    async def derived(self, user_id: str, now: datetime) -> Sequence[Link]:
+        """Those that are neither used nor expired and derive from this user."""
+        ...
+
+    async def forget(self, created_by: str, email: str, before: datetime) -> None:
+        """Remove unused ones by this maker, for this address or expired before."""
+        ...
+
+    async def resets(self, user_id: str, now: datetime) -> Sequence[Link]:
+        """Those that are neither used nor expired and choose this user's password."""
         ...
 
 
@@ -164,6 +187,14 @@ class KeyBook(Protocol):
         """Those that are not deleted, newest first."""
         ...
 
+    async def derived(self, user_id: str, project_id: str | None = None) -> Sequence[ApiKey]:
+        """Those that derive from this user and are not deleted, of one project or of all."""
+        ...
+
+    async def withdraw(self, ids: Sequence[str], at: datetime) -> None:
+        """Mark them as withdrawn."""
+        ...
+
     async def rotate(self, secret: KeySecret, old_until: datetime) -> None:
         """A new secret; older ones end then, or earlier where they already did."""
         ...
@@ -174,7 +205,7 @@ class KeyBook(Protocol):
 
     async def bounds(self, owner: str) -> Bounds: ...
     async def announce(self, subject: str, at: datetime) -> None:
-        """Let every process know that ``key:ID`` or ``project:ID`` has changed."""
+        """Let every process know that ``key:ID``, ``project:ID`` or ``user:ID`` has changed."""
         ...
 
     async def grant(self, digest: bytes) -> Grant | None:

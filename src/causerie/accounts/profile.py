@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from causerie.accounts import throttle, totp
 from causerie.accounts.attempts import Attempts, succeeded
 from causerie.accounts.audit import entry
+from causerie.accounts.derivation import usable_link
 from causerie.accounts.guard import Clock
-from causerie.accounts.links import LinkKind, no_such_link, still_good
+from causerie.accounts.links import Link, LinkKind, no_such_link
 from causerie.accounts.names import digest, tidy_name
 from causerie.accounts.passwords import Passwords
 from causerie.accounts.people import User, actor_of
@@ -66,12 +68,10 @@ class Profile:
         """A new password by a link; every session ends. The second factor stays as it is."""
         now = self._clock()
         async with self._store.reading() as books:
-            link = still_good(await books.links.by_digest(digest(token)), now)
-            user = await books.people.find(link.user_id or "")
-        if link.kind is not LinkKind.RESET or user is None:
-            raise no_such_link()
+            link, user = await _resetting(books, token, now)
         hashed = await self._passwords.hash_new(new, (user.email, user.name))
         async with self._store.writing() as books:
+            await _resetting(books, token, now)  # hashing took a while
             if not await books.links.use(link.id, now):
                 raise no_such_link()
             return await self._set(books, user, hashed, but=None)
@@ -149,6 +149,15 @@ class Profile:
 
 def _wrong() -> Unauthenticated:
     return Unauthenticated("The password is wrong.", code="wrong_credentials")
+
+
+async def _resetting(books: Books, token: str, now: datetime) -> tuple[Link, User]:
+    """The link, and whose password it chooses; raises :class:`NotFound`."""
+    link = await usable_link(books, token, now)
+    user = await books.people.find(link.user_id or "")
+    if link.kind is not LinkKind.RESET or user is None or user.disabled_at is not None:
+        raise no_such_link()
+    return link, user
 
 
 async def _current(books: Books, user: User) -> User:

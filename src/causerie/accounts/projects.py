@@ -9,7 +9,16 @@ from datetime import datetime
 from causerie.accounts.audit import AuditEntry, AuditFilter, entry
 from causerie.accounts.bounds import Bounds
 from causerie.accounts.credit import bounded
+from causerie.accounts.derivation import (
+    Narrowed,
+    handed_over,
+    supported,
+    withdraw_links,
+    withdraw_open,
+    working,
+)
 from causerie.accounts.guard import Clock, no_such, require, visible_project
+from causerie.accounts.keys import ApiKey
 from causerie.accounts.links import Link, LinkKind, NewLink, Offer, new_link
 from causerie.accounts.names import new_id, tidy_email, tidy_name
 from causerie.accounts.people import Actor, Member, Membership, Project, Role, User
@@ -118,7 +127,8 @@ class Projects:
         """The invitations that nobody has used yet."""
         async with self._store.reading() as books:
             await visible_project(books, actor, project_id, Action.MEMBERS_SEE)
-            return await books.links.open(project_id, self._clock())
+            found = await books.links.open(project_id, self._clock())
+            return [link for link in found if await supported(books, link)]
 
     async def invite(
         self, actor: Actor, project_id: str, role: Role, *, email: str | None = None
@@ -131,7 +141,7 @@ class Projects:
             made = new_link(
                 LinkKind.INVITATION,
                 self._clock(),
-                actor.label,
+                actor,
                 Offer(email=address, project_id=project.id, role=role),
             )
             await books.links.add(made.link)
@@ -154,20 +164,35 @@ class Projects:
             await books.links.withdraw(link_id)
             await self._note(books, actor, "member.withdraw", link_id, project)
 
-    async def change_role(self, actor: Actor, project_id: str, user_id: str, role: Role) -> None:
-        """Make a member something else."""
+    async def change_role(
+        self, actor: Actor, project_id: str, user_id: str, role: Role
+    ) -> Narrowed:
+        """Make a member something else; what derives from them is narrowed to the new role."""
+        now = self._clock()
         async with self._store.writing() as books:
             project = await visible_project(books, actor, project_id, Action.MEMBERS_CHANGE)
             before = await self._member(books, project_id, user_id)
             await self._owners_only(books, actor, project_id, role, before.role)
             await self._keep_an_owner(books, before, role)
+            worked = working(await books.keys.derived(user_id, project_id), now)
             await books.projects.join(replace(before, role=role))
+            links = await withdraw_links(books, user_id, now)
+            keys = await books.keys.derived(user_id, project_id)
+            await books.keys.announce(f"user:{user_id}", now)
             await self._note(books, actor, "member.change", user_id, project, role=role)
+        stopped = worked - working(keys, now)
+        return Narrowed(tuple(key for key in keys if key.id in stopped), (), links)
 
     async def remove(
-        self, actor: Actor, project_id: str, user_id: str, *, keep_keys: bool = False
-    ) -> None:
-        """Take somebody out; the keys they made are disabled unless ``keep_keys``."""
+        self, actor: Actor, project_id: str, user_id: str, *, keys_to: str | None = None
+    ) -> Narrowed:
+        """Remove a member; what derives from them is withdrawn.
+
+        Their keys are transferred to the member ``keys_to`` instead, where one is named. The
+        invitations for their address are withdrawn too, and where somebody else removes them
+        those for nobody in particular.
+        """
+        now = self._clock()
         async with self._store.writing() as books:
             await require(books, actor, Action.MEMBERS_REMOVE, project_id, made_by=user_id)
             project = await visible_project(books, actor, project_id)
@@ -175,18 +200,18 @@ class Projects:
             if user_id != actor.id:
                 await self._owners_only(books, actor, project_id, before.role)
             await self._keep_an_owner(books, before, None)
-            await books.projects.leave(project_id, user_id)
-            keys = "kept" if keep_keys else "disabled"
-            if not keep_keys:
-                await self._disable_keys(books, actor, project_id, user_id)
-            await self._note(
-                books,
-                actor,
-                "member.remove",
-                user_id,
-                project,
-                keys=keys,
-            )
+            if keys_to is not None:
+                await require(books, actor, Action.KEYS_TRANSFER, project_id)
+            found = await books.keys.derived(user_id, project_id)
+            await books.projects.leave(project_id, user_id, now)
+            links = await withdraw_links(books, user_id, now)
+            if user_id != actor.id:
+                links += await self._withdraw_open(books, project_id, user_id, now)
+            narrowed = await self._parted(books, found, keys_to, now)
+            await books.keys.announce(f"user:{user_id}", now)
+            keys = "withdrawn" if keys_to is None else f"transferred to {keys_to}"
+            await self._note(books, actor, "member.remove", user_id, project, keys=keys)
+        return replace(narrowed, invitations_withdrawn=links)
 
     async def audit(
         self, actor: Actor, project_id: str, filter: AuditFilter
@@ -221,17 +246,30 @@ class Projects:
                 status=409,
             )
 
-    async def _disable_keys(
-        self, books: Books, actor: Actor, project_id: str, user_id: str
-    ) -> None:
-        now: datetime = self._clock()
-        made = [key.id for key in await books.keys.of(project_id) if key.created_by == user_id]
-        found = [key for id in made if (key := await books.keys.find(id)) is not None]
-        running = [key for key in found if key.disabled_at is None]
-        for key in running:
-            await books.keys.change(replace(key, disabled_at=now, disabled_by=actor.id))
-        for key in running:  # once all are locked, as everybody does
-            await books.keys.announce(f"key:{key.id}", now)
+    async def _parted(
+        self, books: Books, keys: Sequence[ApiKey], to: str | None, now: datetime
+    ) -> Narrowed:
+        """Withdraw the keys of somebody who has left, or transfer them."""
+        if to is None:
+            await books.keys.withdraw([key.id for key in keys], now)
+            worked = working(keys, now)
+            gone = (replace(key, withdrawn_at=now) for key in keys if key.id in worked)
+            return Narrowed(keys_stopped=tuple(gone))
+        given = [
+            await handed_over(books, key, to, param="keys_to")
+            for key in keys
+            if key.withdrawn_at is None
+        ]
+        for key in given:
+            await books.keys.change(key)
+        return Narrowed(keys_transferred=tuple(given))
+
+    async def _withdraw_open(
+        self, books: Books, project_id: str, user_id: str, now: datetime
+    ) -> int:
+        user = await books.people.find(user_id)
+        email = user.email if user is not None else ""
+        return await withdraw_open(books, project_id, email, now)
 
     async def _note(
         self, books: Books, actor: Actor, what: str, subject: str, project: Project, **details: str

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from causerie.accounts.audit import entry
-from causerie.accounts.guard import Clock, no_such, parts, require, visible_project
+from causerie.accounts.guard import Clock, no_such, reach, require, visible_project
 from causerie.accounts.people import Actor
 from causerie.accounts.ports import Store
 from causerie.accounts.recording import LONGEST_DAYS, Recording
-from causerie.accounts.rights import Action, Extent, extent
+from causerie.accounts.rights import Action, Extent
 from causerie.errors import InvalidRequest
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
@@ -69,10 +69,10 @@ class Recordings:
     async def kept(self, actor: Actor, project_id: str, ids: Sequence[str]) -> frozenset[str]:
         """Of these requests those whose contents there are for this actor to see."""
         async with self._store.reading() as books:
-            reach = extent(Action.CONTENTS_SEE, await parts(books, actor, project_id))
-            if reach is Extent.NO or not ids:
+            found = await reach(books, actor, Action.CONTENTS_SEE, project_id)
+            if found is Extent.NO or not ids:
                 return frozenset()
             users = await books.recordings.users(project_id, ids, self._clock())
         return frozenset(
-            id for id, user in users.items() if reach is Extent.ALL or user == actor.id
+            id for id, user in users.items() if found is Extent.ALL or user == actor.id
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import IntEnum, StrEnum
 
-from causerie.accounts.people import Role
+from causerie.accounts.people import Role, Standing
 
 
 class Extent(IntEnum):
@@ -50,6 +50,7 @@ class Action(StrEnum):
     KEYS_DISABLE = "keys.disable"
     KEYS_ROTATE = "keys.rotate"
     KEYS_DELETE = "keys.delete"
+    KEYS_TRANSFER = "keys.transfer"
     MANAGEMENT_KEYS = "management_keys.change"
     BOUNDS_SET = "bounds.set"
     CREDITS_PUT = "credits.put"
@@ -83,6 +84,7 @@ WORDS = {
     Action.KEYS_DISABLE: "disable and enable a key",
     Action.KEYS_ROTATE: "give a key a new secret",
     Action.KEYS_DELETE: "delete a key",
+    Action.KEYS_TRANSFER: "transfer a key to a member, also one that is withdrawn",
     Action.MANAGEMENT_KEYS: "do any of this with management keys",
     Action.BOUNDS_SET: "set the project's limits and budgets",
     Action.CREDITS_PUT: "put money in for the project",
@@ -121,6 +123,7 @@ _ROWS: dict[Action, tuple[Extent, ...]] = {
     Action.KEYS_DISABLE: (X, X, X, o, _, X, _),
     Action.KEYS_ROTATE: (_, X, X, o, _, X, _),
     Action.KEYS_DELETE: (X, X, X, o, _, X, _),
+    Action.KEYS_TRANSFER: (X, X, X, _, _, _, _),
     Action.MANAGEMENT_KEYS: (X, X, X, _, _, _, _),
     Action.BOUNDS_SET: (X, _, _, _, _, _, _),
     Action.CREDITS_PUT: (X, _, _, _, _, _, _),
@@ -149,6 +152,17 @@ def extent(action: Action, parts: Iterable[Part]) -> Extent:
     return max((RIGHTS[action][part] for part in parts), default=Extent.NO)
 
 
+def columns(standing: Standing | None) -> frozenset[Part]:
+    """Return the columns that apply to a user; a disabled account is an outsider's."""
+    found = {Part.OUTSIDER}
+    if standing is not None and not standing.disabled:
+        if standing.operator:
+            found.add(Part.OPERATOR)
+        if standing.role is not None:
+            found.add(Part(standing.role))
+    return frozenset(found)
+
+
 def page() -> str:
     """``docs/rights.md``."""
     marks = {Extent.ALL: "yes", Extent.OWN: "own", Extent.NO: ""}
@@ -165,6 +179,20 @@ def page() -> str:
         "",
         "A management key acts in its own project and cannot infer; an inference key can do "
         "nothing of this. A key of `console.operator_keys` has the rights of operators.",
+        "",
+        "Keys and links carry the person they derive from: whoever created them, also through "
+        "other keys, or whom they were transferred to. The person's present role decides:",
+        "",
+        "- A management key may do what its column allows *and* its person may do now.",
+        "- An inference key works while its person may create keys.",
+        "- An invitation or password link works while its person may create such a link.",
+        "- A disabled account has the rights of an outsider: its keys and links stop, and its "
+        "sessions end.",
+        "- Whoever leaves a project or is removed loses its keys and invitations for good; an "
+        "invitation from before lets them in no more. Admins may transfer the keys.",
+        "",
+        "Keys and links that were created at the command line or with an operator key derive from "
+        "nobody and work until they are disabled.",
         "",
         f"| action | | {' | '.join(Part)} |",
         f"|---|---|{'---|' * len(Part)}",

@@ -76,7 +76,7 @@ class KeyRing:
         self._options = options or RingOptions()
         self._now = now
         self._known: dict[bytes, _Known] = {}
-        self._digests: dict[str, set[bytes]] = {}  # by key and by project
+        self._digests: dict[str, set[bytes]] = {}  # by key, project and person
         self._absent: dict[bytes, int] = {}
         self._lookups: dict[bytes, asyncio.Future[_Known | None]] = {}
         self._seen = 0
@@ -131,7 +131,7 @@ class KeyRing:
             raise Forbidden(
                 "This key cannot manage; make a management key.", code="scope_not_allowed"
             )
-        return Actor("key", key.id, key.name, project=key.project_id)
+        return Actor("key", key.id, key.name, project=key.project_id, holder=key.person)
 
     async def _find(self, credential: Credential) -> _Known:
         """Ask the database, once for all that ask for the same at the same time."""
@@ -258,7 +258,7 @@ def admitted(grant: Grant, door: str) -> Member:
         name=key.name,
         door=door,
         project=key.project_id,
-        user=key.created_by,
+        user=key.person or key.created_by,
         models=key.models,
         recorded=grant.recorded,
         grant=grant,
@@ -271,8 +271,10 @@ def _end(grant: Grant) -> int:
     return _FOR_EVER if grant.until is None else int(grant.until.timestamp() * _SECOND)
 
 
-def _subjects(grant: Grant) -> tuple[str, str]:
-    return f"key:{grant.key.id}", f"project:{grant.key.project_id}"
+def _subjects(grant: Grant) -> tuple[str, ...]:
+    key = grant.key
+    found = f"key:{key.id}", f"project:{key.project_id}"
+    return (*found, f"user:{key.person}") if key.person else found
 
 
 def _refused() -> Unauthenticated:

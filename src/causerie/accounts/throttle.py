@@ -53,6 +53,11 @@ def of_address(kind: Kind, address: str) -> Mapping[str, int]:
     return {f"{kind}:{_network(address)}": _FREE[kind]}
 
 
+def of_sign_up(email: str, address: str) -> Mapping[str, int]:
+    """The scopes of a sign-up: the client's address, and whom mail would go to."""
+    return {**of_address("sign-up", address), f"mail:{digest(email).hex()[:32]}": 3}
+
+
 def is_of_account(scope: str) -> bool:
     """Whether a success clears it: nobody else shares it."""
     return scope.startswith(("both:", "account:"))

@@ -10,17 +10,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from causerie.accounts.audit import entry
+from causerie.accounts.derivation import (
+    check_return,
+    shut_out,
+    supported,
+    usable_link,
+    used_link,
+    withdraw_links,
+)
 from causerie.accounts.guard import Clock, no_such, require
 from causerie.accounts.links import (
+    APPROVED,
+    SIGN_UP,
     Link,
     LinkKind,
     NewLink,
     Offer,
     new_link,
     no_such_link,
-    still_good,
 )
-from causerie.accounts.names import digest, new_id, tidy_email, tidy_name
+from causerie.accounts.names import new_id, tidy_email, tidy_name
 from causerie.accounts.passwords import Passwords
 from causerie.accounts.people import (
     SYSTEM,
@@ -50,7 +59,7 @@ class Users:
         async with self._store.writing() as books:
             if await books.people.operators():
                 return None
-            made = new_link(LinkKind.OWNER, self._clock(), SYSTEM.label, Offer(operator=True))
+            made = new_link(LinkKind.OWNER, self._clock(), SYSTEM, Offer(operator=True))
             await books.links.add(made.link)
             return made
 
@@ -66,7 +75,7 @@ class Users:
             made = new_link(
                 LinkKind.INVITATION,
                 self._clock(),
-                actor.label,
+                actor,
                 Offer(email=address, operator=operator),
             )
             await books.links.add(made.link)
@@ -78,7 +87,7 @@ class Users:
     async def link(self, token: str) -> Link:
         """What a link is for; raises :class:`NotFound` where it does not work any more."""
         async with self._store.reading() as books:
-            return still_good(await books.links.by_digest(digest(token)), self._clock())
+            return await usable_link(books, token, self._clock())
 
     async def accept(
         self,
@@ -101,7 +110,7 @@ class Users:
         if password is not None:
             hashed = await self._passwords.hash_new(password, (email, name))
         async with self._store.writing() as books:
-            link = await self._use(books, token, LinkKind.INVITATION, LinkKind.OWNER)
+            link = await used_link(books, token, self._clock(), LinkKind.INVITATION, LinkKind.OWNER)
             if link.kind is LinkKind.OWNER:
                 await self._first_only(books)
             if link.email is not None and link.email != email:
@@ -111,14 +120,14 @@ class Users:
             if identity is not None:
                 await self._bind(books, user, *identity)
             await self._join(books, link, user)
-            if link.kind is LinkKind.OWNER:
+            if link.kind is LinkKind.OWNER or link.created_by in (SIGN_UP.label, APPROVED.label):
                 await self._first_project(books, user)
             return user
 
     async def join(self, token: str, user: User) -> None:
         """Use up a project's invitation for somebody who has an account already."""
         async with self._store.writing() as books:
-            link = await self._use(books, token, LinkKind.INVITATION)
+            link = await used_link(books, token, self._clock(), LinkKind.INVITATION)
             if link.email is not None and link.email != user.email:
                 raise InvalidRequest("The invitation is for another address.", param="email")
             current = await books.people.find(user.id)
@@ -223,7 +232,12 @@ class Users:
         async with self._store.reading() as books:
             await require(books, actor, Action.USERS_INVITE)
             found = await books.links.open(None, self._clock())
-        return [each for each in found if each.kind is LinkKind.INVITATION]
+            offered = [
+                each
+                for each in found
+                if each.kind is LinkKind.INVITATION and each.created_by != SIGN_UP.label
+            ]
+            return [each for each in offered if await supported(books, each)]
 
     async def withdraw(self, actor: Actor, link_id: str) -> None:
         """Take an invitation to the service back."""
@@ -236,7 +250,12 @@ class Users:
             await books.audit.add(entry(self._clock(), actor, "user.withdraw", link_id))
 
     async def disable(self, actor: Actor, user_id: str, *, disabled: bool = True) -> User:
-        """Shut somebody out, or let them in again; their sessions end, keys of projects stay."""
+        """Shut somebody out, or let them in again.
+
+        Their sessions end. Keys that derive from them stop until they are let in again; their
+        links are withdrawn, and links by which somebody shut out could come back.
+        """
+        now = self._clock()
         async with self._store.writing() as books:
             user = await self._changeable(books, actor, user_id)
             changed = replace(user, disabled_at=self._clock() if disabled else None)
@@ -244,8 +263,10 @@ class Users:
             await books.people.change(changed)
             if disabled:
                 await books.sessions.end_all(user.id)
+                await shut_out(books, user, now)
+            await books.keys.announce(f"user:{user.id}", now)
             verb = "user.disable" if disabled else "user.enable"
-            await books.audit.add(entry(self._clock(), actor, verb, user.id))
+            await books.audit.add(entry(now, actor, verb, user.id))
             return changed
 
     async def make_operator(self, actor: Actor, user_id: str, *, operator: bool = True) -> User:
@@ -255,6 +276,7 @@ class Users:
             changed = replace(user, operator=operator)
             await self._keep_an_operator(books, user, changed)
             await books.people.change(changed)
+            await withdraw_links(books, user.id, self._clock())
             await books.audit.add(
                 entry(self._clock(), actor, "user.operator", user.id, operator=str(operator))
             )
@@ -293,7 +315,7 @@ class Users:
             await require(books, actor, Action.USERS_INVITE)
             if await books.people.find(user_id) is None:
                 raise no_such("user")
-            made = new_link(LinkKind.RESET, self._clock(), actor.label, Offer(user_id=user_id))
+            made = new_link(LinkKind.RESET, self._clock(), actor, Offer(user_id=user_id))
             await books.links.add(made.link)
             await books.audit.add(entry(self._clock(), actor, "user.reset_link", user_id))
             return made
@@ -345,13 +367,6 @@ class Users:
         note = entry(now, actor_of(user), "project.create", project.id, project.id, name="Main")
         await books.audit.add(note)
 
-    async def _use(self, books: Books, token: str, *kinds: LinkKind) -> Link:
-        now = self._clock()
-        link = still_good(await books.links.by_digest(digest(token)), now)
-        if link.kind not in kinds or not await books.links.use(link.id, now):
-            raise no_such_link()
-        return link
-
     async def _join(self, books: Books, link: Link, user: User) -> None:
         if link.project_id is None or link.role is None:
             return
@@ -359,6 +374,7 @@ class Users:
         before = await books.projects.membership(link.project_id, user.id)
         if before is not None:
             raise InvalidRequest("You are in this project already.", code="taken", status=409)
+        await check_return(books, link, user.id)
         await books.projects.join(Membership(link.project_id, user.id, link.role, now))
         await books.audit.add(
             entry(now, actor_of(user), "member.join", user.id, link.project_id, role=link.role)

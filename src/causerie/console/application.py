@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from urllib.parse import quote
@@ -31,12 +32,20 @@ from causerie.errors import (
     Unauthenticated,
 )
 from causerie.identity.provider import OidcProvider
+from causerie.mail import Outbox
 
 _STATIC = f"{PREFIX}/static"
 _SAFE = ("GET", "HEAD")
 _UNAUTHORIZED = 401
 _FORM = "application/x-www-form-urlencoded"
 _FORM_LIMITS = BodyLimits(max_bytes=256 * 1024, seconds=30.0)
+
+
+@dataclass(frozen=True, slots=True)
+class SignUp:
+    """People may ask for accounts without an invitation, and get their link by mail if there is."""
+
+    outbox: Outbox | None = None
 
 
 def _now() -> datetime:
@@ -53,12 +62,12 @@ class Console:
         site: Site | None = None,
         *,
         clock: Callable[[], datetime] = _now,
-        open_to_all: bool = False,
+        sign_up: SignUp | None = None,
         providers: Callable[[], Sequence[OidcProvider]] = tuple,
     ) -> None:
         """``providers`` are those that people may sign in with now."""
         self._statics = Statics(_STATIC)
-        self._routes = RouteTable(routes(house, open_to_all=open_to_all))
+        self._routes = RouteTable(routes(house, open_to_all=sign_up is not None))
         patterns = {route.pattern for route in self._routes.routes}
         self._desk = Desk(
             accounts,
@@ -67,9 +76,10 @@ class Console:
             HEADERS,
             clock,
             tuple(each for each in ENTRIES if each.pattern in patterns),
-            open_to_all,
+            sign_up is not None,
             providers,
             lambda: house.market() is not None,
+            sign_up.outbox if sign_up is not None else None,
         )
 
     async def answer(self, exchange: Exchange) -> None:

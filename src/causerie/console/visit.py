@@ -26,6 +26,7 @@ from causerie.console.origin import Site
 from causerie.edge.exchange import Exchange
 from causerie.errors import InvalidRequest, ServiceError, Unauthenticated
 from causerie.identity.provider import OidcProvider
+from causerie.mail import Outbox
 
 PREFIX = "/console"
 SEE_OTHER = 303
@@ -36,7 +37,10 @@ _GZIP_LEVEL = 5
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """What all visits share; ``open_to_all`` lets people make accounts without an invitation."""
+    """What all visits share; ``open_to_all`` lets people ask for accounts without an invitation.
+
+    ``outbox`` takes letters to them, where there is mail.
+    """
 
     accounts: Accounts
     templates: Environment
@@ -47,6 +51,7 @@ class Desk:
     open_to_all: bool = False
     providers: Callable[[], Sequence[OidcProvider]] = tuple
     has_catalog: Callable[[], bool] = bool
+    outbox: Outbox | None = None
 
     def leads_to(self) -> tuple[Entry, ...]:
         """The entries of the navigation that there are pages behind now."""
@@ -271,7 +276,7 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class _Rights:
-    """What templates may offer: ``may('keys.edit', key.created_by)``."""
+    """What templates may offer: ``may('keys.edit', key.person)``."""
 
     parts: frozenset[Part]
     user_id: str

@@ -60,7 +60,7 @@ class Management:
         self._limits = MemoryCounters()  # apart from those of inference
         self.routes = [
             *people_routes(PeopleDesk(accounts, link_path)),
-            *project_routes(ProjectDesk(accounts, link_path)),
+            *project_routes(ProjectDesk(accounts, link_path, clock)),
             *key_routes(KeyDesk(accounts, clock)),
             *usage_routes(UsageDesk(accounts, clock)),
             *endpoint_routes(EndpointDesk(upkeep)),

@@ -167,3 +167,9 @@ class RotateKey(Body, frozen=True):
     grace_seconds: Annotated[int, Meta(ge=0, le=30 * 86_400, description="At most 30 days.")] = (
         86_400
     )
+
+
+class TransferKey(Body, frozen=True):
+    """Whom a key is transferred to."""
+
+    to: Annotated[str, Meta(max_length=64, description="The id of a member of its project.")]

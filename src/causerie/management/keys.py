@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -11,8 +12,16 @@ from causerie.accounts.accounts import Accounts
 from causerie.accounts.bounds import Bounds
 from causerie.accounts.guard import Clock
 from causerie.accounts.issuing import Draft, Edit
+from causerie.accounts.keys import ApiKey
 from causerie.errors import InvalidRequest
-from causerie.management.bodies import BoundsBody, EditKey, MakeKey, NoBody, RotateKey
+from causerie.management.bodies import (
+    BoundsBody,
+    EditKey,
+    MakeKey,
+    NoBody,
+    RotateKey,
+    TransferKey,
+)
 from causerie.management.lists import KeyList, page_of
 from causerie.management.queries import NoQuery, Page
 from causerie.management.route import Call
@@ -28,10 +37,19 @@ class KeyDesk:
 
     async def list(self, call: Call[Page, NoBody]) -> KeyList:
         """Those of a project."""
+        return self._page(call.query, await self.accounts.keys.of(call.actor, call.ids["project"]))
+
+    async def of_user(self, call: Call[Page, NoBody]) -> KeyList:
+        """Those of all projects that derive from a user."""
+        return self._page(
+            call.query, await self.accounts.keys.derived(call.actor, call.ids["user"])
+        )
+
+    def _page(self, query: Page, keys: Sequence[ApiKey]) -> KeyList:
         found, following = page_of(
-            await self.accounts.keys.of(call.actor, call.ids["project"]),
-            call.query.limit,
-            call.query.cursor,
+            keys,
+            query.limit,
+            query.cursor,
             lambda key: (f"{key.created_at:%Y-%m-%dT%H:%M:%S.%f}", key.id),
             falling=True,
         )
@@ -75,6 +93,11 @@ class KeyDesk:
         grace = timedelta(seconds=call.body.grace_seconds)
         made = await self.accounts.keys.rotate(call.actor, call.ids["key"], grace)
         return NewKeyView.made(made, self.clock())
+
+    async def transfer(self, call: Call[NoQuery, TransferKey]) -> KeyView:
+        """Let it derive from a member."""
+        key = await self.accounts.keys.transfer(call.actor, call.ids["key"], call.body.to)
+        return KeyView.of(key, self.clock())
 
     async def disable(self, call: Call[NoQuery, NoBody]) -> KeyView:
         """Stop it."""

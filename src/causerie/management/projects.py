@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from causerie.accounts.accounts import Accounts
+from causerie.accounts.guard import Clock
 from causerie.management.bodies import (
     BoundsBody,
     ChangeMember,
@@ -25,6 +26,7 @@ from causerie.management.views import (
     CreditView,
     LinkView,
     MemberView,
+    NarrowedView,
     NewLinkView,
     ProjectDetails,
     ProjectView,
@@ -38,6 +40,7 @@ class ProjectDesk:
 
     accounts: Accounts
     link_path: LinkPath
+    clock: Clock
 
     async def list(self, call: Call[Page, NoBody]) -> ProjectList:
         """The key's own project; for operators, all."""
@@ -120,19 +123,21 @@ class ProjectDesk:
         )
         return MemberList(data=[MemberView.of(each) for each in found], next=following)
 
-    async def change_member(self, call: Call[NoQuery, ChangeMember]) -> None:
+    async def change_member(self, call: Call[NoQuery, ChangeMember]) -> NarrowedView:
         """Make a member something else."""
         project, user = call.ids["project"], call.ids["user"]
-        await self.accounts.projects.change_role(call.actor, project, user, call.body.role)
+        found = await self.accounts.projects.change_role(call.actor, project, user, call.body.role)
+        return NarrowedView.of(found, self.clock())
 
-    async def remove_member(self, call: Call[Leaving, NoBody]) -> None:
+    async def remove_member(self, call: Call[Leaving, NoBody]) -> NarrowedView:
         """Take somebody out."""
-        await self.accounts.projects.remove(
+        found = await self.accounts.projects.remove(
             call.actor,
             call.ids["project"],
             call.ids["user"],
-            keep_keys=call.query.keep_keys == "true",
+            keys_to=call.query.keys_to or None,
         )
+        return NarrowedView.of(found, self.clock())
 
     async def invitations(self, call: Call[Page, NoBody]) -> LinkList:
         """Those that nobody has used yet."""

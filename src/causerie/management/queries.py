@@ -40,9 +40,13 @@ class Page(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Leaving(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What becomes of the keys of a member who is removed."""
 
-    keep_keys: Annotated[
-        Flag, Meta(description="Whether keys that the member made go on; else they are disabled.")
-    ] = "false"
+    keys_to: Annotated[
+        str,
+        Meta(
+            max_length=64,
+            description="The member that their keys are transferred to; else they are withdrawn.",
+        ),
+    ] = ""
 
 
 class Span(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

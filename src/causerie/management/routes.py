@@ -19,6 +19,7 @@ from causerie.management.bodies import (
     RotateKey,
     SetOperator,
     SetRecording,
+    TransferKey,
 )
 from causerie.management.endpoints import (
     EndpointDesk,
@@ -60,6 +61,7 @@ from causerie.management.views import (
     CreditView,
     KeyView,
     Me,
+    NarrowedView,
     NewKeyView,
     NewLinkView,
     ProjectDetails,
@@ -124,9 +126,9 @@ def project_routes(desk: ProjectDesk) -> list[AnyRoute]:
               desk.put_credits, NoQuery, PutCredits, CreditView),
         route(f"GET {_PROJECT}/members", "List members", desk.members, Page, NoBody, MemberList),
         route(f"PATCH {_MEMBER}", "Change the role of a member",
-              desk.change_member, NoQuery, ChangeMember, NoneType),
+              desk.change_member, NoQuery, ChangeMember, NarrowedView),
         route(f"DELETE {_MEMBER}", "Remove a member",
-              desk.remove_member, Leaving, NoBody, NoneType),
+              desk.remove_member, Leaving, NoBody, NarrowedView),
         route(f"GET {_PROJECT}/invitations", "List invitations to a project",
               desk.invitations, Page, NoBody, LinkList),
         route(f"POST {_PROJECT}/invitations 201", "Invite somebody to a project",
@@ -145,9 +147,13 @@ def key_routes(desk: KeyDesk) -> list[AnyRoute]:
         route("PATCH /keys/{key}", "Change a key", desk.edit, NoQuery, EditKey, KeyView),
         route("POST /keys/{key}/rotate", "Give a key a new secret",
               desk.rotate, NoQuery, RotateKey, NewKeyView),
+        route("POST /keys/{key}/transfer", "Transfer a key to a member",
+              desk.transfer, NoQuery, TransferKey, KeyView),
         route("POST /keys/{key}/disable", "Disable a key", desk.disable, NoQuery, NoBody, KeyView),
         route("POST /keys/{key}/enable", "Enable a key", desk.enable, NoQuery, NoBody, KeyView),
         route("DELETE /keys/{key}", "Delete a key", desk.delete, NoQuery, NoBody, NoneType),
+        route("GET /users/{user}/keys", "List the keys that derive from a user",
+              desk.of_user, Page, NoBody, KeyList),
     ]
 
 

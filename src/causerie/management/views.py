@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from causerie.accounts.bounds import Bounds, Period, Unit
 from causerie.accounts.credit import Credit
+from causerie.accounts.derivation import Narrowed
 from causerie.accounts.issuing import NewKey
 from causerie.accounts.keys import ApiKey, KeyState, Purpose
 from causerie.accounts.links import Link, LinkKind, NewLink
@@ -277,6 +278,10 @@ class KeyView(Struct, frozen=True, kw_only=True):
     purpose: Purpose
     state: KeyState
     created_by: str
+    person: Annotated[
+        str,
+        Meta(description="The user that it derives from; empty for a key of the project itself."),
+    ]
     created_at: Moment
     expires_at: Moment | None
     disabled_at: Moment | None
@@ -288,6 +293,23 @@ class KeyView(Struct, frozen=True, kw_only=True):
     def of(key: ApiKey, now: datetime) -> KeyView:
         """From accounts."""
         return KeyView(**_key(key, now))
+
+
+class NarrowedView(Struct, frozen=True, kw_only=True):
+    """What a member has lost, besides the role or the membership itself."""
+
+    keys_stopped: list[KeyView]
+    keys_transferred: list[KeyView]
+    invitations_withdrawn: int
+
+    @staticmethod
+    def of(found: Narrowed, now: datetime) -> NarrowedView:
+        """From accounts."""
+        return NarrowedView(
+            keys_stopped=[KeyView.of(key, now) for key in found.keys_stopped],
+            keys_transferred=[KeyView.of(key, now) for key in found.keys_transferred],
+            invitations_withdrawn=found.invitations_withdrawn,
+        )
 
 
 class NewKeyView(KeyView, frozen=True, kw_only=True):
@@ -309,6 +331,7 @@ def _key(key: ApiKey, now: datetime) -> dict[str, Any]:
         "purpose": key.purpose,
         "state": key.state(now),
         "created_by": key.created_by,
+        "person": key.person,
         "created_at": key.created_at,
         "expires_at": key.expires_at,
         "disabled_at": key.disabled_at,

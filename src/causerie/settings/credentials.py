@@ -29,7 +29,8 @@ class Credentials:
     """The secrets of endpoints, and of identity providers (``clients``), by their names.
 
     ``models`` are the keys of servers that others run, by the ids of our models;
-    ``store`` are the keys of the database, in their order.
+    ``store`` are the keys of the database, in their order; ``mail`` is the password of the
+    mail server.
     """
 
     keys: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -37,6 +38,7 @@ class Credentials:
     clients: Mapping[str, str] = field(default_factory=dict, repr=False)
     store: tuple[str, ...] = field(default=(), repr=False)
     models: Mapping[str, str] = field(default_factory=dict, repr=False)
+    mail: str | None = field(default=None, repr=False)
 
 
 NO_CREDENTIALS = Credentials()
@@ -51,7 +53,7 @@ def read_credentials(
     all that cannot be had.
     """
     environ = environment.variables() if environ is None else environ
-    kinds = ("key", "proxy", "client_secret", *_BY_SECTION)
+    kinds = ("key", "proxy", "client_secret", "password", *_BY_SECTION)
     found: dict[str, dict[str, str]] = {kind: {} for kind in kinds}
     problems: list[Problem] = []
     for path, name, secret in (*_secrets(loaded), *_store_keys(loaded)):
@@ -72,6 +74,7 @@ def read_credentials(
         found["client_secret"],
         tuple(found["store"].values()),
         found["models"],
+        found["password"].get("mail"),
     )
 
 
@@ -103,6 +106,8 @@ def _secrets(loaded: Loaded) -> Iterator[tuple[KeyPath, str, Secret]]:
     for index, model in enumerate(loaded.settings.models):
         if model.vllm.key is not None:
             yield ("models", index, "vllm", "key"), model.id, model.vllm.key
+    if loaded.settings.mail.password is not None:
+        yield ("mail", "password"), "mail", loaded.settings.mail.password
     for index, provider in enumerate(loaded.settings.identity_providers):
         if provider.client_secret is not None:
             yield (

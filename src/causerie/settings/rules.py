@@ -20,6 +20,7 @@ from causerie.settings.endpoint_rules import endpoint_rules
 from causerie.settings.engine import LlamaCpp, Vllm
 from causerie.settings.identity import identity_rules
 from causerie.settings.lines import Path as KeyPath
+from causerie.settings.mail import mail_rules
 from causerie.settings.problems import Broken, dotted
 from causerie.settings.reach_rules import address_rules
 from causerie.settings.shared import shared_rules
@@ -42,6 +43,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
     yield from door_rules(settings)
     yield from identity_rules(settings.identity_providers)
     yield from store_rules(settings.store)
+    yield from mail_rules(settings.mail, settings.console.address)
     yield from shared_rules(settings.shared)
     if settings.tracing.address is not None:
         instead = "give it by OTEL_EXPORTER_OTLP_HEADERS"

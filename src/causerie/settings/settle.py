@@ -13,6 +13,7 @@ from causerie.settings.endpoint import Endpoint, Tls
 from causerie.settings.engine import Vllm
 from causerie.settings.environment import expanded
 from causerie.settings.identity import IdentityProvider
+from causerie.settings.mail import Mail
 from causerie.settings.shared import Shared
 from causerie.settings.store import Store
 from causerie.settings.tree import Door, Model, Settings
@@ -32,6 +33,7 @@ def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settin
         weights=msgspec.structs.replace(weights, cache=kept),
         store=_store(settings.store, folder, data),
         shared=_shared(settings.shared, folder),
+        mail=_mail(settings.mail, folder),
         doors=tuple(
             msgspec.structs.replace(door, keys=_door_keys(door, keys)) for door in settings.doors
         ),
@@ -118,6 +120,15 @@ def _identity_provider(provider: IdentityProvider, folder: Path) -> IdentityProv
     return msgspec.structs.replace(
         provider,
         client_secret=_secret(secret, folder) if secret is not None else None,
+        ca_file=_absolute(trusted, folder) if trusted is not None else None,
+    )
+
+
+def _mail(mail: Mail, folder: Path) -> Mail:
+    secret, trusted = mail.password, mail.ca_file
+    return msgspec.structs.replace(
+        mail,
+        password=_secret(secret, folder) if secret is not None else None,
         ca_file=_absolute(trusted, folder) if trusted is not None else None,
     )
 

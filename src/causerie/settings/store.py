@@ -95,7 +95,11 @@ class Console(Struct, frozen=True, kw_only=True):
         Meta(description="How often a key may use the management API within a minute."),
     ] = 600
     sign_up: Annotated[
-        bool, Meta(description="Whether anybody may make an account, without an invitation.")
+        bool,
+        Meta(
+            description="Whether anybody may ask for an account, without an invitation. With "
+            "`mail.host` they get a link by mail; without, an operator gives it to them."
+        ),
     ] = False
     proxies: Annotated[
         tuple[Network, ...],

@@ -18,6 +18,7 @@ from causerie.settings.engine import LlamaCpp, Vllm
 from causerie.settings.identity import IdentityProvider
 from causerie.settings.limits import Limits
 from causerie.settings.metrics import Metrics
+from causerie.settings.mail import Mail
 from causerie.settings.price import Price
 from causerie.settings.shared import Shared
 from causerie.settings.store import Console, Store
@@ -353,6 +354,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     store: Store = Store()
     shared: Shared = Shared()
     console: Console = Console()
+    mail: Mail = Mail()
     identity_providers: tuple[IdentityProvider, ...] = ()
     logging: Logging = Logging()
     metrics: Metrics = Metrics()

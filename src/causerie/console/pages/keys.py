@@ -14,6 +14,7 @@ from causerie.accounts.rights import Action
 from causerie.accounts.spending import SpendingReader
 from causerie.console.bounds_form import CHOICES
 from causerie.console.key_form import ENDS, KeyForm
+from causerie.console.pages.project import heirs
 from causerie.console.ports import House
 from causerie.console.snippets import management_snippets, snippets
 from causerie.console.visit import Visit
@@ -95,6 +96,22 @@ class KeysPages:
         made = await visit.accounts.keys.rotate(visit.actor, key.id, timedelta(hours=hours))
         await self._reveal(visit, made, old_ends=visit.desk.clock() + timedelta(hours=hours))
 
+    async def ask_transfer(self, visit: Visit) -> None:
+        """Whom the key derives from from now on."""
+        key = await self._asked(visit, Action.KEYS_TRANSFER)
+        await visit.show("keys/transfer.html", key=key, **await self._heirs(visit, key))
+
+    async def transfer(self, visit: Visit) -> None:
+        """Let it derive from another member."""
+        key = await self._key(visit)
+        try:
+            await visit.accounts.keys.transfer(visit.actor, key.id, visit.form.get("to"))
+        except InvalidRequest as problem:
+            values = await self._heirs(visit, key)
+            await visit.show_problem("keys/transfer.html", problem, key=key, **values)
+            return
+        _back(visit, key, "key-transferred")
+
     async def ask_deletion(self, visit: Visit) -> None:
         """Whether it is meant."""
         await visit.show("keys/delete.html", key=await self._asked(visit, Action.KEYS_DELETE))
@@ -117,6 +134,9 @@ class KeysPages:
         await visit.accounts.keys.enable(visit.actor, key.id)
         _back(visit, key, "key-enabled")
 
+    async def _heirs(self, visit: Visit, key: ApiKey) -> dict[str, Any]:
+        return {"heirs": await heirs(visit, key.project_id)}
+
     async def _key(self, visit: Visit) -> ApiKey:
         view = await visit.project()
         key = await visit.accounts.keys.see(visit.actor, visit.params["key"])
@@ -127,7 +147,7 @@ class KeysPages:
     async def _asked(self, visit: Visit, action: Action) -> ApiKey:
         """The key that a form is about, for whoever may send it."""
         key = await self._key(visit)
-        await visit.check_right(action, key.created_by)
+        await visit.check_right(action, key.person)
         if key.purpose is Purpose.MANAGEMENT:
             await visit.check_right(Action.MANAGEMENT_KEYS)
         return key

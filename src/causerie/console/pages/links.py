@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from causerie.accounts.links import Link, LinkKind
+from causerie.accounts import throttle
+from causerie.accounts.links import SIGN_UP, Link, LinkKind
 from causerie.accounts.people import SYSTEM
 from causerie.console.pages.sign_in import go_on
 from causerie.console.visit import PREFIX, Visit
@@ -54,14 +55,27 @@ async def accept(visit: Visit) -> None:
     except NotFound:
         raise
     except ServiceError as problem:
-        values = await _values(visit, link, token)
-        values |= {"email": email, "name": form.get("name")}
-        await visit.show_problem("links/account.html", problem, **values)
+        if problem.code != "taken" or proves_address(link):
+            values = await _values(visit, link, token)
+            values |= {"email": email, "name": form.get("name")}
+            await visit.show_problem("links/account.html", problem, **values)
+            return
+        await visit.accounts.attempts.begin(throttle.of_address("link", visit.client.address))
+    if not proves_address(link):  # whoever has the link may not be who has the address
+        visit.go("/sign-in", done="account-ready")
         return
     begun = await visit.accounts.sign_in.with_password(
         email, password, visit.client, old_token=visit.token
     )
     go_on(visit, begun, "")
+
+
+def proves_address(link: Link) -> bool:
+    """Return whether only the holder of the address can have this link.
+
+    Others must not learn from it whether an address has an account.
+    """
+    return link.kind is LinkKind.OWNER or link.created_by == SIGN_UP.label
 
 
 async def join(visit: Visit) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from causerie.accounts.audit import AuditEntry, AuditFilter
+from causerie.accounts.keys import ApiKey, KeyState
 from causerie.accounts.people import User
 from causerie.console.audit_page import AuditPage, show_audit
 from causerie.console.pages import links
@@ -36,6 +37,7 @@ class OperatorPages:
             users=await users.every(visit.actor),
             with_factor=await users.with_factor(visit.actor),
             invitations=await users.invitations(visit.actor),
+            asked=await visit.accounts.sign_ups.asked(visit.actor),
         )
 
     async def ask_invitation(self, visit: Visit) -> None:
@@ -69,6 +71,17 @@ class OperatorPages:
         await visit.accounts.users.withdraw(visit.actor, visit.params["link"])
         visit.go("/operator/users", done="invitation-withdrawn")
 
+    async def approve(self, visit: Visit) -> None:
+        """The link for somebody who asks for an account, shown once."""
+        made = await visit.accounts.sign_ups.approve(visit.actor, visit.params["link"])
+        await visit.show(
+            "project/link.html",
+            title=f"An account for {made.link.email}",
+            address=links.address(visit.base, made.token),
+            link=made.link,
+            back="/operator/users",
+        )
+
     async def reset_link(self, visit: Visit) -> None:
         """A link for a new password, shown once."""
         user = await self._user(visit)
@@ -97,7 +110,8 @@ class OperatorPages:
 
     async def ask_disable(self, visit: Visit) -> None:
         """Whether it is meant."""
-        await visit.show("operator/disable.html", person=await self._user(visit))
+        user = await self._user(visit)
+        await visit.show("operator/disable.html", person=user, held=await self._held(visit, user))
 
     async def disable(self, visit: Visit) -> None:
         """Shut somebody out."""
@@ -105,12 +119,18 @@ class OperatorPages:
         try:
             await visit.accounts.users.disable(visit.actor, user.id)
         except ServiceError as problem:
-            await visit.show_problem("operator/disable.html", problem, person=user)
+            held = await self._held(visit, user)
+            await visit.show_problem("operator/disable.html", problem, person=user, held=held)
             return
         if user.id == visit.me.id:
             visit.go("/sign-in")
         else:
             visit.go("/operator/users", done="user-disabled")
+
+    async def _held(self, visit: Visit, user: User) -> Sequence[ApiKey]:
+        """The keys that derive from a user and work."""
+        keys, now = await visit.accounts.keys.derived(visit.actor, user.id), visit.desk.clock()
+        return [key for key in keys if key.state(now) is KeyState.ACTIVE]
 
     async def enable(self, visit: Visit) -> None:
         """Let somebody in again."""

@@ -7,9 +7,10 @@ from typing import Any
 
 from causerie.accounts.audit import AuditEntry, AuditFilter
 from causerie.accounts.guard import no_such
+from causerie.accounts.keys import KeyState
 from causerie.accounts.people import Member, Role
 from causerie.accounts.recording import LONGEST_DAYS
-from causerie.accounts.rights import Action
+from causerie.accounts.rights import Action, Extent, Part, extent
 from causerie.accounts.spending import SpendingReader
 from causerie.console.audit_page import AuditPage, show_audit
 from causerie.console.bounds_form import CHOICES, LIMITS, BoundsRows
@@ -180,7 +181,10 @@ class MemberPages:
         """The form of a member's role."""
         member = await self._member(visit)
         await visit.check_right(Action.MEMBERS_CHANGE)
-        await visit.show("project/member.html", member=member, role=member.role, hints=_HINTS)
+        held = await self._held(visit, member)
+        await visit.show(
+            "project/member.html", member=member, role=member.role, hints=_HINTS, **held
+        )
 
     async def change(self, visit: Visit) -> None:
         """Make a member something else."""
@@ -189,8 +193,9 @@ class MemberPages:
         try:
             await visit.accounts.projects.change_role(visit.actor, project_id, member.user.id, role)
         except (InvalidRequest, Forbidden) as problem:
+            held = await self._held(visit, member)
             await visit.show_problem(
-                "project/member.html", problem, member=member, role=role, hints=_HINTS
+                "project/member.html", problem, member=member, role=role, hints=_HINTS, **held
             )
             return
         visit.go(f"/projects/{project_id}", done="member-changed")
@@ -199,7 +204,7 @@ class MemberPages:
         """Whether it is meant, and what becomes of their keys."""
         member = await self._member(visit)
         await visit.check_right(Action.MEMBERS_REMOVE, member.user.id)
-        await visit.show("project/remove.html", member=member)
+        await visit.show("project/remove.html", member=member, **await self._held(visit, member))
 
     async def remove(self, visit: Visit) -> None:
         """Take somebody out; leaving is taking oneself out."""
@@ -209,15 +214,28 @@ class MemberPages:
                 visit.actor,
                 project_id,
                 member.user.id,
-                keep_keys=visit.form.get("keys") == "keep",
+                keys_to=visit.form.get("keys_to") or None,
             )
         except (InvalidRequest, Forbidden) as problem:
-            await visit.show_problem("project/remove.html", problem, member=member)
+            held = await self._held(visit, member)
+            await visit.show_problem("project/remove.html", problem, member=member, **held)
             return
         if member.user.id == visit.me.id and not visit.me.operator:
             visit.go("/", done="left")
         else:
             visit.go(f"/projects/{project_id}", done="member-removed")
+
+    async def _held(self, visit: Visit, member: Member) -> dict[str, Any]:
+        """The keys that derive from a member and work, and whom they could be transferred to."""
+        project_id, now = visit.params["project"], visit.desk.clock()
+        keys = await visit.accounts.keys.of(visit.actor, project_id)
+        mine = [key for key in keys if key.person == member.user.id]
+        others = await heirs(visit, project_id, but=member.user.id)
+        return {
+            "held": [key for key in mine if key.state(now) is KeyState.ACTIVE],
+            "fates": [("", "Stop"), *((id, f"Transfer to {name}") for id, name in others)],
+            "keys_to": visit.form.get("keys_to"),
+        }
 
     async def _member(self, visit: Visit) -> Member:
         project_id = (await visit.project()).project.id
@@ -225,6 +243,23 @@ class MemberPages:
             if member.user.id == visit.params["user"]:
                 return member
         raise no_such("member")
+
+
+async def heirs(
+    visit: Visit, project_id: str, *, but: str | None = None
+) -> Sequence[tuple[str, str]]:
+    """Return id and name of the members that a key may be transferred to, oneself first."""
+    members = [
+        each
+        for each in await visit.accounts.projects.members(visit.actor, project_id)
+        if each.user.id != but
+        and each.user.disabled_at is None
+        and extent(Action.KEYS_CREATE, [Part(each.role)]) is Extent.ALL
+    ]
+    members.sort(key=lambda each: each.user.id != visit.me.id)
+    return [
+        (each.user.id, "me" if each.user.id == visit.me.id else each.user.name) for each in members
+    ]
 
 
 def _days(text: str) -> int:

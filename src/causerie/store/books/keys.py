@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
-from sqlalchemy import RowMapping, or_, select
+from sqlalchemy import RowMapping, Select, and_, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
 from causerie.accounts.credit import bounded
 from causerie.accounts.keys import ApiKey, Grant, KeySecret, Purpose
 from causerie.store.books.credits import SqlCredits
+from causerie.store.books.people import STANDING, standing_of
 from causerie.store.books.rows import insert, one_of, part_of, update
 from causerie.store.columns import amount_of, billionths
 from causerie.store.tables import (
@@ -23,10 +25,17 @@ from causerie.store.tables import (
     changes,
     key_secrets,
     limits,
+    memberships,
     projects,
+    users,
 )
 
 _CHANGES_KEPT = timedelta(hours=1)
+_MAKERS = api_keys.alias("makers")
+# A version that did not know persons has written only who made a key: a user, or one's key.
+_PERSON = func.coalesce(
+    api_keys.c.person, _MAKERS.c.person, _MAKERS.c.created_by, api_keys.c.created_by
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +56,36 @@ class SqlKeys:
 
     async def find(self, id: str) -> ApiKey | None:
         """By its public id; deleted ones too."""
-        found = await self.connection.execute(one_of(api_keys, id, writing=self.writing))
+        if self.writing:  # a row is locked by itself, without those that are joined to it
+            await self.connection.execute(one_of(api_keys, id, writing=True))
+        found = await self.connection.execute(_keys().where(api_keys.c.id == id))
         row = found.mappings().first()
         return replace(_key(row), bounds=await self.bounds(f"key:{id}")) if row else None
 
     async def of(self, project_id: str) -> Sequence[ApiKey]:
         """Those of a project that are not deleted, newest first."""
-        query = (
-            select(api_keys)
-            .where(api_keys.c.project_id == project_id, api_keys.c.deleted_at.is_(None))
-            .order_by(api_keys.c.created_at.desc(), api_keys.c.id)
+        return await self._found(_keys().where(api_keys.c.project_id == project_id))
+
+    async def derived(self, user_id: str, project_id: str | None = None) -> Sequence[ApiKey]:
+        """Those that derive from a user and are not deleted, newest first."""
+        query = _keys().where(users.c.id == user_id)
+        if project_id is not None:
+            query = query.where(api_keys.c.project_id == project_id)
+        return await self._found(query)
+
+    async def _found(self, query: Select[Any]) -> Sequence[ApiKey]:
+        query = query.where(api_keys.c.deleted_at.is_(None)).order_by(
+            api_keys.c.created_at.desc(), api_keys.c.id
         )
         found = [_key(row) for row in (await self.connection.execute(query)).mappings()]
         bounds = await self._bounds([f"key:{key.id}" for key in found])
         return [replace(key, bounds=bounds[f"key:{key.id}"]) for key in found]
+
+    async def withdraw(self, ids: Sequence[str], at: datetime) -> None:
+        """Mark them."""
+        await self.connection.execute(
+            api_keys.update().where(api_keys.c.id.in_(ids)).values(withdrawn_at=at)
+        )
 
     async def rotate(self, secret: KeySecret, old_until: datetime) -> None:
         """A new secret; the others end then, or earlier where they already did."""
@@ -119,8 +144,8 @@ class SqlKeys:
     async def grant(self, digest: bytes) -> Grant | None:
         """What the bearer of this secret may do."""
         query = (
-            select(
-                api_keys,
+            _keys()
+            .add_columns(
                 key_secrets.c.expires_at.label("secret_until"),
                 projects.c.archived_at.label("archived_at"),
                 projects.c.recording_days.label("recording_days"),
@@ -132,15 +157,16 @@ class SqlKeys:
         row = (await self.connection.execute(query)).mappings().first()
         if row is None:
             return None
-        key = _key(part_of(api_keys, row))
+        key = _key(row)
         owners = [f"key:{key.id}", f"project:{key.project_id}"]
         bounds = await self._bounds(owners)
         put_in = await SqlCredits(self.connection).total(key.project_id)
         stopped = (key.disabled_at, key.deleted_at, row["archived_at"])
+        works = all(each is None for each in stopped) and not key.withdrawn
         ends = [end for end in (row["secret_until"], key.expires_at) if end is not None]
         return Grant(
             key=replace(key, bounds=bounds[owners[0]]),
-            works=all(each is None for each in stopped),
+            works=works,
             until=min(ends, default=None),
             project_bounds=bounded(bounds[owners[1]], put_in),
             recorded=row["recording_days"] is not None,
@@ -166,9 +192,28 @@ class SqlKeys:
         }
 
 
-def _key(row: RowMapping | dict[str, object]) -> ApiKey:
-    values: dict[str, object] = {**row}
-    return ApiKey(**{**values, "purpose": Purpose(str(values["purpose"]))})  # type: ignore[arg-type]
+def _keys() -> Select[Any]:
+    """Keys with the person they derive from, and how that person stands now."""
+    of_holder = and_(
+        memberships.c.project_id == api_keys.c.project_id, memberships.c.user_id == users.c.id
+    )
+    return (
+        select(api_keys, users.c.id.label("holder"), *STANDING)
+        .select_from(api_keys)
+        .outerjoin(_MAKERS, _MAKERS.c.id == api_keys.c.created_by)
+        .outerjoin(users, users.c.id == _PERSON)
+        .outerjoin(memberships, of_holder)
+    )
+
+
+def _key(row: RowMapping) -> ApiKey:
+    holder = row["holder"]
+    values = part_of(api_keys, row) | {
+        "purpose": Purpose(row["purpose"]),
+        "person": holder or "",
+        "standing": standing_of(row) if holder else None,
+    }
+    return ApiKey(**values)
 
 
 def _stored(budget: Budget) -> int:

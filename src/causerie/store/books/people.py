@@ -4,13 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import RowMapping, and_, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from causerie.accounts.people import Identity, Member, Membership, Project, Role, User
+from causerie.accounts.people import (
+    Identity,
+    Member,
+    Membership,
+    Project,
+    Role,
+    Standing,
+    User,
+)
 from causerie.store.books.rows import insert, one_of, part_of, row_of, update, upsert
-from causerie.store.tables import identities, memberships, projects, users
+from causerie.store.tables import departures, identities, memberships, projects, users
+
+# The columns of a user and of their membership that :func:`standing_of` reads.
+STANDING = (
+    users.c.name.label("standing_name"),
+    users.c.operator.label("standing_operator"),
+    users.c.disabled_at.label("standing_disabled_at"),
+    memberships.c.role.label("standing_role"),
+)
+
+
+def standing_of(row: RowMapping) -> Standing:
+    """Of a row with the columns ``STANDING``."""
+    role = row["standing_role"]
+    return Standing(
+        name=row["standing_name"],
+        operator=row["standing_operator"],
+        disabled=row["standing_disabled_at"] is not None,
+        role=Role(role) if role else None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +72,20 @@ class SqlPeople:
         """All, by address."""
         found = await self.connection.execute(select(users).order_by(users.c.email))
         return [User(**row) for row in found.mappings()]
+
+    async def standing(self, user_id: str, project_id: str | None) -> Standing | None:
+        """Account and role as they are now."""
+        query = (
+            select(*STANDING)
+            .select_from(users)
+            .outerjoin(
+                memberships,
+                and_(memberships.c.user_id == users.c.id, memberships.c.project_id == project_id),
+            )
+            .where(users.c.id == user_id)
+        )
+        row = (await self.connection.execute(query)).mappings().first()
+        return standing_of(row) if row else None
 
     async def operators(self) -> int:
         """How many see to the service now; locked, so that the last one stays."""
@@ -163,13 +205,24 @@ class SqlProjects:
         values = row_of(memberships, membership)
         await upsert(self.connection, memberships, values, {"role": membership.role})
 
-    async def leave(self, project_id: str, user_id: str) -> None:
-        """Remove it."""
+    async def leave(self, project_id: str, user_id: str, at: datetime) -> None:
+        """Remove it, and remember when."""
+        values = {"project_id": project_id, "user_id": user_id, "at": at}
+        await upsert(self.connection, departures, values)
         await self.connection.execute(
             memberships.delete().where(
                 memberships.c.project_id == project_id, memberships.c.user_id == user_id
             )
         )
+
+    async def left(self, project_id: str, user_id: str) -> datetime | None:
+        """When they last left."""
+        found: datetime | None = await self.connection.scalar(
+            select(departures.c.at).where(
+                departures.c.project_id == project_id, departures.c.user_id == user_id
+            )
+        )
+        return found
 
     async def owners(self, project_id: str) -> int:
         """How many there are; locked, so that the last one stays."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, RowMapping, case, select
+from sqlalchemy import ColumnElement, RowMapping, case, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from causerie.accounts.links import Link, LinkKind
@@ -19,6 +19,8 @@ from causerie.errors import StoreUnavailable
 from causerie.store.books.rows import insert, upsert
 from causerie.store.sealing import purpose
 from causerie.store.tables import attempts, one_time_links, recovery_codes, sessions, totp
+
+_BY_USER = "user:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +55,30 @@ class SqlLinks:
         await self.connection.execute(one_time_links.delete().where(one_time_links.c.id == id))
 
     async def open(self, project_id: str | None, now: datetime) -> Sequence[Link]:
-        """Those that still work, oldest first."""
+        """Open ones of a project or of none, oldest first."""
+        return await self._open(one_time_links.c.project_id == project_id, now)
+
+    async def derived(self, user_id: str, now: datetime) -> Sequence[Link]:
+        """Open ones that derive from this user."""
+        return await self._open(_person() == user_id, now)
+
+    async def forget(self, created_by: str, email: str, before: datetime) -> None:
+        """Remove unused ones of this maker, for this address or expired."""
+        old = or_(one_time_links.c.email == email, one_time_links.c.expires_at <= before)
+        await self.connection.execute(
+            one_time_links.delete().where(
+                one_time_links.c.created_by == created_by, one_time_links.c.used_at.is_(None), old
+            )
+        )
+
+    async def resets(self, user_id: str, now: datetime) -> Sequence[Link]:
+        """Open ones that choose this user's password."""
+        return await self._open(one_time_links.c.user_id == user_id, now)
+
+    async def _open(self, where: ColumnElement[bool], now: datetime) -> Sequence[Link]:
         query = (
             select(one_time_links)
-            .where(
-                one_time_links.c.project_id == project_id,
-                one_time_links.c.used_at.is_(None),
-                one_time_links.c.expires_at > now,
-            )
+            .where(where, one_time_links.c.used_at.is_(None), one_time_links.c.expires_at > now)
             .order_by(one_time_links.c.created_at)
         )
         return [_link(row) for row in (await self.connection.execute(query)).mappings()]
@@ -234,9 +252,19 @@ class SqlAttempts:
         await self.connection.execute(attempts.delete().where(attempts.c.last_at < before))
 
 
+def _person() -> ColumnElement[str]:
+    """The user that a link derives from, also where a version wrote it that did not know."""
+    maker = one_time_links.c.created_by
+    by_user = case((maker.startswith(_BY_USER), func.substr(maker, len(_BY_USER) + 1)), else_="")
+    return func.coalesce(one_time_links.c.person, by_user)
+
+
 def _link(row: RowMapping) -> Link:
-    role = row["role"]
-    return Link(**{**row, "kind": LinkKind(row["kind"]), "role": Role(role) if role else None})
+    role, maker, person = row["role"], row["created_by"], row["person"]
+    if person is None:  # a version wrote it that did not know persons
+        person = maker.removeprefix(_BY_USER) if maker.startswith(_BY_USER) else ""
+    kind = LinkKind(row["kind"])
+    return Link(**{**row, "kind": kind, "role": Role(role) if role else None, "person": person})
 
 
 def _session(row: RowMapping) -> Session:

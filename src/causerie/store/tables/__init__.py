@@ -18,6 +18,7 @@ from causerie.store.tables.contents import recordings
 from causerie.store.tables.people import (
     attempts,
     audit,
+    departures,
     identities,
     memberships,
     one_time_links,
@@ -44,6 +45,7 @@ __all__ = [
     "change_counter",
     "changes",
     "credits",
+    "departures",
     "identities",
     "key_secrets",
     "limits",

@@ -7,6 +7,8 @@ from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, LargeBina
 from causerie.store.columns import Moment, Money, Names
 from causerie.store.tables.base import METADATA
 
+# `person` is the user that a key derives from, empty for nobody; `NULL` where a version wrote it
+# that did not know persons.
 api_keys = Table(
     "api_keys",
     METADATA,
@@ -22,6 +24,8 @@ api_keys = Table(
     Column("disabled_at", Moment),
     Column("disabled_by", Text),
     Column("deleted_at", Moment),
+    Column("person", Text, index=True),
+    Column("withdrawn_at", Moment),
     Index(None, "project_id", "created_at"),
 )
 

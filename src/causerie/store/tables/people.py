@@ -72,6 +72,16 @@ one_time_links = Table(
     Column("created_at", Moment, nullable=False),
     Column("expires_at", Moment, nullable=False),
     Column("used_at", Moment),
+    Column("person", Text, index=True),
+)
+
+# When somebody last left a project: older invitations let them in no more.
+departures = Table(
+    "departures",
+    METADATA,
+    Column("project_id", Text, ForeignKey("projects.id"), primary_key=True),
+    Column("user_id", Text, ForeignKey("users.id"), primary_key=True),
+    Column("at", Moment, nullable=False),
 )
 
 sessions = Table(

@@ -1,0 +1,138 @@
+"""Keys and links derive from a person: they do what that person may do now, and end with them.
+
+Each key and link carries its person, also through other keys. It is judged by the person's
+present account and role whenever it is used, so losing either narrows all of them at once. What
+is lost for good is withdrawn besides, so that coming back does not revive it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from causerie.accounts.guard import reach
+from causerie.accounts.keys import ApiKey, KeyState, Purpose, may_hold
+from causerie.accounts.links import Link, LinkKind, no_such_link, still_good
+from causerie.accounts.names import digest
+from causerie.accounts.people import Actor, Role, User
+from causerie.accounts.ports import Books
+from causerie.accounts.rights import Action, Extent
+from causerie.errors import InvalidRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """The consequences of a lost membership or role, for whoever has to see to them."""
+
+    keys_stopped: tuple[ApiKey, ...] = ()
+    keys_transferred: tuple[ApiKey, ...] = ()
+    invitations_withdrawn: int = 0
+
+
+def needed(link: Link) -> tuple[Action, ...]:
+    """Return the rights that creating such a link takes, and so the rights that it lives by."""
+    if link.kind is not LinkKind.INVITATION:
+        return (Action.USERS_INVITE,)
+    if link.project_id is None:
+        return (Action.USERS_INVITE, *((Action.USERS_CHANGE,) if link.operator else ()))
+    owner = (Action.OWNERS_CHANGE,) if link.role is Role.OWNER else ()
+    return (Action.MEMBERS_INVITE, *owner)
+
+
+async def supported(books: Books, link: Link) -> bool:
+    """Return whether the person that a link derives from may still create it."""
+    if not link.person:
+        return True
+    maker = Actor("user", link.person, "")
+    for action in needed(link):
+        if await reach(books, maker, action, link.project_id) is not Extent.ALL:
+            return False
+    return True
+
+
+async def usable_link(books: Books, token: str, now: datetime) -> Link:
+    """Return the link of this token; raises :class:`NotFound` where it does not work any more."""
+    link = still_good(await books.links.by_digest(digest(token)), now)
+    if not await supported(books, link):
+        raise no_such_link()
+    return link
+
+
+async def used_link(books: Books, token: str, now: datetime, *kinds: LinkKind) -> Link:
+    """Use up the link of this token, which is of one of these kinds; raises :class:`NotFound`."""
+    link = await usable_link(books, token, now)
+    if link.kind not in kinds or not await books.links.use(link.id, now):
+        raise no_such_link()
+    return link
+
+
+async def check_return(books: Books, link: Link, user_id: str) -> None:
+    """Raise :class:`InvalidRequest` where somebody has left the project since the link was made."""
+    left = await books.projects.left(link.project_id or "", user_id)
+    if left is not None and link.created_at <= left:
+        raise InvalidRequest(
+            "This invitation is older than the end of your membership; ask for a new one.",
+            code="link_spent",
+            status=409,
+        )
+
+
+async def withdraw_links(books: Books, user_id: str, now: datetime) -> int:
+    """Withdraw the links that a user may not create any more; returns how many those were."""
+    found = [
+        link for link in await books.links.derived(user_id, now) if not await supported(books, link)
+    ]
+    for link in found:
+        await books.links.withdraw(link.id)
+    return len(found)
+
+
+async def withdraw_open(books: Books, project_id: str, email: str, now: datetime) -> int:
+    """Withdraw a project's invitations that somebody who was shut out could use.
+
+    Those are the ones for their address, and the ones for nobody in particular: whoever has
+    such a link may use it with another account.
+    """
+    found = [
+        link
+        for link in await books.links.open(project_id, now)
+        if link.email is None or link.email == email
+    ]
+    for link in found:
+        await books.links.withdraw(link.id)
+    return len(found)
+
+
+async def shut_out(books: Books, user: User, now: datetime) -> None:
+    """Withdraw what lets a disabled user back in, by themselves or by others."""
+    await withdraw_links(books, user.id, now)
+    for link in await books.links.resets(user.id, now):
+        await books.links.withdraw(link.id)
+    for project, _ in await books.projects.of(user.id):
+        await withdraw_open(books, project.id, user.email, now)
+
+
+def working(keys: Sequence[ApiKey], now: datetime) -> frozenset[str]:
+    """Return the ids of the keys that work."""
+    return frozenset(key.id for key in keys if key.state(now) is KeyState.ACTIVE)
+
+
+async def handed_over(books: Books, key: ApiKey, to: str, *, param: str = "to") -> ApiKey:
+    """Return the key as one that derives from another user.
+
+    Raises :class:`InvalidRequest` where that user may not have it.
+    """
+    standing = await books.people.standing(to, key.project_id)
+    heir = Actor("user", to, "")
+    allowed = may_hold(standing, key.purpose) and (
+        key.purpose is Purpose.INFERENCE
+        or await reach(books, heir, Action.MANAGEMENT_KEYS, key.project_id) is Extent.ALL
+    )
+    if not allowed:
+        raise InvalidRequest(
+            f"The key `{key.name}` can only be transferred to a member of its project who may "
+            f"create {key.purpose} keys.",
+            param=param,
+        )
+    return replace(key, person=to, standing=standing, withdrawn_at=None)

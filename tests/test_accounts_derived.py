@@ -1,0 +1,359 @@
+"""Whatever happens to people, keys and invitations do what a slow and obvious model says.
+
+Two processes follow one database: what somebody has lost, both notice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Awaitable, Collection
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+from accountkit import World
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from waiting import eventually
+
+from causerie.access.credential import Credential
+from causerie.accounts.issuing import Draft
+from causerie.accounts.keys import Purpose
+from causerie.accounts.people import SYSTEM, Actor, Project, Role, User, actor_of
+from causerie.accounts.ring import KeyRing, RingOptions
+from causerie.errors import ServiceError, Unauthenticated
+from causerie.store.accounts import SqlStore
+from causerie.store.database import Database
+
+T = TypeVar("T")
+PEOPLE = 3
+MAY_INVITE = frozenset({Role.OWNER, Role.ADMIN})
+MAY_CREATE = frozenset({Role.OWNER, Role.ADMIN, Role.MEMBER})
+people = st.integers(0, PEOPLE - 1)
+dice = st.integers(0, 4 * PEOPLE - 1)
+latest = st.integers(1, 4)  # of the keys or invitations, from the newest
+roles = st.sampled_from([Role.ADMIN, Role.MEMBER, Role.VIEWER])
+
+
+@dataclass(frozen=True)
+class Door:
+    name: str = "hosted"
+
+
+@dataclass
+class Person:
+    """What the model knows of somebody."""
+
+    user: User
+    role: Role | None = None
+    disabled: bool = False
+    left: int = -1
+
+    def may(self, roles: Collection[Role | None]) -> bool:
+        return not self.disabled and self.role in roles
+
+
+@dataclass
+class Key:
+    """A key, and whose it is in the end."""
+
+    credential: str
+    holder: int
+    purpose: Purpose
+    withdrawn: bool = False
+
+
+@dataclass
+class Invitation:
+    """A link, by whom, for whom."""
+
+    token: str
+    maker: int
+    role: Role
+    email: str | None
+    at: int
+    gone: bool = False
+
+
+@dataclass
+class Model:
+    """All there is."""
+
+    people: list[Person] = field(default_factory=list)
+    keys: list[Key] = field(default_factory=list)
+    invitations: list[Invitation] = field(default_factory=list)
+
+    def works(self, key: Key) -> bool:
+        holder = self.people[key.holder]
+        needed = MAY_CREATE if key.purpose is Purpose.INFERENCE else frozenset(Role)
+        return not key.withdrawn and holder.may(needed)
+
+    def supported(self, link: Invitation) -> bool:
+        return self.people[link.maker].may(MAY_INVITE)
+
+    def sweep(self, number: int) -> None:
+        """Invitations that somebody could not create any more are gone."""
+        for link in self.invitations:
+            if link.maker == number and not self.supported(link):
+                link.gone = True
+
+    def close(self, number: int) -> None:
+        """Invitations that somebody who was shut out could use are gone."""
+        for link in self.invitations:
+            if link.email in (None, self.people[number].user.email):
+                link.gone = True
+
+    def lets_in(self, link: Invitation, number: int) -> bool:
+        who = self.people[number]
+        fits = link.email in (None, who.user.email)
+        newer = link.at > who.left
+        return not link.gone and self.supported(link) and fits and newer and who.role is None
+
+
+def newest(found: list[T], which: int) -> T:
+    return found[-min(which, len(found))]
+
+
+class Comings(RuleBasedStateMachine):
+    """One project with an owner who stays; others come, create, and go."""
+
+    template: ClassVar[Path]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.model = Model()
+        self.folder = tempfile.TemporaryDirectory()
+        self.step = 0
+
+    def run(self, work: Awaitable[T]) -> T:
+        async def go() -> T:
+            return await work
+
+        return self.runner.run(go())
+
+    @initialize()
+    def begin(self) -> None:
+        self.run(self._begin())
+
+    async def _begin(self) -> None:
+        file = Path(self.folder.name) / "causerie.db"
+        shutil.copyfile(self.template, file)
+        self.stack = AsyncExitStack()
+        self.world = World(Database(f"sqlite:///{file}"))
+        other = Database(f"sqlite:///{file}")
+        for each in (self.world.database, other):
+            self.stack.push_async_callback(each.close)
+        options = RingOptions(poll_seconds=0.005)
+        self.rings = [
+            await self.stack.enter_async_context(KeyRing(store, options))
+            for store in (self.world.store, SqlStore(other))
+        ]
+        self.owner = await self.world.person()
+        self.project: Project = await self.world.project(owner=self.owner)
+        self.model.people = [Person(await self.world.person()) for _ in range(PEOPLE)]
+        for person, role in zip(self.model.people, (Role.ADMIN, Role.ADMIN, None), strict=True):
+            if role is not None:
+                await self.world.join(self.project, person.user, role)
+                person.role = role
+
+    def teardown(self) -> None:
+        if hasattr(self, "stack"):
+            self.run(self.stack.aclose())
+        self.runner.close()
+        self.folder.cleanup()
+
+    def outcome(self, work: Awaitable[T]) -> T | None:
+        """The result, or nothing where it was refused; time goes on."""
+        self.step += 1
+        self.world.later(seconds=1)
+        try:
+            return self.run(work)
+        except ServiceError:
+            return None
+
+    def pick(self, dice: int, able: Collection[Role | None]) -> int:
+        """Somebody, and mostly somebody with one of these roles: refusals are tried too."""
+        found = [n for n, each in enumerate(self.model.people) if each.may(able)]
+        return found[dice % len(found)] if found and dice % 4 != 3 else dice % PEOPLE
+
+    def actor(self, number: int) -> Actor:
+        return actor_of(self.model.people[number].user)
+
+    @rule(dice=dice, role=roles, addressee=st.none() | people)
+    def invite(self, dice: int, role: Role, addressee: int | None) -> None:
+        maker = self.pick(dice, MAY_INVITE)
+        email = None if addressee is None else self.model.people[addressee].user.email
+        may = self.model.people[maker].may(MAY_INVITE)
+        made = self.outcome(
+            self.world.projects.invite(self.actor(maker), self.project.id, role, email=email)
+        )
+        assert (made is not None) is may
+        if made is not None:
+            self.model.invitations.append(Invitation(made.token, maker, role, email, self.step))
+
+    @precondition(lambda self: self.model.invitations)
+    @rule(which=latest, dice=dice)
+    def accept(self, which: int, dice: int) -> None:
+        link, number = newest(self.model.invitations, which), dice % PEOPLE
+        good = [
+            (each, n)
+            for each in self.model.invitations
+            for n in range(PEOPLE)
+            if self.model.lets_in(each, n) and not self.model.people[n].disabled
+        ]
+        if good and dice % 4 != 3:
+            link, number = good[dice % len(good)]
+        person = self.model.people[number]
+        if person.disabled:
+            return  # they have no session
+        lets_in = self.model.lets_in(link, number)
+
+        async def join() -> bool:
+            await self.world.users.join(link.token, person.user)
+            return True
+
+        assert bool(self.outcome(join())) is lets_in
+        if lets_in:
+            link.gone, person.role = True, link.role
+
+    @rule(dice=dice, purpose=st.sampled_from(Purpose))
+    def create_key(self, dice: int, purpose: Purpose) -> None:
+        number = self.pick(dice, MAY_INVITE)
+        needed = MAY_CREATE if purpose is Purpose.INFERENCE else MAY_INVITE
+        draft = Draft("key", purpose)
+        made = self.outcome(self.world.keys.create(self.actor(number), self.project.id, draft))
+        assert (made is not None) is self.model.people[number].may(needed)
+        if made is not None:
+            self.model.keys.append(Key(made.credential, number, purpose))
+
+    @precondition(lambda self: self.model.keys)
+    @rule(which=latest)
+    def create_key_by_key(self, which: int) -> None:
+        key = newest(self.model.keys, which)
+
+        async def create() -> str:
+            actor = await self.rings[0].manager(Credential.of(key.credential))
+            return (await self.world.keys.create(actor, self.project.id, Draft("x"))).credential
+
+        may = key.purpose is Purpose.MANAGEMENT and self.model.works(key)
+        may = may and self.model.people[key.holder].may(MAY_CREATE)
+        made = self.outcome(create())
+        assert (made is not None) is may
+        if made is not None:
+            self.model.keys.append(Key(made, key.holder, Purpose.INFERENCE))
+
+    @rule(dice=dice, role=roles)
+    def change_role(self, dice: int, role: Role) -> None:
+        number = self.pick(dice, set(Role))
+        person = self.model.people[number]
+        before = {key.credential for key in self.model.keys if self.model.works(key)}
+        done = self.outcome(
+            self.world.projects.change_role(
+                actor_of(self.owner), self.project.id, person.user.id, role
+            )
+        )
+        assert (done is not None) is (person.role is not None)
+        if done is None:
+            return
+        person.role = role
+        self.model.sweep(number)
+        after = {key.credential for key in self.model.keys if self.model.works(key)}
+        stopped = {f"{each.rpartition('_')[0]}" for each in before - after}
+        assert {key.id for key in done.keys_stopped} == stopped
+
+    @rule(dice=dice, leaves=st.booleans())
+    def remove(self, dice: int, leaves: bool) -> None:
+        number = self.pick(dice, set(Role))
+        person = self.model.people[number]
+        if person.role is None or (leaves and person.disabled):
+            return
+        by = self.actor(number) if leaves else actor_of(self.owner)
+        assert self.outcome(self.world.projects.remove(by, self.project.id, person.user.id))
+        person.role, person.left = None, self.step
+        for key in self.model.keys:
+            key.withdrawn = key.withdrawn or key.holder == number
+        self.model.sweep(number)
+        if not leaves:
+            self.model.close(number)
+
+    @precondition(lambda self: not any(each.disabled for each in self.model.people))
+    @rule(dice=dice)
+    def disable(self, dice: int) -> None:
+        number = self.pick(dice, set(Role))
+        person = self.model.people[number]
+        assert self.outcome(self.world.users.disable(SYSTEM, person.user.id))
+        person.disabled = True
+        self.model.sweep(number)
+        if person.role is not None:
+            self.model.close(number)
+
+    @precondition(lambda self: any(each.disabled for each in self.model.people))
+    @rule()
+    def enable(self) -> None:
+        for person in self.model.people:
+            self.outcome(self.world.users.disable(SYSTEM, person.user.id, disabled=False))
+            person.disabled = False
+
+    @precondition(lambda self: self.model.keys)
+    @rule(which=latest, dice=dice)
+    def transfer(self, which: int, dice: int) -> None:
+        to = self.pick(dice, MAY_INVITE)
+        key = newest(self.model.keys, which)
+        needed = MAY_CREATE if key.purpose is Purpose.INFERENCE else MAY_INVITE
+        id, heir = key.credential.rpartition("_")[0], self.model.people[to]
+        done = self.outcome(self.world.keys.transfer(actor_of(self.owner), id, heir.user.id))
+        assert (done is not None) is heir.may(needed)
+        if done is not None:
+            key.holder, key.withdrawn = to, False
+
+    @invariant()
+    def every_process_says_what_the_model_says(self) -> None:
+        if self.model.keys:
+            self.run(eventually(self._all_agree, seconds=10))
+
+    async def _all_agree(self) -> bool:
+        for key in self.model.keys:
+            wanted = self.model.works(key)
+            for ring in self.rings:
+                if await _lets_in(ring, key) is not wanted:
+                    return False
+        return True
+
+
+async def _lets_in(ring: KeyRing, key: Key) -> bool:
+    shown = Credential.of(key.credential)
+    try:
+        if key.purpose is Purpose.MANAGEMENT:
+            await ring.manager(shown)
+        else:
+            await ring.authenticate(Door(), shown)
+    except Unauthenticated:
+        return False
+    return True
+
+
+def test_what_derives_from_people_follows_them(sqlite_template: Path) -> None:
+    class Case(Comings):
+        template = sqlite_template
+
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]  # hypothesis leaves it untyped
+        Case,
+        settings=settings(
+            max_examples=30,
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow],
+        ),
+    )

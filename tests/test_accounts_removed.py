@@ -1,0 +1,94 @@
+"""Removed, demoted and disabled people: nothing that derives from them is a way in."""
+
+from __future__ import annotations
+
+import pytest
+from accountkit import PASSWORD, World
+
+from causerie.access.credential import Credential
+from causerie.accounts.issuing import Draft
+from causerie.accounts.keys import Purpose
+from causerie.accounts.people import SYSTEM, Actor, Project, Role, User, actor_of
+from causerie.accounts.ring import KeyRing, RingOptions
+from causerie.errors import Forbidden, NotFound, ServiceError, Unauthenticated
+
+QUICK = RingOptions(poll_seconds=0.01)
+
+
+async def team(world: World) -> tuple[Project, User, User]:
+    """A project, its owner and an admin, who is going to lose something."""
+    owner, admin = await world.person(), await world.person()
+    return await world.project(owner=owner, admin=admin), owner, admin
+
+
+async def test_an_invitation_made_before_its_maker_was_removed_lets_nobody_in(
+    world: World,
+) -> None:
+    project, owner, admin = await team(world)
+    made = await world.projects.invite(actor_of(admin), project.id, Role.ADMIN)
+    world.later(minutes=1)
+    await world.projects.remove(actor_of(owner), project.id, admin.id)
+    with pytest.raises(NotFound):
+        await world.users.join(made.token, admin)
+    with pytest.raises(NotFound):
+        await world.users.accept(
+            made.token, email="again@example.org", name="Again", password=PASSWORD
+        )
+
+
+async def test_an_invitation_that_somebody_else_made_before_lets_the_removed_in_no_more(
+    world: World,
+) -> None:
+    project, owner, admin = await team(world)
+    addressed = await world.projects.invite(
+        actor_of(owner), project.id, Role.MEMBER, email=admin.email
+    )
+    bearer = await world.projects.invite(actor_of(owner), project.id, Role.MEMBER)
+    world.later(minutes=1)
+    await world.projects.remove(actor_of(owner), project.id, admin.id)
+    for each in (addressed, bearer):
+        with pytest.raises(ServiceError):
+            await world.users.join(each.token, admin)
+    world.later(minutes=1)
+    anew = await world.projects.invite(actor_of(owner), project.id, Role.VIEWER)
+    await world.users.join(anew.token, admin)
+
+
+async def test_keys_made_by_a_management_key_of_the_removed_stop(world: World) -> None:
+    project, owner, admin = await team(world)
+    manager = await world.key(project, admin, purpose=Purpose.MANAGEMENT)
+    async with KeyRing(world.store, QUICK) as ring:
+        actor = await ring.manager(Credential.of(manager.credential))
+        made = await world.keys.create(actor, project.id, Draft("robot"))
+    await world.projects.remove(actor_of(owner), project.id, admin.id)
+    async with KeyRing(world.store, QUICK) as ring:
+        for each in (manager, made):
+            with pytest.raises(Unauthenticated):
+                await ring.manager(Credential.of(each.credential))
+
+
+async def test_a_management_key_may_no_more_than_its_person_now(world: World) -> None:
+    project, owner, admin = await team(world)
+    manager = await world.key(project, admin, purpose=Purpose.MANAGEMENT)
+    await world.projects.change_role(actor_of(owner), project.id, admin.id, Role.VIEWER)
+    async with KeyRing(world.store, QUICK) as ring:
+        actor: Actor = await ring.manager(Credential.of(manager.credential))
+    await world.projects.see(actor, project.id)
+    for attempt in (
+        world.keys.create(actor, project.id, Draft("robot")),
+        world.recordings.keep(actor, project.id, 7),
+    ):
+        with pytest.raises(Forbidden):
+            await attempt
+
+
+async def test_an_operator_who_is_none_any_more_leaves_no_link(world: World) -> None:
+    boss, other = await world.person(operator=True), await world.person(operator=True)
+    heir = await world.users.invite(actor_of(boss), operator=True)
+    reset = await world.users.reset_link(actor_of(boss), other.id)
+    await world.users.make_operator(SYSTEM, boss.id, operator=False)
+    for token in (heir.token, reset.token):
+        with pytest.raises(NotFound):
+            await world.users.link(token)
+    with pytest.raises(NotFound):
+        await world.profile.reset_password(reset.token, PASSWORD)
