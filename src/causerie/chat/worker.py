@@ -30,6 +30,11 @@ _ENVIRONMENT = (
 )
 
 
+def _environment() -> dict[str, str]:
+    ours = os.environ  # noqa: TID251 - handed on, not read
+    return {name: ours[name] for name in _ENVIRONMENT if name in ours}
+
+
 class Died(Exception):
     """The worker went away while it was asked something."""
 
@@ -59,7 +64,7 @@ class Worker:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
-            env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+            env=_environment(),
         )
         return True
 
