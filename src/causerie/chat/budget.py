@@ -125,7 +125,7 @@ def text_of(value: object) -> str:
 
 def compared(value: Any) -> Any:
     """The value, counted where comparing it looks at all that it holds."""
-    if isinstance(value, (Mapping, *_GROUPS)):
+    if not isinstance(value, str) and isinstance(value, (Mapping, *_GROUPS)):
         current_budget.get().weigh(value)
     return value
 

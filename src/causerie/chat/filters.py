@@ -11,13 +11,12 @@ from functools import wraps
 from typing import Any
 
 from jinja2 import Environment, pass_environment
-from jinja2.exceptions import SecurityError
 from jinja2.filters import FILTERS as OF_JINJA
 from jinja2.filters import make_attrgetter
 from jinja2.tests import TESTS as TESTS_OF_JINJA
 
 from causerie.chat.arguments import write_json
-from causerie.chat.budget import ELEMENT, POINTER, compared, current_budget, paced, text_of
+from causerie.chat.budget import ELEMENT, POINTER, TooMuch, compared, current_budget, paced, text_of
 from causerie.chat.taint import USER, Traced
 from causerie.chat.widening import charge_formatted, charge_method
 
@@ -116,7 +115,7 @@ def _number(value: Any, *_: object, **__: object) -> Any:
 
 def _rounded(value: Any, precision: int = 0, *_: object, **__: object) -> Any:
     if abs(precision) > _MOST_PLACES:
-        raise SecurityError(f"rounding to more than {_MOST_PLACES} places")
+        raise TooMuch(f"it rounds to more than {_MOST_PLACES} places")
     return value
 
 

@@ -182,7 +182,7 @@ class Sandbox(SandboxedEnvironment):
         budget.turn()
         owner = getattr(__obj, "__self__", None)
         if owner is not None:
-            given = {name: value for name, value in kwargs.items() if name not in _INTERNAL}
+            given = {name: kwargs[name] for name in kwargs if name not in _INTERNAL}
             args = charge_method(budget, owner, __obj.__name__, args, given)
         elif isinstance(__obj, LoopContext):  # of a loop that goes on with the items of an item
             args = (paced(args[0]), *args[1:])
@@ -190,7 +190,11 @@ class Sandbox(SandboxedEnvironment):
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """An operator whose result is counted before it is made."""
-        charge_operator(current_budget.get(), operator, left, right)
+        budget = current_budget.get()
+        if operator == "+" and isinstance(left, str) and isinstance(right, str):
+            budget.make(len(left) + len(right))
+            return left + right  # by far the most frequent
+        charge_operator(budget, operator, left, right)
         return super().call_binop(context, operator, left, right)
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:

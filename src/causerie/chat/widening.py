@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, ItemsView, KeysView, Mapping, ValuesView
+from functools import lru_cache
 from types import GeneratorType
 from typing import Any
 
 from jinja2.exceptions import SecurityError
 
 from causerie.chat.arguments import Verbatim
-from causerie.chat.budget import ELEMENT, POINTER, Budget, paced
+from causerie.chat.budget import ELEMENT, POINTER, Budget, TooMuch, paced
 
 _BITS = 4096  # of a number that is worked with
 _DIRECTIVE = re.compile(
@@ -46,10 +47,13 @@ _TAKES_ITEMS = frozenset({"extend", "join", "update"})
 
 def is_known_attribute(owner: object, name: str) -> bool:
     """Whether a template may have this attribute; those of the sandbox's own objects it may."""
-    for kind, names in _ATTRIBUTES:
-        if isinstance(owner, kind):
-            return name in names
-    return True
+    names = _attributes(type(owner))
+    return names is None or name in names
+
+
+@lru_cache(maxsize=256)
+def _attributes(kind: type) -> frozenset[str] | None:
+    return next((names for known, names in _ATTRIBUTES if issubclass(kind, known)), None)
 
 
 def charge_operator(budget: Budget, operator: str, left: Any, right: Any) -> None:
@@ -121,7 +125,7 @@ def _charge_product(budget: Budget, left: Any, right: Any) -> None:
 
 def _check_bits(bits: int) -> None:
     if bits > _BITS:
-        raise SecurityError(f"a number of more than {_BITS} bits")
+        raise TooMuch(f"it makes a number of more than {_BITS} bits")
 
 
 def _charge_change(
