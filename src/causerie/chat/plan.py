@@ -85,8 +85,7 @@ async def make_plan(
     thought = thinking.plan(model.form, request.thinking)
     form = thought.form
     functions = await callable_functions(request, model.facts.control_tokens, model.recall)
-    told = await _told(request, model, any_tools=bool(functions.tools))
-    rendered, space = _prompted(request, thought, told)
+    told, rendered, space = await _prompted(request, model, thought, functions)
     prompt = await _encoded(rendered, request, model, engine)
     limit = _limit(request, len(prompt), model)
     reasoning_open = _is_reasoning_open(rendered, form, request.continue_final_message)
@@ -125,18 +124,20 @@ async def make_plan(
     )
 
 
-async def _told(request: ChatRequest, model: LoadedModel, *, any_tools: bool) -> Prompt:
-    shown = request if any_tools or request.tool_choice.mode != "none" else _without_tools(request)
-    return await model.renderer.prompt(shown)
+async def _prompted(
+    request: ChatRequest, model: LoadedModel, thought: ThinkingPlan, functions: Functions
+) -> tuple[Prompt, Rendered, str]:
+    """Return what the template shows, the prompt, and the white space that the model still writes.
 
-
-def _prompted(request: ChatRequest, thought: ThinkingPlan, told: Prompt) -> tuple[Rendered, str]:
-    """The prompt, and the white space that the model still writes before its answer."""
+    That is before its answer.
+    """
+    shows_tools = functions.tools or request.tool_choice.mode != "none"
+    told = await model.renderer.prompt(request if shows_tools else _without_tools(request))
     continued = request.continue_final_message
     space = told.leading if request.add_generation_prompt and not continued else ""
     if thought.written and not continued:
-        return _opened(told.rendered, thought.form, space), ""
-    return told.rendered, space
+        return told, _opened(told.rendered, thought.form, space), ""
+    return told, told.rendered, space
 
 
 def _begun(request: ChatRequest) -> str:

@@ -47,7 +47,7 @@ _TAKES_ITEMS = frozenset({"extend", "join", "update"})
 
 def is_known_attribute(owner: object, name: str) -> bool:
     """Whether a template may have this attribute; those of the sandbox's own objects it may."""
-    names = _attributes(type(owner))
+    names = _attributes(type(owner))  # type: ignore[arg-type] # a class is hashable
     return names is None or name in names
 
 
