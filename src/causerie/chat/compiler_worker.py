@@ -169,8 +169,9 @@ def _reader(name: str) -> Callable[[Path], Vocabulary] | None:
 
 def main(memory: str, reader: str) -> None:
     """Serve with at most ``memory`` bytes of address space, where the system can say so."""
+    worker = Worker(_reader(reader))  # before the limit, which is for grammars
     limit_memory(int(memory))
-    serve(sys.stdin.buffer, sys.stdout.buffer, Worker(_reader(reader)).answer)
+    serve(sys.stdin.buffer, sys.stdout.buffer, worker.answer)
 
 
 if __name__ == "__main__":
