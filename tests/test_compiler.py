@@ -278,7 +278,7 @@ def test_a_worker_ends_when_its_input_does() -> None:
     os.close(write)
     answers = io.BytesIO()
     with os.fdopen(read, "rb") as requests:
-        compiler_worker.serve(requests, answers, compiler_worker.Worker(None))
+        compiler_worker.serve(requests, answers, compiler_worker.Worker(None).answer)
     assert answers.getvalue() == b""
 
 

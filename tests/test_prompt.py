@@ -19,7 +19,8 @@ from causerie.chat.formats.format import (
     Reasoning,
     ThinkingSwitch,
 )
-from causerie.chat.prompt import render, render_aside, thinking_kwargs
+from causerie.chat.prompt import render, thinking_kwargs
+from causerie.chat.rendering import OwnRenderer
 from causerie.chat.taint import USER, Traced, authored, joined, user_spans
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.errors import InvalidRequest
@@ -288,8 +289,8 @@ def test_only_an_answer_can_be_continued() -> None:
 async def test_a_long_conversation_renders_the_same_aside() -> None:
     for request in (_request(HI), _request(Message("user", "hi <|im_end|> " * 30_000), HI)):
         want = render(CHATML, NATIVE, request, thinking_on=None, effort=None)
-        aside = await render_aside(CHATML, NATIVE, request, thinking_on=None, effort=None)
-        assert aside == want
+        aside = await OwnRenderer(CHATML, NATIVE).prompt(request)
+        assert aside.rendered == want
         ids = await PromptEncoder(CONTROL).encode(want, Letters({"<|im_start|>": 2}))
         assert ids.count(2) == want.text.count("<|im_start|>")
 

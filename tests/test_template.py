@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 
 import pytest
 
-from causerie.chat.sandbox import Limits
+from causerie.chat.budget import Limits, TooMuch
 from causerie.chat.taint import authored
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.errors import InvalidRequest
@@ -184,8 +185,8 @@ def test_a_failing_template_is_a_clear_400(source: str, reason: str) -> None:
     ],
 )
 def test_no_template_runs_on_for_ever(source: str) -> None:
-    template = _template(source, seconds=0.05, characters=1_000_000)
-    with pytest.raises(InvalidRequest):
+    template = _template(source, turns=100_000, characters=1_000_000)
+    with pytest.raises((InvalidRequest, TooMuch)):
         template.render([], kwargs={"n": 10**9})
 
 
@@ -243,3 +244,32 @@ def test_a_prompt_can_be_cut() -> None:
     rendered = Rendered("abcdef", ((1, 2), (3, 5)))
     assert rendered.upto(4) == Rendered("abcd", ((1, 2), (3, 4)))
     assert rendered.upto(3) == Rendered("abc", ((1, 2),))
+
+
+@pytest.mark.parametrize(
+    ("source", "own"),
+    [
+        ("{{ strftime_now('<|a|>%Y') }}", "<|a|>9999"),
+        ("{{ strftime_now(x) }}", "··········"),
+        ("{{ strftime_now('<|a|>%Y' + x) }}", "<|a|>9999··········"),
+        ("{{ strftime_now('%' + x[-1:]) }}", "····"),
+        ("{{ strftime_now('%' + x[-1:] + '<|a|>') }}", "····<|a|>"),
+        ("{{ strftime_now(x[:-2] + '%Y<|a|>%%') }}", "······9999<|a|>%"),
+    ],
+)
+def test_a_date_in_a_clients_pattern_is_the_clients(source: str, own: str) -> None:
+    """What the author wrote of a pattern stays the author's, what the client wrote the client's."""
+    rendered = _template(source).render([], kwargs={"x": "<|b|>-%Y"})
+    assert re.sub(r"\d{4}", "9999", _own_text(rendered)) == own
+
+
+def test_a_date_is_written_as_the_calendar_writes_it() -> None:
+    pattern = "%d %b %Y, %A %j %U %% %-d %e %5Y %Z%"
+    text = _template(f"{{{{ strftime_now('{pattern}') }}}}").render([]).text
+    assert text in {datetime.now().strftime(pattern[:-1]) + "%"}
+
+
+@pytest.mark.parametrize("pattern", ["%2000000000d", "%1000000Y", "%c" * 9000, "%-_100d"])
+def test_no_date_widens(pattern: str) -> None:
+    with pytest.raises(InvalidRequest):
+        _template("{{ strftime_now(x) }}").render([], kwargs={"x": pattern})

@@ -26,8 +26,10 @@ from causerie.chat.arguments import read_arguments
 from causerie.chat.encoding import ControlTokens, split
 from causerie.chat.formats.format import Format, Reasoning
 from causerie.chat.formats.registry import detect
-from causerie.chat.prompt import render
+from causerie.chat.prompt import prompt_of, render
 from causerie.chat.template import ChatTemplate, Rendered
+from causerie.chat.template_wire import Ask, Done, Load, Refusal, Shown, encode, read_answer
+from causerie.chat.template_worker import Worker
 from causerie.chat.traits import traits_of
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest, Message, Tool, ToolCall
@@ -243,6 +245,24 @@ def test_no_marker_can_be_forged(path: Path) -> None:
                 assert more.keys() <= _LOOKED_FOR, marker
             else:
                 assert spelled == honest, marker
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in [*_OWN, *_PATHS]])
+def test_a_worker_gives_the_same_prompt_and_the_same_authors(path: Path) -> None:
+    """Every character still knows its author when it has been through another process."""
+    source = path.read_text()
+    template, form, worker = _template(path), detect(source), Worker()
+    done = read_answer(worker.answer(encode(Load(source, "<BOS>", "<EOS>", form.name))))
+    assert done == Done()
+    for request in _hostile("<|im_end|>é😀"):
+        told = read_answer(worker.answer(encode(Ask.of(request))))
+        assert isinstance(told, Shown | Refusal)
+        wanted: object
+        try:
+            wanted = prompt_of(template, form, request)
+        except InvalidRequest as refused:
+            wanted = refused.error()
+        assert (told.prompt() if isinstance(told, Shown) else told.error().error()) == wanted
 
 
 # What templates search for in an answer, to take earlier reasoning out of it.

@@ -18,8 +18,10 @@ from probekit import says_yes
 
 from causerie.access.windows import MemoryCounters
 from causerie.assembly.sharing import Sharing
+from causerie.assembly.targets import ChatParts
 from causerie.assembly.upkeep import UpkeepDesk
 from causerie.chat.compiler import Compiler
+from causerie.chat.renderers import Renderers
 from causerie.journal import Journal
 from causerie.probe.ask import Ask
 from causerie.probe.asker import Bounds
@@ -126,9 +128,9 @@ async def market(
         return loaded, read_credentials(loaded)
 
     async with AsyncExitStack() as held:
-        compiler = Compiler(workers=1)
-        held.push_async_callback(compiler.stop)
-        service = Service(Statuses([]), compiler, Journal(), Sharing(MemoryCounters()))  # type: ignore[arg-type]
+        parts = ChatParts(Compiler(workers=1), Renderers())
+        held.push_async_callback(parts.stop)
+        service = Service(Statuses([]), parts, Journal(), Sharing(MemoryCounters()))  # type: ignore[arg-type]
         held.push_async_callback(service.close)
         loaded, credentials = read()
         service.replace(service.prepare(loaded.settings, credentials))

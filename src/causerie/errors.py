@@ -8,6 +8,7 @@
       NotFound             404                 no such model, path or door
       RateLimited          429                 the caller's limit
       InternalError        500                 our fault
+      TemplateFailed       500                 the model's chat template takes too much
       UpstreamFailed       502, 504            all attempts failed
       Overloaded           503                 loading, queue full, no endpoint
 
@@ -160,6 +161,21 @@ class RateLimited(ServiceError):
 
 class InternalError(ServiceError):
     """Our fault; the request id is in the message."""
+
+
+class TemplateFailed(InternalError):
+    """A model's chat template that takes more time or memory than a prompt may.
+
+    Neither the client's fault nor the service's; another model may serve the request.
+    """
+
+    code = "template_failed"
+
+    def __init__(self, model: str, reason: str) -> None:
+        super().__init__(
+            f"The chat template of {model!r} cannot be used: {reason}. The template comes with "
+            "the model or its `template` setting; whoever runs this service must replace it."
+        )
 
 
 class UpstreamFailed(ServiceError):

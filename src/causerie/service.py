@@ -28,11 +28,12 @@ from causerie.assembly.configuration import Configuration
 from causerie.assembly.endpoints import Connected, checks, close, connected
 from causerie.assembly.offers import offered
 from causerie.assembly.sharing import Sharing, sharing
-from causerie.assembly.targets import Targets, chat_options, own_models, remote_models
+from causerie.assembly.targets import ChatParts, Targets, chat_options, own_models, remote_models
 from causerie.assembly.tracing import UNTRACED, Traces, tracing
 from causerie.catalog.catalog import Catalog
 from causerie.chat.chat import ChatOptions
 from causerie.chat.compiler import Compiler
+from causerie.chat.renderers import Renderers
 from causerie.edge import doors
 from causerie.edge.application import Edge, OwnPaths
 from causerie.edge.body import BodyLimits
@@ -89,11 +90,11 @@ async def service(
 
             accounts = entered(settings, shared.budgets, credentials)
             front = await stack.enter_async_context(accounts)
-        compiler = Compiler(reader=_VOCABULARY_READER)
-        stack.push_async_callback(compiler.stop)
+        parts = ChatParts(Compiler(reader=_VOCABULARY_READER), Renderers())
+        stack.push_async_callback(parts.stop)
         journal = Journal()
         traces = await stack.enter_async_context(tracing(settings.tracing))
-        running = Service(engines, compiler, journal, shared, front, traces)
+        running = Service(engines, parts, journal, shared, front, traces)
         stack.push_async_callback(running.close)
         stack.callback(journal.flush)
         running.replace(running.prepare(settings, credentials))
@@ -131,7 +132,7 @@ class Service:
     def __init__(
         self,
         engines: Engines,
-        compiler: Compiler,
+        parts: ChatParts,
         journal: Journal,
         shared: Sharing,
         front: Front | None = None,
@@ -140,7 +141,7 @@ class Service:
         self._front = front
         self._traces = traces
         self._engines = engines
-        self._compiler = compiler
+        self._parts = parts
         self._targets = Targets()
         self._router = Router({})
         self._retired: list[Connected] = []
@@ -188,7 +189,7 @@ class Service:
         settings, before = prepared.settings, self._targets
         self.settings = settings
         self.doors = prepared.doors
-        own = own_models(settings, prepared.options, self._engines, self._compiler, before)
+        own = own_models(settings, prepared.options, self._engines, self._parts, before)
         remote = remote_models(settings, prepared.endpoints, before)
         self._targets = Targets(own, remote, prepared.endpoints)
         every = self._traces.targets(self._targets.every(), settings)

@@ -119,7 +119,7 @@ def _own_profile(model: OwnSettings, own: OwnModel) -> Callable[[], Profile]:
         with suppress(ValueError):  # of a template that is none, which requests are told of
             loaded = own.chat.model(facts)
             switch = loaded.form.thinking
-            lacks = frozenset() if loaded.template.shows_documents else frozenset({"documents"})
+            lacks = frozenset() if loaded.shows_documents else frozenset({"documents"})
         return Profile(
             context_length=facts.context_length,
             max_output_tokens=model.max_output_tokens,

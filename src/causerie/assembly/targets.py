@@ -13,7 +13,9 @@ from pathlib import Path
 
 from causerie.access.admission import Gate
 from causerie.assembly.endpoints import Connected
-from causerie.chat.chat import ChatOptions, GrammarCheck, TextChat
+from causerie.chat.chat import ChatOptions, TextChat
+from causerie.chat.compiler import Compiler
+from causerie.chat.renderers import Renderers
 from causerie.chat.separation import Separation
 from causerie.chat.template import ChatTemplate
 from causerie.routing.target import Target
@@ -23,6 +25,19 @@ from causerie.startup import Engine, Engines
 from causerie.upstreams.remote import RemoteChat
 
 _SEPARATION = Separation()
+
+
+@dataclass(frozen=True, slots=True)
+class ChatParts:
+    """What the models of our own share: processes for what nobody has vetted."""
+
+    grammars: Compiler
+    renderers: Renderers
+
+    async def stop(self) -> None:
+        """End all processes."""
+        await self.grammars.stop()
+        await self.renderers.stop()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +110,7 @@ def own_models(
     settings: Settings,
     options: Mapping[str, ChatOptions],
     engines: Engines,
-    compiler: GrammarCheck,
+    parts: ChatParts,
     before: Targets,
 ) -> Mapping[str, OwnModel]:
     """The models of our own by id."""
@@ -108,7 +123,7 @@ def own_models(
             made[model.id] = kept
         else:
             gate = kept.gate if kept is not None and same else _gate(model, engine)
-            chat = TextChat(engine, compiler, wanted)
+            chat = TextChat(engine, parts.grammars, wanted, parts.renderers.renderer)
             made[model.id] = OwnModel(engine, wanted, chat, gate)
         gate = made[model.id].gate
         gate.max_waiting = model.queue.max_waiting

@@ -9,6 +9,7 @@ again.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Iterator, Mapping
 
@@ -17,6 +18,7 @@ import msgspec
 from causerie.chat.taint import Traced
 
 _MAX_DEPTH = 64
+_PLACE = re.compile(r'"([0-9a-f]{16}\.[0-9]+)"')
 
 
 class Verbatim:
@@ -84,7 +86,7 @@ def write_json(
     value: object,
     *,
     ensure_ascii: bool = False,
-    indent: int | None = None,
+    indent: int | str | None = None,
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
@@ -99,9 +101,7 @@ def write_json(
     text = json.dumps(
         bare, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
-    for place, source in kept.items():
-        text = text.replace(f'"{place}"', source, 1)
-    return text
+    return _PLACE.sub(lambda found: kept.get(found[1], found[0]), text) if kept else text
 
 
 def _set_aside(value: object, kept: dict[str, str], secret: str) -> object:

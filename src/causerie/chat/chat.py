@@ -22,8 +22,8 @@ from causerie.chat.formats.format import Format
 from causerie.chat.formats.registry import by_name, detect
 from causerie.chat.generation import Generation
 from causerie.chat.plan import LoadedModel, Plan, make_plan
+from causerie.chat.rendering import MakeRenderer, in_process
 from causerie.chat.rewriting import can_write, is_spaced_alike
-from causerie.chat.template import ChatTemplate
 from causerie.chat.verification import Enforced, verified
 from causerie.engines.base import ModelFacts, TextEngine
 from causerie.errors import InvalidRequest
@@ -70,17 +70,22 @@ class TextChat:
     """Chat completions on one text engine."""
 
     def __init__(
-        self, engine: TextEngine, grammars: GrammarCheck, options: ChatOptions = ChatOptions()
+        self,
+        engine: TextEngine,
+        grammars: GrammarCheck,
+        options: ChatOptions = ChatOptions(),
+        renderer: MakeRenderer = in_process,
     ) -> None:
         self._engine = engine
         self._grammars = grammars
         self._options = options
+        self._renderer = renderer
         self._loaded: LoadedModel | None = None
 
     def model(self, facts: ModelFacts) -> LoadedModel:
         """The model with these facts; raises :class:`ValueError` where its template is none."""
         if self._loaded is None or self._loaded.facts is not facts:
-            self._loaded = _loaded(facts, self._options)
+            self._loaded = _loaded(facts, self._options, self._renderer)
         return self._loaded
 
     @asynccontextmanager
@@ -153,16 +158,17 @@ def _usage(plan: Plan, choices: Sequence[Generation]) -> Usage:
     )
 
 
-def _loaded(facts: ModelFacts, options: ChatOptions) -> LoadedModel:
+def _loaded(facts: ModelFacts, options: ChatOptions, renderer: MakeRenderer) -> LoadedModel:
     source = options.template or facts.template
     form = by_name(options.format) if options.format else detect(source)
     own = source + "".join(_texts(form))
     return LoadedModel(
         facts=facts,
         form=form,
-        template=ChatTemplate(source, bos_token=facts.bos_token, eos_token=facts.eos_token),
+        renderer=renderer(source, form, bos_token=facts.bos_token, eos_token=facts.eos_token),
         encoder=PromptEncoder(facts.control_tokens, own),
         max_output_tokens=options.max_output_tokens,
+        shows_documents="documents" in source,
     )
 
 

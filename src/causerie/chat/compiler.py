@@ -5,7 +5,7 @@ one that takes too long stalls everybody. So every grammar is compiled here
 first, in a process that is killed when it takes too long or too much memory.
 Verdicts are remembered by the grammar's content.
 
-Knows the worker's protocol; knows nothing about schemas or replies.
+Knows what the worker is asked; knows nothing about schemas or replies.
 """
 
 from __future__ import annotations
@@ -13,16 +13,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import sys
 from collections import OrderedDict
-from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from causerie.chat.compiler_fault import TOO_COMPLEX
-from causerie.chat.compiler_worker import FRAME
 from causerie.chat.schema.refusal import of_function, unsupported
+from causerie.chat.worker import Died, Worker
 from causerie.errors import InternalError, Overloaded
 
 _START_SECONDS = 30.0
@@ -155,10 +152,11 @@ class Compiler:
             await worker.prepare(vocabulary)
             try:
                 async with asyncio.timeout(self._deadline):
-                    answer = await worker.ask({"grammar": grammar, "vocabulary": vocabulary.path})
+                    request = {"grammar": grammar, "vocabulary": vocabulary.path}
+                    answer = json.loads(await worker.ask(json.dumps(request).encode()))
             except TimeoutError:
                 break
-            except _Died:
+            except Died:
                 continue
             told = (answer.get(name) for name in ("reason", "pointer", "function"))
             return Verdict(*(str(each) if each is not None else None for each in told))
@@ -187,80 +185,23 @@ def _key(grammar: str, vocabulary: _Vocabulary) -> bytes:
     return digest.digest()
 
 
-class _Died(Exception):
-    """The worker went away while it was asked something."""
-
-
-class _Worker:
-    """One process. Used by one check at a time; killed when a check does not come back."""
+class _Worker(Worker):
+    """Used by one check at a time; killed when a check does not come back."""
 
     def __init__(self, reader: str, memory: int) -> None:
-        self._arguments = (str(memory), reader)
-        self._process: asyncio.subprocess.Process | None = None
+        super().__init__("causerie.chat.compiler_worker", str(memory), reader)
         self._loaded: dict[str, str] = {}  # what was read, by path
-
-    @property
-    def pid(self) -> int | None:
-        """The process's id while it runs."""
-        running = self._process is not None and self._process.returncode is None
-        return self._process.pid if running and self._process else None
-
-    async def start(self) -> None:
-        """Start the process, unless it runs."""
-        if self._process is not None and self._process.returncode is None:
-            return
-        self._loaded = {}
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",  # nothing in the working directory is taken for a module
-            "-m",
-            "causerie.chat.compiler_worker",
-            *self._arguments,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
 
     async def prepare(self, vocabulary: _Vocabulary) -> None:
         """Have the process running, with the vocabulary read."""
-        await self.start()
+        if await self.start():
+            self._loaded = {}
         path = vocabulary.path or ""
         if self._loaded.get(path) == vocabulary.words:
             return
         try:
             async with asyncio.timeout(_START_SECONDS):
-                await self.ask({"load": path})
-        except (TimeoutError, _Died):
+                await self.ask(json.dumps({"load": path}).encode())
+        except (TimeoutError, Died):
             raise InternalError("The grammar compiler does not start.") from None
         self._loaded[path] = vocabulary.words
-
-    async def ask(self, request: Mapping[str, str | None]) -> dict[str, object]:
-        """One request, one answer. However it fails, the process is gone afterwards."""
-        process = self._process
-        if process is None or process.stdin is None or process.stdout is None:
-            raise _Died
-        answered = False
-        try:
-            body = json.dumps(request).encode()
-            process.stdin.write(FRAME.pack(len(body)) + body)
-            await process.stdin.drain()
-            (length,) = FRAME.unpack(await process.stdout.readexactly(FRAME.size))
-            answer: dict[str, object] = json.loads(await process.stdout.readexactly(length))
-            answered = True
-            return answer
-        except (asyncio.IncompleteReadError, ConnectionError):
-            raise _Died from None
-        finally:
-            if not answered:
-                await self.kill()
-
-    async def kill(self) -> None:
-        """End the process at once and wait until it is gone."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-        if process.stdin is not None:
-            process.stdin.close()

@@ -1,8 +1,6 @@
 """The process that compiles grammars nobody has vetted.
 
-Reads requests from standard input and answers on standard output, one at a
-time; each is a length of four bytes and a JSON object. Ends when its input
-does, so it never outlives the service. It may be killed at any moment: it holds
+It is asked, and answers, in JSON. It may be killed at any moment: it holds
 nothing but vocabularies that it can read again.
 
 Knows llguidance; knows nothing about requests or HTTP.
@@ -13,21 +11,16 @@ from __future__ import annotations
 import importlib
 import json
 import random
-import struct
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
 from causerie.chat import lark
 from causerie.chat.compiler_fault import reason, schema_fault
-
-if sys.platform != "win32":  # which has no such limits
-    import resource
-
-FRAME = struct.Struct(">I")
+from causerie.chat.worker_process import limit_memory, serve
 
 # Below llguidance's defaults, which the engines use: what passes here passes there.
 LIMITS = LLParserLimits(
@@ -104,6 +97,14 @@ class Worker:
         if path and self._read is not None:
             self._tokenizers[path] = _tokenizer(self._read(Path(path)))
 
+    def answer(self, request: bytes) -> bytes:
+        """What is asked for, and answered, in JSON."""
+        asked = json.loads(request)
+        if "load" not in asked:
+            return json.dumps(self.check(asked["grammar"], asked["vocabulary"])).encode()
+        self.load(asked["load"])
+        return b"{}"
+
     def check(self, grammar: str, path: str | None) -> dict[str, object]:
         """``{}``, or why not: ``reason``, and ``pointer`` where a schema is at fault."""
         tokenizer = self._tokenizers.get(path)
@@ -157,21 +158,6 @@ def _some_token(mask: bytes, draw: random.Random) -> int | None:
     return at * 8 + rest[0].bit_length() - 1
 
 
-def serve(requests: BinaryIO, answers: BinaryIO, worker: Worker) -> None:
-    """Answer until the input ends."""
-    while len(head := requests.read(FRAME.size)) == FRAME.size:
-        (length,) = FRAME.unpack(head)
-        request = json.loads(requests.read(length))
-        if "load" in request:
-            worker.load(request["load"])
-            answer: dict[str, object] = {}
-        else:
-            answer = worker.check(request["grammar"], request["vocabulary"])
-        body = json.dumps(answer).encode()
-        answers.write(FRAME.pack(len(body)) + body)
-        answers.flush()
-
-
 def _reader(name: str) -> Callable[[Path], Vocabulary] | None:
     """The function ``module:name``; an empty name is none."""
     if not name:
@@ -183,10 +169,9 @@ def _reader(name: str) -> Callable[[Path], Vocabulary] | None:
 
 def main(memory: str, reader: str) -> None:
     """Serve with at most ``memory`` bytes of address space, where the system can say so."""
-    if sys.platform != "win32":
-        resource.setrlimit(resource.RLIMIT_AS, (int(memory), int(memory)))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    serve(sys.stdin.buffer, sys.stdout.buffer, Worker(_reader(reader)))
+    worker = Worker(_reader(reader))  # before the limit, which is for grammars
+    limit_memory(int(memory))
+    serve(sys.stdin.buffer, sys.stdout.buffer, worker.answer)
 
 
 if __name__ == "__main__":

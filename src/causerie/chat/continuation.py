@@ -13,7 +13,6 @@ from dataclasses import replace
 from causerie.chat.begun import Begun, Diverged
 from causerie.chat.generation import Generation
 from causerie.chat.plan import LoadedModel, Plan
-from causerie.chat.prompt import before_call
 from causerie.chat.rewriting import writings
 from causerie.chat.taint import Traced, joined, user_spans
 from causerie.chat.template import Rendered
@@ -59,13 +58,14 @@ async def _ways(
     form = plan.form
     if plan.rendered.text.endswith(form.answer_open):
         form = replace(form, answer_open="")
+    called = bool(partial.text and partial.calls)
     for text in writings(
         form,
         partial,
         reasoning_open=plan.reasoning_open,
         leading=plan.leading,
         earlier=sum(len(message.tool_calls) for message in request.messages),
-        between=before_call(model.template, plan.form) if partial.text and partial.calls else None,
+        between=await model.renderer.before_call(request) if called else None,
     ):
         tokens = await _tokens(engine, model, plan, text)
         yield Begun(tokens, (str.__str__(text),), partial, partial.completion)

@@ -19,16 +19,12 @@ from causerie.chat.constraint import CallPlan, Manner, compose, leaves_free
 from causerie.chat.encoding import PromptEncoder
 from causerie.chat.formats.format import Format
 from causerie.chat.functions import Functions, callable_functions
-from causerie.chat.prompt import (
-    leading,
-    leading_call,
-    render_aside,
-    writes_several_calls,
-)
+from causerie.chat.prompt import Prompt
 from causerie.chat.recall import Recall
+from causerie.chat.rendering import Renderer
 from causerie.chat.rewriting import is_spaced_alike
 from causerie.chat.segments.base import text_overlap
-from causerie.chat.template import ChatTemplate, Rendered
+from causerie.chat.template import Rendered
 from causerie.chat.thinking import ThinkingPlan
 from causerie.engines.base import ModelFacts, PromptTooLong, Sampling, TextEngine
 from causerie.errors import ContextLengthExceeded, InvalidRequest
@@ -65,13 +61,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model as chat sees it: its engine's facts, its template and its format."""
+    """A model as chat sees it: its engine's facts, its format and who renders its prompts."""
 
     facts: ModelFacts
     form: Format
-    template: ChatTemplate
+    renderer: Renderer
     encoder: PromptEncoder
     max_output_tokens: int | None = None
+    shows_documents: bool = True
     recall: Recall = field(default_factory=Recall)
 
 
@@ -88,15 +85,15 @@ async def make_plan(
     thought = thinking.plan(model.form, request.thinking)
     form = thought.form
     functions = await callable_functions(request, model.facts.control_tokens, model.recall)
-    rendered, space = await _prompted(request, model, thought, any_tools=bool(functions.tools))
+    told, rendered, space = await _prompted(request, model, thought, functions)
     prompt = await _encoded(rendered, request, model, engine)
     limit = _limit(request, len(prompt), model)
     reasoning_open = _is_reasoning_open(rendered, form, request.continue_final_message)
     if not reasoning_open:
-        form = _led(form, model.template, thought.on, rendered, space)
+        form = _led(form, told.leading_call, rendered, space)
     may_think = form.thinking is not None and thought.on is not False
     state = "open" if reasoning_open else "possible" if may_think else "none"
-    calls = _call_plan(request, functions, model)
+    calls = _call_plan(request, functions, told)
     answer = await _answer(request, model, any_space=any_space)
     as_spelled = functions.spell or (answer is not None and answer.spell)
     manner = Manner(model.facts.end_tokens, any_space, as_spelled)
@@ -128,20 +125,19 @@ async def make_plan(
 
 
 async def _prompted(
-    request: ChatRequest, model: LoadedModel, thought: ThinkingPlan, *, any_tools: bool
-) -> tuple[Rendered, str]:
-    """The prompt, and the white space that the model still writes before its answer."""
-    form = thought.form
-    shown = request if any_tools or request.tool_choice.mode != "none" else _without_tools(request)
-    rendered = await render_aside(
-        model.template, form, shown, thinking_on=thought.on, effort=thought.effort
-    )
+    request: ChatRequest, model: LoadedModel, thought: ThinkingPlan, functions: Functions
+) -> tuple[Prompt, Rendered, str]:
+    """Return what the template shows, the prompt, and the white space that the model still writes.
+
+    That is before its answer.
+    """
+    shows_tools = functions.tools or request.tool_choice.mode != "none"
+    told = await model.renderer.prompt(request if shows_tools else _without_tools(request))
     continued = request.continue_final_message
-    answers = request.add_generation_prompt and not continued
-    space = leading(model.template, form, thought.on) if answers else ""
+    space = told.leading if request.add_generation_prompt and not continued else ""
     if thought.written and not continued:
-        return _opened(rendered, form, space), ""
-    return rendered, space
+        return told, _opened(told.rendered, thought.form, space), ""
+    return told, told.rendered, space
 
 
 def _begun(request: ChatRequest) -> str:
@@ -162,12 +158,12 @@ def _without_tools(request: ChatRequest) -> ChatRequest:
     return structs.replace(request, tools=())
 
 
-def _call_plan(request: ChatRequest, functions: Functions, model: LoadedModel) -> CallPlan:
+def _call_plan(request: ChatRequest, functions: Functions, told: Prompt) -> CallPlan:
     choice = request.tool_choice
     required = choice.mode == "required"
     named = required and choice.allowed is not None and len(choice.allowed) == 1
     asked = request.parallel_tool_calls
-    several = writes_several_calls(model.template, model.form) if asked is None else asked
+    several = told.several_calls if asked is None else asked
     parallel = several and not named
     return CallPlan(functions.tools, required, parallel, functions.text)
 
@@ -253,9 +249,7 @@ def _is_reasoning_open(rendered: Rendered, form: Format, continued: bool) -> boo
     return opened > tail.rfind(form.reasoning.close)
 
 
-def _led(
-    form: Format, template: ChatTemplate, on: bool | None, rendered: Rendered, space: str
-) -> Format:
+def _led(form: Format, leading_call: str | None, rendered: Rendered, space: str) -> Format:
     """The format with what leads to its calls behind this prompt and its white space.
 
     That is without what the prompt ends with; blanks are as the template writes them.
@@ -263,7 +257,7 @@ def _led(
     if form.calls is None:
         return form
     lead = form.calls.lead
-    blanks = None if lead.strip() else leading_call(template, form, on)
+    blanks = None if lead.strip() else leading_call
     if blanks is None:
         lead = lead[text_overlap(rendered.text, lead) :]
     else:

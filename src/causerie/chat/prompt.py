@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
-from causerie.chat import beside, fallback, history
+from causerie.chat import beside, fallback, history, thinking
 from causerie.chat.formats.format import Calls, Format, Literal, Reasoning, ThinkingSwitch
 from causerie.chat.parser import call_triggers
 from causerie.chat.taint import Traced, authored
@@ -26,8 +26,22 @@ _RECALL: dict[str, object] = {
     "preserved_thinking": True,
     "truncate_history_thinking": False,
 }
-_LONG = 200_000  # characters; a longer conversation takes milliseconds, so it goes to a thread
-_MANY = 200  # messages, likewise
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A request as the model's template shows it.
+
+    ``leading`` is the white space that the model itself writes before its
+    answer, ``leading_call`` before a call that nothing is said before (``None``
+    where that is unknown), ``several_calls`` that it writes several calls in
+    one message.
+    """
+
+    rendered: Rendered
+    leading: str
+    leading_call: str | None
+    several_calls: bool
 
 
 def render(
@@ -117,19 +131,22 @@ def before_call(template: ChatTemplate, format: Format) -> str | None:
     return between if found else None
 
 
-async def render_aside(
-    template: ChatTemplate,
-    format: Format,
-    request: ChatRequest,
-    *,
-    thinking_on: bool | None,
-    effort: str | None,
-) -> Rendered:
-    """As :func:`render`; a long conversation is rendered in a thread, so nobody else waits."""
-    work = partial(render, template, format, request, thinking_on=thinking_on, effort=effort)
-    size = sum(len(message.text) for message in request.messages)
-    small = size <= _LONG and len(request.messages) <= _MANY
-    return work() if small else await asyncio.to_thread(work)
+def prompt_of(template: ChatTemplate, format: Format, request: ChatRequest) -> Prompt:
+    """Return the prompt of a request to a model of this format, and what a plan asks beside it."""
+    thought = thinking.plan(format, request.thinking)
+    return Prompt(
+        rendered=render(
+            template, thought.form, request, thinking_on=thought.on, effort=thought.effort
+        ),
+        leading=leading(template, thought.form, thought.on),
+        leading_call=leading_call(template, thought.form, thought.on),
+        several_calls=writes_several_calls(template, format),
+    )
+
+
+def learn(template: ChatTemplate, format: Format) -> None:
+    """Find out what the template can show, before anybody asks for a prompt."""
+    _ = _traits(template, format)
 
 
 def thinking_kwargs(

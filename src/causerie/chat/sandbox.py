@@ -2,71 +2,37 @@
 
 Strings of the template itself are marked as its author's when the template is
 compiled; Jinja's own ways to put strings together are replaced by ones that
-keep the mark. Loops, products and the length of the prompt are bounded, so a
-template cannot stall the service whatever it is given.
+keep the mark. Whatever widens (operators, methods, filters, formatting,
+printing) is counted before it makes anything, so a template cannot stall the
+service whatever it is given.
 """
 
 from __future__ import annotations
 
-import time
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass
-from datetime import datetime
+from functools import update_wrapper
 from typing import Any
 
-from jinja2 import Environment, TemplateError, nodes, pass_environment
+from jinja2 import TemplateError, nodes, pass_context
 from jinja2.compiler import CodeGenerator, Frame
-from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, LoopControlExtension
-from jinja2.filters import make_attrgetter
 from jinja2.parser import Parser
-from jinja2.runtime import Undefined
+from jinja2.runtime import LoopContext
 from jinja2.sandbox import SandboxedEnvironment, SandboxedFormatter
 
-from causerie.chat.arguments import write_json
-from causerie.chat.taint import USER, Traced, authored, joined, origin_of
+from causerie.chat.budget import compared, current_budget, paced, sliced, text_of
+from causerie.chat.dates import strftime_now
+from causerie.chat.filters import FILTERS, TESTS
+from causerie.chat.taint import Traced, authored, joined, origin_of
+from causerie.chat.widening import charge_method, charge_operator, is_known_attribute
 
-_PACE = 256  # turns of a loop between two looks at the clock
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one rendering may take: seconds, and characters of prompt."""
-
-    seconds: float = 2.0
-    characters: int = 64 * 2**20
+_NUMBER = re.compile("[0-9]+")
+_INTERNAL = frozenset({"_loop_vars", "_block_vars"})  # what compiled code hands to every call
 
 
 class Refused(TemplateError):
     """The template itself refused, with ``raise_exception``."""
-
-
-class TooMuch(TemplateError):
-    """The rendering went over its limits."""
-
-
-class Budget:
-    """What is left of the limits of the rendering that is going on."""
-
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
-        self._deadline = time.monotonic() + limits.seconds
-        self._turns = 0
-        self._characters = 0
-
-    def turn(self) -> None:
-        self._turns += 1
-        if self._turns % _PACE == 0 and time.monotonic() > self._deadline:
-            raise TooMuch(f"it took more than {self.limits.seconds:g} seconds")
-
-    def write(self, characters: int) -> None:
-        self._characters += characters
-        if self._characters > self.limits.characters:
-            raise TooMuch(f"it gave more than {self.limits.characters} characters")
-
-
-current_budget: ContextVar[Budget] = ContextVar("budget")
 
 
 class _Generation(Extension):
@@ -80,8 +46,12 @@ class _Generation(Extension):
         return nodes.Scope(body, lineno=line)
 
 
-class _Marking(CodeGenerator):
-    """Writes code in which every string of the template's own is an author's."""
+class _Counting(CodeGenerator):
+    """Writes code in which every string of the template's own is an author's.
+
+    What the language does without asking the sandbox (comparing, cutting a
+    piece out) is written as a call of it.
+    """
 
     def _literal(self, text: str) -> str:
         return self.environment.authored(text)  # type: ignore[attr-defined,no-any-return]
@@ -102,6 +72,61 @@ class _Marking(CodeGenerator):
             self.write(", ")
         self.write("))")
 
+    def visit_Compare(self, node: nodes.Compare, frame: Frame) -> None:
+        self.write("(")
+        self._visit_compared(node.expr, frame)
+        for operand in node.ops:
+            self.visit(operand, frame)
+        self.write(")")
+
+    def visit_Operand(self, node: nodes.Operand, frame: Frame) -> None:
+        self.write(f" {_OPERATORS[node.op]} ")
+        self._visit_compared(node.expr, frame)
+
+    def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:
+        if not isinstance(node.arg, nodes.Slice):
+            super().visit_Getitem(node, frame)
+            return
+        self.write("environment.sliced(")
+        self.visit(node.node, frame)
+        self.write(")[")
+        self.visit(node.arg, frame)
+        self.write("]")
+
+    def _visit_compared(self, node: nodes.Expr, frame: Frame) -> None:
+        if isinstance(node, nodes.Const):
+            self.visit(node, frame)
+            return
+        self.write("environment.compared(")
+        self.visit(node, frame)
+        self.write(")")
+
+
+_OPERATORS = {
+    "eq": "==",
+    "ne": "!=",
+    "gt": ">",
+    "gteq": ">=",
+    "lt": "<",
+    "lteq": "<=",
+    "in": "in",
+    "notin": "not in",
+}
+
+
+def _concat(parts: Iterable[object]) -> Traced:
+    """All parts as one text, counted before it is made."""
+    texts = [text_of(part) for part in parts]
+    current_budget.get().make(sum(map(len, texts)))
+    return joined(texts)
+
+
+@pass_context  # so that nothing is worked out when the template is compiled, without a budget
+def _printed(context: object, value: Any) -> Any:
+    """A value that is going to be printed."""
+    del context
+    return text_of(value)
+
 
 class Sandbox(SandboxedEnvironment):
     """The sandbox with helpers of Hugging Face templates; strings keep their origin.
@@ -110,9 +135,11 @@ class Sandbox(SandboxedEnvironment):
     each rendering has its own copies.
     """
 
-    code_generator_class = _Marking
-    intercepted_binops = frozenset({"*", "**"})
-    concat = staticmethod(joined)
+    code_generator_class = _Counting
+    intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
+    concat = staticmethod(_concat)
+    compared = staticmethod(compared)
+    sliced = staticmethod(sliced)
 
     def __init__(self) -> None:
         super().__init__(
@@ -121,10 +148,12 @@ class Sandbox(SandboxedEnvironment):
             extensions=[LoopControlExtension, _Generation],
             optimized=False,
             cache_size=0,
+            finalize=_printed,
         )
         self.literals: list[Traced] = []
-        self.filters |= {"tojson": _tojson, "join": _join, "safe": _same, "pace": _paced}
-        self.globals |= {"raise_exception": _raise, "strftime_now": _strftime_now}
+        self.filters = dict(FILTERS)
+        self.tests = dict(TESTS)
+        self.globals |= {"raise_exception": _raise, "strftime_now": strftime_now}
         del self.globals["lipsum"]
 
     def authored(self, text: str) -> str:
@@ -143,124 +172,86 @@ class Sandbox(SandboxedEnvironment):
             loop.iter = nodes.Filter(loop.iter, "pace", [], [], None, None, lineno=loop.lineno)
         return super()._generate(source, name, filename, defer_init)
 
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Of objects of the language, what is listed; of others, what is public."""
+        return super().is_safe_attribute(obj, attr, value) and is_known_attribute(obj, attr)
+
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
-        """A call of a macro or a method, counted like the turn of a loop."""
-        current_budget.get().turn()
+        """A call of a macro or a method, counted like the turn of a loop, and by its result."""
+        budget = current_budget.get()
+        budget.turn()
+        owner = getattr(__obj, "__self__", None)
+        if owner is not None:
+            given = {name: kwargs[name] for name in kwargs if name not in _INTERNAL}
+            args = charge_method(budget, owner, __obj.__name__, args, given)
+        elif isinstance(__obj, LoopContext):  # of a loop that goes on with the items of an item
+            args = (paced(args[0]), *args[1:])
         return super().call(__context, __obj, *args, **kwargs)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """Products and powers that would fill the memory are refused."""
-        if operator == "**" and max(abs(left), abs(right)) > 1000:
-            raise SecurityError("a power of a number above 1000")
-        if operator == "*":
-            for many, count in ((left, right), (right, left)):
-                if isinstance(many, str | list | tuple) and isinstance(count, int):
-                    current_budget.get().write(len(many) * max(count, 0))
+        """An operator whose result is counted before it is made."""
+        budget = current_budget.get()
+        if operator == "+" and isinstance(left, str) and isinstance(right, str):
+            budget.make(len(left) + len(right))
+            return left + right  # by far the most frequent
+        charge_operator(budget, operator, left, right)
         return super().call_binop(context, operator, left, right)
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """``'…'.format(…)`` with the origin of each piece."""
-        wrapped = super().wrap_str_format(value)
+        """``'…'.format(…)``, counted, with the origin of each piece."""
         pattern = getattr(value, "__self__", None)
-        if wrapped is None or not isinstance(pattern, Traced) or any(origin_of(pattern)):
-            return wrapped
-        safe = wrapped
+        if not isinstance(pattern, str) or value.__name__ not in ("format", "format_map"):
+            return None
 
-        def format_traced(*args: Any, **kwargs: Any) -> str:
-            plain = safe(*args, **kwargs)
+        def formatted(*args: Any, **kwargs: Any) -> str:
             if value.__name__ == "format_map":
-                return plain
-            told = joined(_formatted(SandboxedFormatter(self), pattern, args, kwargs))
-            return told if told == plain else plain
+                (kwargs,), args = args, ()
+            pieces = list(_formatted(_Formatter(self), pattern, args, kwargs))
+            current_budget.get().make(sum(map(len, pieces)))
+            return joined(pieces)
 
-        return format_traced
+        return update_wrapper(formatted, value)
+
+
+class _Formatter(SandboxedFormatter):
+    """Formats what fits the budget."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        plain = str.__str__(format_spec)
+        widths = [int(found[:20]) for found in _NUMBER.findall(plain)]
+        current_budget.get().make(sum(widths))
+        text = value if isinstance(value, int | float) else text_of(value)
+        return format(text, plain)
+
+    def convert_field(self, value: Any, conversion: str | None) -> Any:
+        if conversion:
+            current_budget.get().weigh(value)
+        return super().convert_field(value, conversion)
 
 
 def _formatted(
-    formatter: SandboxedFormatter, pattern: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+    formatter: _Formatter, pattern: str, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Iterator[str]:
-    """The pieces of ``pattern.format(…)``; a field that is not simply a string is a user's."""
+    """The pieces of ``pattern.format(…)``; a field that is not simply a string is a user's.
+
+    So is all of it where the pattern is not the author's alone.
+    """
     number = 0
+    known = not any(origin_of(pattern))
     for literal, field, spec, conversion in formatter.parse(str.__str__(pattern)):
-        yield authored(literal)
+        yield authored(literal) if known else literal
         if field is None:
             continue
-        if field == "":
-            field, number = str(number), number + 1
+        if not re.match("[^.[]", field):
+            field, number = f"{number}{field}", number + 1
         value, _ = formatter.get_field(field, args, kwargs)
-        if isinstance(value, str) and not spec and not conversion:
+        if known and isinstance(value, str) and not spec and not conversion:
             yield value
         else:
             value = formatter.convert_field(value, conversion)
-            yield formatter.format_field(value, formatter.vformat(spec or "", args, kwargs))
-
-
-def _tojson(
-    value: object,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    """``tojson`` with the arguments, in the order, that Hugging Face templates give."""
-    return Traced(
-        write_json(
-            value,
-            ensure_ascii=ensure_ascii,
-            indent=indent,
-            separators=separators,
-            sort_keys=sort_keys,
-        ),
-        USER,
-    )
-
-
-@pass_environment
-def _join(
-    environment: Environment, value: Iterable[Any], d: str = "", attribute: str | int | None = None
-) -> str:
-    """``join`` that keeps origins."""
-    if attribute is not None:
-        value = map(make_attrgetter(environment, attribute), value)
-    separator = d if isinstance(d, Traced) else Traced(str(d), USER)
-    return separator.join([str(item) for item in value])
-
-
-def _same(value: object) -> object:
-    """``safe`` means nothing where nothing is escaped."""
-    return value
-
-
-def _paced(items: Any) -> Any:
-    """A loop's items, counted, so that no loop runs on for ever."""
-    budget = current_budget.get()
-    if isinstance(items, Undefined):
-        return items
-    return _Paced(items, budget) if hasattr(items, "__len__") else _ticking(items, budget)
-
-
-def _ticking(items: Iterable[object], budget: Budget) -> Iterator[object]:
-    for item in items:
-        budget.turn()
-        yield item
-
-
-class _Paced:
-    """A counted collection; its length stays known, as ``loop.length`` needs it."""
-
-    def __init__(self, items: Any, budget: Budget) -> None:
-        self._items, self._budget = items, budget
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __iter__(self) -> Iterator[object]:
-        return _ticking(self._items, self._budget)
+            inner = formatter.vformat(spec or "", args, kwargs)
+            yield str.__str__(formatter.format_field(value, inner))
 
 
 def _raise(message: object) -> str:
-    raise Refused(str(message))
-
-
-def _strftime_now(pattern: str) -> str:
-    return authored(datetime.now().strftime(pattern))
+    raise Refused(text_of(message))

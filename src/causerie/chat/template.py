@@ -18,7 +18,8 @@ from typing import Any
 from jinja2 import Environment, Template, TemplateError, TemplateSyntaxError
 
 from causerie.chat.arguments import Verbatim
-from causerie.chat.sandbox import Budget, Limits, Refused, Sandbox, current_budget
+from causerie.chat.budget import Budget, Limits, TooMuch, current_budget
+from causerie.chat.sandbox import Refused, Sandbox
 from causerie.chat.taint import USER, Traced, authored, final_end, joined, user_spans
 from causerie.errors import InvalidRequest
 
@@ -34,7 +35,6 @@ _FAILURES = (
     AssertionError,
     AttributeError,
     LookupError,
-    MemoryError,
     RuntimeError,
     TypeError,
     ValueError,
@@ -106,7 +106,8 @@ class ChatTemplate:
 
         Every plain string in the arguments is a user's; one that this program
         wrote is passed as :func:`~causerie.chat.taint.authored`. Raises
-        :class:`InvalidRequest` where the template refuses or cannot take them.
+        :class:`InvalidRequest` where the template refuses or cannot take them, and
+        :class:`~causerie.chat.budget.TooMuch` where it goes over its limits.
         """
         variables: dict[str, object] = {
             **_chosen(kwargs or {}),
@@ -137,6 +138,10 @@ class ChatTemplate:
                 f"The model's chat template refuses these messages: {refusal.message}",
                 param="messages",
             ) from refusal
+        except TooMuch:
+            raise
+        except MemoryError:
+            raise TooMuch("it takes more memory than there is for it") from None
         except _FAILURES as failure:
             reason = str(failure).replace(Traced.__name__, "str") or type(failure).__name__
             raise InvalidRequest(
@@ -168,6 +173,8 @@ def _compiled(environment: Environment, text: str) -> Template:
         raise ValueError(
             f"The model's chat template is not valid Jinja: line {error.lineno}: {error.message}"
         ) from error
+    except (RecursionError, MemoryError):
+        raise ValueError("The model's chat template is nested too deeply.") from None
 
 
 def _chosen(kwargs: Mapping[str, object]) -> dict[str, object]:

@@ -20,11 +20,11 @@ from causerie.protocol.preferences import INDIFFERENT, Preferences
 Role = Literal["system", "user", "assistant", "tool"]  # "developer" is read as "system"
 
 
-class TextPart(Struct, frozen=True):
+class TextPart(Struct, frozen=True, tag="text"):
     text: str
 
 
-class ImagePart(Struct, frozen=True):
+class ImagePart(Struct, frozen=True, tag="image"):
     """An image as the client named it: a ``data:`` address, or one of ``https:``.
 
     The latter is never fetched here; some endpoints of others do so themselves.

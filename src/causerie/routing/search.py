@@ -9,7 +9,13 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from causerie.errors import Overloaded, RateLimited, ServiceError, UpstreamFailed
+from causerie.errors import (
+    Overloaded,
+    RateLimited,
+    ServiceError,
+    TemplateFailed,
+    UpstreamFailed,
+)
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
@@ -210,7 +216,8 @@ def _last(failure: UpstreamFailed) -> str:
 
 def _elsewhere(failure: ServiceError) -> bool:
     """Whether another target may do better: not where the request itself is wrong."""
-    return isinstance(failure, (Overloaded, RateLimited, UpstreamFailed)) or _unable(failure)
+    of_the_target = (Overloaded, RateLimited, TemplateFailed, UpstreamFailed)
+    return isinstance(failure, of_the_target) or _unable(failure)
 
 
 def _unable(failure: ServiceError) -> bool:

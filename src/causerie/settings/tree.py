@@ -17,8 +17,8 @@ from causerie.settings.endpoint import Endpoint
 from causerie.settings.engine import LlamaCpp, Vllm
 from causerie.settings.identity import IdentityProvider
 from causerie.settings.limits import Limits
-from causerie.settings.metrics import Metrics
 from causerie.settings.mail import Mail
+from causerie.settings.metrics import Metrics
 from causerie.settings.price import Price
 from causerie.settings.shared import Shared
 from causerie.settings.store import Console, Store

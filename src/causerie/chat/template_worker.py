@@ -1,0 +1,85 @@
+"""The process that renders a template nobody has vetted.
+
+It has one template at a time, and may be killed at any moment: it holds nothing
+but what the template can show, which it finds out again.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from causerie.chat import thinking
+from causerie.chat.budget import TooMuch
+from causerie.chat.formats.format import Format
+from causerie.chat.formats.registry import by_name
+from causerie.chat.prompt import before_call, learn, prompt_of
+from causerie.chat.template import ChatTemplate
+from causerie.chat.template_wire import (
+    Answer,
+    Ask,
+    Costly,
+    Done,
+    Hello,
+    Load,
+    Refusal,
+    Shown,
+    encode,
+    read_question,
+)
+from causerie.chat.worker_process import limit_memory, serve
+from causerie.errors import InvalidRequest
+
+
+class Worker:
+    """Renders the template that it was given last."""
+
+    def __init__(self) -> None:
+        self._loaded: tuple[ChatTemplate, Format] | None = None
+
+    def answer(self, body: bytes) -> bytes:
+        """One question, one answer."""
+        try:
+            return encode(self._answer(read_question(body)))
+        except InvalidRequest as refused:
+            return encode(Refusal.of(refused))
+        except TooMuch as much:
+            return encode(Costly(str(much)))
+        except MemoryError:
+            return encode(Costly("it takes more memory than there is for it"))
+        except UnicodeEncodeError:
+            return encode(Costly("it writes half a character"))
+
+    def _answer(self, question: Hello | Load | Ask) -> Answer:
+        match question:
+            case Hello():
+                return Done()
+            case Load():
+                return self._load(question)
+        if self._loaded is None:
+            raise RuntimeError("no template has been loaded")
+        template, form = self._loaded
+        request = question.request()
+        if question.call:
+            return Done(before_call(template, thinking.plan(form, request.thinking).form))
+        return Shown.of(prompt_of(template, form, request))
+
+    def _load(self, load: Load) -> Answer:
+        """Compile a template, and find out what it shows, so that a hostile one fails here."""
+        try:
+            template = ChatTemplate(load.source, bos_token=load.bos_token, eos_token=load.eos_token)
+        except ValueError as error:
+            return Costly(str(error).rstrip("."))
+        form = by_name(load.form)
+        learn(template, form)
+        self._loaded = template, form
+        return Done()
+
+
+def main(memory: str) -> None:
+    """Serve with at most ``memory`` bytes of address space."""
+    limit_memory(int(memory))
+    serve(sys.stdin.buffer, sys.stdout.buffer, Worker().answer)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,100 @@
+"""A process that does what nobody has vetted, and that may be killed for it.
+
+It is asked one thing at a time over its standard input, as bytes behind their
+length, and answers on its standard output in the same way. The other end is
+:mod:`causerie.chat.worker_process`. Knows nothing of what is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from contextlib import suppress
+
+from causerie.chat.worker_process import FRAME
+
+# A worker has no use for the service's keys and passwords, nor has whoever breaks into it.
+_ENVIRONMENT = (
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LC_TIME",
+    "LD_LIBRARY_PATH",
+    "PATH",
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "SYSTEMROOT",
+    "TZ",
+    "VIRTUAL_ENV",
+)
+
+
+def _environment() -> dict[str, str]:
+    ours = os.environ  # noqa: TID251 - handed on, not read
+    return {name: ours[name] for name in _ENVIRONMENT if name in ours}
+
+
+class Died(Exception):
+    """The worker went away while it was asked something."""
+
+
+class Worker:
+    """One process, made of a module of this program and its arguments."""
+
+    def __init__(self, module: str, *arguments: str) -> None:
+        self._command = (module, *arguments)
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process's id while it runs."""
+        process = self._process
+        return process.pid if process is not None and process.returncode is None else None
+
+    async def start(self) -> bool:
+        """Start the process, unless it runs; return whether it is a new one."""
+        if self.pid is not None:
+            return False
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",  # nothing in the working directory is taken for a module
+            "-m",
+            *self._command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=_environment(),
+        )
+        return True
+
+    async def ask(self, request: bytes) -> bytes:
+        """One request, one answer. However it fails, the process is gone afterwards."""
+        process = self._process
+        if process is None or process.stdin is None or process.stdout is None:
+            raise Died
+        answered = False
+        try:
+            process.stdin.write(FRAME.pack(len(request)))
+            process.stdin.write(request)
+            await process.stdin.drain()
+            (length,) = FRAME.unpack(await process.stdout.readexactly(FRAME.size))
+            answer = await process.stdout.readexactly(length)
+            answered = True
+            return answer
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise Died from None
+        finally:
+            if not answered:
+                await self.kill()
+
+    async def kill(self) -> None:
+        """End the process at once and wait until it is gone."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
