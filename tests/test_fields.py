@@ -538,6 +538,28 @@ async def test_a_provider_behind_the_quick_way_gets_no_more() -> None:
             assert request.body.keys() == {"model", "messages", "max_tokens"}
 
 
+@pytest.mark.parametrize("dialect", ["generic", "vllm", "sglang", "llama-server"])
+def test_a_template_gets_its_own_arguments_and_the_renderer_none(dialect: str) -> None:
+    own = {"enable_thinking": True, "thinking": True, "custom": {"tools": [1]}}
+    taken = {"chat_template": "{{ 1 }}", "tokenize": False, "tokenizer": "x", "tools": [], "a": 1}
+    body = {"model": "m", "messages": HELLO, "chat_template_kwargs": own | taken}
+    out = outgoing(parse(json.dumps(body).encode(), Rules()), DIALECTS[dialect], "theirs")
+    assert json.loads(out.body)["chat_template_kwargs"] == own | {"a": 1}
+    assert set(out.changes) == {
+        f"chat_template_kwargs.{name} dropped" for name in taken if name != "a"
+    }
+
+
+@pytest.mark.parametrize("dialect", ["generic", "openai", "mistral"])
+@pytest.mark.parametrize("odd", [{"tags": ["a"]}, {"a": 1}, {"a": {"url": "x"}}, ["a"]])
+def test_metadata_is_of_strings(dialect: str, odd: Any) -> None:
+    for metadata, told in (({"a": "b"}, ()), (odd, ("metadata dropped",))):
+        body = {"model": "m", "messages": HELLO, "metadata": metadata}
+        out = outgoing(parse(json.dumps(body).encode(), Rules()), DIALECTS[dialect], "theirs")
+        assert out.changes == told
+        assert ("metadata" in json.loads(out.body)) == (not told)
+
+
 IDS = {"$id": "https://example.org/tree", "properties": {"next": {"$ref": "tree"}}}
 
 

@@ -111,6 +111,15 @@ def test_other_schemes_and_characters_are_refused(url: str) -> None:
     assert (refused.status, refused.param) == (400, AT)
 
 
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_no_image_hides_in_a_part_of_another_type(dialect: str) -> None:
+    hidden = {"type": "text", "text": "Hi", "image_url": {"url": "https://127.0.0.1/"}}
+    raw = json.dumps({"model": "m", "messages": [{"role": "user", "content": [hidden]}]}).encode()
+    with pytest.raises(InvalidRequest) as refused:
+        outgoing(parse(raw, Rules()), DIALECTS[dialect], "theirs")
+    assert refused.value.param == "messages[0].content[0].image_url"
+
+
 PRIVATE_FOUR = [
     IPv4Network(one)
     for one in (

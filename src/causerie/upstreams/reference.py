@@ -40,7 +40,7 @@ depth, goes out only if a list names it:
 
 - the interface (the table above, and what is in `messages`, `tools`, `tool_choice`,
   `response_format`, `stream_options` and `prediction` by OpenAI's reference);
-- the dialect (the table below);
+- the dialect (the list below);
 - the endpoint's own setting:
 
 ```toml
@@ -209,10 +209,10 @@ def _parameters() -> str:
 
 
 def _fields() -> str:
-    lines = ["| dialect | fields beyond the interface |", "| --- | --- |"]
+    lines = ["Beyond the interface the dialects list:", ""]
     for name, dialect in DIALECTS.items():
-        known = ", ".join(f"`{path}`" for path in sorted(dialect.knows)) or "–"
-        lines.append(f"| `{name}` | {known} |")
+        known = ", ".join(f"`{path}`" for path in sorted(dialect.knows)) or "nothing"
+        lines.append(f"- `{name}`: {known}")
     return "\n".join(lines) + "\n"
 
 
