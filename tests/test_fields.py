@@ -15,6 +15,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from faultkit import Fault, Reply, Upstream, upstream
 from gatewaykit import gateway
@@ -288,6 +289,18 @@ async def test_ten_thousand_fields_are_counted(tmp_path: Path) -> None:
             assert re.search(r"\d+ more", told)
             assert up.requests[-1].body.keys() == {"model", "messages"}
             assert up.requests[-1].body["messages"][0].keys() == {"role", "content"}
+
+
+def test_long_names_cost_no_more_than_their_length() -> None:
+    """A path is written for each field of a listed object, whose own name is a client's."""
+    deep: dict[str, Any] = {"x" * 2**20: {f"k{number}": {"url": 1} for number in range(20_000)}}
+    dialect = DIALECTS["generic"].passing(("a",), ())
+    kept, unlisted = sift({"a": deep}, dialect.lists)
+    assert unlisted is not None
+    assert unlisted.more == 20_000 - len(unlisted.names)
+    assert max(map(len, unlisted.names)) < 400
+    assert len(msgspec.json.encode(unlisted.names)) < 20_000
+    assert kept["a"].keys() == deep.keys()
 
 
 async def test_no_header_of_a_client_reaches_a_provider(tmp_path: Path) -> None:

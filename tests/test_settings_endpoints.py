@@ -240,6 +240,8 @@ def test_keys_of_a_models_own_door(tmp_path: Path) -> None:
          ':4: endpoints[0].passes: "tools" is sent as the dialect says; leave it out'),
         (ENDPOINT + 'passes = ["top_k"]\n',
          ':4: endpoints[0].passes: "top_k" is sent as the dialect says; leave it out'),
+        (ENDPOINT + 'dialect = "mistral"\npasses = ["seed"]\n',
+         ':5: endpoints[0].passes: "seed" is sent as the dialect says; leave it out'),
         (ENDPOINT + 'passes = ["functions"]\n',
          ':4: endpoints[0].passes: "functions" is refused at every door: Define functions in'),
         (ENDPOINT + 'passes = ["a..b"]\n',

@@ -103,7 +103,7 @@ def _why_not_name(name: str) -> str | None:
 
 
 def _host(name: str) -> str | IPv4Address | None:
-    """A name, or a number in its usual form."""
+    """Return the name, or the number in its usual form; ``None`` for other spellings."""
     name = name.removesuffix(".")
     labels = name.split(".")
     if _ends_in_number(labels):
@@ -124,12 +124,12 @@ def _six(text: str) -> IPv6Address | None:
 
 
 def _ends_in_number(labels: list[str]) -> bool:
-    """Whether readers may take it for a number: ``127.1``, ``0x7f000001``, ``2130706433``."""
+    """Return whether some reader takes it for a number: ``127.1``, ``0x7f``, ``2130706433``."""
     return _NUMBER.fullmatch(labels[-1]) is not None
 
 
 def _is_itself(label: str) -> bool:
-    """Whether it is no disguise, as ``xn--`` before what is the same as plain letters or digits."""
+    """Return whether the label means itself, not plain letters or digits behind ``xn--``."""
     if not label.startswith("xn--"):
         return True
     try:

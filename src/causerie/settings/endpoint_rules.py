@@ -75,7 +75,7 @@ def _endpoint(at: KeyPath, endpoint: Endpoint) -> Iterator[Broken]:
 
 
 def _fields(at: KeyPath, endpoint: Endpoint) -> Iterator[Broken]:
-    """Fields to pass on: none that is written or refused here, the privileged where they belong."""
+    """Check that listed fields can be passed on, and that the privileged are named as such."""
     dialect = DIALECTS.get(endpoint.dialect)
     for setting in ("passes", "passes_privileged"):
         place: KeyPath = (*at, setting)
@@ -94,11 +94,12 @@ def _fields(at: KeyPath, endpoint: Endpoint) -> Iterator[Broken]:
 
 
 def _no_choice(path: str, dialect: Dialect | None) -> str | None:
-    """Why nobody chooses whether this field is passed on, if so."""
+    """Return why the operator cannot choose whether this field is passed on, if so."""
     name = path.partition(".")[0]
     if name in REFUSED:
         return f'"{path}" is refused at every door: {REFUSED[name]}'
-    if path in WRITTEN or (dialect is not None and path in dialect.accepts):
+    known = dialect.accepts | dialect.renames.keys() if dialect is not None else frozenset()
+    if path in WRITTEN or path in known:
         return f'"{path}" is sent as the dialect says; leave it out'
     if path not in HONOURED | HINTS and dialect is not None and lists(dialect.lists, path):
         return f'"{path}" is sent already; leave it out'

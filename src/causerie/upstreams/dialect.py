@@ -150,7 +150,7 @@ class Dialect:
         object.__setattr__(self, "lists", self._lists())
 
     def passing(self, passes: Collection[str], privileged: Collection[str]) -> Dialect:
-        """The dialect where the operator has more fields passed on.
+        """Return the dialect of a provider that gets more fields.
 
         Privileged ones are those of ``privileged`` alone.
         """
@@ -164,7 +164,7 @@ class Dialect:
         )
 
     def adds_to(self, unlisted: Unlisted) -> bool:
-        """Whether some of the fields that nobody else knows may be listed here."""
+        """Return whether this dialect may list some of the unlisted fields of a request."""
         mine = self.knows | self.privileged
         if unlisted.more:
             return bool(mine)

@@ -87,7 +87,7 @@ def _message(draft: Draft, message: Entry) -> Entry:
 
 
 def _without_the_assistants(draft: Draft, message: Entry) -> Entry:
-    """The message of another role without what only an assistant's is read for."""
+    """Return the message of another role without the fields of assistants' messages."""
     for name in sorted(_ASSISTANTS & message.keys()):
         if message[name]:
             draft.dropped(f"messages.{name}")

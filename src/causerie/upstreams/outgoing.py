@@ -146,7 +146,7 @@ def outgoing(
 
 
 def _listed(request: ChatRequest, dialect: Dialect) -> tuple[Mapping[str, object], Unlisted | None]:
-    """What was sent of fields that may go out, and the rest of it."""
+    """Return the fields that may go out, and what else was sent."""
     document, unlisted = request.document, request.unlisted
     if unlisted is not None and dialect.adds_to(unlisted):
         document, unlisted = sift(unlisted.body, dialect.lists)
@@ -173,7 +173,7 @@ def _write_plain(draft: Draft) -> None:
 
 
 def _is_usual(name: str, value: object) -> bool:
-    """Whether a hint is of the type that servers take; whatever else there is has been checked."""
+    """Return whether a hint has the type that servers take; other parameters were checked."""
     usual = isinstance(value, _HINTS.get(name, object))
     if name == "metadata" and isinstance(value, dict):
         return all(isinstance(each, str) for each in value.values())

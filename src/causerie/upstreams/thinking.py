@@ -142,7 +142,7 @@ _WRITERS: Mapping[Switch, Callable[[Draft], None]] = {
 
 
 def _write_template_arguments(draft: Draft) -> None:
-    """What is the template's own, without what the server's renderer takes for itself.
+    """Write the template's own arguments, without those of the function that renders it.
 
     With the latter a client would have its own template run, or the tokeniser do something else.
     """

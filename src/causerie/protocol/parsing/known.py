@@ -19,6 +19,9 @@ from causerie.protocol.request import Unlisted
 
 _MOST_NAMES = 32
 _LONGEST_PLACE = 256
+# No path that a configuration lists is longer.
+_LONGEST_NAME = 128
+_LONGEST_PATH = 16 * (_LONGEST_NAME + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,7 @@ def sift(body: Mapping[str, Any], known: Known) -> tuple[Mapping[str, Any], Unli
 
 
 def refusal(body: Mapping[str, Any], known: Known) -> InvalidRequest:
-    """The error for the first field of the body that is not listed, of which there is one."""
+    """Return the error for the first unlisted field; the body has at least one."""
     place = next(_places(body, known, ""))[:_LONGEST_PLACE]
     return unsupported(place, "Nobody who would answer knows it or gets it; leave it out.")
 
@@ -144,7 +147,7 @@ class _Found:
                 return
             count -= 1
             if value[name] is not None:
-                self.names[f"{path}.{name}" if path else name] = None
+                self.names[_joined(path, name)] = None
 
 
 def _value(value: Any, known: Known, path: str, found: _Found) -> Any:
@@ -161,7 +164,7 @@ def _value(value: Any, known: Known, path: str, found: _Found) -> Any:
 
 
 def _object(value: Mapping[str, Any], known: Known, path: str, found: _Found) -> Mapping[str, Any]:
-    """The listed fields of an object; without a copy where there are no others."""
+    """Return the listed fields of an object: the object itself where there are no others."""
     fields = known.fields
     kept: dict[str, Any] | None = None
     if not value.keys() <= fields.keys():
@@ -174,7 +177,7 @@ def _object(value: Mapping[str, Any], known: Known, path: str, found: _Found) ->
         if each.__class__ is dict or each.__class__ is list:
             below = _below(known, name)
             if below is not OPEN:
-                new = _value(each, below, f"{path}.{name}" if path else name, found)
+                new = _value(each, below, _joined(path, name), found)
                 if new is not each:
                     kept = dict(value) if kept is None else kept
                     kept[name] = new
@@ -207,14 +210,21 @@ def _below(known: Known, name: str) -> Known:
     return known.fields.get(name) or (OPEN if known.others == "open" else PASSED)
 
 
+def _joined(path: str, name: str) -> str:
+    """Return the path of a field, cut: a name may be as long as a body, and hold many fields."""
+    return f"{path[:_LONGEST_PATH]}.{name[:_LONGEST_NAME]}" if path else name[:_LONGEST_NAME]
+
+
 def _places(value: Any, known: Known, path: str) -> Iterator[str]:
-    """Where the unlisted fields are, with the places of elements in arrays."""
+    """Yield the paths of the unlisted fields, with the indexes of elements in arrays."""
+    if known is OPEN:
+        return
     if isinstance(value, list):
         for index, each in enumerate(value):
             yield from _places(each, known, f"{path}[{index}]")
     elif isinstance(value, dict):
         for name, each in value.items():
-            place = f"{path}.{name}" if path else name
+            place = _joined(path, name)
             if _goes(name, known):
                 yield from _places(each, _below(known, name), place)
             elif each is not None:
