@@ -58,7 +58,6 @@ class Answer:
     counts: list[int]
     fingerprint: str = "scripted"
     changes: Sequence[str] = ()
-    ignored: Sequence[str] = ()
 
     def usage(self) -> Usage:
         return Usage(PROMPT, self.counts[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from upstreamkit import F, request, sent
 from causerie.errors import InvalidRequest
 from causerie.protocol.parsing.rules import HINTS, HONOURED
 from causerie.upstreams.dialects import DIALECTS
+from causerie.upstreams.outgoing import outgoing
 
 VALUES: dict[str, Any] = {
     "temperature": 0.5,
@@ -59,7 +61,7 @@ TABLE = {
     "user":               "s s s s s d d d s d d",
     "metadata":           "s s s d d d d d d d s",
     "store":              "s s s d d d d d d d d",
-    "service_tier":       "s s s d d d d d s d d",
+    "service_tier":       "d d d d d d d d d d d",
     "prompt_cache_key":   "s s s d d d d d s d d",
     "prediction":         "s s s d d d d d d d s",
     "verbosity":          "s s s d d d d d s d d",
@@ -144,10 +146,10 @@ def test_the_common_request_is_passed_on_as_it_is(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_what_nobody_knows_is_passed_on(dialect: str) -> None:
+def test_what_nobody_knows_is_dropped_and_named(dialect: str) -> None:
     body, changes = sent(dialect, frobnicate={"a": [1]}, stream_options={"include_usage": False})
-    assert body["frobnicate"] == {"a": [1]}
-    assert changes == []
+    assert "frobnicate" not in body
+    assert changes == ["frobnicate dropped"]
 
 
 LIMITS = {
@@ -201,11 +203,23 @@ def test_log_probabilities(dialect: str) -> None:
 
 
 def test_a_router_is_told_not_to_ignore_parameters() -> None:
-    body, changes = sent("openrouter", seed=3, provider={"order": ["a"]})
-    assert body["provider"] == {"order": ["a"], "require_parameters": True}
-    assert changes == ["provider.require_parameters added"]
-    assert sent("openrouter", seed=3, provider={"require_parameters": False})[1] == []
+    for more in ({}, {"provider": {"order": ["a"], "require_parameters": False}}):
+        body, changes = sent("openrouter", seed=3, **more)
+        assert body["provider"] == {"require_parameters": True}
+        told = ["provider.require_parameters added", *(f"{name} dropped" for name in more)]
+        assert changes == told
     assert "provider" not in sent("openrouter", temperature=0.5, tools=[F])[0]
+
+
+def test_a_router_hears_a_clients_preferences_where_the_operator_allows_it() -> None:
+    dialect = DIALECTS["openrouter"].passing((), ("provider",))
+    for given, told in (
+        ({"order": ["a"]}, ("provider.require_parameters added",)),
+        ({"order": ["a"], "require_parameters": False}, ()),
+    ):
+        out = outgoing(request(seed=3, provider=given), dialect, "theirs")
+        assert json.loads(out.body)["provider"] == {"require_parameters": True} | given
+        assert out.changes == told
 
 
 ELSEWHERE_SAID: list[dict[str, Any]] = [

@@ -267,9 +267,12 @@ async def test_two_host_headers_are_refused() -> None:
     assert answer.status == 400
 
 
-async def test_unknown_parameters_can_be_refused() -> None:
-    answer = await call(make_edge(), CHAT, ASK | {"foo": 1}, headers={"x-unknown-params": "reject"})
-    assert (answer.status, answer.error["param"]) == (400, "foo")
+async def test_a_header_makes_a_request_strict() -> None:
+    pipeline = ScriptedPipeline()
+    edge = make_edge(pipeline)
+    for headers in ({"x-unknown-params": "reject"}, {"x-unknown-params": "drop"}, {}):
+        assert (await call(edge, CHAT, ASK | {"foo": 1}, headers=headers)).status == 200
+    assert [request.strict for request in pipeline.requests] == [True, False, False]
 
 
 async def test_a_header_may_name_the_session() -> None:

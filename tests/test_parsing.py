@@ -56,7 +56,7 @@ def test_the_smallest_request_has_defaults() -> None:
 @pytest.mark.parametrize("name", sorted(HINTS))
 def test_hints_are_taken_and_dropped_whatever_they_hold(name: str) -> None:
     request = read(**{name: {"any": ["thing"]}})
-    assert request.unknown == ()
+    assert request.unlisted is None or name == "prediction"
     assert name not in request.params
 
 
@@ -69,13 +69,18 @@ def test_logprobs_that_are_declined_are_not_asked_for() -> None:
 def test_what_is_known_and_not_offered_is_refused_by_name(name: str) -> None:
     error = refuse(**{name: True})
     assert (error.code, error.param) == ("unsupported_parameter", name)
-    assert read(**{name: None}).unknown == ()
+    assert read(**{name: None}).unlisted is None
 
 
-def test_unknown_fields_are_collected_or_refused() -> None:
-    assert read(foo=1, bar=None, stream_options={"baz": 1}).unknown == ("foo", "stream_options.baz")
-    error = refuse(Rules(reject_unknown=True), foo=1)
-    assert (error.code, error.param) == ("unsupported_parameter", "foo")
+def test_unknown_fields_are_named_and_are_not_among_what_is_passed_on() -> None:
+    assert read().unlisted is None
+    request = read(foo=1, bar=None, stream_options={"baz": 1, "include_usage": True})
+    assert request.unlisted is not None
+    assert request.unlisted.names == ("foo", "stream_options.baz")
+    assert request.unlisted.body["foo"] == 1
+    assert request.document.keys() == {"model", "messages", "stream_options"}
+    assert request.document["stream_options"] == {"include_usage": True}
+    assert not request.strict
 
 
 @pytest.mark.parametrize(

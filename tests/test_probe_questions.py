@@ -99,7 +99,11 @@ CASES: dict[str, Sequence[tuple[Grade, Subject, Sequence[Reply]]]] = {
     ],
     "unknown": [
         (PARTLY, SUBJECT, [answer()]),
-        (YES, SUBJECT, [replace(answer(), headers={"x-ignored-params": "zz_unknown_field"})]),
+        (
+            YES,
+            SUBJECT,
+            [replace(answer(), headers={"x-request-changes": "zz_unknown_field dropped"})],
+        ),
     ],
     "documents": [
         (YES, SUBJECT, [answer(prompt=10), answer(prompt=90)]),

@@ -116,12 +116,14 @@ async def test_an_answer_names_its_provider(tmp_path: Path) -> None:
 async def test_nothing_said_to_the_router_reaches_an_upstream(tmp_path: Path) -> None:
     market = Market(tmp_path)
     async with market as there:
-        await there.ask(R, "a/good", provider={"sort": "price"}, transforms=[], usage={}, odd=1)
+        said = {"provider": {"sort": "price"}, "transforms": [], "usage": {}, "odd": 1}
+        _, headers, _ = await there.ask(R, "a/good", **said)
         [seen] = market.ups[0].requests
-        assert seen.body["odd"] == 1
-        assert not {"provider", "transforms", "usage", "models"} & set(seen.body)
-        await there.ask("/gateway/v1", "plain", provider={"order": ["x"]})
-        assert market.ups[0].requests[-1].body["provider"] == {"order": ["x"]}
+        assert not {*said, "models"} & set(seen.body)
+        assert headers["x-request-changes"] == "odd dropped"
+        _, headers, _ = await there.ask("/gateway/v1", "plain", **said)
+        assert not {*said, "models"} & set(market.ups[0].requests[-1].body)
+        assert headers["x-request-changes"].split(", ") == [f"{name} dropped" for name in said]
         _, _, answer = await there.ask("/gateway/v1", "plain")
         assert "cost" not in answer["usage"]
         assert "provider" not in answer

@@ -125,6 +125,14 @@ def test_endpoints_without_aliases_leave_the_default_model(tmp_path: Path) -> No
     assert [way.door.name for way in ways(settings)] == ["endpoint", "smollm2-135m"]
 
 
+def test_fields_that_a_provider_gets_besides(tmp_path: Path) -> None:
+    text = ENDPOINT + 'dialect = "openai"\npasses = ["top_k", "messages.content.cache_control"]\n'
+    text += 'passes_privileged = ["service_tier", "messages.content.cache_control.ttl"]\n'
+    [one] = loaded(tmp_path, text).settings.endpoints
+    assert one.passes == ("top_k", "messages.content.cache_control")
+    assert one.passes_privileged == ("service_tier", "messages.content.cache_control.ttl")
+
+
 @pytest.mark.parametrize(
     ("model", "name"),
     [
@@ -216,6 +224,30 @@ def test_keys_of_a_models_own_door(tmp_path: Path) -> None:
          ":4: endpoints[0].key: has `env` and `file`; it takes `{ env"),
         (ENDPOINT + "[endpoints.health]\npath = \"models\"\n",
          ':5: endpoints[0].health.path: is "models"; it takes a path like `/models`, or'),
+        (ENDPOINT + 'passes = ["models"]\n',
+         ':4: endpoints[0].passes: "models" chooses the model: another model than the one that was '
+         "priced answers, and is billed to your key; if you accept that, move it to "
+         "`passes_privileged`"),
+        (ENDPOINT + 'passes = ["x.callbackUrl"]\n',
+         ':4: endpoints[0].passes: "x.callbackUrl" chooses the address: '),
+        (ENDPOINT + 'passes = ["service_tier"]\n',
+         ':4: endpoints[0].passes: "service_tier" chooses the price: '),
+        (ENDPOINT + 'passes_privileged = ["top_a"]\n',
+         ':4: endpoints[0].passes_privileged: "top_a" is not privileged; move it to `passes`'),
+        (ENDPOINT + 'passes = ["messages.content"]\n',
+         ':4: endpoints[0].passes: "messages.content" is sent already; leave it out'),
+        (ENDPOINT + 'passes = ["tools"]\n',
+         ':4: endpoints[0].passes: "tools" is sent as the dialect says; leave it out'),
+        (ENDPOINT + 'passes = ["top_k"]\n',
+         ':4: endpoints[0].passes: "top_k" is sent as the dialect says; leave it out'),
+        (ENDPOINT + 'dialect = "mistral"\npasses = ["seed"]\n',
+         ':5: endpoints[0].passes: "seed" is sent as the dialect says; leave it out'),
+        (ENDPOINT + 'passes = ["functions"]\n',
+         ':4: endpoints[0].passes: "functions" is refused at every door: Define functions in'),
+        (ENDPOINT + 'passes = ["a..b"]\n',
+         ':4: endpoints[0].passes: is ["a..b"]; it takes a list, each the name of a field'),
+        (ENDPOINT + 'private_image_hosts = ["127.1"]\n',
+         ':4: endpoints[0].private_image_hosts: "127.1" is no name in lower case, suffix'),
     ],
 )  # fmt: skip
 def test_what_cannot_be(tmp_path: Path, text: str, expected: str) -> None:

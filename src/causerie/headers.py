@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from urllib.parse import quote
 
 from causerie.catalog.catalog import Entry
 from causerie.metering.meter import Record
@@ -12,7 +11,7 @@ from causerie.routing.journey import Journey
 from causerie.routing.visit import Visit
 
 _TIMING = "queue;dur=%.1f, route;dur=%.1f, upstream;dur=%.1f, overhead;dur=%.1f"  # milliseconds
-_MAX_NAMED = 32
+_MAX_CHARACTERS = 2048  # of the header that lists the changes
 
 
 def head(
@@ -38,8 +37,6 @@ def head(
     changes = visit.changes(request, visit.answer.changes)
     if changes or request is not asked:
         headers |= changed(asked, request, model, changes)
-    if visit.answer.ignored:
-        headers["x-ignored-params"] = _named(visit.answer.ignored)
     return headers
 
 
@@ -49,7 +46,7 @@ def changed(
     """What was dropped or rewritten of ``asked``: by the model, and ``changes`` on the way."""
     if request is not asked:
         changes = [*model.changes(asked), *changes]
-    return {"x-request-changes": ", ".join(changes)} if changes else {}
+    return {"x-request-changes": _listed(changes)} if changes else {}
 
 
 def served(journey: Journey) -> dict[str, str]:
@@ -57,9 +54,10 @@ def served(journey: Journey) -> dict[str, str]:
     return {"x-served-by": journey.served_by, "x-attempts": str(len(journey.tried))}
 
 
-def _named(ignored: Sequence[str]) -> str:
-    """The fields that nobody knew, in characters that a header may have."""
-    names = [quote(name[:64], safe="[]$@:") for name in ignored[:_MAX_NAMED]]
-    if len(ignored) > _MAX_NAMED:
-        names.append("...")
-    return ", ".join(names)
+def _listed(changes: Sequence[str]) -> str:
+    """The changes in one line; of many, the first ones and the number of the others."""
+    text = ", ".join(changes)
+    if len(text) <= _MAX_CHARACTERS:
+        return text
+    cut = text[:_MAX_CHARACTERS].rpartition(", ")[0]
+    return f"{cut}, and {len(changes) - cut.count(', ') - 1} more changes"

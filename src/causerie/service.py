@@ -391,5 +391,6 @@ def _door(way: Way) -> doors.Door:
         models=frozenset(way.models),
         accounts=keys == "accounts",
         reasoning_object=way.door.reasoning or way.door.kind == "router",
+        reject_unknown=way.door.unknown_params == "reject",
         open_catalog=way.door.kind == "router",
     )

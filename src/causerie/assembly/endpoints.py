@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from causerie.assembly.certificates import tls_context, tls_digest
+from causerie.protocol.image_hosts import Inside
 from causerie.routing.health import Check
 from causerie.settings import Health, Settings, SettingsError
 from causerie.settings import endpoint as described
@@ -100,6 +101,10 @@ def _made(one: described.Endpoint, key: str | None, proxy: str | None, recipe: b
     dialect = DIALECTS[one.dialect]
     if one.fetches_images is not None:
         dialect = replace(dialect, fetches=one.fetches_images)
+    if one.private_image_hosts:
+        dialect = replace(dialect, inside=Inside.parse(one.private_image_hosts))
+    if one.passes or one.passes_privileged:
+        dialect = dialect.passing(one.passes, one.passes_privileged)
     endpoint = Endpoint(
         one.name,
         client,

@@ -29,6 +29,7 @@ from causerie.engines.base import ModelFacts, TextEngine
 from causerie.errors import InvalidRequest
 from causerie.protocol.events import Batch, Usage
 from causerie.protocol.images import images, not_fetched
+from causerie.protocol.parsing.known import KNOWN, refusal
 from causerie.protocol.partial import Partial, Trail
 from causerie.protocol.request import ChatRequest
 
@@ -56,14 +57,13 @@ class ChatOptions:
 
 @dataclass(frozen=True, slots=True)
 class Answering:
-    """An answer under way: its events, who makes it, the tokens used so far, what was ignored."""
+    """An answer under way: its events, who makes it, the tokens used so far, what was dropped."""
 
     events: AsyncGenerator[Batch, None]
     fingerprint: str
     usage: Callable[[], Usage]
     trail: Callable[[], Trail | None]
-    ignored: Sequence[str]
-    changes: Sequence[str] = ()
+    changes: Sequence[str]
 
 
 class TextChat:
@@ -93,6 +93,7 @@ class TextChat:
         self, request: ChatRequest, partial: Partial | None = None
     ) -> AsyncIterator[Answering]:
         """Answer a request; entering raises whatever can be refused before the first token."""
+        dropped = _dropped(request)
         with engine_failures(started=False):
             model = self.model(await self._engine.facts())
             _check_images(request, model.facts)
@@ -109,7 +110,7 @@ class TextChat:
         if plan.grammar is not None:
             source = verified(source, _enforced(request, plan), choices, plan.begun, partial)
         async with aclosing(source) as events:
-            yield Answering(events, model.facts.fingerprint, usage, trail, request.unknown)
+            yield Answering(events, model.facts.fingerprint, usage, trail, dropped)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Whether the model can go on there; what it cannot know before it is loaded it may."""
@@ -175,6 +176,16 @@ def _loaded(facts: ModelFacts, options: ChatOptions, renderer: MakeRenderer) -> 
 def _texts(form: Format) -> list[str]:
     marks = form.reasoning
     return [marks.open, marks.close] if marks else []
+
+
+def _dropped(request: ChatRequest) -> Sequence[str]:
+    """What of the request nobody here knows; raises :class:`InvalidRequest` if it is strict."""
+    unlisted = request.unlisted
+    if unlisted is None:
+        return ()
+    if unlisted.names and request.strict:
+        raise refusal(unlisted.body, KNOWN)
+    return unlisted.changes
 
 
 def _check_images(request: ChatRequest, facts: ModelFacts) -> None:

@@ -32,7 +32,8 @@ class Door:
     names whose ``/v1`` leads here. ``keys`` ``None`` lets everybody in, unless
     it is a door for keys of ``accounts``;
     ``models`` ``None`` means all. ``reasoning_object`` says whether the router's
-    ``reasoning`` parameter is known, ``open_catalog`` whether the models can be
+    ``reasoning`` parameter is known, ``reject_unknown`` whether fields that nobody
+    knows are refused instead of dropped, ``open_catalog`` whether the models can be
     listed without a key.
     """
 
@@ -44,6 +45,7 @@ class Door:
     accounts: bool = False
     models: frozenset[str] | None = None
     reasoning_object: bool = False
+    reject_unknown: bool = False
     open_catalog: bool = False
 
     @property

@@ -124,6 +124,7 @@ class OpenAI:
         rules = self._known[door.name] = Rules(
             reasoning_object=door.reasoning_object,
             router=door.kind == "router",
+            reject_unknown=door.reject_unknown,
             max_messages=self._limits.max_messages,
             max_nesting=self._limits.max_nesting,
         )

@@ -64,7 +64,7 @@ def completion(request: str, *, name: str, summary: str, more: tuple[Schema, ...
         "parameters": [
             header("x-request-id", "Names the request in logs, up to 128 safe characters."),
             header("x-session-id", "Names the conversation, where `session_id` does not."),
-            header("x-unknown-params", "`reject` refuses parameters that nobody knows."),
+            header("x-unknown-params", "`reject` refuses fields that would be dropped."),
             header("HTTP-Referer", "The address of the program that asks; a label."),
             header("X-Title", "The name of the program that asks; a label."),
             *more,

@@ -61,7 +61,7 @@ class Contents:
 
     def request(self) -> Excerpt:
         """What was asked: messages, tools and the form of the answer, as they were sent."""
-        sent = self._request.document
+        sent = self._request.whole
         return _excerpt({name: sent[name] for name in _FIELDS if name in sent}, cut=False)
 
     def reply(self, used: Usage) -> Excerpt:

@@ -28,7 +28,7 @@ _KEPT = (
     "retry-after",
     "server",
     "www-authenticate",
-    "x-ignored-params",
+    "x-request-changes",
     "x-request-id",
 )
 _MAX_HEADER = 300

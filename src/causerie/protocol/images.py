@@ -17,6 +17,16 @@ def images(messages: Sequence[Message]) -> Iterator[tuple[str, ImagePart]]:
                     yield f"messages[{index}].content[{at}]", part
 
 
+def inside(param: str, why: str) -> InvalidRequest:
+    """The refusal of an address whose host is not public; ``why`` continues the sentence."""
+    return InvalidRequest(
+        f"`{param}.image_url.url` {why}; name a public host, or send the image itself, as a "
+        "`data:` address.",
+        code="unsupported_parameter",
+        param=f"{param}.image_url.url",
+    )
+
+
 def not_fetched(param: str) -> InvalidRequest:
     """The refusal of an address, by a target for which nobody would fetch it."""
     return InvalidRequest(

@@ -8,8 +8,9 @@ nobody looks for one in it (``gc=False``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct, structs
@@ -156,6 +157,27 @@ class Unread(Struct, frozen=True, gc=False):
         return msgspec.json.decode(msgspec.json.encode(self.fields), type=dict[str, object])
 
 
+_LONGEST_NAME = 64
+
+
+class Unlisted(Struct, frozen=True, gc=False):
+    """Fields of a body that nobody knows who reads it, at any depth.
+
+    ``names`` are those of the first ones, which ask for something, without the places of elements
+    in arrays; ``more`` counts the others. ``body`` is all of what was sent, with these fields.
+    """
+
+    body: Mapping[str, object]
+    names: tuple[str, ...] = ()
+    more: int = 0
+
+    @property
+    def changes(self) -> Sequence[str]:
+        """What to tell of them, in characters that a header may have, and of bounded length."""
+        told = [f"{quote(name[:_LONGEST_NAME], safe='[]$@:')} dropped" for name in self.names]
+        return [*told, f"{self.more} more unknown fields dropped"] if self.more else told
+
+
 class ChatRequest(Struct, frozen=True, gc=False):
     """``top_logprobs`` is ``None`` when no log-probabilities were asked for."""
 
@@ -186,15 +208,21 @@ class ChatRequest(Struct, frozen=True, gc=False):
     fallbacks: tuple[str, ...] = ()  # models to ask where ``model`` does not answer
     preferences: Preferences = INDIFFERENT
     bounds: Bounds = UNBOUNDED  # of whoever is asked
-    unknown: tuple[str, ...] = ()  # top-level fields nobody here knows
+    unlisted: Unlisted | None = None
+    strict: bool = False  # unlisted fields are refused, not dropped
     params: frozenset[str] = frozenset()  # names of the parameters that were given, as sent
-    # The body as it came, for upstreams, which get it passed on; nobody else looks at it.
+    # The fields of the body that are known, as they came, for upstreams, which get them passed on.
     sent: Mapping[str, object] | Unread = {}
 
     @property
     def document(self) -> Mapping[str, object]:
-        """What was sent; keep it, to ask again may be to read it again."""
+        """What was sent of known fields; keep it, to ask again may be to read it again."""
         return self.sent.document() if isinstance(self.sent, Unread) else self.sent
+
+    @property
+    def whole(self) -> Mapping[str, object]:
+        """All that was sent, of unknown fields too."""
+        return self.document if self.unlisted is None else self.unlisted.body
 
     def within(self, bounds: Bounds) -> ChatRequest:
         """The request to one with these bounds; higher limits of the output are lowered."""

@@ -18,8 +18,7 @@ class Answering(Protocol):
 
     Of its ``events`` the usage comes last, and nobody asks for more then. ``usage`` and
     ``trail`` tell the tokens so far, also when the answer is cut off; ``changes`` names
-    what was dropped or rewritten for this target, ``ignored`` the fields that nobody knows
-    and that went no farther.
+    what was dropped or rewritten for this target.
     """
 
     @property
@@ -32,8 +31,6 @@ class Answering(Protocol):
     def trail(self) -> Callable[[], Trail | None]: ...
     @property
     def changes(self) -> Sequence[str]: ...
-    @property
-    def ignored(self) -> Sequence[str]: ...
 
 
 class Silence:
@@ -41,7 +38,6 @@ class Silence:
 
     fingerprint = ""
     changes: Sequence[str] = ()
-    ignored: Sequence[str] = ()
 
     @property
     def events(self) -> AsyncIterator[Batch]:

@@ -11,6 +11,7 @@ from causerie.settings.values import (
     PLACES,
     Count,
     DoorName,
+    FieldPath,
     HostName,
     KeyPlace,
     Patience,
@@ -136,6 +137,31 @@ class Endpoint(Struct, frozen=True, kw_only=True):
             "made to read what only this network may."
         ),
     ] = None
+    private_image_hosts: Annotated[
+        tuple[Text, ...],
+        Meta(
+            description="Hosts of your own network from which it may fetch images all the same: "
+            'names, `".suffix"`, addresses or networks. All other private, link-local, loopback '
+            "and single-label hosts are refused before it sees them."
+        ),
+    ] = ()
+    passes: Annotated[
+        tuple[FieldPath, ...],
+        Meta(
+            description="Fields of requests that it gets besides those that its dialect lists, "
+            'like `"top_a"` or `"messages.content.cache_control"`; see '
+            "[fields](dialects.md#fields)."
+        ),
+    ] = ()
+    passes_privileged: Annotated[
+        tuple[FieldPath, ...],
+        Meta(
+            description="Fields that it gets although clients choose a model, a provider, a class "
+            "of price, a plugin, a limit, the transport or an address by them. Nothing here prices "
+            "or limits what they choose: it is on your bill; see "
+            "[fields](dialects.md#privileged-fields)."
+        ),
+    ] = ()
     proxy: Annotated[
         WebAddress | Secret | None,
         Meta(

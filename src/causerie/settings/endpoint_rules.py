@@ -5,7 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-from causerie.protocol.parsing.rules import HINTS, HONOURED
+from causerie.protocol.image_hosts import is_host
+from causerie.protocol.parsing.known import lists, privilege_in
+from causerie.protocol.parsing.privileged import PRIVILEGES
+from causerie.protocol.parsing.rules import HINTS, HONOURED, REFUSED
 from causerie.settings.alias import Alias
 from causerie.settings.endpoint import Endpoint, EndpointModel
 from causerie.settings.lines import Path as KeyPath
@@ -13,7 +16,9 @@ from causerie.settings.problems import Broken
 from causerie.settings.reach_rules import address_rules, secret_rules, tls_rules
 from causerie.settings.tree import Settings
 from causerie.settings.values import PLACES, Secret
+from causerie.upstreams.dialect import Dialect
 from causerie.upstreams.dialects import DIALECTS
+from causerie.upstreams.outgoing import WRITTEN
 
 
 def endpoint_rules(settings: Settings) -> Iterator[Broken]:
@@ -51,6 +56,14 @@ def _endpoint(at: KeyPath, endpoint: Endpoint) -> Iterator[Broken]:
         hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(DIALECTS)}"
         yield Broken((*at, "dialect"), f'there is no dialect "{endpoint.dialect}"; {hint}')
     yield from tls_rules((*at, "tls"), endpoint.tls, endpoint.base_url)
+    yield from _fields(at, endpoint)
+    for host in endpoint.private_image_hosts:
+        if not is_host(host):
+            yield Broken(
+                (*at, "private_image_hosts"),
+                f'"{host}" is no name in lower case, suffix like `.corp.example`, address or '
+                "network like `10.0.0.0/8`",
+            )
     seen: dict[str, int] = {}
     for index, model in enumerate(endpoint.models):
         place: KeyPath = (*at, "models", index)
@@ -59,6 +72,38 @@ def _endpoint(at: KeyPath, endpoint: Endpoint) -> Iterator[Broken]:
             advice = f'"{model.id}" is there already'
             yield Broken((*place, "id"), advice, (*at, "models", first, "id"))
         yield from _parameters(place, model)
+
+
+def _fields(at: KeyPath, endpoint: Endpoint) -> Iterator[Broken]:
+    """Check that listed fields can be passed on, and that the privileged are named as such."""
+    dialect = DIALECTS.get(endpoint.dialect)
+    for setting in ("passes", "passes_privileged"):
+        place: KeyPath = (*at, setting)
+        for path in getattr(endpoint, setting):
+            privilege = privilege_in(path)
+            if (advice := _no_choice(path, dialect)) is not None:
+                yield Broken(place, advice, relies_on=((*at, "dialect"),))
+            elif setting == "passes" and privilege is not None:
+                yield Broken(
+                    place,
+                    f'"{path}" chooses the {privilege}: {PRIVILEGES[privilege]}; if you accept '
+                    "that, move it to `passes_privileged`",
+                )
+            elif setting == "passes_privileged" and privilege is None:
+                yield Broken(place, f'"{path}" is not privileged; move it to `passes`')
+
+
+def _no_choice(path: str, dialect: Dialect | None) -> str | None:
+    """Return why the operator cannot choose whether this field is passed on, if so."""
+    name = path.partition(".")[0]
+    if name in REFUSED:
+        return f'"{path}" is refused at every door: {REFUSED[name]}'
+    known = dialect.accepts | dialect.renames.keys() if dialect is not None else frozenset()
+    if path in WRITTEN or path in known:
+        return f'"{path}" is sent as the dialect says; leave it out'
+    if path not in HONOURED | HINTS and dialect is not None and lists(dialect.lists, path):
+        return f'"{path}" is sent already; leave it out'
+    return None
 
 
 def _parameters(at: KeyPath, model: EndpointModel) -> Iterator[Broken]:

@@ -147,6 +147,15 @@ class Door(Struct, frozen=True, kw_only=True):
     limits: Annotated[
         Limits, Meta(description="How much it is used at most, over all who use it.")
     ] = Limits()
+    unknown_params: Annotated[
+        Literal["drop", "reject"],
+        Meta(
+            description="Fields of requests that nobody knows, or that the endpoint does not get: "
+            "`drop` leaves them out and names them in `x-request-changes`, `reject` refuses the "
+            "request and names the first. A client may ask for the latter by the header "
+            "`x-unknown-params: reject`."
+        ),
+    ] = "drop"
     reasoning: Annotated[
         bool,
         Meta(

@@ -56,6 +56,13 @@ Size = Annotated[
         extra={"words": 'a size like `"6GiB"` or `"500MB"`'},
     ),
 ]
+FieldPath = Annotated[
+    str,
+    Meta(
+        pattern=r"^[a-zA-Z_][a-zA-Z0-9_-]{0,127}(\.[a-zA-Z_][a-zA-Z0-9_-]{0,127}){0,15}\Z",
+        extra={"words": "the name of a field, or a path like `messages.content.cache_control`"},
+    ),
+]
 WebAddress = Annotated[
     str,
     Meta(

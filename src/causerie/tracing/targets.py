@@ -85,10 +85,6 @@ class _Attempt:
     def changes(self) -> Sequence[str]:
         return self._answer.changes
 
-    @property
-    def ignored(self) -> Sequence[str]:
-        return self._answer.ignored
-
     async def __aenter__(self) -> Self:
         self._began = time.monotonic()
         self._span = self._begin()

@@ -87,7 +87,7 @@ class Forecast(Struct, frozen=True, kw_only=True):
     ``routes`` are the models in the order in which they would be asked, as far as that can
     be said before somebody answers; ``goes_to`` is the target that would be asked first.
     ``refusal`` is what the client would get where nobody is asked. ``tokens`` is what prompt
-    and output are estimated at, ``ignored`` fields that nobody here knows.
+    and output are estimated at, ``unknown`` fields that nobody here knows.
     """
 
     door: str
@@ -95,4 +95,4 @@ class Forecast(Struct, frozen=True, kw_only=True):
     routes: tuple[Route, ...] = ()
     refusal: Refusal | None = None
     tokens: int | None = None
-    ignored: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()

@@ -37,7 +37,6 @@ def forecast(pipeline: Pipeline, door: Door, caller: Caller, request: ChatReques
     names = (request.model, *request.fallbacks)
     told = estimate(request)
     tokens = told.input + told.output
-    ignored = tuple(request.unknown)
     routes: list[Route] = []
     refusal: Refusal | None = None
     try:
@@ -59,7 +58,7 @@ def forecast(pipeline: Pipeline, door: Door, caller: Caller, request: ChatReques
         routes=tuple(routes),
         refusal=refusal if goes_to is None else None,
         tokens=tokens,
-        ignored=ignored,
+        unknown=request.unlisted.names if request.unlisted is not None else (),
     )
 
 

@@ -8,9 +8,14 @@ nothing of one server's models.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
+
+from causerie.protocol.image_hosts import NONE, Inside
+from causerie.protocol.parsing.known import KNOWN, OPEN, PASSED, Known, grown, privilege_in
+from causerie.protocol.parsing.rules import HINTS, HONOURED
+from causerie.protocol.request import Unlisted
 
 Switch = Literal["as_sent", "template", "effort", "typed", "object"]
 Choice = Literal["none", "auto", "required", "named", "allowed"]
@@ -94,8 +99,10 @@ class Dialect:
 
     ``accepts`` are parameters that are sent as they are, ``renames`` those with
     another name there; whatever else of ours is given is dropped if it is a
-    hint and refused if it is not. ``limit`` is the name of the output limit
-    (empty: the one that was sent). ``choices`` are the forms of ``tool_choice``
+    hint and refused if it is not. ``knows`` are paths of fields beyond the interface that are sent
+    as they are, without what is privileged in them; ``privileged`` are paths that the operator has
+    allowed with all that is in them. Every other field is dropped. ``limit`` is the name of the
+    output limit (empty: the one that was sent). ``choices`` are the forms of ``tool_choice``
     that have an effect, ``shapes`` how each shape of an answer is asked for.
 
     ``streams``: replies are always streamed from it, because work on one that
@@ -107,14 +114,18 @@ class Dialect:
     ``unheeded`` have no effect while the model thinks. ``demands``: parameters
     are ignored unless the request demands that they are not. ``fetches``: images may be given
     by ``https`` addresses, which a provider fetches from where it is; a server in a network of
-    ours could be made to read there what only this network may. ``plain`` follows
-    from the others: parameters of an everyday request that go out as they came.
+    ours could be made to read there what only this network may; ``inside`` are hosts of one's own
+    network from which it may all the same. ``plain`` and ``lists`` follow
+    from the others: parameters of an everyday request that go out as they came; all fields that
+    a request may have for this server.
     """
 
     name: str
     server: str
     thinking: ThinkingControl
     accepts: frozenset[str]
+    knows: frozenset[str] = frozenset()
+    privileged: frozenset[str] = frozenset()
     history: History = History()
     continuing: Continuing = Continuing()
     renames: Mapping[str, str] = field(default_factory=dict)
@@ -130,13 +141,47 @@ class Dialect:
     unheeded: frozenset[str] = frozenset()
     demands: bool = False
     fetches: bool = False
+    inside: Inside = NONE
     plain: frozenset[str] = field(init=False, repr=False, compare=False)
+    lists: Known = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "plain", self._plain())
+        object.__setattr__(self, "lists", self._lists())
+
+    def passing(self, passes: Collection[str], privileged: Collection[str]) -> Dialect:
+        """Return the dialect of a provider that gets more fields.
+
+        Privileged ones are those of ``privileged`` alone.
+        """
+        harmless = {path for path in passes if privilege_in(path) is None}
+        ours = (harmless | set(privileged)) & (HONOURED | HINTS)
+        return replace(
+            self,
+            accepts=self.accepts | ours,
+            knows=self.knows | (harmless - ours),
+            privileged=self.privileged | (set(privileged) - ours),
+        )
+
+    def adds_to(self, unlisted: Unlisted) -> bool:
+        """Return whether this dialect may list some of the unlisted fields of a request."""
+        mine = self.knows | self.privileged
+        if unlisted.more:
+            return bool(mine)
+        return any(
+            path == name or path.startswith(f"{name}.") for path in mine for name in unlisted.names
+        )
 
     def _plain(self) -> frozenset[str]:
         if self.unheeded:
             return frozenset()
         limits = {self.limit} if self.limit else {"max_tokens", "max_completion_tokens"}
         return _ALWAYS | limits | (self.accepts & {"temperature", "top_p"})
+
+    def _lists(self) -> Known:
+        known = KNOWN
+        for path in sorted(self.knows):
+            known = grown(known, path, PASSED)
+        for path in sorted(self.privileged):
+            known = grown(known, path, OPEN)
+        return known

@@ -25,6 +25,7 @@ _LOGPROBS = frozenset({"logprobs", "top_logprobs"})
 _EXTENDED = frozenset(
     {"top_k", "min_p", "repetition_penalty", "min_tokens", "stop_token_ids", "ignore_eos"}
 )
+_PLAIN_TEXT = frozenset({"skip_special_tokens", "spaces_between_special_tokens"})
 _EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
 _AS_THEY_ARE = {effort: effort for effort in _EFFORTS}
 _THREE = {
@@ -36,6 +37,16 @@ _THREE = {
     "xhigh": "high",
     "max": "high",
 }
+_PROVIDERS_HINTS = HINTS - {"service_tier"}  # which is a class of price, and the operator's choice
+_CACHED = frozenset({"messages.content.cache_control", "tools.cache_control"})
+_SAMPLERS = frozenset(
+    {
+        "dry_allowed_length", "dry_base", "dry_multiplier", "dry_penalty_last_n",
+        "dynatemp_exponent", "dynatemp_range", "mirostat", "mirostat_eta", "mirostat_tau",
+        "repeat_last_n", "repeat_penalty", "top_n_sigma", "typical_p", "xtc_probability",
+        "xtc_threshold",
+    }
+)  # fmt: skip
 _BY_FORMAT: dict[Shape, Shaping] = {
     "json_object": "response_format",
     "json_schema": "response_format",
@@ -48,7 +59,7 @@ GENERIC = Dialect(
     accepts=_SAMPLING
     | _LOGPROBS
     | _EXTENDED
-    | HINTS
+    | _PROVIDERS_HINTS
     | {"n", "seed", "logit_bias", "parallel_tool_calls", "documents", "modalities", "session_id"},
     history=History(details=True, extras=True, developer=True),
     continuing=Continuing("as_sent"),
@@ -65,6 +76,7 @@ CAUSERIE = replace(
     GENERIC,
     name="causerie",
     server="another service like this one",
+    knows=_CACHED,
     continuing=Continuing("flag", after_reasoning=True),
     choices=frozenset({"none", "auto", "required", "named", "allowed"}),
     tags=False,
@@ -77,7 +89,7 @@ OPENAI = Dialect(
     thinking=ThinkingControl("effort", efforts={"none": "none", **_AS_THEY_ARE, "max": "xhigh"}),
     accepts=_SAMPLING
     | _LOGPROBS
-    | HINTS
+    | _PROVIDERS_HINTS
     | {"n", "seed", "logit_bias", "parallel_tool_calls", "modalities"},
     history=History(reasoning=(), developer=True),
     limit="max_completion_tokens",
@@ -95,6 +107,7 @@ VLLM = Dialect(
     | _LOGPROBS
     | _EXTENDED
     | {"n", "seed", "logit_bias", "parallel_tool_calls", "documents", "user", "session_id"},
+    knows=_PLAIN_TEXT | {"include_stop_str_in_output"},
     history=History(reasoning=("reasoning_content", "reasoning")),
     continuing=Continuing("flag", after_reasoning=True),
     shapes=_BY_FORMAT
@@ -114,6 +127,7 @@ SGLANG = Dialect(
     | _LOGPROBS
     | _EXTENDED
     | {"n", "seed", "logit_bias", "parallel_tool_calls", "user"},
+    knows=_PLAIN_TEXT | {"no_stop_trim"},
     continuing=Continuing("flag"),
     shapes=_BY_FORMAT | {"regex": "regex", "choice": "choice_regex", "grammar": "ebnf"},
     tags=True,
@@ -131,6 +145,7 @@ LLAMA_SERVER = Dialect(
     accepts=_SAMPLING
     | _LOGPROBS
     | {"top_k", "min_p", "ignore_eos", "n", "seed", "logit_bias", "parallel_tool_calls"},
+    knows=_SAMPLERS,
     continuing=Continuing("flag", after_reasoning=True, in_reasoning=True),
     renames={"repetition_penalty": "repeat_penalty"},
     choices=frozenset({"none", "auto", "required"}),
@@ -158,6 +173,7 @@ LM_STUDIO = Dialect(
     server="LM Studio",
     thinking=ThinkingControl("effort", efforts={**_THREE, "xhigh": "xhigh", "max": "xhigh"}),
     accepts=_SAMPLING | {"top_k", "seed", "logit_bias"},
+    knows=frozenset({"repeat_penalty"}),
     renames={"repetition_penalty": "repeat_penalty"},
     limit="max_tokens",
     choices=frozenset({"none", "auto", "required"}),
@@ -175,7 +191,8 @@ OPENROUTER = Dialect(
     accepts=_SAMPLING
     | _LOGPROBS
     | {"top_k", "min_p", "repetition_penalty", "seed", "logit_bias", "parallel_tool_calls"}
-    | {"user", "verbosity", "session_id", "prompt_cache_key", "service_tier"},
+    | {"user", "verbosity", "session_id", "prompt_cache_key"},
+    knows=_CACHED | {"top_a", "usage.include"},
     history=History(reasoning=("reasoning",), details=True, developer=True),
     shapes=_BY_FORMAT,
     strict_schemas=True,
@@ -198,6 +215,7 @@ DEEPSEEK = Dialect(
         },
     ),
     accepts=_SAMPLING | _LOGPROBS,
+    knows=frozenset({"messages.prefix"}),
     history=History(placeholder=" "),
     continuing=Continuing("prefix"),
     limit="max_tokens",
@@ -210,6 +228,7 @@ MISTRAL = Dialect(
     server="Mistral",
     thinking=ThinkingControl("effort", efforts={"none": "none"} | dict.fromkeys(_EFFORTS, "high")),
     accepts=_SAMPLING | {"n", "parallel_tool_calls", "prediction", "metadata"},
+    knows=frozenset({"messages.prefix", "safe_prompt"}),
     history=History(reasoning=(), parts=True, nine_character_ids=True, names=False),
     continuing=Continuing("prefix", repeats=True),
     renames={"seed": "random_seed"},

@@ -10,14 +10,19 @@ from causerie.upstreams.dialect import Dialect
 
 
 class Draft:
-    """``fields`` become the body; ``changes`` say what differs from what the client sent."""
+    """``fields`` become the body; ``changes`` say what differs from what the client sent.
+
+    ``document`` is what was sent of fields that may go out.
+    """
 
     __slots__ = ("changes", "dialect", "document", "fields", "request")
 
-    def __init__(self, request: ChatRequest, dialect: Dialect) -> None:
+    def __init__(
+        self, request: ChatRequest, dialect: Dialect, document: Mapping[str, object]
+    ) -> None:
         self.request = request
         self.dialect = dialect
-        self.document: Mapping[str, object] = request.document
+        self.document = document
         self.fields: dict[str, object] = {}
         self.changes: list[str] = []
 

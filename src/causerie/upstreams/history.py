@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from causerie.protocol.images import images, not_fetched
+from causerie.protocol.image_hosts import why_not
+from causerie.protocol.images import images, inside, not_fetched
 from causerie.protocol.partial import Partial
 from causerie.protocol.reasoning import are_plain, blocks_of, text_of, unsealed
 from causerie.upstreams.calls import is_object
@@ -21,6 +22,7 @@ from causerie.upstreams.draft import Draft
 _REASONING = ("reasoning_content", "reasoning")
 _DETAILS = "reasoning_details"
 _EXTRA = "extra_content"
+_ASSISTANTS = frozenset({"tool_calls", "refusal", _DETAILS, *_REASONING})
 _DIGITS = string.digits + string.ascii_letters
 
 Entry = Mapping[str, Any]
@@ -28,7 +30,7 @@ Entry = Mapping[str, Any]
 
 def write_messages(draft: Draft, partial: Partial | None) -> None:
     """The messages, and with ``partial`` what there is of the reply, to be continued."""
-    if not draft.dialect.fetches:
+    if draft.request.characters is None:
         _check_images(draft)
     sent: Any = draft.document.get("messages") or ()
     history = draft.dialect.history
@@ -44,9 +46,14 @@ def write_messages(draft: Draft, partial: Partial | None) -> None:
 
 
 def _check_images(draft: Draft) -> None:
+    """Raise :class:`InvalidRequest` for an address that the server may not be given."""
     for param, image in images(draft.request.messages):
-        if not image.enclosed:
+        if image.enclosed:
+            continue
+        if not draft.dialect.fetches:
             raise not_fetched(param)
+        if (why := why_not(image.url, draft.dialect.inside)) is not None:
+            raise inside(param, why)
 
 
 def _usual(message: Entry) -> bool:
@@ -58,7 +65,7 @@ def _usual(message: Entry) -> bool:
             and "tool_calls" not in message
             and not any(message.get(name) for name in _REASONING)
         )
-    return role != "developer" and role != "tool"
+    return role != "developer" and role != "tool" and _ASSISTANTS.isdisjoint(message)
 
 
 def _message(draft: Draft, message: Entry) -> Entry:
@@ -66,7 +73,9 @@ def _message(draft: Draft, message: Entry) -> Entry:
     role = message.get("role")
     if role == "assistant":
         message = _assistant(draft, message)
-    elif role == "developer" and not history.developer:
+    elif not _ASSISTANTS.isdisjoint(message):
+        message = _without_the_assistants(draft, message)
+    if role == "developer" and not history.developer:
         message = {**message, "role": "system"}
         draft.moved("messages.role.developer", "system")
     elif role == "tool" and history.nine_character_ids:
@@ -75,6 +84,14 @@ def _message(draft: Draft, message: Entry) -> Entry:
         message = {key: value for key, value in message.items() if key != "name"}
         draft.dropped("messages.name")
     return message
+
+
+def _without_the_assistants(draft: Draft, message: Entry) -> Entry:
+    """Return the message of another role without the fields of assistants' messages."""
+    for name in sorted(_ASSISTANTS & message.keys()):
+        if message[name]:
+            draft.dropped(f"messages.{name}")
+    return {name: value for name, value in message.items() if name not in _ASSISTANTS}
 
 
 def _assistant(draft: Draft, message: Entry) -> Entry:

@@ -1,8 +1,9 @@
 """A request as an upstream gets it: the client's fields, changed only where it must be.
 
 Three answers for what a server does not know, as everywhere: a hint is
-dropped, a parameter whose effect is relied on is refused, a field that nobody
-here knows is passed on. What was dropped or rewritten is listed in
+dropped, a parameter whose effect is relied on is refused, a field that neither
+the dialect nor the operator lists is dropped, or refused where the request is
+strict. What was dropped or rewritten is listed in
 ``changes``; the model's name, and how the reply travels (``stream``,
 ``stream_options``), are not, nor what the service does itself (``session_id``,
 hiding the reasoning).
@@ -18,13 +19,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from causerie.protocol.parsing.everyday import Everyday, StreamOptions
+from causerie.protocol.parsing.known import refusal, sift
 from causerie.protocol.parsing.rules import HINTS, HONOURED
 from causerie.protocol.partial import Partial
-from causerie.protocol.request import ChatRequest
+from causerie.protocol.request import ChatRequest, Unlisted
 from causerie.upstreams import shapes, thinking, tools
 from causerie.upstreams.dialect import Dialect
 from causerie.upstreams.draft import Draft
 from causerie.upstreams.history import write_messages
+from causerie.upstreams.references import check_references
 from causerie.upstreams.shapes import write_shape
 from causerie.upstreams.thinking import write_thinking
 from causerie.upstreams.tools import write_tools
@@ -32,8 +35,7 @@ from causerie.upstreams.tools import write_tools
 _LIMITS = ("max_completion_tokens", "max_tokens")
 _LOWERED = (*_LIMITS, "min_tokens")
 _EITHER_LIMIT = frozenset(_LIMITS)
-# Written by the steps below, each from what was parsed.
-_BY_STEPS = (
+WRITTEN = (
     shapes.PARAMETERS
     | thinking.PARAMETERS
     | tools.PARAMETERS
@@ -48,6 +50,7 @@ _BY_STEPS = (
         "add_generation_prompt",
     }
 )
+"""Parameters that are written by steps of their own, each from what was parsed."""
 # Values that ask for nothing, by parameter.
 _NOTHING: Mapping[str, tuple[object, ...]] = {
     "temperature": (1,),
@@ -81,19 +84,18 @@ _DEMANDING = frozenset(
 _UNTOLD = frozenset(
     {"model", "messages", "stream", "stream_options", "session_id", "include_reasoning"}
 )
+_WITH_SCHEMAS = frozenset({"tools", "response_format", "structured_outputs"})
 _USAGE = StreamOptions(include_usage=True)
 _NAME = re.compile(r"(?:^|->)(\w+)")  # of the fields that a change tells of
 _encode = msgspec.json.Encoder().encode
 
 
 class Outgoing(Struct, frozen=True, gc=False):
-    """``streamed`` says whether the reply was asked for as a stream; ``ignored`` are fields that
-    nobody here knows and that are not in the ``body``."""
+    """``streamed`` says whether the reply was asked for as a stream."""
 
     body: bytes
     changes: tuple[str, ...]
     streamed: bool
-    ignored: tuple[str, ...] = ()
 
 
 def outgoing(
@@ -116,7 +118,8 @@ def outgoing(
         asks = _USAGE if streamed and dialect.tells_usage else None
         given = replace(sent.fields, model=model, stream=streamed or None, stream_options=asks)
         return Outgoing(_encode(given), (), streamed)
-    draft = Draft(request, dialect)
+    document, unlisted = _listed(request, dialect)
+    draft = Draft(request, dialect, document)
     draft.fields["model"] = model
     write_messages(draft, partial)
     _write_plain(draft)
@@ -134,17 +137,31 @@ def outgoing(
         _note_rest(draft)
     if streamed:
         _write_stream(draft)
-    ignored = () if "stream_options" in draft.fields else _stream_options(request)
-    return Outgoing(_encode(draft.fields), tuple(draft.changes), streamed, ignored)
+    if unlisted is not None:
+        draft.changes += unlisted.changes
+    body = _encode(draft.fields)
+    if _WITH_SCHEMAS & request.params:
+        check_references(draft.fields, body)
+    return Outgoing(body, tuple(draft.changes), streamed)
+
+
+def _listed(request: ChatRequest, dialect: Dialect) -> tuple[Mapping[str, object], Unlisted | None]:
+    """Return the fields that may go out, and what else was sent."""
+    document, unlisted = request.document, request.unlisted
+    if unlisted is not None and dialect.adds_to(unlisted):
+        document, unlisted = sift(unlisted.body, dialect.lists)
+    if unlisted is not None and unlisted.names and request.strict:
+        raise refusal(unlisted.body, dialect.lists)
+    return document, unlisted
 
 
 def _write_plain(draft: Draft) -> None:
-    """Every parameter that means the same everywhere, and the unknown fields."""
+    """Every parameter that means the same everywhere, and what else is listed for this server."""
     accepts, fields = draft.dialect.accepts, draft.fields
     for name, value in draft.document.items():
-        if value is None or name in _BY_STEPS:
+        if value is None or name in WRITTEN:
             continue
-        if name in accepts and isinstance(value, _HINTS.get(name, object)):
+        if name in accepts and _is_usual(name, value):
             fields[name] = value
         elif name in HINTS or name in HONOURED:
             _write_unusual(draft, name, value)
@@ -153,6 +170,14 @@ def _write_plain(draft: Draft) -> None:
     least, asked = draft.dialect.least_top_logprobs, draft.request.top_logprobs
     if asked is not None and asked < least:
         fields["top_logprobs"] = least  # what was not asked for is left out of the reply
+
+
+def _is_usual(name: str, value: object) -> bool:
+    """Return whether a hint has the type that servers take; other parameters were checked."""
+    usual = isinstance(value, _HINTS.get(name, object))
+    if name == "metadata" and isinstance(value, dict):
+        return all(isinstance(each, str) for each in value.values())
+    return usual
 
 
 def _write_unusual(draft: Draft, name: str, value: object) -> None:
@@ -202,11 +227,6 @@ def _write_stream(draft: Draft) -> None:
         sent = draft.document.get("stream_options")
         options = sent if isinstance(sent, Mapping) else {}
         draft.fields["stream_options"] = {**options, "include_usage": True}
-
-
-def _stream_options(request: ChatRequest) -> tuple[str, ...]:
-    """Those that nobody here knows; every other unknown field is passed on."""
-    return tuple(name for name in request.unknown if name.startswith("stream_options."))
 
 
 def _note_unheeded(draft: Draft) -> None:

@@ -6,8 +6,9 @@ Run as a module it prints the page; a test compares the two.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
+from causerie.protocol.parsing.privileged import PRIVILEGES, Privilege
 from causerie.protocol.parsing.rules import HINTS, HONOURED
 from causerie.upstreams.dialect import Choice, Dialect, Shape
 from causerie.upstreams.dialects import DIALECTS
@@ -16,13 +17,13 @@ _INTRODUCTION = """\
 # Dialects
 
 Everything that speaks chat completions speaks them a little differently. An endpoint's `dialect`
-says how; this page is written from the code (`make docs`). Without one it is `generic`: what the
-client sent goes out as it came.
+says how; this page is written from the code (`make docs`). Without one it is `generic`: parameters
+of the interface go out as they came.
 
 What a server does not know is treated as everywhere: a *hint* is dropped, a parameter whose effect
-is relied on is refused with 400 `unsupported_parameter`, a field that nobody here knows is passed
-on. Where the same effect can be had in another way, it is asked for in that way. Whatever was
-dropped or rewritten is listed in the response header `x-request-changes`, for instance
+is relied on is refused with 400 `unsupported_parameter`, a field that is in no list is dropped
+([fields](#fields)). Where the same effect can be had in another way, it is asked for in that way.
+Whatever was dropped or rewritten is listed in the response header `x-request-changes`, for instance
 `max_completion_tokens->max_tokens, user dropped`. Not listed are the model's name, how the reply
 travels (`stream`, `stream_options`), a default that is said aloud, what says nothing and is left
 out (`null`, no calls in an earlier message's `tool_calls`), and what the service does itself:
@@ -31,13 +32,83 @@ out (`null`, no calls in an earlier message's `tool_calls`), and what the servic
 
 What a model of that server can do is not known from the dialect: `causerie probe` measures it.
 """
+_FIELDS = """\
+## Fields
+
+The key that is sent to a provider is yours, and so is the bill. So a field of a request, at any
+depth, goes out only if a list names it:
+
+- the interface (the table above, and what is in `messages`, `tools`, `tool_choice`,
+  `response_format`, `stream_options` and `prediction` by OpenAI's reference);
+- the dialect (the list below);
+- the endpoint's own setting:
+
+```toml
+[[endpoints]]
+name = "north"
+base_url = "https://north.example/v1"
+passes = ["top_a", "messages.content.cache_control"]
+```
+
+A path has a dot between the names; elements of an array have none. What a listed field holds goes
+out with it, without fields of privileged names. Parameters of the interface that the dialect would
+refuse or drop may be listed too, if the server knows them after all.
+
+Contents of a client's own choice are passed on whole: schemas (`parameters`, `schema`; one whose
+`$ref` leads out of it is refused, since some servers would fetch it),
+`metadata` if all its values are strings, `documents`, `chat_template_kwargs` without the names that
+the renderer of templates takes for itself (`chat_template`, `tokenize`, `tools` and others), and an
+assistant's `reasoning_details` and `extra_content`, which its provider made. Part and tool types
+other than `text`, `image_url` and `function` are refused at every door; so are
+`functions`, `web_search_options` and whatever else [the interface](api.md) refuses.
+
+Whatever is in no list is dropped and named in `x-request-changes`: the first names, and the number
+of the others. A door with `unknown_params = "reject"`, or a client that sends
+`x-unknown-params: reject`, has the request refused instead, with the field in `param`; it goes to
+another target first, if one gets the field. No header of a client reaches a provider, except that
+a trace is gone on with where [tracing](tracing.md) says so.
+
+{fields}
+## Privileged fields
+
+A field that chooses a model, a provider, a class of price, a plugin, a limit under another name,
+the transport, an address or a credential never goes out, and `causerie check` refuses it in
+`passes`. `callbackUrl`, `callback-url` and `callback_url` are one name; every name with a word for
+an address (`url`, `host`, `port`, `proxy`, `webhook`, …) counts. `passes_privileged` lets one out,
+with all that it holds. What it costs:
+
+{privileges}
+What such a field changes is not priced here, not held against a budget and not limited; the
+provider's bill is the only place where it shows.
+"""
 _AFTER = """\
 ## Images
 
 An image is in the request (a `data:` address) or named by an `https://` address. The service never
 fetches what a request names. Providers fetch it themselves, from where they are, so it is passed on
 to them; a server in your own network could be made to read there what only that network may, so one
-gets addresses only with `fetches_images = true` at the endpoint. Where several endpoints serve a
+gets addresses only with `fetches_images = true` at the endpoint.
+
+An address whose host is not public is refused with 400, before any provider sees it: private,
+link-local, loopback, carrier-grade, multicast and reserved numbers of both versions, in every way
+of writing them (`2130706433`, `0x7f.1`, `127.1`, `[::ffff:127.0.0.1]`), tunnels and relays
+(NAT64, 6to4, Teredo), names of one label, and names below `localhost`, `local`, `internal`,
+`home.arpa`, `lan`, `intranet`, `svc` and the like. So are user names, escapes and backslashes in
+front of the path, which readers of addresses read differently. `private_image_hosts` lists
+exceptions:
+
+```toml
+[[endpoints]]
+name = "eyes"
+base_url = "http://10.0.0.5:8000/v1"
+dialect = "vllm"
+fetches_images = true
+private_image_hosts = ["minio", ".images.corp.example", "10.0.8.0/24"]
+```
+
+Names are not resolved here, since the answer could be another one when the server asks again. So a
+public name that leads inside, and a redirect, remain: a server that fetches must guard itself
+(vLLM: `--allowed-media-domains`, or a proxy without a way inside). Where several endpoints serve a
 model, a request with an address goes to one that may have it; where none may, it is refused.
 
 ## Replies
@@ -79,6 +150,16 @@ whatever looks like a key, an address, a host, a path, markup or a stack trace.
 - **The well-known aggregating router** drops parameters that a provider does not know, so it is
   told not to choose such a provider whenever the request has one that matters.
 """
+_EXAMPLES: Mapping[Privilege, tuple[str, ...]] = {
+    "model": ("models", "preset", "fallbacks", "lora_request"),
+    "provider": ("provider", "route", "routing"),
+    "price": ("service_tier", "priority", "ttl"),
+    "plugin": ("plugins", "web_search", "transforms", "mcp_servers", "file_id"),
+    "limit": ("max_new_tokens", "max_output_tokens", "num_predict"),
+    "transport": ("kv_transfer_params", "vllm_xargs", "extra_headers", "options"),
+    "address": ("callback_url", "base_url", "webhook", "remote_host"),
+    "secret": ("api_key", "authorization", "organization"),
+}
 _SHAPES: tuple[Shape, ...] = ("json_object", "json_schema", "regex", "choice", "grammar")
 _CHOICES: tuple[Choice, ...] = ("none", "auto", "required", "named", "allowed")
 _OWN_ROWS = frozenset(
@@ -107,6 +188,7 @@ def dialects_page() -> str:
             "## Parameters\n",
             "✓ sent as it is · a name: sent under it · – dropped, a hint · ✗ refused\n",
             _parameters(),
+            _FIELDS.format(fields=_fields(), privileges=_privileges()),
             _AFTER,
         ]
     )
@@ -123,6 +205,22 @@ def _parameters() -> str:
     lines = [_header("parameter")]
     for name in sorted((HONOURED | HINTS) - _OWN_ROWS):
         lines.append(_line(f"`{name}`", (_sent(one, name) for one in DIALECTS.values())))
+    return "\n".join(lines) + "\n"
+
+
+def _fields() -> str:
+    lines = ["Beyond the interface the dialects list:", ""]
+    for name, dialect in DIALECTS.items():
+        known = ", ".join(f"`{path}`" for path in sorted(dialect.knows)) or "nothing"
+        lines.append(f"- `{name}`: {known}")
+    return "\n".join(lines) + "\n"
+
+
+def _privileges() -> str:
+    lines = ["| it chooses | what follows | for instance |", "| --- | --- | --- |"]
+    for privilege, words in PRIVILEGES.items():
+        names = ", ".join(f"`{name}`" for name in _EXAMPLES[privilege])
+        lines.append(f"| {privilege} | {words} | {names} |")
     return "\n".join(lines) + "\n"
 
 

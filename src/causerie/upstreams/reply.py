@@ -43,17 +43,14 @@ class Asked(Protocol):
 class Reply:
     """Use as an async context manager; the rest is there once it is entered.
 
-    ``events`` are iterated once; ``changes`` were made to the request, and ``ignored``
-    were not sent on.
+    ``events`` are iterated once; ``changes`` were made to the request.
     """
 
     __slots__ = (
         "_asked", "_batch", "_everyday", "_incoming", "_partial", "_request", "_stream", "changes",
-        "ignored",
     )  # fmt: skip
 
     changes: Sequence[str]
-    ignored: Sequence[str]
     _batch: Batch | None  # all of it, where it is no stream
     _incoming: Incoming  # unless it is ``_everyday``
 
@@ -88,7 +85,7 @@ class Reply:
         asked = self._asked
         endpoint = asked.endpoint
         sent = outgoing(self._request, endpoint.dialect, asked.model, self._partial)
-        self.changes, self.ignored, streamed = sent.changes, sent.ignored, sent.streamed
+        self.changes, streamed = sent.changes, sent.streamed
         began = monotonic()
         due = end = began + endpoint.deadlines.total
         if streamed:

@@ -26,6 +26,15 @@ PARAMETERS = frozenset(
 _SWITCHES = ("enable_thinking", "thinking")
 _KWARGS = "chat_template_kwargs"
 _NAME = "model:thinking"
+# Arguments of the function that renders templates, as the common library of them has it.
+_OF_THE_RENDERER = frozenset(
+    {
+        "add_generation_prompt", "add_special_tokens", "chat_template", "continue_final_message",
+        "conversation", "documents", "load_audio_from_video", "max_length", "messages",
+        "padding", "processor_kwargs", "return_assistant_tokens_mask", "return_dict",
+        "return_tensors", "tokenize", "tokenizer", "tokenizer_kwargs", "tools", "truncation",
+    }
+)  # fmt: skip
 _GRADED = 3  # words of effort that a server needs for a budget to be said in them
 
 
@@ -40,9 +49,10 @@ def write_thinking(draft: Draft) -> None:
 
 def _as_sent(draft: Draft) -> None:
     """To a server that is not known: as it came, but for the object that few servers know."""
-    for name in ("reasoning_effort", "thinking_token_budget", _KWARGS):
+    for name in ("reasoning_effort", "thinking_token_budget"):
         if draft.given(name):
             draft.fields[name] = draft.document[name]
+    _write_template_arguments(draft)
     if not draft.given("reasoning"):
         if _by_name(draft):
             _write_switch(draft, _NAME)
@@ -59,8 +69,7 @@ def _as_sent(draft: Draft) -> None:
 
 def _by_template(draft: Draft) -> None:
     control, thinking = draft.dialect.thinking, draft.request.thinking
-    if draft.given(_KWARGS):
-        draft.fields[_KWARGS] = draft.document[_KWARGS]
+    _write_template_arguments(draft)
     said = _said(draft, "reasoning", "reasoning_effort", "thinking_token_budget")
     if said or _by_name(draft):
         _write_switch(draft, said or _NAME)
@@ -130,6 +139,20 @@ _WRITERS: Mapping[Switch, Callable[[Draft], None]] = {
     "typed": _by_type,
     "object": _by_object,
 }
+
+
+def _write_template_arguments(draft: Draft) -> None:
+    """Write the template's own arguments, without those of the function that renders it.
+
+    With the latter a client would have its own template run, or the tokeniser do something else.
+    """
+    sent = draft.document.get(_KWARGS)
+    if not isinstance(sent, Mapping):
+        return
+    kept = {name: value for name, value in sent.items() if name not in _OF_THE_RENDERER}
+    draft.fields[_KWARGS] = sent if len(kept) == len(sent) else kept
+    for name in sent.keys() - kept.keys():
+        draft.dropped(f"{_KWARGS}.{name}")
 
 
 def _write_switch(draft: Draft, said: str) -> None:

@@ -70,9 +70,9 @@ def _unknown(subject: Subject) -> Script:
     if refused is not None:
         return partly(refused)
     answered(reply)
-    named = reply.headers.get("x-ignored-params", "")
-    if "zz_unknown_field" in named:
-        return yes("dropped, and named in x-ignored-params")
+    named = reply.headers.get("x-request-changes", "")
+    if "zz_unknown_field dropped" in named:
+        return yes("dropped, and named in x-request-changes")
     return partly("taken in silence: whether a parameter is known cannot be told from status 200")
 
 

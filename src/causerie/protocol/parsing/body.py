@@ -15,6 +15,7 @@ from causerie.protocol.parsing.draw import (
 )
 from causerie.protocol.parsing.everyday import read_everyday
 from causerie.protocol.parsing.fields import Fields, shown, unsupported
+from causerie.protocol.parsing.known import KNOWN, sift
 from causerie.protocol.parsing.messages import plain_length, read_messages
 from causerie.protocol.parsing.output import read_output
 from causerie.protocol.parsing.preferences import (
@@ -23,7 +24,7 @@ from causerie.protocol.parsing.preferences import (
     read_preferences,
     wants_usage,
 )
-from causerie.protocol.parsing.rules import HINTS, HONOURED, REFUSED, Rules
+from causerie.protocol.parsing.rules import HONOURED, REFUSED, Rules
 from causerie.protocol.parsing.thinking import read_thinking
 from causerie.protocol.parsing.tools import read_tool_choice, read_tools
 from causerie.protocol.preferences import INDIFFERENT
@@ -32,8 +33,6 @@ from causerie.protocol.request import ChatRequest, Message
 _MAX_CHOICES = 16
 _MAX_DOCUMENTS = 4096
 _MAX_ID = 256
-_KNOWN = HONOURED | HINTS | REFUSED.keys()
-_STREAM_OPTIONS = frozenset({"include_usage", "include_obfuscation"})
 
 
 def parse(body: bytes, rules: Rules) -> ChatRequest:
@@ -51,9 +50,7 @@ def parse(body: bytes, rules: Rules) -> ChatRequest:
 def read_fields(fields: Fields, rules: Rules) -> ChatRequest:
     """The request, read field by field; raises :class:`InvalidRequest` for the first wrong one."""
     _refuse_known(fields)
-    unknown = _unknown(fields, rules)
-    if unknown and rules.reject_unknown:
-        raise unsupported(unknown[0], "No such parameter is known; leave it out.")
+    sent, unlisted = sift(_for_others(fields, rules), KNOWN)
     messages = read_messages(fields, rules)
     tools = read_tools(fields)
     length = read_length(fields)
@@ -87,9 +84,10 @@ def read_fields(fields: Fields, rules: Rules) -> ChatRequest:
         cache_key=_cache_key(fields),
         fallbacks=fallbacks,
         preferences=read_preferences(fields) if rules.router else INDIFFERENT,
-        unknown=unknown,
+        unlisted=unlisted,
+        strict=rules.reject_unknown,
         params=frozenset(name for name in HONOURED & fields.values.keys() if _asks(fields, name)),
-        sent=_passed_on(fields, rules),
+        sent=sent,
     )
 
 
@@ -110,8 +108,8 @@ def _models(fields: Fields, rules: Rules) -> tuple[str, tuple[str, ...]]:
     return fields.required_string("model", most=_MAX_ID), ()
 
 
-def _passed_on(fields: Fields, rules: Rules) -> Mapping[str, object]:
-    """The body as an upstream may see it: what is said to the router stays here."""
+def _for_others(fields: Fields, rules: Rules) -> Mapping[str, object]:
+    """The body without what is said to the router, which stays here."""
     if not rules.router or ROUTER_FIELDS.isdisjoint(fields.values):
         return fields.values
     return {name: value for name, value in fields.values.items() if name not in ROUTER_FIELDS}
@@ -130,21 +128,6 @@ def _refuse_known(fields: Fields) -> None:
         raise unsupported(
             "stream_options.continuous_usage_stats", "Usage comes once, by `include_usage`."
         )
-
-
-def _unknown(fields: Fields, rules: Rules) -> tuple[str, ...]:
-    """Names that nobody here knows; a ``null`` asks for nothing and is not counted."""
-    names = [name for name in fields.values if name not in _KNOWN and fields.has(name)]
-    if rules.router:
-        names = [name for name in names if name not in ROUTER_FIELDS]
-    options = fields.child("stream_options")
-    if options is not None:
-        names += [
-            options.param(name)
-            for name in options.values
-            if name not in _STREAM_OPTIONS and options.get(name) not in (None, False)
-        ]
-    return tuple(names)
 
 
 def _include_usage(fields: Fields) -> bool:

@@ -33,6 +33,7 @@ _MAX_PARTS = 4096
 _MAX_CALLS = 1024
 _MAX_NAME = 256
 _TEXT_PARTS = {"text": "text", "refusal": "refusal"}
+_OF_PARTS = ("text", "refusal", "image_url")
 
 
 def read_messages(body: Fields, rules: Rules) -> tuple[Message, ...]:
@@ -182,6 +183,9 @@ def _content(fields: Fields, role: Role) -> str | tuple[Part, ...] | None:
 
 def _part(fields: Fields, role: Role) -> Part:
     sort = fields.required_string("type")
+    for name in _OF_PARTS:
+        if name != sort and fields.has(name):  # which a server may read all the same
+            raise wrong_value(fields.param(name), f"belongs to a part of type `{name}`.")
     if sort == "text" or (sort == "refusal" and role == "assistant"):
         text = fields.string(_TEXT_PARTS[sort])
         if text is None:

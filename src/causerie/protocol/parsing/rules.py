@@ -12,7 +12,7 @@ class Rules(Struct, frozen=True):
 
     ``reasoning_object`` says whether the door knows the router's ``reasoning``
     object, ``router`` whether it knows ``models``, ``provider`` and the like;
-    ``reject_unknown`` refuses fields that nobody here knows; ``max_values``
+    ``reject_unknown``: fields that are not known to who answers are refused; ``max_values``
     bounds the JSON values of a body, ``max_nesting`` its depth.
     """
 

@@ -1,0 +1,156 @@
+"""Hosts in the addresses of images: those that lie in somebody's network, and may not be named.
+
+A server that fetches an image reads, for the client, whatever its own network lets it read. So an
+address is refused unless its host is a public name or a public number, in the one way in which
+every reader of addresses reads it alike. Nothing is resolved: a public name may lead inside.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
+
+_ADDRESS = re.compile(
+    r"https://(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9_.-]+))"
+    r"(?::(?P<port>[0-9]{1,5}))?(?:[/?#][^\\\s]*)?",
+    re.ASCII,
+)
+_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)  # as browsers read the last label
+_FOUR = re.compile(r"(?:0|[1-9][0-9]{0,2})(?:\.(?:0|[1-9][0-9]{0,2})){3}", re.ASCII)
+_INSIDE = frozenset(
+    {
+        "alt", "arpa", "corp", "home", "internal", "intranet", "invalid", "lan", "local",
+        "localdomain", "localhost", "mail", "onion", "private", "svc", "test", "workgroup",
+    }
+)  # fmt: skip
+_DOTS = frozenset(".\u3002")  # the latter separates labels, too
+_PUBLIC_SIX = IPv6Network("2000::/3")
+# Ranges that count as public, and lead elsewhere: relays and tunnels, a cloud's own services.
+_NOT_PUBLIC: tuple[IPv4Network | IPv6Network, ...] = (
+    IPv4Network("192.0.0.0/24"),
+    IPv4Network("192.88.99.0/24"),
+    IPv4Network("168.63.129.16/32"),
+    IPv6Network("2001::/23"),
+    IPv6Network("2002::/16"),
+    IPv6Network("3fff::/20"),
+)
+
+Number = IPv4Address | IPv6Address
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """Hosts of one's own network that images may come from.
+
+    ``names`` are whole names in lower case, ``suffixes`` begin with a dot.
+    """
+
+    names: frozenset[str] = frozenset()
+    suffixes: tuple[str, ...] = ()
+    networks: tuple[IPv4Network | IPv6Network, ...] = ()
+
+    @classmethod
+    def parse(cls, hosts: Iterable[str]) -> Inside:
+        """Read names, suffixes (``.example.net``), addresses and networks.
+
+        Raises :class:`ValueError` for what is none of them.
+        """
+        names, suffixes, networks = set(), [], []
+        for host in hosts:
+            if ":" in host or "/" in host or _ends_in_number(host.split(".")):
+                networks.append(ip_network(host))
+            elif not all(map(_LABEL.fullmatch, host.removeprefix(".").split("."))):
+                raise ValueError(f"{host!r} is no host name in lower case, and no address")
+            elif host.startswith("."):
+                suffixes.append(host)
+            else:
+                names.add(host)
+        return cls(frozenset(names), tuple(suffixes), tuple(networks))
+
+    def __contains__(self, host: str | Number) -> bool:
+        if isinstance(host, str):
+            return host in self.names or host.endswith(self.suffixes)
+        return any(host in network for network in self.networks)
+
+
+NONE = Inside()
+
+
+def why_not(url: str, inside: Inside) -> str | None:
+    """Return why the host of this ``https`` address may not be named, ``None`` where it may."""
+    found = _ADDRESS.fullmatch(url)
+    if found is None or int(found["port"] or 1) not in range(1, 65_536):
+        return "is not plainly one host, with a port or none: no user, no escapes, no backslash"
+    host = _six(found["six"]) if found["name"] is None else _host(found["name"].lower())
+    if host is None:
+        return "has a host that is no name and no address in its usual form"
+    if host in inside:
+        return None
+    if isinstance(host, str):
+        return _why_not_name(host)
+    return None if _is_public(host) else "names a host inside a network, by its number"
+
+
+def _why_not_name(name: str) -> str | None:
+    labels = name.split(".")
+    if len(labels) == 1 or labels[-1] in _INSIDE:
+        return "names a host inside a network"
+    return None
+
+
+def _host(name: str) -> str | IPv4Address | None:
+    """Return the name, or the number in its usual form; ``None`` for other spellings."""
+    name = name.removesuffix(".")
+    labels = name.split(".")
+    if _ends_in_number(labels):
+        try:
+            return IPv4Address(name) if _FOUR.fullmatch(name) else None
+        except ValueError:
+            return None
+    if len(name) > 253 or not all(_LABEL.fullmatch(one) and _is_itself(one) for one in labels):
+        return None
+    return name
+
+
+def _six(text: str) -> IPv6Address | None:
+    try:
+        return IPv6Address(text)
+    except ValueError:
+        return None
+
+
+def _ends_in_number(labels: list[str]) -> bool:
+    """Return whether some reader takes it for a number: ``127.1``, ``0x7f``, ``2130706433``."""
+    return _NUMBER.fullmatch(labels[-1]) is not None
+
+
+def _is_itself(label: str) -> bool:
+    """Return whether the label means itself, not plain letters or digits behind ``xn--``."""
+    if not label.startswith("xn--"):
+        return True
+    try:
+        meant = label.removeprefix("xn--").encode().decode("punycode")
+        plain = unicodedata.normalize("NFKC", meant)
+    except (UnicodeError, ValueError, OverflowError):
+        return False
+    return not plain.isascii() and _DOTS.isdisjoint(plain)
+
+
+def _is_public(number: Number) -> bool:
+    if isinstance(number, IPv6Address) and number not in _PUBLIC_SIX:
+        return False
+    public = number.is_global and not number.is_multicast and not number.is_reserved
+    return public and not any(number in network for network in _NOT_PUBLIC)
+
+
+def is_host(text: str) -> bool:
+    """Return whether it is a name, a suffix, an address or a network that may be an exception."""
+    try:
+        Inside.parse([text])
+    except ValueError:
+        return False
+    return True

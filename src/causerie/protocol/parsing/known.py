@@ -1,0 +1,231 @@
+"""Which fields of a request are known, at every depth, and what is left of a body without the rest.
+
+Fields are denied unless they are listed: :data:`KNOWN` lists those of the interface. A provider's
+list is grown from it by paths like ``messages.content.cache_control``, in which the elements of an
+array have no number. What is unlisted is named, ``null`` left out, and goes no farther.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from causerie.errors import InvalidRequest
+from causerie.protocol.parsing.fields import unsupported
+from causerie.protocol.parsing.privileged import Privilege, privilege_of
+from causerie.protocol.parsing.rules import HINTS, HONOURED, REFUSED
+from causerie.protocol.request import Unlisted
+
+_MOST_NAMES = 32
+_LONGEST_PLACE = 256
+# No path that a configuration lists is longer.
+_LONGEST_NAME = 128
+_LONGEST_PATH = 16 * (_LONGEST_NAME + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a value: the names that it, or an element of it, may have.
+
+    ``closed``: no others; ``passed``: others too, but for privileged ones; ``open``: all others.
+    """
+
+    fields: Mapping[str, Known] = field(default_factory=dict)
+    others: Literal["closed", "passed", "open"] = "closed"
+
+
+LEAF = Known()
+OPEN = Known(others="open")
+PASSED = Known(others="passed")
+
+
+def _leaves(*names: str, **deeper: Known) -> Known:
+    return Known({**dict.fromkeys(names, LEAF), **deeper})
+
+
+_NAMED = _leaves("type", function=_leaves("name"))
+_MESSAGE = _leaves(
+    "role",
+    "name",
+    "refusal",
+    "tool_call_id",
+    "reasoning_content",
+    "reasoning",
+    content=_leaves("type", "text", "refusal", image_url=_leaves("url", "detail")),
+    tool_calls=_leaves(
+        "id", "type", "index", function=_leaves("name", "arguments"), extra_content=OPEN
+    ),
+    reasoning_details=OPEN,  # a provider's own, which must come back to it unchanged
+)
+KNOWN = Known(
+    {
+        **dict.fromkeys(HONOURED | REFUSED.keys(), LEAF),
+        **dict.fromkeys(HINTS, OPEN),  # those of an odd type are not sent on
+        "prediction": _leaves("type", content=_leaves("type", "text")),
+        "messages": _MESSAGE,
+        "tools": _leaves(
+            "type", function=_leaves("name", "description", "strict", parameters=OPEN)
+        ),
+        "tool_choice": _leaves(
+            "type", function=_leaves("name"), allowed_tools=_leaves("mode", tools=_NAMED)
+        ),
+        "response_format": _leaves(
+            "type", json_schema=_leaves("name", "description", "strict", schema=OPEN), schema=OPEN
+        ),
+        "structured_outputs": _leaves("regex", "choice", "grammar", json=OPEN),
+        "stream_options": _leaves("include_usage", "include_obfuscation", "continuous_usage_stats"),
+        "reasoning": _leaves("effort", "max_tokens", "exclude", "enabled", "summary"),
+        "chat_template_kwargs": OPEN,
+        "documents": OPEN,
+        "logit_bias": OPEN,
+    }
+)
+"""The fields of the interface."""
+
+
+def grown(known: Known, path: str, below: Known) -> Known:
+    """Return ``known`` with the field at ``path``, of whose value ``below`` is known."""
+    name, _, rest = path.partition(".")
+    if rest:
+        below = grown(known.fields.get(name, LEAF), rest, below)
+    elif name in known.fields:
+        below = replace(below, fields={**known.fields[name].fields, **below.fields})
+    return replace(known, fields={**known.fields, name: below})
+
+
+def lists(known: Known, path: str) -> bool:
+    """Return whether the field at ``path`` is listed already."""
+    name, _, rest = path.partition(".")
+    if name not in known.fields:
+        return known.others == "open"
+    return not rest or lists(known.fields[name], rest)
+
+
+def privilege_in(path: str) -> Privilege | None:
+    """Return what a field at this path would choose, by the names that are not the interface's.
+
+    ``service_tier`` is the one field of the interface that chooses a price.
+    """
+    known: Known | None = KNOWN
+    for name in path.split("."):
+        known = known.fields.get(name) if known is not None else None
+        if known is None and (privilege := privilege_of(name)) is not None:
+            return privilege
+    return privilege_of(path) if path in HINTS else None
+
+
+def sift(body: Mapping[str, Any], known: Known) -> tuple[Mapping[str, Any], Unlisted | None]:
+    """Return the listed fields of the body, and what it has besides; the body itself if nothing."""
+    found = _Found()
+    kept = _object(body, known, "", found)
+    if kept is body:
+        return body, None
+    return kept, Unlisted(body, tuple(found.names), found.more)
+
+
+def refusal(body: Mapping[str, Any], known: Known) -> InvalidRequest:
+    """Return the error for the first unlisted field; the body has at least one."""
+    place = next(_places(body, known, ""))[:_LONGEST_PLACE]
+    return unsupported(place, "Nobody who would answer knows it or gets it; leave it out.")
+
+
+class _Found:
+    """The unlisted fields: the first ones by name, each once for all elements of an array."""
+
+    __slots__ = ("more", "names")
+
+    def __init__(self) -> None:
+        self.names: dict[str, None] = {}
+        self.more = 0
+
+    def note(self, path: str, value: Mapping[str, Any], known: Known, count: int) -> None:
+        """Note ``count`` fields of an object; those that are ``null`` get no name."""
+        for name in _unlisted(value, known):
+            if len(self.names) >= _MOST_NAMES:
+                self.more += count
+                return
+            count -= 1
+            if value[name] is not None:
+                self.names[_joined(path, name)] = None
+
+
+def _value(value: Any, known: Known, path: str, found: _Found) -> Any:
+    if value.__class__ is dict:
+        return _object(value, known, path, found)
+    kept: list[Any] | None = None
+    for index, each in enumerate(value):
+        if each.__class__ is dict or each.__class__ is list:
+            new = _value(each, known, path, found)
+            if new is not each:
+                kept = list(value) if kept is None else kept
+                kept[index] = new
+    return value if kept is None else kept
+
+
+def _object(value: Mapping[str, Any], known: Known, path: str, found: _Found) -> Mapping[str, Any]:
+    """Return the listed fields of an object: the object itself where there are no others."""
+    fields = known.fields
+    kept: dict[str, Any] | None = None
+    if not value.keys() <= fields.keys():
+        kept = _kept(value, known)
+        if len(kept) < len(value):
+            found.note(path, value, known, len(value) - len(kept))
+        else:
+            kept = None
+    for name, each in value.items() if kept is None else kept.items():
+        if each.__class__ is dict or each.__class__ is list:
+            below = _below(known, name)
+            if below is not OPEN:
+                new = _value(each, below, _joined(path, name), found)
+                if new is not each:
+                    kept = dict(value) if kept is None else kept
+                    kept[name] = new
+    return value if kept is None else kept
+
+
+def _kept(value: Mapping[str, Any], known: Known) -> dict[str, Any]:
+    fields = known.fields
+    if known.others == "closed":
+        if len(value) > 2 * len(fields):  # which may be as many as a body has bytes for
+            return {name: value[name] for name in fields if name in value}
+        return {name: each for name, each in value.items() if name in fields}
+    return {name: each for name, each in value.items() if _goes(name, known)}
+
+
+def _goes(name: str, known: Known) -> bool:
+    if name in known.fields or known.others == "open":
+        return True
+    return known.others == "passed" and privilege_of(name) is None
+
+
+def _unlisted(value: Mapping[str, Any], known: Known) -> Iterator[str]:
+    if known.others == "closed":
+        fields = known.fields
+        return (name for name in value if name not in fields)
+    return (name for name in value if not _goes(name, known))
+
+
+def _below(known: Known, name: str) -> Known:
+    return known.fields.get(name) or (OPEN if known.others == "open" else PASSED)
+
+
+def _joined(path: str, name: str) -> str:
+    """Return the path of a field, cut: a name may be as long as a body, and hold many fields."""
+    return f"{path[:_LONGEST_PATH]}.{name[:_LONGEST_NAME]}" if path else name[:_LONGEST_NAME]
+
+
+def _places(value: Any, known: Known, path: str) -> Iterator[str]:
+    """Yield the paths of the unlisted fields, with the indexes of elements in arrays."""
+    if known is OPEN:
+        return
+    if isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _places(each, known, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            place = _joined(path, name)
+            if _goes(name, known):
+                yield from _places(each, _below(known, name), place)
+            elif each is not None:
+                yield place
