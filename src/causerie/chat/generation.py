@@ -97,6 +97,7 @@ class Generation:
     begun: Begun | None = None
     reasoning: int = field(init=False, default=0)
     cached: int = field(init=False, default=0)
+    asked: bool = field(init=False, default=False)  # whether the engine has had the prompt
     said: int = field(init=False, default=0)  # tokens begun with that said what has gone out
     _parser: Parser = field(init=False)
     _stops: StopStrings | None = field(init=False)
@@ -147,6 +148,11 @@ class Generation:
         return met or last in self.request.stop_token_ids
 
     @property
+    def ended(self) -> bool:
+        """Whether no more tokens are to be made."""
+        return self._ended is not None
+
+    @property
     def completion(self) -> int:
         """How many tokens were made here."""
         return len(self._generated) - self._uncounted
@@ -169,7 +175,7 @@ class Generation:
                     self._since = len(self._generated)
                     continue
                 # One run of the engine, to its end or to where it has to be done differently.
-                self._run_over = False
+                self._run_over, self.asked = False, True
                 async with self.engine.generate(self._text_request(grammar)) as outputs:
                     async for output in outputs:
                         if not isinstance(output, Token):

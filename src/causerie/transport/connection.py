@@ -55,6 +55,14 @@ class Connection(asyncio.Protocol):
         """Whether no request can be sent on it."""
         return self._transport is None or self._transport.is_closing()
 
+    @property
+    def unsent(self) -> bool:
+        """Whether a part of what was to be sent has not left this process."""
+        transport = self._transport
+        if transport is None:
+            return False
+        return transport.get_write_buffer_size() > 0 or self._traffic.holds(transport)
+
     def ask(self, request: bytes, due: float) -> HttpResponse:
         """Send a request; its response fails where the connection does.
 

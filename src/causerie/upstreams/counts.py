@@ -1,8 +1,9 @@
 """Tokens of a reply: as the server tells them, and the best guess where it does not.
 
-Servers differ in what they leave out, or tell as zero. A missing total is counted by what has
-arrived (a piece of a stream is about a token, a token about four characters);
-a missing share of reasoning is the reasoning's share of the characters, which
+Servers differ in what they leave out, or tell as zero, and one whose client leaves tells nothing.
+A missing prompt is the estimate of the request. A missing total is counted by what has
+arrived (a piece of a stream is about a token, a token about four characters), and so is what
+arrived after the server last told it; a missing share of reasoning is the reasoning's share of the characters, which
 is the same for a stream and a plain reply. Where the total is that of prompt, completion and
 reasoning, the completion was told without the reasoning.
 """
@@ -12,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from causerie.protocol.estimate import prompt_estimate
 from causerie.protocol.events import Usage
 from causerie.protocol.request import ChatRequest
 from causerie.upstreams.wire import UsageBody
 
 _CHARACTERS = 4  # a token, about
+_OF_ONE = 8  # characters a piece: more are more than one token
 _NOTHING = UsageBody()
 
 
@@ -30,11 +33,15 @@ class Sized(Protocol):
 
 
 def counted(
-    told: UsageBody | None, pieces: int, answers: Iterable[Sized], request: ChatRequest
+    told: UsageBody | None,
+    pieces: int,
+    untold: int,
+    answers: Iterable[Sized],
+    request: ChatRequest,
 ) -> Usage:
     """The tokens so far; ``told`` is the last that the server said of them.
 
-    ``pieces`` is how many have brought content.
+    ``pieces`` is how many have brought content, ``untold`` how many of these came after that.
     """
     if told is None:
         told = _NOTHING
@@ -45,11 +52,14 @@ def counted(
     prompt, completion, reasoning = told.prompt_tokens, told.completion_tokens, _reasoning(told)
     if reasoning and told.total_tokens == (prompt or 0) + (completion or 0) + reasoning:
         completion = (completion or 0) + reasoning
-    unsure = not completion or not prompt
+    unsure = not completion or not prompt or untold > 0
     if not completion:
-        completion = pieces if pieces > 1 else -(-size // _CHARACTERS)
+        apart = pieces > 1 and size <= pieces * _OF_ONE
+        completion = pieces if apart else -(-size // _CHARACTERS)
+    else:
+        completion += untold
     if not prompt:
-        prompt = _prompt(request) if pieces else 0
+        prompt = prompt_estimate(request)
     if reasoning is None:
         reasoning = round(completion * reasoned / size) if reasoned else 0
     return Usage(
@@ -57,16 +67,8 @@ def counted(
         completion,
         min(_cached(told), prompt),
         min(reasoning, completion),
-        unsure and completion > 0,
+        unsure,
     )
-
-
-def _prompt(request: ChatRequest) -> int:
-    size = 0
-    for message in request.messages:
-        size += len(message.text) + len(message.reasoning_content or "")
-        size += sum(len(call.arguments) for call in message.tool_calls)
-    return -(-size // _CHARACTERS)
 
 
 def _reasoning(told: UsageBody) -> int | None:

@@ -46,6 +46,7 @@ class Incoming(Struct, eq=False):
     _halves: Halves | None = None  # of characters, once one has come
     _pieces: int = 0  # that brought content
     _told: UsageBody | None = None  # the last that the server said
+    _before_told: int = 0  # of the pieces: those that it counts
 
     @property
     def complete(self) -> bool:
@@ -58,7 +59,8 @@ class Incoming(Struct, eq=False):
     @property
     def usage(self) -> Usage:
         """The tokens so far: as told, else counted by what has arrived."""
-        return counted(self._told, self._pieces, self._answers.values(), self.request)
+        untold = self._pieces - self._before_told if self._told is not None else 0
+        return counted(self._told, self._pieces, untold, self._answers.values(), self.request)
 
     def feed(self, stream: Iterable[bytes], events: list[Event], *, whole: bool = False) -> None:
         """Add the events of what came together, the chunks of a stream or a ``whole`` reply.
@@ -118,6 +120,7 @@ class Incoming(Struct, eq=False):
             usage = chunk.choices[0].usage
         if usage is not None:
             self._told = usage
+            self._before_told = self._pieces
         if chunk.system_fingerprint:
             self.fingerprint = chunk.system_fingerprint
 

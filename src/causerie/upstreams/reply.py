@@ -1,7 +1,8 @@
 """A reply of an upstream under way: asked for, begun, left.
 
-Entered, the head of the response is there and good; left, the connection is
-free again or closed at once, which ends the work on the other side.
+Entered, the request is ready to be sent; the first batch that is asked for sends it. Left,
+the connection is free again or closed at once, which ends the work on the other side. The
+tokens that it costs are known at any time, also while nothing has come back.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from causerie.errors import ServiceError
+from causerie.protocol.estimate import output_estimate, prompt_estimate
 from causerie.protocol.events import Batch, Usage
 from causerie.protocol.partial import Partial, Trail
 from causerie.protocol.request import ChatRequest
@@ -21,11 +23,12 @@ from causerie.transport.response import HttpResponse
 from causerie.upstreams.endpoint import Endpoint, failed
 from causerie.upstreams.everyday import Read, read_everyday
 from causerie.upstreams.incoming import Incoming
-from causerie.upstreams.outgoing import outgoing
+from causerie.upstreams.outgoing import Outgoing, outgoing
 from causerie.upstreams.separator import Separators
 from causerie.upstreams.stream import Held, Stream
 
 _NEVER = float("inf")
+_NOTHING = Usage(0, 0)
 _MAX_REPLY_BYTES = 64 * 1024 * 1024
 
 
@@ -48,19 +51,22 @@ class Reply:
     """
 
     __slots__ = (
-        "_asked", "_batch", "_everyday", "_incoming", "_partial", "_request", "_stream", "changes",
-        "ignored",
+        "_asked", "_batch", "_everyday", "_incoming", "_partial", "_request", "_response", "_sent",
+        "_stream", "_streamed", "changes", "ignored",
     )  # fmt: skip
 
     changes: Sequence[str]
     ignored: Sequence[str]
     _batch: Batch | None  # all of it, where it is no stream
-    _incoming: Incoming  # unless it is ``_everyday``
+    _sent: Outgoing | None  # until it is
+    _streamed: bool  # whether it was asked for as a stream
 
     def __init__(self, asked: Asked, request: ChatRequest, partial: Partial | None) -> None:
         self._asked = asked
         self._request = request
         self._partial = partial
+        self._response: HttpResponse | None = None  # once the request is on its way
+        self._incoming: Incoming | None = None  # once something is there, unless ``_everyday``
         self._everyday: Read | None = None
         self._stream: Stream | None = None
 
@@ -71,50 +77,36 @@ class Reply:
     @property
     def fingerprint(self) -> str:
         """What the server calls its engine and weights, else the dialect's name."""
-        read = self._everyday
-        named = self._incoming.fingerprint if read is None else read[1]
+        named = None
+        if self._everyday is not None:
+            named = self._everyday[1]
+        elif self._incoming is not None:
+            named = self._incoming.fingerprint
         return named or self._asked.endpoint.fingerprint
 
     def usage(self) -> Usage:
-        """The tokens so far."""
-        read = self._everyday
-        return self._incoming.usage if read is None else read[0][2]
+        """The tokens so far: none before the server has the request, the whole prompt from then on.
+
+        A reply that is not streamed is made whole, whoever leaves: while nothing of it is there,
+        it is as long as it may be.
+        """
+        if self._everyday is not None:
+            return self._everyday[0][2]
+        if self._incoming is not None:
+            return self._incoming.usage
+        if self._response is None or self._response.unsent:
+            return _NOTHING
+        made = 0 if self._streamed else output_estimate(self._request)
+        return Usage(prompt_estimate(self._request), made, estimated=True)
 
     def trail(self) -> Trail | None:
         """Other servers' tokens are not known."""
         return None
 
     async def __aenter__(self) -> Self:
-        asked = self._asked
-        endpoint = asked.endpoint
-        sent = outgoing(self._request, endpoint.dialect, asked.model, self._partial)
-        self.changes, self.ignored, streamed = sent.changes, sent.ignored, sent.streamed
-        began = monotonic()
-        due = end = began + endpoint.deadlines.total
-        if streamed:
-            due = min(began + endpoint.deadlines.first_token, end)
-        endpoint.enter()
-        try:
-            asking = endpoint.post(sent.body, due)
-            del sent  # so that its body is not kept until there is an answer
-            try:
-                response = await asking
-            except Stale:
-                sent = outgoing(self._request, endpoint.dialect, asked.model, self._partial)
-                response = await endpoint.post(sent.body, due, anew=True)
-            body = response.at_hand()
-            if response.status == 200 and body.startswith(b"{"):
-                self._whole(body)
-            else:
-                await self._arriving(response, end, streamed=streamed)
-        except TransportFailed as failure:
-            endpoint.leave()
-            raise failed(failure) from failure
-        except BaseException as failure:
-            endpoint.leave()
-            if isinstance(failure, ServiceError):
-                failure.changes = self.changes
-            raise
+        sent = self._sent = self._outgoing()
+        self.changes, self.ignored, self._streamed = sent.changes, sent.ignored, sent.streamed
+        self._asked.endpoint.enter()
         return self
 
     async def __aexit__(
@@ -133,20 +125,59 @@ class Reply:
         return self
 
     async def __anext__(self) -> Batch:
-        """The only batch of a plain reply."""
+        """The only batch of a plain reply, the next one of a stream; the first is asked for."""
+        if self._sent is not None:
+            sent, self._sent = self._sent, None
+            asking = self._ask(sent.body)
+            del sent  # so that its body is not kept until there is an answer
+            await asking
+        if self._stream is not None:
+            return await anext(self._stream)
         batch, self._batch = self._batch, None
         if batch is None:
             raise StopAsyncIteration
         return batch
 
-    async def _arriving(self, response: HttpResponse, end: float, *, streamed: bool) -> None:
+    def _outgoing(self) -> Outgoing:
+        asked = self._asked
+        return outgoing(self._request, asked.endpoint.dialect, asked.model, self._partial)
+
+    async def _ask(self, body: bytes) -> None:
+        """Send the request; returns when its whole reply is there, or a stream has begun."""
+        endpoint = self._asked.endpoint
+        began = monotonic()
+        due = end = began + endpoint.deadlines.total
+        if self._request.stream:  # else the client sees no content before the end, anyway
+            due = min(began + endpoint.deadlines.first_token, end)
+        asking = endpoint.post(body, due, asked=self._on_its_way)
+        del body
+        try:
+            try:
+                response = await asking
+            except Stale:
+                self._response = None
+                again = self._outgoing().body
+                response = await endpoint.post(again, due, anew=True, asked=self._on_its_way)
+            at_hand = response.at_hand()
+            if response.status == 200 and at_hand.startswith(b"{"):
+                self._whole(at_hand)
+            else:
+                await self._arriving(response, end)
+        except TransportFailed as failure:
+            raise failed(failure) from failure
+
+    def _on_its_way(self, response: HttpResponse) -> None:
+        self._response = response
+
+    async def _arriving(self, response: HttpResponse, end: float) -> None:
         """A stream, or what is not there yet, or is no good."""
         try:
             if not 200 <= response.status < 300:
+                self._response = None  # which costs nothing
                 raise await self._asked.endpoint.refused(response)
-            stream = _is_stream(response, streamed=streamed)
+            stream = _is_stream(response, streamed=self._streamed)
             if stream and not (await response.beginning()).lstrip().startswith(b"{"):
-                self._streamed(response, end)
+                self._arrives(response, end)
             else:
                 self._whole(await response.read(_MAX_REPLY_BYTES))
         except BaseException:
@@ -163,12 +194,12 @@ class Reply:
                 self._batch = read[0]
                 return
         if body.lstrip().startswith(b"data:"):
-            self._streamed(Held(body), _NEVER)
+            self._arrives(Held(body), _NEVER)
         else:
             incoming = self._incoming = self._reader()
             self._batch = incoming.whole(body)
 
-    def _streamed(self, body: HttpResponse | Held, end: float) -> None:
+    def _arrives(self, body: HttpResponse | Held, end: float) -> None:
         incoming = self._incoming = self._reader()
         self._stream = Stream(incoming, body, self._asked.endpoint.deadlines.between_chunks, end)
 
