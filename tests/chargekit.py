@@ -250,7 +250,7 @@ async def charging(*providers: str) -> AsyncIterator[Charging]:
         router = Router(targets)
         ledger = await held.enter_async_context(Ledger(kept))
         books = Bookkeeping(ledger, Budgets(kept, lambda: 0))
-        books.prices = Prices({name: PRICE for name in ("plain", "streamed", "hedged")})
+        books.prices = Prices(dict.fromkeys(("plain", "streamed", "hedged"), PRICE))
         edge = _edge(router, len(providers), books)
         port = await held.enter_async_context(serving(edge))
         connector = aiohttp.TCPConnector(limit=0)

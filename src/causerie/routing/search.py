@@ -5,7 +5,7 @@ Knows nothing of what becomes of the reply once it has begun.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
@@ -112,9 +112,8 @@ class Search(Struct, eq=False):
                 self.upstream_seconds += visit.upstream_seconds
                 return visit
             self._seconds += self.terms.clock() - visit.started
-            for failure in failures.values():
-                if partial is None and not _elsewhere(failure):
-                    raise failure
+            if partial is None:
+                _raise_last_word(failures.values())
             hopeless = hopeless or (seat is seats[0] and visit.resting)
             if self.spent():
                 break
@@ -226,6 +225,13 @@ def _last(failure: UpstreamFailed) -> str:
     """Return the failure's own words, with the target they are about."""
     target = failure.metadata.get("target")
     return f"{target}: {failure!s}" if target else str(failure)
+
+
+def _raise_last_word(failures: Iterable[ServiceError]) -> None:
+    """Raise the failure that no other target could do better at, if there is one."""
+    for failure in failures:
+        if not _elsewhere(failure):
+            raise failure
 
 
 def _elsewhere(failure: ServiceError) -> bool:

@@ -2,16 +2,18 @@
 
 Servers differ in what they leave out, or tell as zero, and one whose client leaves tells nothing.
 A missing prompt is the estimate of the request. A missing total is counted by what has
-arrived (a piece of a stream is about a token, a token about four characters), and so is what
-arrived after the server last told it; a missing share of reasoning is the reasoning's share of the characters, which
-is the same for a stream and a plain reply. Where the total is that of prompt, completion and
-reasoning, the completion was told without the reasoning.
+arrived (a piece of a stream is about a token, one of many characters a token for each four), and
+so is what arrived after the server last told it; a missing share of reasoning is the reasoning's
+share of the characters, which is the same for a stream and a plain reply. Where the total is that
+of prompt, completion and reasoning, the completion was told without the reasoning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Protocol
+
+from msgspec import Struct
 
 from causerie.protocol.estimate import prompt_estimate
 from causerie.protocol.events import Usage
@@ -20,7 +22,17 @@ from causerie.upstreams.wire import UsageBody
 
 _CHARACTERS = 4  # a token, about
 _OF_ONE = 8  # characters a piece: more are more than one token
-_NOTHING = UsageBody()
+
+
+class Told(Struct, frozen=True, gc=False):
+    """The last that the server said of its tokens, after so many pieces and characters."""
+
+    usage: UsageBody
+    pieces: int
+    size: int
+
+
+NOTHING_TOLD = Told(UsageBody(), 0, 0)
 
 
 class Sized(Protocol):
@@ -32,19 +44,9 @@ class Sized(Protocol):
     def size(self) -> int: ...
 
 
-def counted(
-    told: UsageBody | None,
-    pieces: int,
-    untold: int,
-    answers: Iterable[Sized],
-    request: ChatRequest,
-) -> Usage:
-    """The tokens so far; ``told`` is the last that the server said of them.
-
-    ``pieces`` is how many have brought content, ``untold`` how many of these came after that.
-    """
-    if told is None:
-        told = _NOTHING
+def counted(last: Told, pieces: int, answers: Iterable[Sized], request: ChatRequest) -> Usage:
+    """The tokens so far; ``pieces`` is how many have brought content."""
+    told = last.usage
     reasoned = size = 0
     for answer in answers:
         reasoned += answer.reasoned
@@ -52,12 +54,11 @@ def counted(
     prompt, completion, reasoning = told.prompt_tokens, told.completion_tokens, _reasoning(told)
     if reasoning and told.total_tokens == (prompt or 0) + (completion or 0) + reasoning:
         completion = (completion or 0) + reasoning
-    unsure = not completion or not prompt or untold > 0
+    unsure = not completion or not prompt or pieces > last.pieces
     if not completion:
-        apart = pieces > 1 and size <= pieces * _OF_ONE
-        completion = pieces if apart else -(-size // _CHARACTERS)
-    else:
-        completion += untold
+        completion = _made(pieces, size)
+    elif pieces > last.pieces:
+        completion += _made(pieces - last.pieces, size - last.size)
     if not prompt:
         prompt = prompt_estimate(request)
     if reasoning is None:
@@ -69,6 +70,12 @@ def counted(
         min(reasoning, completion),
         unsure,
     )
+
+
+def _made(pieces: int, size: int) -> int:
+    """About how many tokens so many pieces are, of so many characters together."""
+    apart = pieces > 1 and size <= pieces * _OF_ONE
+    return pieces if apart else -(-size // _CHARACTERS)
 
 
 def _reasoning(told: UsageBody) -> int | None:

@@ -13,7 +13,6 @@ from time import monotonic
 from types import TracebackType
 from typing import Protocol, Self
 
-from causerie.errors import ServiceError
 from causerie.protocol.estimate import output_estimate, prompt_estimate
 from causerie.protocol.events import Batch, Usage
 from causerie.protocol.partial import Partial, Trail
