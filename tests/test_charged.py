@@ -16,14 +16,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Coroutine
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from chargekit import PRICE, TOKENS_A_MINUTE, Charging, Heard, Provider, charging, providing
+from chatkit import Unchecked
 from gatewaykit import settled
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -34,7 +36,16 @@ from hypothesis.stateful import (
     rule,
 )
 
+from causerie.assembly.endpoints import connected
+from causerie.chat.chat import TextChat
+from causerie.engines.base import EngineFailed, Output, TextRequest, Token
+from causerie.engines.fake import FakeEngine
+from causerie.errors import EngineLost, UpstreamFailed
 from causerie.metering.ledger import UsageRecord
+from causerie.protocol.events import Usage
+from causerie.protocol.request import ChatRequest, Message
+from causerie.settings import load
+from causerie.settings.credentials import Credentials
 
 ON_ITS_WAY = 3  # tokens: a piece of the longest
 LONG = "word " * 14_400  # 18,000 tokens
@@ -184,6 +195,60 @@ async def test_both_ways_give_the_same_answer_and_the_same_usage() -> None:
             assert (record.prompt, record.completion) == provider.billed(model[:1])
             assert cost_of(record)
     assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("door", ["", '[[doors]]\nname = "hosted"\nkind = "hosted"\n'])
+@pytest.mark.parametrize("dialect", ["vllm", "lmstudio"])
+@pytest.mark.parametrize("says", [None, True, False])
+async def test_endpoints_always_stream_where_there_are_accounts(
+    tmp_path: Path, door: str, dialect: str, says: bool | None
+) -> None:
+    """Or where the dialect does; the settings have the last word."""
+    text = f'{door}[[endpoints]]\nname = "a"\nbase_url = "http://a.example/v1"\n'
+    text += f'dialect = "{dialect}"\n'
+    if says is not None:
+        text += f"always_stream = {str(says).lower()}\n"
+    (tmp_path / "causerie.toml").write_text(text)
+    given = load(file=tmp_path / "causerie.toml", environ={}).settings
+    before = connected(given, Credentials(), {})
+    unset = bool(door) or dialect == "lmstudio"
+    assert before["a"].endpoint.dialect.streams == (unset if says is None else says)
+    assert connected(given, Credentials(), before)["a"] is before["a"]
+    await before["a"].client.close()
+
+
+class Dying(FakeEngine):
+    """Ends before it has said anything, or after some tokens."""
+
+    left = 0
+
+    async def _tokens(self, request: TextRequest) -> AsyncGenerator[Output, None]:
+        async with aclosing(super()._tokens(request)) as outputs:
+            async for output in outputs:
+                if not self.left:
+                    raise EngineFailed("gone")
+                self.left -= isinstance(output, Token)
+                yield output
+
+
+@pytest.mark.parametrize("made", [0, 2])
+async def test_an_engine_that_ends_beneath_a_request_says_when_to_come_again(made: int) -> None:
+    """For breakers it is a failure of the target, as before."""
+    engine = Dying("m")
+    engine.left = made
+    chat = TextChat(engine, Unchecked())
+    request = ChatRequest(model="m", messages=(Message("user", "Hi there"),))
+    async with chat.generate(request) as answer:
+        assert answer.usage() == Usage(0, 0)
+        with pytest.raises(EngineLost) as lost:
+            async for _ in answer.events:
+                pass
+        assert answer.usage().prompt > 0
+        assert answer.usage().completion == made
+    failure = lost.value
+    assert isinstance(failure, UpstreamFailed)
+    assert (failure.status, failure.code) == (503, "no_endpoint")
+    assert failure.headers["Retry-After"] == "1"
 
 
 @dataclass(eq=False)
