@@ -22,7 +22,7 @@ from service import Service, serving
 from causerie.accounts.bounds import Bounds, Budget, Limit, Unit
 from causerie.metering.ledger import UsageRecord
 
-LONG = "The quick brown fox jumps over the lazy dog. " * 150
+LONG = "The quick brown fox jumps over the lazy dog. " * 60
 HOUSE = """
 [store]
 folder = "data"
@@ -129,7 +129,7 @@ def own(tmp_path_factory: pytest.TempPathFactory, gguf: Path) -> Iterator[Servic
 async def test_our_engine_charges_the_prompt_to_who_leaves(own: Service, stream: bool) -> None:
     """Exactly: as many tokens as the same request has that is answered."""
     async with at(own) as there:
-        budget = Budget(Decimal(1000), unit=Unit.TOKENS)
+        budget = Budget(Decimal(400), unit=Unit.TOKENS)
         limit = Limit(tokens_per_minute=100_000)
         key, headers = await there.key(bounds=Bounds(limits=(limit,), budgets=(budget,)))
         text = f"{stream} {LONG}"
@@ -241,7 +241,9 @@ async def test_a_provider_streams_where_somebody_pays(tmp_path: Path, more: str)
     async with providing() as provider, gateway(tmp_path, provider, more=more) as there:
         key, headers = await there.key()
         asking = there.send(headers, "theirs", f"a/100 {LONG}", max_tokens=100)
-        await provider.arrived.acquire()
+        arrival = asyncio.ensure_future(provider.arrived.acquire())
+        await asyncio.wait([asking, arrival], return_when=asyncio.FIRST_COMPLETED)
+        assert arrival.done(), asking.result()
         bill = provider.bills["a"]
         assert bill.streamed is not bool(more)
         await left(asking)

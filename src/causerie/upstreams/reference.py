@@ -48,8 +48,8 @@ that an earlier turn has used, are replaced. A `finish_reason` of `stop` with ca
 Usage that a server leaves out is [estimated](billing.md#leaving-early) from the size of the prompt
 and the pieces of the reply; reasoning tokens that are not told are the reasoning's share of the
 characters. Reasoning that a server counts beside the completion, as its total tells, is added to
-it. A reply that ends without `[DONE]` is complete if every choice has its end; one with `[DONE]` and
-no end counts as stopped.
+it. A reply that ends without `[DONE]` is complete if every choice has its end; one with `[DONE]`
+and no end counts as stopped.
 
 ## Refusals
 
