@@ -97,7 +97,7 @@ class Generation:
     begun: Begun | None = None
     reasoning: int = field(init=False, default=0)
     cached: int = field(init=False, default=0)
-    asked: bool = field(init=False, default=False)  # whether the engine has had the prompt
+    asked: bool = field(init=False, default=False)  # whether an engine has had the prompt
     said: int = field(init=False, default=0)  # tokens begun with that said what has gone out
     _parser: Parser = field(init=False)
     _stops: StopStrings | None = field(init=False)
@@ -148,11 +148,6 @@ class Generation:
         return met or last in self.request.stop_token_ids
 
     @property
-    def ended(self) -> bool:
-        """Whether no more tokens are to be made."""
-        return self._ended is not None
-
-    @property
     def completion(self) -> int:
         """How many tokens were made here."""
         return len(self._generated) - self._uncounted
@@ -201,6 +196,7 @@ class Generation:
             self._unsaid += given.new(self._placed(self._parser.finish()))
         if not given.all_seen:
             raise Diverged
+        self.asked = True  # of whoever began with it
         self._generated = list(begun.tokens)
         self._uncounted = len(begun.tokens)
         self._made_before = begun.made

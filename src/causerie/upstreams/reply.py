@@ -8,7 +8,7 @@ tokens that it costs are known at any time, also while nothing has come back.
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from time import monotonic
 from types import TracebackType
 from typing import Protocol, Self
@@ -56,7 +56,6 @@ class Reply:
 
     changes: Sequence[str]
     ignored: Sequence[str]
-    _batch: Batch | None  # all of it, where it is no stream
     _sent: Outgoing | None  # until it is
     _streamed: bool  # whether it was asked for as a stream
 
@@ -68,6 +67,7 @@ class Reply:
         self._incoming: Incoming | None = None  # once something is there, unless ``_everyday``
         self._everyday: Read | None = None
         self._stream: Stream | None = None
+        self._batch: Batch = ()  # all of it, where it is no stream
 
     @property
     def events(self) -> AsyncIterator[Batch]:
@@ -123,40 +123,34 @@ class Reply:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Batch:
-        """The only batch of a plain reply, the next one of a stream; the first is asked for."""
+    def __anext__(self) -> Awaitable[Batch]:
+        """The first batch, which is asked for; of a stream also the next one."""
         if self._sent is not None:
-            sent, self._sent = self._sent, None
-            asking = self._ask(sent.body)
-            del sent  # so that its body is not kept until there is an answer
-            await asking
-        if self._stream is not None:
-            return await anext(self._stream)
-        batch, self._batch = self._batch, None
-        if batch is None:
-            raise StopAsyncIteration
-        return batch
+            return self._first()
+        return self._rest()
 
     def _outgoing(self) -> Outgoing:
         asked = self._asked
         return outgoing(self._request, asked.endpoint.dialect, asked.model, self._partial)
 
-    async def _ask(self, body: bytes) -> None:
-        """Send the request; returns when its whole reply is there, or a stream has begun."""
+    async def _first(self) -> Batch:
+        """Send the request; returns the whole reply, or what of it comes first."""
+        sent, self._sent = self._sent, None
+        assert sent is not None
         endpoint = self._asked.endpoint
         began = monotonic()
         due = end = began + endpoint.deadlines.total
         if self._request.stream:  # else the client sees no content before the end, anyway
             due = min(began + endpoint.deadlines.first_token, end)
-        asking = endpoint.post(body, due, asked=self._on_its_way)
-        del body
+        asking = endpoint.post(sent.body, due, asked=self._on_its_way)
+        del sent  # so that its body is not kept until there is an answer
         try:
             try:
                 response = await asking
             except Stale:
                 self._response = None
-                again = self._outgoing().body
-                response = await endpoint.post(again, due, anew=True, asked=self._on_its_way)
+                body = self._outgoing().body
+                response = await endpoint.post(body, due, anew=True, asked=self._on_its_way)
             at_hand = response.at_hand()
             if response.status == 200 and at_hand.startswith(b"{"):
                 self._whole(at_hand)
@@ -164,6 +158,12 @@ class Reply:
                 await self._arriving(response, end)
         except TransportFailed as failure:
             raise failed(failure) from failure
+        return self._batch or await self._rest()
+
+    async def _rest(self) -> Batch:
+        if self._stream is None:  # it was whole
+            raise StopAsyncIteration
+        return await self._stream.__anext__()
 
     def _on_its_way(self, response: HttpResponse) -> None:
         self._response = response
