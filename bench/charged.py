@@ -223,7 +223,7 @@ def main() -> int:
     )
     parser.add_argument("--requests", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--bound", type=int, default=3, help="tokens on their way, of one request")
+    parser.add_argument("--bound", type=int, default=40, help="tokens on their way, of one request")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         return asyncio.run(measured(options, Path(folder)))

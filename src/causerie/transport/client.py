@@ -126,8 +126,10 @@ class HttpClient:
                 raise Stale(failure.kind, str(failure), sent=failure.sent) from failure
             raise
         except asyncio.CancelledError:
-            response.unsent = connection.unsent
-            response.close()
+            try:
+                response.unsent = await connection.unsent()
+            finally:
+                response.close()
             raise
         return response
 
