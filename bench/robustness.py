@@ -152,8 +152,8 @@ async def killed(session: aiohttp.ClientSession, url: str, service: Service) -> 
         async with session.post(url, json=body("eight", max_tokens=1)) as response:
             if response.status == 200:
                 break
-            # 502: the engine died beneath this very request, before anybody knew.
-            assert response.status in (502, 503), response.status
+            assert response.status == 503, response.status
+            assert int(response.headers["Retry-After"]) >= 1
         await asyncio.sleep(0.05)
     print(f"serving again after {time.perf_counter() - started:.2f} s (bar: 5 s plus load time)")
     ends = await asyncio.gather(*streams)

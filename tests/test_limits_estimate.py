@@ -6,10 +6,11 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from causerie.access.estimate import UNNAMED_OUTPUT, estimate
+from causerie.access.estimate import estimate
 from causerie.access.quota import Tokens
 from causerie.protocol.bounds import Bounds
 from causerie.protocol.candidate import Candidate
+from causerie.protocol.estimate import UNNAMED_OUTPUT
 from causerie.protocol.parsing import Rules, parse
 from causerie.protocol.request import (
     ChatRequest,

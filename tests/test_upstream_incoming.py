@@ -217,12 +217,32 @@ def test_shares_that_no_reply_has_are_not_believed(count: int) -> None:
 
 def test_usage_that_is_not_told_is_counted() -> None:
     one = reader(messages=[{"role": "user", "content": "x" * 40}])
-    assert one.usage == Usage(prompt=0, completion=0)
+    assert one.usage == Usage(prompt=14, completion=0, estimated=True)
     for text in ("a", "b", "c"):
         fed(one, json.dumps(chunk(content=text)).encode())
-    assert one.usage == Usage(prompt=10, completion=3, estimated=True)
+    assert one.usage == Usage(prompt=14, completion=3, estimated=True)
     share = read(reader(), chunk(reasoning="x" * 30), chunk(content="y" * 10), chunk("stop"), LAST)
     assert share[-1] == Usage(prompt=5, completion=7, reasoning=5)
+
+
+def test_long_pieces_are_more_than_a_token_each() -> None:
+    one = reader(messages=[{"role": "user", "content": "x" * 40}])
+    for _ in range(3):
+        fed(one, json.dumps(chunk(content="z" * 40)).encode())
+    assert one.usage == Usage(prompt=14, completion=30, estimated=True)
+
+
+def test_what_comes_after_usage_was_told_is_added_to_it() -> None:
+    """Some servers tell the prompt first, and of what they write only at the end."""
+    one = reader()
+    first = {"prompt_tokens": 90, "completion_tokens": 1}
+    fed(one, json.dumps({**chunk(content="a"), "usage": first}).encode())
+    assert one.usage == Usage(prompt=90, completion=1)
+    for text in ("b", "c"):
+        fed(one, json.dumps(chunk(content=text)).encode())
+    assert one.usage == Usage(prompt=90, completion=3, estimated=True)
+    fed(one, json.dumps({**chunk("stop"), "usage": {**first, "completion_tokens": 3}}).encode())
+    assert one.usage == Usage(prompt=90, completion=3)
 
 
 @pytest.mark.parametrize(

@@ -337,8 +337,8 @@ async def test_what_is_called_a_stream_and_is_none_is_read_as_what_it_is(
         endpoint = Endpoint("them", HttpClient(f"http://{host}:{port}/v1"), DIALECTS["generic"])
         post = endpoint.post
 
-        async def head(body: bytes, due: float, *, anew: bool = False) -> HttpResponse:
-            response = await post(body, due, anew=anew)
+        async def head(body: bytes, due: float, **more: Any) -> HttpResponse:
+            response = await post(body, due, **more)
             begun.set()
             return response
 

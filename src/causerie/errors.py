@@ -10,6 +10,7 @@
       InternalError        500                 our fault
       TemplateFailed       500                 the model's chat template takes too much
       UpstreamFailed       502, 504            all attempts failed
+        EngineLost         503                 an engine ended beneath the request
       Overloaded           503                 loading, queue full, no endpoint
 
 Raised anywhere, turned into a response in one place (``edge``). A message says
@@ -185,6 +186,21 @@ class UpstreamFailed(ServiceError):
     type = "upstream_error"
     code = "bad_gateway"
     retryable = True
+
+
+class EngineLost(UpstreamFailed):
+    """An engine of ours ended beneath the request, and is being started again.
+
+    A failure of the target, as breakers see it; for the client one that has an end:
+    ``retry_after`` is in seconds.
+    """
+
+    status = 503
+    type = "overloaded_error"
+    code = "no_endpoint"
+
+    def __init__(self, message: str, *, retry_after: int = 1) -> None:
+        super().__init__(message, headers={"Retry-After": str(retry_after)})
 
 
 class Overloaded(ServiceError):

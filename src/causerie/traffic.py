@@ -70,6 +70,10 @@ class Traffic:
         if self.busy_poll_seconds:
             self._last = monotonic()
 
+    def holds(self, transport: asyncio.WriteTransport) -> bool:
+        """Return whether something for this connection is still to be written."""
+        return any(held is transport for held, _ in self._held)
+
     def flush(self) -> None:
         """Write what is held. What was for a connection that has been closed is dropped."""
         held, self._held = self._held, []

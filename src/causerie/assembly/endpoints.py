@@ -19,6 +19,7 @@ from causerie.protocol.image_hosts import Inside
 from causerie.routing.health import Check
 from causerie.settings import Health, Settings, SettingsError
 from causerie.settings import endpoint as described
+from causerie.settings.addresses import has_accounts
 from causerie.settings.credentials import Credentials
 from causerie.settings.problems import Problem
 from causerie.transport.client import HttpClient, Reach
@@ -51,7 +52,9 @@ def connected(
     """
     made: dict[str, Connected] = {}
     problems: list[Problem] = []
-    for index, one in enumerate(settings.endpoints):
+    metered = has_accounts(settings)
+    for index, written in enumerate(settings.endpoints):
+        one = _settled(written, metered=metered)
         key, proxy = credentials.keys.get(one.name), credentials.proxies.get(one.name)
         try:
             recipe = _recipe(one, key, proxy)
@@ -95,10 +98,18 @@ async def close(endpoints: Sequence[Connected]) -> None:
         await one.client.close()
 
 
+def _settled(one: described.Endpoint, *, metered: bool) -> described.Endpoint:
+    """Fill in how its replies travel; ``metered``: somebody is charged for them."""
+    if one.always_stream is not None:
+        return one
+    always = metered or DIALECTS[one.dialect].streams
+    return msgspec.structs.replace(one, always_stream=always)
+
+
 def _made(one: described.Endpoint, key: str | None, proxy: str | None, recipe: bytes) -> Connected:
     way = reach(one, proxy)
     client = HttpClient(one.base_url, way)
-    dialect = DIALECTS[one.dialect]
+    dialect = replace(DIALECTS[one.dialect], streams=bool(one.always_stream))
     if one.fetches_images is not None:
         dialect = replace(dialect, fetches=one.fetches_images)
     if one.private_image_hosts:

@@ -151,6 +151,9 @@ def _enforced(request: ChatRequest, plan: Plan) -> Enforced:
 
 
 def _usage(plan: Plan, choices: Sequence[Generation]) -> Usage:
+    """The tokens so far: the whole prompt from the moment when the engine has it."""
+    if not any(choice.asked for choice in choices):
+        return Usage(0, 0)
     return Usage(
         prompt=len(plan.prompt),
         completion=sum(choice.completion for choice in choices),

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from causerie.engines.base import EngineFailed, LoadFailed, NotAdmitted, PromptTooLong
 from causerie.errors import (
     ContextLengthExceeded,
+    EngineLost,
     InvalidRequest,
     Overloaded,
     ServiceError,
@@ -54,7 +55,10 @@ def _in_words(failure: EngineFailed, started: bool) -> ServiceError:
             retry_after=wait,
         )
     if started:
-        return UpstreamFailed("The engine stopped before the answer was complete; try again.")
+        return EngineLost(
+            "The engine ended before the answer was complete; it is being restarted.",
+            retry_after=wait,
+        )
     return Overloaded(
         "The model's engine is not running; it is being restarted.",
         code="no_endpoint",

@@ -97,6 +97,7 @@ class Generation:
     begun: Begun | None = None
     reasoning: int = field(init=False, default=0)
     cached: int = field(init=False, default=0)
+    asked: bool = field(init=False, default=False)  # whether an engine has had the prompt
     said: int = field(init=False, default=0)  # tokens begun with that said what has gone out
     _parser: Parser = field(init=False)
     _stops: StopStrings | None = field(init=False)
@@ -169,7 +170,7 @@ class Generation:
                     self._since = len(self._generated)
                     continue
                 # One run of the engine, to its end or to where it has to be done differently.
-                self._run_over = False
+                self._run_over, self.asked = False, True
                 async with self.engine.generate(self._text_request(grammar)) as outputs:
                     async for output in outputs:
                         if not isinstance(output, Token):
@@ -195,6 +196,7 @@ class Generation:
             self._unsaid += given.new(self._placed(self._parser.finish()))
         if not given.all_seen:
             raise Diverged
+        self.asked = True  # of whoever began with it
         self._generated = list(begun.tokens)
         self._uncounted = len(begun.tokens)
         self._made_before = begun.made

@@ -17,8 +17,8 @@ CLIENT_GONE = 499
 # What each code means, and what to do.
 CODES = MappingProxyType(
     {
-        "client_gone": "The caller closed the connection before the answer was complete. What was "
-        "generated until then is counted.",
+        "client_gone": "The caller closed the connection before the answer was complete. If a "
+        "target had the prompt, it is counted, with what was generated until then.",
         "archived": "The project is archived; its keys do not work. Bring it back to use it again.",
         "bad_gateway": "Every target that could answer was tried, and none did.",
         "body_too_large": "The request's body is larger than this service takes.",

@@ -70,12 +70,14 @@ class Journey(Search, eq=False):
         others = [seat for seat in self.seats() if seat.name not in failed]
         if self.spent() or not others:
             raise failure
+        before, self._before = self._before, NOTHING  # which nobody pays for, if all is made anew
         try:
             visit = await self.find(others)
         except ServiceError as refused:
+            self._before = before
             raise failure from refused
         self._passed.forget()
-        self._before, self.continued = NOTHING, 0
+        self.continued = 0
         if self.watch is not None:
             self.watch.forget()
         return visit

@@ -5,7 +5,7 @@ Knows nothing of what becomes of the reply once it has begun.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
@@ -26,6 +26,7 @@ from causerie.routing.terms import Terms
 from causerie.routing.visit import Visit
 
 SLOWER = "slower"
+_LEFT = "left"
 _NAMED = 4
 _NEXT_STEP = (
     "if it goes on, the operator finds the cause in the service's log and at `/health`, and can "
@@ -53,6 +54,7 @@ class Search(Struct, eq=False):
     upstream_seconds: float = 0.0
     uncounted: int = 0  # of those tried, who cost nothing of the budget
     _seconds: float = 0.0  # in which nobody answered
+    _hedge: Visit | None = None  # the second who was asked, where the first was slow
 
     @property
     def routed_seconds(self) -> float:
@@ -105,6 +107,9 @@ class Search(Struct, eq=False):
                 if seat not in failures:
                     self._note(visit, refused)
                     failures[seat] = refused
+            except BaseException:
+                self._abandoned(visit)
+                raise
             else:
                 self.visit = visit
                 self.served_by = visit.seat.name
@@ -113,9 +118,8 @@ class Search(Struct, eq=False):
                 self.upstream_seconds += visit.upstream_seconds
                 return visit
             self._seconds += self.terms.clock() - visit.started
-            for failure in failures.values():
-                if partial is None and not _elsewhere(failure):
-                    raise failure
+            if partial is None:
+                _raise_last_word(failures.values())
             hopeless = hopeless or (seat is seats[0] and visit.resting)
             if self.spent():
                 break
@@ -129,6 +133,7 @@ class Search(Struct, eq=False):
         failures: dict[Seat, ServiceError],
     ) -> Visit:
         """The visit that answers, this one or a second; raises a failure, and notes all."""
+        self._hedge = None
         found = await race(
             visit,
             lambda: self._second(visit, others),
@@ -148,7 +153,8 @@ class Search(Struct, eq=False):
         able = [seat for seat in others if seat.breaker.admits()]
         if not able or self._left < 2 or not self.terms.hedges.spend():
             return None
-        return Visit(able[0], self._request(able[0]), first.partial)
+        self._hedge = Visit(able[0], self._request(able[0]), first.partial)
+        return self._hedge
 
     def _request(self, seat: Seat) -> ChatRequest:
         """The request as this one gets it."""
@@ -156,6 +162,19 @@ class Search(Struct, eq=False):
             if one.name == seat.name:
                 return self.request.within(one.bounds)
         return self.request
+
+    def _abandoned(self, visit: Visit) -> None:
+        """Take who has the request, where nobody waits for it any more, as who served it.
+
+        Of two who have it that is the first: the second was asked for the service's own sake.
+        """
+        for one in (visit, self._hedge):
+            if one is not None and (used := one.answer.usage()).prompt + used.completion:
+                one.failure = _LEFT
+                self.tried.append(one)
+                self.visit, self.served_by = one, one.target
+                self.queued_seconds += one.queued_seconds
+                return
 
     def _note(self, visit: Visit, failure: ServiceError | None) -> None:
         """One that did not answer; what was sent away before it was sent costs nothing."""
@@ -212,6 +231,13 @@ def _last(failure: UpstreamFailed) -> str:
     """Return the failure's own words, with the target they are about."""
     target = failure.metadata.get("target")
     return f"{target}: {failure!s}" if target else str(failure)
+
+
+def _raise_last_word(failures: Iterable[ServiceError]) -> None:
+    """Raise the failure that no other target could do better at, if there is one."""
+    for failure in failures:
+        if not _elsewhere(failure):
+            raise failure
 
 
 def _elsewhere(failure: ServiceError) -> bool:

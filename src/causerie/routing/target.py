@@ -16,7 +16,8 @@ NOTHING = Usage(0, 0)
 class Answering(Protocol):
     """An answer under way.
 
-    Of its ``events`` the usage comes last, and nobody asks for more then. ``usage`` and
+    Of its ``events`` the usage comes last, and nobody asks for more then; once the first
+    has come, what gives the next is to be looked up anew. ``usage`` and
     ``trail`` tell the tokens so far, also when the answer is cut off; ``changes`` names
     what was dropped or rewritten for this target.
     """
@@ -69,6 +70,8 @@ class Target(Protocol):
     ) -> AbstractAsyncContextManager[Answering]:
         """Entering raises ``ServiceError`` where the target cannot answer.
 
+        The target has the request when the first of its events is asked for, or later; from
+        then on the answer's ``usage`` has the prompt, whether it is waited for or not.
         With ``partial`` the reply goes on after it: events and counts are of
         what is new only, and the output limit is lower by what there is.
         """

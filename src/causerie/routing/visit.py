@@ -29,7 +29,8 @@ _BEGUN = (ToolCallStarted, Finished)
 class Visit(Struct, eq=False):
     """``begin`` and, if it began, ``leave``. Times are in seconds, by the clock of the seat.
 
-    ``first`` is what has come until it ``began``, ``next`` gives what comes after it.
+    ``first`` is what has come until it ``began``, ``next`` gives what comes after it. The
+    tokens of its ``answer`` are known also where the visit came to nothing.
     """
 
     seat: Seat
@@ -48,6 +49,7 @@ class Visit(Struct, eq=False):
     _there: bool = False  # whether it counts as under way
     resting: bool = False  # whether the target was to be left alone, after repeated failures
     _trial: bool = False  # whether this one finds out if the target is there again
+    _answered: bool = False
 
     @property
     def target(self) -> str:
@@ -81,7 +83,6 @@ class Visit(Struct, eq=False):
             self._trial = breaker.begin()
         self.started = asked = clock()
         before: list[Event] = []
-        answer: Answering = SILENCE
         try:
             if seat.gate is not None:
                 entry = seat.gate.enter(self.request.n)
@@ -90,18 +91,19 @@ class Visit(Struct, eq=False):
                 asked = clock()
             pace.waiting[self] = asked
             reply = seat.target.generate(self.request, self.partial)
-            answer = await reply.__aenter__()
+            answer = self.answer = await reply.__aenter__()
             self._reply = reply
-            events = self.next = answer.events.__anext__
+            events = answer.events.__anext__
             while not _bears_content(batch := await events()):
                 before += batch
+            self.next = answer.events.__anext__
             self.first = [*before, *batch] if before else batch
         except StopAsyncIteration:
             self.first = before  # a reply that says nothing is one, too
         except BaseException as failure:
-            await self._failed(failure, answer)
+            await self._failed(failure)
             raise
-        self.answer = answer
+        self._answered = True
         self.began = began = clock()
         self.upstream_seconds = seconds = began - asked
         if not breaker.well:
@@ -110,10 +112,11 @@ class Visit(Struct, eq=False):
         del pace.waiting[self]
         pace.answered(seconds, began)
 
-    async def _failed(self, failure: BaseException, answer: Answering) -> None:
+    async def _failed(self, failure: BaseException) -> None:
         self.seat.pace.waiting.pop(self, None)
         if isinstance(failure, ServiceError):
-            failure.changes = failure.changes or answer.changes
+            failure.changes = failure.changes or self.answer.changes
+            self.answer = SILENCE  # it costs nothing
             self.seat.failed(failure)
         if (left := self.leave()) is not None:
             await left
@@ -127,7 +130,7 @@ class Visit(Struct, eq=False):
             return None
         self._there = False
         self.seat.in_flight -= 1
-        if self._trial and self.answer is SILENCE:
+        if self._trial and not self._answered:
             self.seat.breaker.left()
         reply, entry = self._reply, self._entry
         if entry is not None:

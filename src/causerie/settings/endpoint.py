@@ -28,7 +28,8 @@ class Timeouts(Struct, frozen=True, kw_only=True):
         Annotated[float, Meta(gt=0, le=600)], Meta(description="Until there is a connection.")
     ] = 5.0
     first_token: Annotated[
-        Patience, Meta(description="From the request to the first content of a stream.")
+        Patience,
+        Meta(description="From a request to be streamed to its first content."),
     ] = 120.0
     between_chunks: Annotated[
         Patience, Meta(description="From one piece of content to the next.")
@@ -162,6 +163,15 @@ class Endpoint(Struct, frozen=True, kw_only=True):
             "[fields](dialects.md#privileged-fields)."
         ),
     ] = ()
+    always_stream: Annotated[
+        bool | None,
+        Meta(
+            description="Whether replies are streamed from it also to requests that are not, so "
+            "that work on them stops when their client leaves, and is "
+            "[charged](billing.md#leaving-early) as far as it went. Unset: where a door takes keys "
+            "of accounts, and where its dialect says so."
+        ),
+    ] = None
     proxy: Annotated[
         WebAddress | Secret | None,
         Meta(

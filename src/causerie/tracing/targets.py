@@ -88,16 +88,12 @@ class _Attempt:
     async def __aenter__(self) -> Self:
         self._began = time.monotonic()
         self._span = self._begin()
-        # Current while it is asked, so that the next server hears of it.
-        reset = context.attach(set_span_in_context(self._span))
         try:
             self._answer = await self._reply.__aenter__()
         except BaseException as failure:
             _note(self._span, failure)
             self._span.end()
             raise
-        finally:
-            context.detach(reset)
         self._events = self._answer.events
         return self
 
@@ -125,7 +121,7 @@ class _Attempt:
 
     async def __anext__(self) -> Batch:
         try:
-            batch = await anext(self._events)
+            batch = await (self._asked() if self._silent else anext(self._events))
         except StopAsyncIteration:
             raise
         except BaseException as failure:
@@ -137,6 +133,14 @@ class _Attempt:
             self._span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
         self._finishes += [event.reason for event in batch if isinstance(event, Finished)]
         return batch
+
+    async def _asked(self) -> Batch:
+        """The next batch; the span is current meanwhile, so that the next server hears of it."""
+        reset = context.attach(set_span_in_context(self._span))
+        try:
+            return await anext(self._events)
+        finally:
+            context.detach(reset)
 
 
 def _note(span: Span, failure: BaseException) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -21,6 +21,9 @@ from causerie.transport.response import HttpResponse
 
 _WATCH_SECONDS = 0.25
 _NEVER = float("inf")
+
+Asked = Callable[[HttpResponse], None]
+"""Who is told that a request has been handed to its connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,25 +90,35 @@ class HttpClient:
             return await self.send_body(head, given, due, anew=True)
 
     def send_body(
-        self, head: bytes, body: bytes | None, due: float = _NEVER, *, anew: bool = False
+        self,
+        head: bytes,
+        body: bytes | None,
+        due: float = _NEVER,
+        *,
+        anew: bool = False,
+        asked: Asked | None = None,
     ) -> Coroutine[None, None, HttpResponse]:
         """As :meth:`send`, with what :meth:`head` has made before; ``anew``: on a new connection.
 
         What is sent is not kept until there is an answer, so that :class:`Stale` is for the
-        caller to mend.
+        caller to mend. ``asked`` gets the response once the request is on its way.
         """
         if body is None:
-            return self._sent(head + b"\r\n", due, anew=anew)
+            return self._sent(head + b"\r\n", due, asked, anew=anew)
         request = b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body)
-        return self._sent(request, due, anew=anew)
+        return self._sent(request, due, asked, anew=anew)
 
-    async def _sent(self, request: bytes, due: float, *, anew: bool) -> HttpResponse:
+    async def _sent(
+        self, request: bytes, due: float, asked: Asked | None, *, anew: bool
+    ) -> HttpResponse:
         if anew:
             connection = await self._dialled()
         else:
             connection = self._idle.pop() if self._idle else await self._connection(due)
         response = connection.ask(request, due)
         del request
+        if asked is not None:
+            asked(response)
         try:
             await response.head
         except TransportFailed as failure:
@@ -113,7 +126,10 @@ class HttpClient:
                 raise Stale(failure.kind, str(failure), sent=failure.sent) from failure
             raise
         except asyncio.CancelledError:
-            response.close()
+            try:
+                response.unsent = await connection.unsent()
+            finally:
+                response.close()
             raise
         return response
 

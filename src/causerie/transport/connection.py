@@ -16,6 +16,7 @@ from causerie.transport.errors import Kind, TransportFailed
 from causerie.transport.response import HttpResponse
 
 _MAX_HEAD_BYTES = 128 * 1024
+_TURNS = 2  # one for what traffic holds, one for what the loop gathers
 _RESET = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)  # linger for no time
 
 
@@ -54,6 +55,24 @@ class Connection(asyncio.Protocol):
     def closed(self) -> bool:
         """Whether no request can be sent on it."""
         return self._transport is None or self._transport.is_closing()
+
+    async def unsent(self) -> bool:
+        """Return whether a part of the request stays here, as the other side takes no more now.
+
+        What only waits for the end of a turn of the event loop is written then, also where the
+        connection is closed in that turn, so turns are waited for.
+        """
+        for _ in range(_TURNS):
+            if not self._holds():
+                return False
+            await asyncio.sleep(0)
+        return self._holds()
+
+    def _holds(self) -> bool:
+        transport = self._transport
+        if transport is None:
+            return False
+        return transport.get_write_buffer_size() > 0 or self._traffic.holds(transport)
 
     def ask(self, request: bytes, due: float) -> HttpResponse:
         """Send a request; its response fails where the connection does.

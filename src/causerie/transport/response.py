@@ -48,6 +48,7 @@ class HttpResponse(Struct, eq=False):
     _late: float = _NEVER  # when that has taken too long
     status: int = 0
     opening: bytes = b""
+    unsent: bool = False  # whether it was given up before its request had been sent whole
     _pieces: list[bytes] = []  # that nobody waited for
     _size: int = 0
     _end: TransportFailed | bool = False  # nothing more comes: it is complete, or broken

@@ -1,10 +1,11 @@
 """Tokens of a reply: as the server tells them, and the best guess where it does not.
 
-Servers differ in what they leave out, or tell as zero. A missing total is counted by what has
-arrived (a piece of a stream is about a token, a token about four characters);
-a missing share of reasoning is the reasoning's share of the characters, which
-is the same for a stream and a plain reply. Where the total is that of prompt, completion and
-reasoning, the completion was told without the reasoning.
+Servers differ in what they leave out, or tell as zero, and one whose client leaves tells nothing.
+A missing prompt is the estimate of the request. A missing total is counted by what has
+arrived (a piece of a stream is about a token, one of many characters a token for each four), and
+so is what arrived after the server last told it; a missing share of reasoning is the reasoning's
+share of the characters, which is the same for a stream and a plain reply. Where the total is that
+of prompt, completion and reasoning, the completion was told without the reasoning.
 """
 
 from __future__ import annotations
@@ -12,12 +13,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from msgspec import Struct
+
+from causerie.protocol.estimate import prompt_estimate
 from causerie.protocol.events import Usage
 from causerie.protocol.request import ChatRequest
 from causerie.upstreams.wire import UsageBody
 
 _CHARACTERS = 4  # a token, about
-_NOTHING = UsageBody()
+_OF_ONE = 8  # characters a piece: more are more than one token
+
+
+class Told(Struct, frozen=True, gc=False):
+    """The last that the server said of its tokens, after so many pieces and characters."""
+
+    usage: UsageBody
+    pieces: int
+    size: int
+
+
+NOTHING_TOLD = Told(UsageBody(), 0, 0)
 
 
 class Sized(Protocol):
@@ -29,15 +44,9 @@ class Sized(Protocol):
     def size(self) -> int: ...
 
 
-def counted(
-    told: UsageBody | None, pieces: int, answers: Iterable[Sized], request: ChatRequest
-) -> Usage:
-    """The tokens so far; ``told`` is the last that the server said of them.
-
-    ``pieces`` is how many have brought content.
-    """
-    if told is None:
-        told = _NOTHING
+def counted(last: Told, pieces: int, answers: Iterable[Sized], request: ChatRequest) -> Usage:
+    """The tokens so far; ``pieces`` is how many have brought content."""
+    told = last.usage
     reasoned = size = 0
     for answer in answers:
         reasoned += answer.reasoned
@@ -45,11 +54,13 @@ def counted(
     prompt, completion, reasoning = told.prompt_tokens, told.completion_tokens, _reasoning(told)
     if reasoning and told.total_tokens == (prompt or 0) + (completion or 0) + reasoning:
         completion = (completion or 0) + reasoning
-    unsure = not completion or not prompt
+    unsure = not completion or not prompt or pieces > last.pieces
     if not completion:
-        completion = pieces if pieces > 1 else -(-size // _CHARACTERS)
+        completion = _made(pieces, size)
+    elif pieces > last.pieces:
+        completion += _made(pieces - last.pieces, size - last.size)
     if not prompt:
-        prompt = _prompt(request) if pieces else 0
+        prompt = prompt_estimate(request)
     if reasoning is None:
         reasoning = round(completion * reasoned / size) if reasoned else 0
     return Usage(
@@ -57,16 +68,14 @@ def counted(
         completion,
         min(_cached(told), prompt),
         min(reasoning, completion),
-        unsure and completion > 0,
+        unsure,
     )
 
 
-def _prompt(request: ChatRequest) -> int:
-    size = 0
-    for message in request.messages:
-        size += len(message.text) + len(message.reasoning_content or "")
-        size += sum(len(call.arguments) for call in message.tool_calls)
-    return -(-size // _CHARACTERS)
+def _made(pieces: int, size: int) -> int:
+    """About how many tokens so many pieces are, of so many characters together."""
+    apart = pieces > 1 and size <= pieces * _OF_ONE
+    return pieces if apart else -(-size // _CHARACTERS)
 
 
 def _reasoning(told: UsageBody) -> int | None:

@@ -106,8 +106,9 @@ class Dialect:
     that have an effect, ``shapes`` how each shape of an answer is asked for.
 
     ``streams``: replies are always streamed from it, because work on one that
-    is not goes on when its client has left. ``tells_usage``: streams are asked
-    for their usage. ``tags``: reasoning may be left inside the content.
+    is not goes on when its client has left; settings may say otherwise.
+    ``tells_usage``: streams are asked for their usage. ``tags``: reasoning may be left inside the
+    content.
     ``parallel_by_default`` is False where calls come one at a time unless more
     are asked for. ``least_top_logprobs``: with fewer, none come at all.
     ``strict_schemas``: only a schema that says so is enforced.

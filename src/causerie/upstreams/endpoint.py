@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import msgspec
 
 from causerie.errors import Overloaded, ServiceError, UpstreamFailed
-from causerie.transport.client import HttpClient
+from causerie.transport.client import Asked, HttpClient
 from causerie.transport.errors import Kind, TransportFailed
 from causerie.transport.response import HttpResponse
 from causerie.upstreams.dialect import Dialect
@@ -42,7 +42,7 @@ class Post(Protocol):
     """Sends a body to the endpoint; see :meth:`HttpClient.send_body`."""
 
     def __call__(
-        self, body: bytes, due: float, *, anew: bool = False
+        self, body: bytes, due: float, *, anew: bool = False, asked: Asked | None = None
     ) -> Coroutine[None, None, HttpResponse]: ...
 
 
@@ -50,9 +50,9 @@ class Post(Protocol):
 class Deadlines:
     """In seconds, kept to a quarter of one; that of connecting is the client's.
 
-    ``first_token`` runs from the request until the first content of a stream,
-    ``between_chunks`` from one piece of content to the next, ``total`` until
-    the end. A reply that is not streamed has only the last.
+    ``first_token`` runs from a request to be streamed until the first content,
+    ``between_chunks`` from one piece of content to the next, where the endpoint streams its
+    reply, ``total`` until the end.
     """
 
     first_token: float = 120.0
@@ -121,11 +121,11 @@ class Endpoint:
         """Send with each chat request the headers that ``aside`` gives then."""
 
         def post(
-            body: bytes, due: float, *, anew: bool = False
+            body: bytes, due: float, *, anew: bool = False, asked: Asked | None = None
         ) -> Coroutine[None, None, HttpResponse]:
             lines = "".join([f"{name}: {value}\r\n" for name, value in aside().items()])
             head = self._head + lines.encode("latin-1")
-            return self._client.send_body(head, body, due, anew=anew)
+            return self._client.send_body(head, body, due, anew=anew, asked=asked)
 
         self.post = post
 

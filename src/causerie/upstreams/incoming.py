@@ -17,12 +17,12 @@ from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
 from causerie.upstreams.answer import Answer
 from causerie.upstreams.calls import CallIds, new_call_id
-from causerie.upstreams.counts import counted
+from causerie.upstreams.counts import NOTHING_TOLD, Told, counted
 from causerie.upstreams.dialect import Dialect
 from causerie.upstreams.halves import Halves
 from causerie.upstreams.refusal import failure_in_reply
 from causerie.upstreams.separator import Separators
-from causerie.upstreams.wire import Choice, Chunk, UsageBody, read_chunk, without_nan
+from causerie.upstreams.wire import Choice, Chunk, read_chunk, without_nan
 
 _DONE = b"[DONE]"
 
@@ -45,7 +45,7 @@ class Incoming(Struct, eq=False):
     _ids: CallIds | None = None
     _halves: Halves | None = None  # of characters, once one has come
     _pieces: int = 0  # that brought content
-    _told: UsageBody | None = None  # the last that the server said
+    _told: Told = NOTHING_TOLD
 
     @property
     def complete(self) -> bool:
@@ -117,7 +117,8 @@ class Incoming(Struct, eq=False):
         if usage is None and chunk.choices and self.request.n == 1:
             usage = chunk.choices[0].usage
         if usage is not None:
-            self._told = usage
+            size = sum([answer.size for answer in self._answers.values()])
+            self._told = Told(usage, self._pieces, size)
         if chunk.system_fingerprint:
             self.fingerprint = chunk.system_fingerprint
 

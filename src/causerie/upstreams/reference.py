@@ -116,11 +116,11 @@ model, a request with an address goes to one that may have it; where none may, i
 Read the same way from every server. Reasoning is taken from `reasoning_content`, `reasoning`,
 `reasoning_details` or parts of the content, calls however they are cut up; ids that are missing, or
 that an earlier turn has used, are replaced. A `finish_reason` of `stop` with calls is `tool_calls`.
-Usage that a server leaves out is estimated: a piece of a stream is a token, four characters of a
-prompt are one; reasoning tokens that are not told are the reasoning's share of the characters.
-Reasoning that a server counts beside the completion, as its total tells, is added to it. A
-reply that ends without `[DONE]` is complete if every choice has its end; one with `[DONE]` and no
-end counts as stopped.
+Usage that a server leaves out is [estimated](billing.md#leaving-early) from the size of the prompt
+and the pieces of the reply; reasoning tokens that are not told are the reasoning's share of the
+characters. Reasoning that a server counts beside the completion, as its total tells, is added to
+it. A reply that ends without `[DONE]` is complete if every choice has its end; one with `[DONE]`
+and no end counts as stopped.
 
 ## Refusals
 

@@ -1,18 +1,19 @@
 """A reply of an upstream under way: asked for, begun, left.
 
-Entered, the head of the response is there and good; left, the connection is
-free again or closed at once, which ends the work on the other side.
+Entered, the request is ready to be sent; the first batch that is asked for sends it. Left,
+the connection is free again or closed at once, which ends the work on the other side. The
+tokens that it costs are known at any time, also while nothing has come back.
 """
 
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from time import monotonic
 from types import TracebackType
 from typing import Protocol, Self
 
-from causerie.errors import ServiceError
+from causerie.protocol.estimate import output_estimate, prompt_estimate
 from causerie.protocol.events import Batch, Usage
 from causerie.protocol.partial import Partial, Trail
 from causerie.protocol.request import ChatRequest
@@ -21,11 +22,12 @@ from causerie.transport.response import HttpResponse
 from causerie.upstreams.endpoint import Endpoint, failed
 from causerie.upstreams.everyday import Read, read_everyday
 from causerie.upstreams.incoming import Incoming
-from causerie.upstreams.outgoing import outgoing
+from causerie.upstreams.outgoing import Outgoing, outgoing
 from causerie.upstreams.separator import Separators
 from causerie.upstreams.stream import Held, Stream
 
 _NEVER = float("inf")
+_NOTHING = Usage(0, 0)
 _MAX_REPLY_BYTES = 64 * 1024 * 1024
 
 
@@ -47,19 +49,23 @@ class Reply:
     """
 
     __slots__ = (
-        "_asked", "_batch", "_everyday", "_incoming", "_partial", "_request", "_stream", "changes",
+        "_asked", "_batch", "_everyday", "_incoming", "_partial", "_request", "_response", "_sent",
+        "_stream", "_streamed", "changes",
     )  # fmt: skip
 
     changes: Sequence[str]
-    _batch: Batch | None  # all of it, where it is no stream
-    _incoming: Incoming  # unless it is ``_everyday``
+    _sent: Outgoing | None  # until it is
+    _streamed: bool  # whether it was asked for as a stream
 
     def __init__(self, asked: Asked, request: ChatRequest, partial: Partial | None) -> None:
         self._asked = asked
         self._request = request
         self._partial = partial
+        self._response: HttpResponse | None = None  # once the request is on its way
+        self._incoming: Incoming | None = None  # once something is there, unless ``_everyday``
         self._everyday: Read | None = None
         self._stream: Stream | None = None
+        self._batch: Batch = ()  # all of it, where it is no stream
 
     @property
     def events(self) -> AsyncIterator[Batch]:
@@ -68,50 +74,36 @@ class Reply:
     @property
     def fingerprint(self) -> str:
         """What the server calls its engine and weights, else the dialect's name."""
-        read = self._everyday
-        named = self._incoming.fingerprint if read is None else read[1]
+        named = None
+        if self._everyday is not None:
+            named = self._everyday[1]
+        elif self._incoming is not None:
+            named = self._incoming.fingerprint
         return named or self._asked.endpoint.fingerprint
 
     def usage(self) -> Usage:
-        """The tokens so far."""
-        read = self._everyday
-        return self._incoming.usage if read is None else read[0][2]
+        """The tokens so far: none before the server has the request, the whole prompt from then on.
+
+        A reply that is not streamed is made whole, whoever leaves: while nothing of it is there,
+        it is as long as it may be.
+        """
+        if self._everyday is not None:
+            return self._everyday[0][2]
+        if self._incoming is not None:
+            return self._incoming.usage
+        if self._response is None or self._response.unsent:
+            return _NOTHING
+        made = 0 if self._streamed else output_estimate(self._request)
+        return Usage(prompt_estimate(self._request), made, estimated=True)
 
     def trail(self) -> Trail | None:
         """Other servers' tokens are not known."""
         return None
 
     async def __aenter__(self) -> Self:
-        asked = self._asked
-        endpoint = asked.endpoint
-        sent = outgoing(self._request, endpoint.dialect, asked.model, self._partial)
-        self.changes, streamed = sent.changes, sent.streamed
-        began = monotonic()
-        due = end = began + endpoint.deadlines.total
-        if streamed:
-            due = min(began + endpoint.deadlines.first_token, end)
-        endpoint.enter()
-        try:
-            asking = endpoint.post(sent.body, due)
-            del sent  # so that its body is not kept until there is an answer
-            try:
-                response = await asking
-            except Stale:
-                sent = outgoing(self._request, endpoint.dialect, asked.model, self._partial)
-                response = await endpoint.post(sent.body, due, anew=True)
-            body = response.at_hand()
-            if response.status == 200 and body.startswith(b"{"):
-                self._whole(body)
-            else:
-                await self._arriving(response, end, streamed=streamed)
-        except TransportFailed as failure:
-            endpoint.leave()
-            raise failed(failure) from failure
-        except BaseException as failure:
-            endpoint.leave()
-            if isinstance(failure, ServiceError):
-                failure.changes = self.changes
-            raise
+        sent = self._sent = self._outgoing()
+        self.changes, self._streamed = sent.changes, sent.streamed
+        self._asked.endpoint.enter()
         return self
 
     async def __aexit__(
@@ -129,21 +121,60 @@ class Reply:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Batch:
-        """The only batch of a plain reply."""
-        batch, self._batch = self._batch, None
-        if batch is None:
-            raise StopAsyncIteration
-        return batch
+    def __anext__(self) -> Awaitable[Batch]:
+        """The first batch, which is asked for; of a stream also the next one."""
+        if self._sent is not None:
+            return self._first()
+        return self._rest()
 
-    async def _arriving(self, response: HttpResponse, end: float, *, streamed: bool) -> None:
+    def _outgoing(self) -> Outgoing:
+        asked = self._asked
+        return outgoing(self._request, asked.endpoint.dialect, asked.model, self._partial)
+
+    async def _first(self) -> Batch:
+        """Send the request; returns the whole reply, or what of it comes first."""
+        sent, self._sent = self._sent, None
+        assert sent is not None
+        endpoint = self._asked.endpoint
+        began = monotonic()
+        due = end = began + endpoint.deadlines.total
+        if self._request.stream:  # else the client sees no content before the end, anyway
+            due = min(began + endpoint.deadlines.first_token, end)
+        asking = endpoint.post(sent.body, due, asked=self._on_its_way)
+        del sent  # so that its body is not kept until there is an answer
+        try:
+            try:
+                response = await asking
+            except Stale:
+                self._response = None
+                body = self._outgoing().body
+                response = await endpoint.post(body, due, anew=True, asked=self._on_its_way)
+            at_hand = response.at_hand()
+            if response.status == 200 and at_hand.startswith(b"{"):
+                self._whole(at_hand)
+            else:
+                await self._arriving(response, end)
+        except TransportFailed as failure:
+            raise failed(failure) from failure
+        return self._batch or await self._rest()
+
+    async def _rest(self) -> Batch:
+        if self._stream is None:  # it was whole
+            raise StopAsyncIteration
+        return await self._stream.__anext__()
+
+    def _on_its_way(self, response: HttpResponse) -> None:
+        self._response = response
+
+    async def _arriving(self, response: HttpResponse, end: float) -> None:
         """A stream, or what is not there yet, or is no good."""
         try:
             if not 200 <= response.status < 300:
+                self._response = None  # which costs nothing
                 raise await self._asked.endpoint.refused(response)
-            stream = _is_stream(response, streamed=streamed)
+            stream = _is_stream(response, streamed=self._streamed)
             if stream and not (await response.beginning()).lstrip().startswith(b"{"):
-                self._streamed(response, end)
+                self._arrives(response, end)
             else:
                 self._whole(await response.read(_MAX_REPLY_BYTES))
         except BaseException:
@@ -160,12 +191,12 @@ class Reply:
                 self._batch = read[0]
                 return
         if body.lstrip().startswith(b"data:"):
-            self._streamed(Held(body), _NEVER)
+            self._arrives(Held(body), _NEVER)
         else:
             incoming = self._incoming = self._reader()
             self._batch = incoming.whole(body)
 
-    def _streamed(self, body: HttpResponse | Held, end: float) -> None:
+    def _arrives(self, body: HttpResponse | Held, end: float) -> None:
         incoming = self._incoming = self._reader()
         self._stream = Stream(incoming, body, self._asked.endpoint.deadlines.between_chunks, end)
 
