@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from functools import partial
 
@@ -13,6 +12,7 @@ from causerie.chat.taint import Traced, authored
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.chat.traits import Entry, Traits, leading_of, traits_of
 from causerie.errors import InvalidRequest
+from causerie.offload import offload
 from causerie.protocol.request import ChatRequest, Message, Tool, ToolCall
 
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -128,8 +128,8 @@ async def render_aside(
     """As :func:`render`; a long conversation is rendered in a thread, so nobody else waits."""
     work = partial(render, template, format, request, thinking_on=thinking_on, effort=effort)
     size = sum(len(message.text) for message in request.messages)
-    small = size <= _LONG and len(request.messages) <= _MANY
-    return work() if small else await asyncio.to_thread(work)
+    small = not request.large and size <= _LONG and len(request.messages) <= _MANY
+    return work() if small else await offload(work)
 
 
 def thinking_kwargs(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from causerie.errors import UpstreamFailed
 from causerie.protocol.events import Event, ReasoningDelta, ToolCallDelta, ToolCallStarted
@@ -21,14 +22,24 @@ from causerie.protocol.request import Message
 from causerie.upstreams.wire import Call
 
 
+class _Object(Struct):
+    """Any object: members that a structure does not have are read over, and nothing is made."""
+
+
+_read_over = msgspec.json.Decoder(_Object).decode
+
+
 def is_object(arguments: object) -> bool:
     """Whether these are the JSON text of an object, as arguments must be."""
     if arguments == "{}":
         return True
-    try:
-        return isinstance(arguments, str) and isinstance(msgspec.json.decode(arguments), dict)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    if not isinstance(arguments, str):
         return False
+    try:
+        _read_over(arguments)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return False
+    return True
 
 
 def new_call_id() -> str:

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from causerie.offload import offload
 from causerie.protocol.parsing.everyday import Everyday, StreamOptions
 from causerie.protocol.parsing.rules import HINTS, HONOURED
 from causerie.protocol.partial import Partial
@@ -136,6 +137,15 @@ def outgoing(
         _write_stream(draft)
     ignored = () if "stream_options" in draft.fields else _stream_options(request)
     return Outgoing(_encode(draft.fields), tuple(draft.changes), streamed, ignored)
+
+
+async def written(
+    request: ChatRequest, dialect: Dialect, model: str, partial: Partial | None = None
+) -> Outgoing:
+    """As :func:`outgoing`; that of a large request is written off the event loop."""
+    if request.large:
+        return await offload(outgoing, request, dialect, model, partial)
+    return outgoing(request, dialect, model, partial)
 
 
 def _write_plain(draft: Draft) -> None:

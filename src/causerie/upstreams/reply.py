@@ -21,7 +21,7 @@ from causerie.transport.response import HttpResponse
 from causerie.upstreams.endpoint import Endpoint, failed
 from causerie.upstreams.everyday import Read, read_everyday
 from causerie.upstreams.incoming import Incoming
-from causerie.upstreams.outgoing import outgoing
+from causerie.upstreams.outgoing import written
 from causerie.upstreams.separator import Separators
 from causerie.upstreams.stream import Held, Stream
 
@@ -87,7 +87,7 @@ class Reply:
     async def __aenter__(self) -> Self:
         asked = self._asked
         endpoint = asked.endpoint
-        sent = outgoing(self._request, endpoint.dialect, asked.model, self._partial)
+        sent = await written(self._request, endpoint.dialect, asked.model, self._partial)
         self.changes, self.ignored, streamed = sent.changes, sent.ignored, sent.streamed
         began = monotonic()
         due = end = began + endpoint.deadlines.total
@@ -100,7 +100,7 @@ class Reply:
             try:
                 response = await asking
             except Stale:
-                sent = outgoing(self._request, endpoint.dialect, asked.model, self._partial)
+                sent = await written(self._request, endpoint.dialect, asked.model, self._partial)
                 response = await endpoint.post(sent.body, due, anew=True)
             body = response.at_hand()
             if response.status == 200 and body.startswith(b"{"):
