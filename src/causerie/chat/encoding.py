@@ -118,9 +118,7 @@ class PromptEncoder:
         """Token ids of the prompt; the engine is asked for what is new of it."""
         long = len(rendered.text) > _LONG
         pieces = (
-            await offload(split, rendered, self._tokens)
-            if long
-            else split(rendered, self._tokens)
+            await offload(split, rendered, self._tokens) if long else split(rendered, self._tokens)
         )
         if len(pieces) == 1 and not pieces[0].forged:
             return await self._cache.read(pieces[0].text, pieces[0].heads, engine)

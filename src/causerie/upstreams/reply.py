@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from causerie.errors import ServiceError
+from causerie.offload import LARGE, offload
 from causerie.protocol.events import Batch, Usage
 from causerie.protocol.partial import Partial, Trail
 from causerie.protocol.request import ChatRequest
@@ -26,7 +27,7 @@ from causerie.upstreams.separator import Separators
 from causerie.upstreams.stream import Held, Stream
 
 _NEVER = float("inf")
-_MAX_REPLY_BYTES = 64 * 1024 * 1024
+_MAX_REPLY_BYTES = 16 * 1024 * 1024
 
 
 class Asked(Protocol):
@@ -104,7 +105,7 @@ class Reply:
                 response = await endpoint.post(sent.body, due, anew=True)
             body = response.at_hand()
             if response.status == 200 and body.startswith(b"{"):
-                self._whole(body)
+                await self._whole(body)
             else:
                 await self._arriving(response, end, streamed=streamed)
         except TransportFailed as failure:
@@ -148,13 +149,19 @@ class Reply:
             if stream and not (await response.beginning()).lstrip().startswith(b"{"):
                 self._streamed(response, end)
             else:
-                self._whole(await response.read(_MAX_REPLY_BYTES))
+                await self._whole(await response.read(_MAX_REPLY_BYTES))
         except BaseException:
             response.close()
             raise
 
-    def _whole(self, body: bytes) -> None:
+    async def _whole(self, body: bytes) -> None:
         """A plain reply, or a stream that came as something else."""
+        if len(body) <= LARGE:
+            self._read(body)
+        else:
+            await offload(self._read, body)
+
+    def _read(self, body: bytes) -> None:
         asked, request, body = self._asked, self._request, body.removeprefix(BOM_UTF8)
         new = self._partial is None and not request.continue_final_message
         if new and request.top_logprobs is None:
