@@ -123,6 +123,7 @@ class Frame(Struct, frozen=True):
         thoughts: list[ReasoningDelta] = []
         logprobs: list[TokenLogprob] = []
         calls: dict[int, ToolCallBody] = {}
+        arguments: dict[int, list[str]] = {}
         finish: FinishReason = "stop"
         for event in events:
             if isinstance(event, TextDelta):
@@ -133,14 +134,16 @@ class Frame(Struct, frozen=True):
             elif isinstance(event, ReasoningDelta):
                 thoughts.append(event)
             elif isinstance(event, ToolCallStarted):
-                calls[event.index] = _call(event)
+                calls[event.index], arguments[event.index] = _call(event), []
             elif isinstance(event, ToolCallDelta):
-                calls[event.index].function.arguments += event.arguments
+                arguments[event.index].append(event.arguments)
         text = "".join(texts)
         message = MessageBody(content=text if text or not calls else None)
         if thoughts and self.reasoning_visible:
             _reason(message, thoughts, router_names=self.router_names)
         if calls:
+            for place, call in calls.items():
+                call.function.arguments = "".join(arguments[place])
             message.tool_calls = [calls[place] for place in sorted(calls)]
         return CompletionChoice(
             index=index,

@@ -7,7 +7,6 @@ text; of these only what was not read before is read.
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 
 from causerie.chat.template import Rendered
 from causerie.chat.token_cache import Head, TokenCache, Tokenizer
+from causerie.offload import offload
 
 _LONG = 200_000  # characters; a longer prompt takes milliseconds, so it goes to a thread
 _REMEMBERED = 8192  # forged texts whose ids are kept
@@ -118,9 +118,7 @@ class PromptEncoder:
         """Token ids of the prompt; the engine is asked for what is new of it."""
         long = len(rendered.text) > _LONG
         pieces = (
-            await asyncio.to_thread(split, rendered, self._tokens)
-            if long
-            else split(rendered, self._tokens)
+            await offload(split, rendered, self._tokens) if long else split(rendered, self._tokens)
         )
         if len(pieces) == 1 and not pieces[0].forged:
             return await self._cache.read(pieces[0].text, pieces[0].heads, engine)

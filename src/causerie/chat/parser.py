@@ -74,7 +74,7 @@ class Parser:
         self._before = Mode.ANSWER  # what was being read before it
         self._lost = False  # a call broke off in the middle: what follows means nothing
         self._pending = ""
-        self._space = ""  # white space that is dropped if the part ends here
+        self._spaces: list[str] = []  # white space that is dropped if the part ends here
         self._fresh = True  # nothing of the current part has been given out
         self._answered = False  # answer text has been given out
         self._flow: _Flow | None = None  # in the middle of a part, with nothing held back
@@ -90,7 +90,7 @@ class Parser:
         """Whether text has been read that may still be given out."""
         section = self._section
         unread = section is not None and not section.open and bool(section.unread)
-        return unread or bool(self._pending or self._space)
+        return unread or bool(self._pending or self._spaces)
 
     @property
     def under_way(self) -> bool:
@@ -109,7 +109,7 @@ class Parser:
         ):
             return [flow.event(text)]
         events = list(self._advance(text))
-        held = self._lost or self._section is not None or self._pending or self._space
+        held = self._lost or self._section is not None or self._pending or self._spaces
         self._flow = None if held or self._fresh else self._marks.flows[self.mode]
         return events
 
@@ -121,9 +121,9 @@ class Parser:
             out += [*parts, *self._advance(text)]
         pending, self._pending = self._pending, ""
         out += self._give(pending)
-        if self.mode is Mode.ANSWER and self._space and not self.calls:
-            out += self._emit(self._space)
-        self._space = ""
+        space = self._taken_space()
+        if self.mode is Mode.ANSWER and space and not self.calls:
+            out += self._emit(space)
         return out
 
     def _advance(self, text: str) -> Iterator[ContentEvent]:
@@ -157,7 +157,7 @@ class Parser:
         """White space before the closing marker that the format does not write by itself."""
         reasoning = self._form.reasoning
         if reasoning and mark == reasoning.close and self.mode is Mode.REASONING:
-            space, self._space = self._space.removesuffix(reasoning.before_close), ""
+            space = self._taken_space().removesuffix(reasoning.before_close)
             if not self._fresh:
                 yield from self._emit(space)
 
@@ -192,10 +192,10 @@ class Parser:
         self.mode = mode
         self._edge = edge
         self._fresh = True
-        self._space = ""
+        self._spaces = []
 
     def _begin_section(self, mark: str, calls: Calls, *, begin: str, read: str) -> None:
-        self._mark, self._lead, self._before = mark, self._space, self.mode
+        self._mark, self._lead, self._before = mark, self._taken_space(), self.mode
         self._turn(Mode.CALLS)
         self._section = SectionReader(calls, self._tools, begin=begin, read=read)
 
@@ -259,13 +259,21 @@ class Parser:
             text = self._without_edge(text)
         if not text:
             return []
-        if self._space:
-            text, self._space = self._space + text, ""
         kept = text.rstrip()
         begun = self._answered or bool(kept)  # else reasoning may come yet
-        if self.mode is Mode.REASONING or self._calls_form is not None or not begun:
-            text, self._space = kept, text[len(kept) :]
-        return self._emit(text)
+        trims = self.mode is Mode.REASONING or self._calls_form is not None or not begun
+        if trims and not kept:  # it is kept in pieces: put together each time it would be copied
+            self._spaces.append(text)
+            return []
+        said, space = (kept, text[len(kept) :]) if trims else (text, "")
+        said = self._taken_space() + said
+        self._spaces = [space] if space else []
+        return self._emit(said)
+
+    def _taken_space(self) -> str:
+        """The white space that was held back; nothing of it is held any more."""
+        space, self._spaces = "".join(self._spaces), []
+        return space
 
     def _without_edge(self, text: str) -> str:
         """The text without the white space that is still to be dropped at its beginning."""

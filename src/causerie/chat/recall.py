@@ -6,11 +6,12 @@ grammar takes milliseconds in which nobody else's tokens get on.
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
+
+from causerie.offload import offload
 
 _MOST = 1_000_000  # characters of schemas; of grammars there are some five times as many
 _LONG = 10_000  # characters of schemas; more take so long that they go to a thread
@@ -32,7 +33,7 @@ class Recall:
         if (found := self._known.get(key)) is not None:
             self._known.move_to_end(key)
             return cast(_T, found[0])
-        made = make() if len(text) <= _LONG else await asyncio.to_thread(make)
+        made = make() if len(text) <= _LONG else await offload(make)
         if key not in self._known:
             self._characters += len(text)
             self._known[key] = made, len(text)

@@ -6,7 +6,6 @@ may be killed (:mod:`causerie.chat.renderers`).
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from causerie.chat.formats.format import Format
 from causerie.chat.prompt import Prompt, before_call, prompt_of
 from causerie.chat.template import ChatTemplate
 from causerie.errors import TemplateFailed
+from causerie.offload import offload
 from causerie.protocol.request import ChatRequest
 
 # SHA-256 of the templates that come with this program: those of the model that is served where
@@ -62,9 +62,9 @@ class OwnRenderer:
         """Return the prompt of a request."""
         work = partial(prompt_of, self.template, self.form, request)
         size = sum(len(message.text) for message in request.messages)
-        small = size <= _LONG and len(request.messages) <= _MANY
+        small = not request.large and size <= _LONG and len(request.messages) <= _MANY
         with template_failures(request.model):
-            return work() if small else await asyncio.to_thread(work)
+            return work() if small else await offload(work)
 
     async def before_call(self, request: ChatRequest) -> str | None:
         """Return what stands between a text and its call in the history."""

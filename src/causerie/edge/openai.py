@@ -23,6 +23,7 @@ from causerie.edge.ports import Pipeline
 from causerie.errors import ServiceError
 from causerie.fold import Identity
 from causerie.logging import request_id
+from causerie.offload import LARGE, offload
 from causerie.protocol.parsing import Rules, parse
 from causerie.protocol.request import ChatRequest
 
@@ -86,7 +87,10 @@ class OpenAI:
             with Watch(exchange, self._drain):
                 limits, asides = self._limits.body, asides_of(head.headers)
                 body = json_at_hand(exchange, limits) or await read_json(exchange, limits)
-                request = self._read(body, door, asides)
+                if len(body) <= LARGE:
+                    request = self._read(body, door, asides)
+                else:
+                    request = await offload(self._read, body, door, asides)
                 del body  # of which the request has all
                 identity = Identity(completion, self._clock(), exchange.request_id)
                 answer = Stream(request, exchange, self._pings) if request.stream else Plain()

@@ -7,7 +7,7 @@ the provider as it was. This module knows their shape, and no provider.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -69,15 +69,28 @@ def unsealed(value: object) -> tuple[list[Block], dict[str, Mapping[str, Any]]]:
 def joined(blocks: Iterable[Block]) -> list[Block]:
     """The blocks of a reply out of the pieces of its stream: neighbours of one text together."""
     out: list[Block] = []
+    texts: list[str] = []  # of the last one, where there are several
+    field = ""
     for block in blocks:
-        field = _READABLE.get(block["type"])
-        if field is not None and out and _continues(out[-1], block):
+        readable = _READABLE.get(block["type"])
+        if readable is not None and out and _continues(out[-1], block):
+            field, last = readable, out[-1]
+            texts = texts or [last.get(field) or ""]
+            texts.append(block.get(field) or "")
             told = {name: value for name, value in block.items() if value is not None}
-            text = f"{out[-1].get(field) or ''}{block.get(field) or ''}"
-            out[-1] = {**out[-1], **told, field: text}
-        else:
-            out.append(block)
+            out[-1] = {**last, **told}
+            continue
+        _put_together(out, field, texts)
+        texts = []
+        out.append(block)
+    _put_together(out, field, texts)
     return out
+
+
+def _put_together(blocks: list[Block], field: str, texts: Sequence[str]) -> None:
+    """Give the last block its text, of which there were several pieces."""
+    if texts:
+        blocks[-1] = {**blocks[-1], field: "".join(texts)}
 
 
 def _objects(value: object) -> Iterable[Block]:

@@ -205,6 +205,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
     add_generation_prompt: bool = True
     session_id: str | None = None
     cache_key: str | None = None  # names requests whose prompts begin alike
+    large: bool = False  # work on it takes so long that it is offloaded
     fallbacks: tuple[str, ...] = ()  # models to ask where ``model`` does not answer
     preferences: Preferences = INDIFFERENT
     bounds: Bounds = UNBOUNDED  # of whoever is asked

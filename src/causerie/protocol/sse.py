@@ -9,6 +9,7 @@ from __future__ import annotations
 
 BEFORE, BEHIND = b"data: ", b"\n\n"  # the data of an event that is a single line
 DONE = BEFORE + b"[DONE]" + BEHIND
+_LINE_BYTES = 16  # that a line takes besides its text, so that empty ones are bounded, too
 PING = b": ping\n"  # one newline: an empty line after a comment breaks older clients
 
 
@@ -29,11 +30,12 @@ class Decoder:
     At most ``max_bytes`` of an unfinished event are held.
     """
 
-    __slots__ = ("_between", "_data", "_held", "_max_bytes", "_rest", "_started")
+    __slots__ = ("_between", "_data", "_held", "_max_bytes", "_rest", "_size", "_started")
 
     def __init__(self, max_bytes: int = 64 * 1024 * 1024) -> None:
         self._max_bytes = max_bytes
-        self._rest = bytearray()
+        self._rest: list[bytes] = []  # the beginning of a line, in the pieces that it came in
+        self._size = 0  # of these
         self._data: list[bytes] = []
         self._held = 0
         self._started = False
@@ -57,35 +59,42 @@ class Decoder:
         return events
 
     def _lines(self, piece: bytes) -> list[bytes]:
-        """The same, line by line."""
-        self._rest += piece
-        if not self._started and not self._begin():
-            return []
-        end = self._rest.rfind(b"\n")
-        if end < 0:
-            self._check(len(self._rest))
-            return []
-        lines = bytes(self._rest[:end]).split(b"\n")
-        del self._rest[: end + 1]
+        """The same, line by line. A line that comes in many pieces is put together once."""
+        if not self._started:
+            begun = self._begin(piece)
+            if begun is None:
+                return []
+            piece = begun
+        *lines, rest = piece.split(b"\n")
+        if lines and self._rest:
+            lines[0] = self._taken() + lines[0]
         events = [event for line in lines if (event := self._line(line)) is not None]
-        self._check(len(self._rest))
+        if rest:
+            self._rest.append(rest)
+            self._size += len(rest)
+            self._check(self._size)
         return events
 
     def close(self) -> list[bytes]:
         """The last event where the sender left out the empty line after it."""
-        rest = bytes(self._rest)
-        self._rest.clear()
-        events = [self._line(rest), self._line(b"")]
+        events = [self._line(self._taken()), self._line(b"")]
         return [event for event in events if event is not None]
 
-    def _begin(self) -> bool:
-        """Pass over a byte order mark; False while it may still be coming."""
-        if b"\xef\xbb\xbf".startswith(self._rest) and len(self._rest) < 3:
-            return False
+    def _taken(self) -> bytes:
+        """The beginning of a line that was held; nothing of it is held any more."""
+        rest = b"".join(self._rest)
+        self._rest.clear()
+        self._size = 0
+        return rest
+
+    def _begin(self, piece: bytes) -> bytes | None:
+        """Pass over a byte order mark; ``None`` while it may still be coming."""
+        piece = self._taken() + piece
+        if b"\xef\xbb\xbf".startswith(piece) and len(piece) < 3:
+            self._rest.append(piece)
+            return None
         self._started = True
-        if self._rest.startswith(b"\xef\xbb\xbf"):
-            del self._rest[:3]
-        return True
+        return piece.removeprefix(b"\xef\xbb\xbf")
 
     def _line(self, line: bytes) -> bytes | None:
         line = line.removesuffix(b"\r")
@@ -93,7 +102,7 @@ class Decoder:
             name, _, value = line.partition(b":")
             if name == b"data":
                 self._data.append(value.removeprefix(b" "))
-                self._held += len(value)
+                self._held += len(value) + _LINE_BYTES
                 self._check(self._held)
             return None
         if not self._data:

@@ -7,12 +7,14 @@ each time, arguments as an object, ids that an earlier turn of the conversation 
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from causerie.errors import UpstreamFailed
 from causerie.protocol.events import Event, ReasoningDelta, ToolCallDelta, ToolCallStarted
@@ -21,14 +23,24 @@ from causerie.protocol.request import Message
 from causerie.upstreams.wire import Call
 
 
+class _Object(Struct):
+    """Any object: members that a structure does not have are read over, and nothing is made."""
+
+
+_read_over = msgspec.json.Decoder(_Object).decode
+
+
 def is_object(arguments: object) -> bool:
     """Whether these are the JSON text of an object, as arguments must be."""
     if arguments == "{}":
         return True
-    try:
-        return isinstance(arguments, str) and isinstance(msgspec.json.decode(arguments), dict)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    if not isinstance(arguments, str):
         return False
+    try:
+        _read_over(arguments)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return False
+    return True
 
 
 def new_call_id() -> str:
@@ -58,6 +70,57 @@ class CallIds:
         return identifier
 
 
+_STRUCTURE = re.compile(r'[{}\[\]"]')
+_END_OF_STRING = re.compile(r'(?:[^"\\]|\\.)*+"', re.DOTALL)
+
+
+class Brackets:
+    """Where the JSON text of an object ends, told piece by piece, each read once.
+
+    ``closed``: its last bracket has come, and nothing but white space behind it.
+    """
+
+    __slots__ = ("_depth", "_escaped", "_quoted", "_spoiled", "closed")
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._quoted = False  # in the middle of a string
+        self._escaped = False  # behind a backslash in one
+        self._spoiled = False  # something has followed the end
+        self.closed = False
+
+    def read(self, text: str) -> None:
+        """Read on."""
+        at = 0
+        while at < len(text):
+            at = self._string(text, at) if self._quoted else self._outside(text, at)
+
+    def _string(self, text: str, at: int) -> int:
+        """Read a string up to its end, or to that of the text."""
+        if self._escaped:
+            self._escaped = False
+            return at + 1
+        end = _END_OF_STRING.match(text, at)
+        if end is not None:
+            self._quoted = False
+            return end.end()
+        self._escaped = (len(text) - len(text.rstrip("\\"))) % 2 == 1
+        return len(text)
+
+    def _outside(self, text: str, at: int) -> int:
+        """Read up to behind the next bracket or the beginning of a string."""
+        found = _STRUCTURE.search(text, at)
+        if self.closed and (found is not None or not text[at:].isspace()):
+            self.closed, self._spoiled = False, True
+        if found is None:
+            return len(text)
+        mark = found.group()
+        self._quoted = mark == '"'
+        self._depth += (mark in "{[") - (mark in "}]")
+        self.closed = mark == "}" and self._depth == 0 and not self._spoiled
+        return found.end()
+
+
 @dataclass(slots=True)
 class _Open:
     """A call under way; ``index`` is ours, once it has a name."""
@@ -68,6 +131,16 @@ class _Open:
     held: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
     size: int = 0
+    begun: bool = False  # its arguments, with something else than white space
+    _brackets: Brackets = field(default_factory=Brackets)
+    _object: bool | None = None  # whether what has closed is one, once that was looked at
+
+    def tell(self, text: str) -> None:
+        """Note a piece of the arguments."""
+        self.told.append(text)
+        self.size += len(text)
+        self.begun = self.begun or not text.isspace()
+        self._brackets.read(text)
 
     def precedes(self, call: Call, name: str) -> bool:
         """Whether the piece begins another call in this one's place, or only says the name again.
@@ -82,25 +155,31 @@ class _Open:
         if name != self.name:
             return bool(self.name)
         more = call.function is not None and _text(call.function.arguments).strip()
-        return bool(more and "".join(self.told).strip())
+        return bool(more and self.begun)
 
     def is_amid(self, name: str) -> bool:
         """Whether it is of this function, and its arguments have begun and are not whole."""
         if name != self.name:
             return False
-        last = next((piece.rstrip() for piece in reversed(self.told) if not piece.isspace()), "")
-        return bool(last) and not (last.endswith("}") and is_object("".join(self.told)))
+        return self.begun and not self._is_whole()
+
+    def _is_whole(self) -> bool:
+        """Whether the arguments are a whole object; they are put together for that once."""
+        if self._brackets.closed and self._object is None:
+            self._object = is_object("".join(self.told))
+        return self._brackets.closed and bool(self._object)
 
 
 class Calls:
     """The calls of one choice."""
 
-    __slots__ = ("_by_index", "_choice", "_ids", "_open", "size", "started")
+    __slots__ = ("_by_id", "_by_index", "_choice", "_ids", "_open", "size", "started")
 
     def __init__(self, choice: int, ids: CallIds) -> None:
         self._choice = choice
         self._ids = ids
         self._open: list[_Open] = []
+        self._by_id: dict[str, _Open] = {}
         self._by_index: dict[int, _Open] = {}
         self.started = 0
         self.size = 0  # characters of names and arguments
@@ -128,9 +207,9 @@ class Calls:
                 return self._new(call)
             return found
         if call.id:
-            same = next((one for one in self._open if one.given == call.id), None)
+            same = self._by_id.get(call.id)
             if same is None and last is not None and last.given is None and not name:
-                last.given = call.id
+                self._name(last, call.id)
                 return last
             return same or self._new(call)
         if last is None or (name and last.name and not last.is_amid(name)):
@@ -138,16 +217,23 @@ class Calls:
         return last
 
     def _new(self, call: Call) -> _Open:
-        made = _Open(call.id)
+        made = _Open(None)
         self._open.append(made)
+        if call.id:
+            self._name(made, call.id)
         if call.index is not None:
             self._by_index[call.index] = made
         return made
 
+    def _name(self, current: _Open, given: str) -> None:
+        """Note the id that a call was given; the first one of an id has it."""
+        current.given = given
+        self._by_id.setdefault(given, current)
+
     def _advance(self, current: _Open, call: Call, events: list[Event]) -> None:
         function = call.function
         if call.id and current.given is None:
-            current.given = call.id
+            self._name(current, call.id)
         if function is None:
             return
         if function.name and current.index is None:
@@ -171,8 +257,7 @@ class Calls:
         if current.held:
             text = "".join([*current.held, text])
             current.held.clear()
-        current.told.append(text)
-        current.size += len(text)
+        current.tell(text)
         self.size += len(text)
         events.append(ToolCallDelta(current.index, text, self._choice))
 

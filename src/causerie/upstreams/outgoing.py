@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from causerie.offload import offload
 from causerie.protocol.parsing.everyday import Everyday, StreamOptions
 from causerie.protocol.parsing.known import refusal, sift
 from causerie.protocol.parsing.rules import HINTS, HONOURED
@@ -153,6 +154,15 @@ def _listed(request: ChatRequest, dialect: Dialect) -> tuple[Mapping[str, object
     if unlisted is not None and unlisted.names and request.strict:
         raise refusal(unlisted.body, dialect.lists)
     return document, unlisted
+
+
+async def written(
+    request: ChatRequest, dialect: Dialect, model: str, partial: Partial | None = None
+) -> Outgoing:
+    """As :func:`outgoing`; that of a large request is written off the event loop."""
+    if request.large:
+        return await offload(outgoing, request, dialect, model, partial)
+    return outgoing(request, dialect, model, partial)
 
 
 def _write_plain(draft: Draft) -> None:

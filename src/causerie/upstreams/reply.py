@@ -13,6 +13,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Protocol, Self
 
+from causerie.offload import LARGE, offload
 from causerie.protocol.estimate import output_estimate, prompt_estimate
 from causerie.protocol.events import Batch, Usage
 from causerie.protocol.partial import Partial, Trail
@@ -22,13 +23,13 @@ from causerie.transport.response import HttpResponse
 from causerie.upstreams.endpoint import Endpoint, failed
 from causerie.upstreams.everyday import Read, read_everyday
 from causerie.upstreams.incoming import Incoming
-from causerie.upstreams.outgoing import Outgoing, outgoing
+from causerie.upstreams.outgoing import Outgoing, written
 from causerie.upstreams.separator import Separators
 from causerie.upstreams.stream import Held, Stream
 
 _NEVER = float("inf")
 _NOTHING = Usage(0, 0)
-_MAX_REPLY_BYTES = 64 * 1024 * 1024
+_MAX_REPLY_BYTES = 16 * 1024 * 1024
 
 
 class Asked(Protocol):
@@ -101,7 +102,7 @@ class Reply:
         return None
 
     async def __aenter__(self) -> Self:
-        sent = self._sent = self._outgoing()
+        sent = self._sent = await self._outgoing()
         self.changes, self._streamed = sent.changes, sent.streamed
         self._asked.endpoint.enter()
         return self
@@ -127,9 +128,9 @@ class Reply:
             return self._first()
         return self._rest()
 
-    def _outgoing(self) -> Outgoing:
+    async def _outgoing(self) -> Outgoing:
         asked = self._asked
-        return outgoing(self._request, asked.endpoint.dialect, asked.model, self._partial)
+        return await written(self._request, asked.endpoint.dialect, asked.model, self._partial)
 
     async def _first(self) -> Batch:
         """Send the request; returns the whole reply, or what of it comes first."""
@@ -147,11 +148,11 @@ class Reply:
                 response = await asking
             except Stale:
                 self._response = None
-                body = self._outgoing().body
+                body = (await self._outgoing()).body
                 response = await endpoint.post(body, due, anew=True, asked=self._on_its_way)
             at_hand = response.at_hand()
             if response.status == 200 and at_hand.startswith(b"{"):
-                self._whole(at_hand)
+                await self._whole(at_hand)
             else:
                 await self._arriving(response, end)
         except TransportFailed as failure:
@@ -176,13 +177,19 @@ class Reply:
             if stream and not (await response.beginning()).lstrip().startswith(b"{"):
                 self._arrives(response, end)
             else:
-                self._whole(await response.read(_MAX_REPLY_BYTES))
+                await self._whole(await response.read(_MAX_REPLY_BYTES))
         except BaseException:
             response.close()
             raise
 
-    def _whole(self, body: bytes) -> None:
+    async def _whole(self, body: bytes) -> None:
         """A plain reply, or a stream that came as something else."""
+        if len(body) <= LARGE:
+            self._read(body)
+        else:
+            await offload(self._read, body)
+
+    def _read(self, body: bytes) -> None:
         asked, request, body = self._asked, self._request, body.removeprefix(BOM_UTF8)
         new = self._partial is None and not request.continue_final_message
         if new and request.top_logprobs is None:

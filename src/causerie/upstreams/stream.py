@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from time import monotonic
 from typing import Self
@@ -16,6 +17,7 @@ from causerie.upstreams.incoming import Incoming
 
 _NEVER = float("inf")
 _MAX_EVENT_BYTES = 16 * 1024 * 1024
+_AT_ONCE = 64 * 1024  # bytes: what is read of a body before others have their turn
 _TAIL_SECONDS = 2.0  # for usage, once every choice has ended
 _CLOSING_SECONDS = 0.1  # for the end of the body after the end of the stream
 
@@ -49,7 +51,9 @@ class Stream:
     ``end`` (on the monotonic clock).
     """
 
-    __slots__ = ("_between", "_body", "_decoder", "_end", "_failure", "_incoming", "_seconds")
+    __slots__ = (
+        "_ahead", "_between", "_body", "_decoder", "_end", "_failure", "_incoming", "_seconds",
+    )  # fmt: skip
 
     def __init__(
         self, incoming: Incoming, body: HttpResponse | Held, between: float, end: float
@@ -59,6 +63,7 @@ class Stream:
         self._between = between
         self._end = end
         self._seconds = _NEVER  # that the next content may take
+        self._ahead = memoryview(b"")  # what has come and was not read yet
         self._decoder = Decoder(_MAX_EVENT_BYTES)
         self._failure: ServiceError | None = None
 
@@ -86,25 +91,29 @@ class Stream:
                 raise StopAsyncIteration
             events: list[Event] = []
             try:
-                piece = await body.piece(late)
+                piece = b"" if self._ahead else await body.piece(late)
+                if self._ahead or len(piece) > _AT_ONCE:
+                    piece = await self._part(piece)
                 incoming.feed(decoder.feed(piece) if piece else decoder.close(), events)
                 if not piece:
                     incoming.finish(events)
-            except TransportFailed as failure:
-                told = failed(failure)
-                told.__cause__ = failure
-                self._broken(told, events)
-            except LineTooLong:
-                told = UpstreamFailed("The endpoint sent an event that is too long.")
-                self._broken(told, events)
-            except ServiceError as failure:
-                self._broken(failure, events)
+            except (TransportFailed, LineTooLong, ServiceError) as failure:
+                self._broken(_told(failure), events)
             if events:
                 body.due = self._end
                 self._seconds = _TAIL_SECONDS if incoming.complete else self._between
                 return events
             if incoming.complete:
                 late = min(late, monotonic() + _TAIL_SECONDS)
+
+    async def _part(self, piece: bytes) -> bytes:
+        """The next part of a large piece that has come, or of ``piece``, which comes now."""
+        if self._ahead:
+            await asyncio.sleep(0)  # others have their turn
+        else:
+            self._ahead = memoryview(piece)
+        part, self._ahead = bytes(self._ahead[:_AT_ONCE]), self._ahead[_AT_ONCE:]
+        return part
 
     def _broken(self, failure: ServiceError, events: list[Event]) -> None:
         """It cannot be read on: a failure, unless the reply is complete but for its usage."""
@@ -115,3 +124,14 @@ class Stream:
         with suppress(ServiceError, LineTooLong):  # of half an event
             incoming.feed(self._decoder.close(), events)
         incoming.finish(events)
+
+
+def _told(failure: TransportFailed | LineTooLong | ServiceError) -> ServiceError:
+    """Our error for what ended the reading of a reply."""
+    if isinstance(failure, ServiceError):
+        return failure
+    if isinstance(failure, LineTooLong):
+        return UpstreamFailed("The endpoint sent an event that is too long.")
+    told = failed(failure)
+    told.__cause__ = failure
+    return told

@@ -16,6 +16,10 @@ from msgspec import Meta, Struct
 
 MOST_TOKENS = 2**31 - 1
 """More than any reply has: who is told of more is told nonsense, which must not be charged."""
+# Of one event or whole reply. More than any server sends; what is beyond them is no reply.
+_MOST_CHOICES = 128
+_MOST_CALLS = 1024
+_MOST_PARTS = 4096
 Tokens = Annotated[int, Meta(ge=0, le=MOST_TOKENS)]
 
 
@@ -34,11 +38,11 @@ class Call(Struct, gc=False):
 class Delta(Struct, gc=False):
     """A piece of a message, or a whole one."""
 
-    content: str | list[Any] | None = None
+    content: str | Annotated[list[Any], Meta(max_length=_MOST_PARTS)] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
-    tool_calls: list[Call] | None = None
-    reasoning_details: list[Any] | None = None
+    tool_calls: Annotated[list[Call], Meta(max_length=_MOST_CALLS)] | None = None
+    reasoning_details: Annotated[list[Any], Meta(max_length=_MOST_PARTS)] | None = None
     refusal: str | None = None
 
 
@@ -112,7 +116,7 @@ class Choice(Struct, gc=False):
 class Chunk(Struct, gc=False):
     """One event of a stream, or a whole reply."""
 
-    choices: list[Choice] | None = None
+    choices: Annotated[list[Choice], Meta(max_length=_MOST_CHOICES)] | None = None
     usage: UsageBody | None = None
     error: Any = None
     system_fingerprint: str | None = None

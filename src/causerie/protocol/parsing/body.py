@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from causerie.errors import InvalidRequest
+from causerie.offload import LARGE
 from causerie.protocol.parsing.document import decode
 from causerie.protocol.parsing.draw import (
     read_draw,
@@ -44,10 +45,10 @@ def parse(body: bytes, rules: Rules) -> ChatRequest:
         request = read_everyday(body, rules)
         if request is not None:
             return request
-    return read_fields(Fields(decode(body, rules)), rules)
+    return read_fields(Fields(decode(body, rules)), rules, large=len(body) > LARGE)
 
 
-def read_fields(fields: Fields, rules: Rules) -> ChatRequest:
+def read_fields(fields: Fields, rules: Rules, *, large: bool = False) -> ChatRequest:
     """The request, read field by field; raises :class:`InvalidRequest` for the first wrong one."""
     _refuse_known(fields)
     sent, unlisted = sift(_for_others(fields, rules), KNOWN)
@@ -82,6 +83,7 @@ def read_fields(fields: Fields, rules: Rules) -> ChatRequest:
         add_generation_prompt=_generation_prompt(fields, continues, messages),
         session_id=fields.string("session_id", most=_MAX_ID),
         cache_key=_cache_key(fields),
+        large=large,
         fallbacks=fallbacks,
         preferences=read_preferences(fields) if rules.router else INDIFFERENT,
         unlisted=unlisted,

@@ -1,0 +1,32 @@
+"""Long work of one request, done off the event loop so that the other requests go on.
+
+There is one thread for it, however many requests are large. Python runs one thread at a time:
+beside one busy thread the event loop waits a few milliseconds for its turn, beside several of
+them it would wait as much for each. A single native call keeps the turn to itself, so each
+must be bounded by whoever makes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+LARGE = 128 * 1024  # bytes of a body from which on the work on it belongs here
+
+_Given = ParamSpec("_Given")
+_Made = TypeVar("_Made")
+_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="offload")
+
+
+async def offload(
+    work: Callable[_Given, _Made], *args: _Given.args, **kwargs: _Given.kwargs
+) -> _Made:
+    """Return what ``work`` returns, done in the thread for long work; raises what it raises.
+
+    Work that has begun ends also where nobody waits for it any more.
+    """
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_thread, partial(work, *args, **kwargs))
