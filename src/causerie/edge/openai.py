@@ -23,6 +23,7 @@ from causerie.edge.ports import Pipeline
 from causerie.errors import ServiceError
 from causerie.fold import Identity
 from causerie.logging import request_id
+from causerie.protocol import bounded_json
 from causerie.protocol.parsing import Rules, parse
 from causerie.protocol.request import ChatRequest
 
@@ -125,7 +126,7 @@ class OpenAI:
             reasoning_object=door.reasoning_object,
             router=door.kind == "router",
             max_messages=self._limits.max_messages,
-            max_nesting=self._limits.max_nesting,
+            work=bounded_json.Bounds(nesting=self._limits.max_nesting),
         )
         return rules
 

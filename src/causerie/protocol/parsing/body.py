@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from causerie.errors import InvalidRequest
-from causerie.protocol.parsing.document import decode
+from causerie.protocol.bounded_json import SMALL
+from causerie.protocol.parsing.document import check_work, decode
 from causerie.protocol.parsing.draw import (
     read_draw,
     read_length,
@@ -41,11 +42,14 @@ def parse(body: bytes, rules: Rules) -> ChatRequest:
 
     Raises :class:`InvalidRequest` that names the first field that is wrong.
     """
-    if len(body) <= rules.max_values:  # which holds no more values than bytes
-        request = read_everyday(body, rules)
-        if request is not None:
-            return request
-    return read_fields(Fields(decode(body, rules)), rules)
+    if len(body) > SMALL:  # the fast path reads all of a small one without harm
+        check_work(body, rules)
+    request = read_everyday(body, rules)
+    if request is not None:
+        return request
+    if len(body) <= SMALL:
+        check_work(body, rules)
+    return read_fields(Fields(decode(body)), rules)
 
 
 def read_fields(fields: Fields, rules: Rules) -> ChatRequest:
