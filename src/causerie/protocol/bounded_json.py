@@ -83,7 +83,7 @@ def decode(document: bytes, type: type[T] | Any = Any, bounds: Bounds = DEFAULT)
     ``RecursionError``.
     """
     check(document, bounds)
-    return msgspec.json.decode(document, type=type)  # type: ignore[no-any-return]
+    return msgspec.json.decode(document, type=type)
 
 
 def _is_harmless(document: bytes, bounds: Bounds) -> bool:

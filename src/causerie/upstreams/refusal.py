@@ -143,7 +143,7 @@ def _date(text: str) -> datetime | None:
 
 def _error(body: bytes) -> dict[str, Any]:
     try:
-        found = bounded_json.decode(body)
+        found: Any = bounded_json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
     if isinstance(found, list) and found:
