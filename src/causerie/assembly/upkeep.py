@@ -26,6 +26,7 @@ from causerie.assembly.listings import OWN_PROVIDER
 from causerie.edge.doors import Door, DoorTable
 from causerie.errors import InvalidRequest, NotFound, ServiceError, Unauthenticated
 from causerie.pipeline import Pipeline
+from causerie.protocol import bounded_json
 from causerie.protocol.parsing import Rules, parse
 from causerie.protocol.standing import Standing
 from causerie.routing.seat import SeatStatus
@@ -236,7 +237,7 @@ class UpkeepDesk:
             reasoning_object=door.reasoning_object,
             router=door.kind == "router",
             max_messages=server.max_messages,
-            max_nesting=server.max_nesting,
+            work=bounded_json.Bounds(nesting=server.max_nesting),
         )
 
 

@@ -24,6 +24,7 @@ from causerie.errors import ServiceError
 from causerie.fold import Identity
 from causerie.logging import request_id
 from causerie.offload import LARGE, offload
+from causerie.protocol import bounded_json
 from causerie.protocol.parsing import Rules, parse
 from causerie.protocol.request import ChatRequest
 
@@ -130,7 +131,7 @@ class OpenAI:
             router=door.kind == "router",
             reject_unknown=door.reject_unknown,
             max_messages=self._limits.max_messages,
-            max_nesting=self._limits.max_nesting,
+            work=bounded_json.Bounds(nesting=self._limits.max_nesting),
         )
         return rules
 

@@ -16,8 +16,10 @@ from msgspec import Struct
 from causerie.edge.body import BodyLimits, check_type, read_body
 from causerie.edge.exchange import Exchange
 from causerie.errors import InvalidRequest
+from causerie.protocol import bounded_json
 
 _LIMITS = BodyLimits(max_bytes=64 * 1024)
+_WORK = bounded_json.Bounds(values=10_000, exponents=0)
 _MOST_PARAMETERS = 32
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`")
@@ -36,7 +38,7 @@ async def body_of(exchange: Exchange, type: type[T]) -> T:
     if b"\\u0000" in body:
         raise InvalidRequest("The body holds the character U+0000; leave it out.")
     try:
-        return msgspec.json.decode(body or b"{}", type=type)
+        return bounded_json.decode(body or b"{}", type, _WORK)
     except msgspec.ValidationError as error:
         raise _translated(str(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import msgspec
 
 from causerie.errors import Overloaded, ServiceError, UpstreamFailed
+from causerie.protocol import bounded_json
 from causerie.transport.client import Asked, HttpClient
 from causerie.transport.errors import Kind, TransportFailed
 from causerie.transport.response import HttpResponse
@@ -193,7 +194,7 @@ class Endpoint:
 
 def _ids(body: bytes) -> list[str]:
     try:
-        found: Any = msgspec.json.decode(body)
+        found: Any = bounded_json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         found = None
     listed = found.get("data") if isinstance(found, dict) else found

@@ -25,6 +25,7 @@ from causerie.upstreams.separator import Separators
 from causerie.upstreams.wire import Choice, Chunk, read_chunk, without_nan
 
 _DONE = b"[DONE]"
+_MOST_TO_MEND = 1024 * 1024  # bytes of a chunk
 
 
 class Incoming(Struct, eq=False):
@@ -124,6 +125,8 @@ class Incoming(Struct, eq=False):
 
     def _put_together(self, data: bytes, error: Exception) -> Chunk:
         """The chunk, where only characters are cut in two or numbers are none."""
+        if len(data) > _MOST_TO_MEND:
+            raise self._unreadable(str(error)) from error
         if self._halves is None:
             self._halves = Halves()
         mended = self._halves.put_together(without_nan(data))

@@ -24,6 +24,7 @@ from causerie.errors import (
     ServiceError,
     UpstreamFailed,
 )
+from causerie.protocol import bounded_json
 from causerie.protocol.parsing.rules import HINTS, HONOURED
 from causerie.upstreams.dialect import Dialect
 from causerie.upstreams.overflow import Overflow, overflow
@@ -142,7 +143,7 @@ def _date(text: str) -> datetime | None:
 
 def _error(body: bytes) -> dict[str, Any]:
     try:
-        found = msgspec.json.decode(body)
+        found: Any = bounded_json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
     if isinstance(found, list) and found:

@@ -14,6 +14,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from causerie.protocol.bounded_json import REPLY, SMALL, TooMuchWork, check
+
 MOST_TOKENS = 2**31 - 1
 """More than any reply has: who is told of more is told nonsense, which must not be charged."""
 # Of one event or whole reply. More than any server sends; what is beyond them is no reply.
@@ -139,7 +141,11 @@ def read_chunk(data: bytes) -> Chunk:
     JSON that is no chunk but tells of an error comes back as one with that error.
     """
     try:
+        if len(data) > SMALL:
+            check(data, REPLY)
         chunk = _strictly(data)
+    except TooMuchWork as error:
+        raise ValueError(f"it takes too long to decode: {error}") from error
     except msgspec.ValidationError:
         chunk = _leniently(data)
     except msgspec.DecodeError as error:

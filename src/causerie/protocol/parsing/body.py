@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from causerie.errors import InvalidRequest
 from causerie.offload import LARGE
-from causerie.protocol.parsing.document import decode
+from causerie.protocol.bounded_json import SMALL
+from causerie.protocol.parsing.document import check_work, decode
 from causerie.protocol.parsing.draw import (
     read_draw,
     read_length,
@@ -41,11 +42,15 @@ def parse(body: bytes, rules: Rules) -> ChatRequest:
 
     Raises :class:`InvalidRequest` that names the first field that is wrong.
     """
-    if len(body) <= rules.max_values:  # which holds no more values than bytes
+    if len(body) > SMALL:  # the fast path reads all of a small one without harm
+        check_work(body, rules)
+    if len(body) <= LARGE:
         request = read_everyday(body, rules)
         if request is not None:
             return request
-    return read_fields(Fields(decode(body, rules)), rules, large=len(body) > LARGE)
+    if len(body) <= SMALL:
+        check_work(body, rules)
+    return read_fields(Fields(decode(body)), rules, large=len(body) > LARGE)
 
 
 def read_fields(fields: Fields, rules: Rules, *, large: bool = False) -> ChatRequest:

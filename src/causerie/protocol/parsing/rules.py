@@ -6,22 +6,23 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from causerie.protocol import bounded_json
+
 
 class Rules(Struct, frozen=True):
     """How a body is read.
 
     ``reasoning_object`` says whether the door knows the router's ``reasoning``
     object, ``router`` whether it knows ``models``, ``provider`` and the like;
-    ``reject_unknown``: fields that are not known to who answers are refused; ``max_values``
-    bounds the JSON values of a body, ``max_nesting`` its depth.
+    ``reject_unknown`` refuses fields that are not known to who answers; ``work``
+    bounds the work of decoding a body.
     """
 
     reasoning_object: bool = False
     router: bool = False
     reject_unknown: bool = False
     max_messages: int = 4096
-    max_nesting: int = 64
-    max_values: int = 500_000
+    work: bounded_json.Bounds = bounded_json.DEFAULT
 
 
 HINTS = frozenset(

@@ -1,0 +1,163 @@
+"""Decode JSON of strangers at a cost that is known beforehand.
+
+The cost of decoding depends on more than the size: an object of many keys, or a number with an
+exponent such as ``1e289``, takes a hundred times as long as text of the same length. So a linear
+scan counts what is expensive before anything is decoded. It works in slices, so that in a thread
+it leaves the interpreter to others every few milliseconds.
+
+The bounds admit what real requests hold: 16 MiB of text, images as ``data:`` addresses, thousands
+of messages, hundreds of tools, a ``logit_bias`` of 65,536 tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+T = TypeVar("T")
+
+SMALL = 16 * 1024
+"""A document of at most so many bytes is cheap to decode, whatever it holds."""
+
+_SLICE = 1024 * 1024
+_WHITE_SPACE = b" \t\r\n"
+_TO_BRACKETS = bytes.maketrans(b"{}", b"[]")
+_NOT_BRACKETS = bytes(code for code in range(256) if code not in b"[]{}")
+_LARGE_EXPONENT = re.compile(rb"[eE][+-]?0*[1-9][0-9]{2}")
+_TO_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+
+
+class Bounds(Struct, frozen=True):
+    """The work that decoding one document may take.
+
+    The defaults keep it below about 50 ms on a current core.
+    """
+
+    nesting: int = 64
+    """Arrays and objects inside one another."""
+    values: int = 150_000
+    """Values and keys together."""
+    exponents: int = 1_000
+    """Numbers with an exponent of three digits or more; each may take 20 µs."""
+    digits: int = 400
+    """Digits in a row; no double needs more."""
+    bare: int = 2 * 1024 * 1024
+    """Bytes outside strings, white space not counted."""
+
+
+DEFAULT = Bounds()
+REPLY = Bounds(values=1_500_000, bare=8 * 1024 * 1024)
+"""Of the reply of a provider: log-probabilities are many numbers, and the operator chose it."""
+
+
+class TooMuchWork(msgspec.DecodeError):
+    """A document whose decoding would take too long; the message is a clause that says why."""
+
+
+def check(document: bytes, bounds: Bounds = DEFAULT) -> None:
+    """Raise :class:`TooMuchWork` for a document that exceeds the bounds.
+
+    Text that is no JSON may pass; decoding it fails quickly.
+    """
+    if len(document) <= SMALL and _is_harmless(document, bounds):
+        return
+    scan = _Scan(bounds)
+    start, size = 0, len(document)
+    while start < size:
+        piece = document[start : start + _SLICE]
+        escapes = len(piece) - len(piece.rstrip(b"\\"))
+        if escapes % 2 and start + len(piece) < size:  # never cut an escape in two
+            piece = piece[:-1]
+        scan.feed(piece)
+        start += len(piece)
+    scan.finish()
+
+
+def decode(document: bytes, type: type[T] | Any = Any, bounds: Bounds = DEFAULT) -> T:
+    """Return the value of a document of strangers.
+
+    Raises :class:`TooMuchWork`, and what msgspec raises: ``DecodeError``, ``UnicodeDecodeError``,
+    ``RecursionError``.
+    """
+    check(document, bounds)
+    return msgspec.json.decode(document, type=type)
+
+
+def _is_harmless(document: bytes, bounds: Bounds) -> bool:
+    """Return whether a small document has neither deep nesting nor a long number for sure."""
+    return document.count(b"[") + document.count(b"{") <= bounds.nesting and (
+        len(document) <= bounds.digits
+        or b"0" * (bounds.digits + 1) not in document.translate(_TO_ZEROS)
+    )
+
+
+class _Scan:
+    """Count what is outside strings, slice by slice."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._in_string = False
+        self._strings = 0
+        self._size = 0
+        self._bare: list[bytes] = []
+
+    def feed(self, piece: bytes) -> None:
+        """Take the next slice, which does not end inside an escape."""
+        if b"\\" in piece:
+            piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
+        quotes = piece.count(b'"')
+        self._strings += quotes
+        if self._strings > 2 * self._bounds.values:
+            raise self._too_many_values()
+        parts = piece.split(b'"')
+        bare = b" ".join(parts[self._in_string :: 2]).translate(None, _WHITE_SPACE)
+        self._in_string ^= bool(quotes % 2)
+        self._size += len(bare)
+        if self._size > self._bounds.bare:
+            raise TooMuchWork(
+                f"it has more than {self._bounds.bare} bytes of numbers and punctuation"
+            )
+        self._bare.append(bare)
+
+    def finish(self) -> None:
+        """Judge the whole document."""
+        bare, bounds = b"".join(self._bare), self._bounds
+        opened = bare.count(b"[") + bare.count(b"{")
+        if bare.count(b",") + bare.count(b":") + opened >= bounds.values:
+            raise self._too_many_values()
+        if _exponents(bare) > bounds.exponents and _large_exponents(bare) > bounds.exponents:
+            raise TooMuchWork(f"it has more than {bounds.exponents} numbers such as 1e289")
+        if b"0" * (bounds.digits + 1) in bare.translate(_TO_ZEROS):
+            raise TooMuchWork(f"it has a number of more than {bounds.digits} digits")
+        if opened > bounds.nesting and _is_deeper(bare, bounds.nesting):
+            raise TooMuchWork(f"it nests arrays and objects more than {bounds.nesting} deep")
+
+    def _too_many_values(self) -> TooMuchWork:
+        return TooMuchWork(f"it has more than {self._bounds.values} values and keys")
+
+
+def _exponents(bare: bytes) -> int:
+    literals = bare.count(b"true") + bare.count(b"false")
+    return bare.count(b"e") + bare.count(b"E") - literals
+
+
+def _large_exponents(bare: bytes) -> int:
+    return sum(1 for _ in _LARGE_EXPONENT.finditer(bare))
+
+
+def _is_deeper(bare: bytes, depth: int) -> bool:
+    """Return whether brackets nest deeper than that.
+
+    Each pass removes the innermost pairs. Of text that is no JSON brackets are left that close
+    nothing; then their number decides.
+    """
+    brackets = bare.translate(_TO_BRACKETS, delete=_NOT_BRACKETS)
+    for _ in range(depth):
+        outer = brackets.replace(b"[]", b"")
+        if len(outer) == len(brackets):
+            break
+        brackets = outer
+    return b"[]" in brackets or brackets.count(b"[") > depth

@@ -1,0 +1,152 @@
+"""The work of decoding is bounded, and nothing that real requests hold is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from causerie.errors import InvalidRequest
+from causerie.protocol.bounded_json import SMALL, Bounds, TooMuchWork, check, decode
+from causerie.protocol.parsing import Rules, parse
+
+MIB = 1024 * 1024
+TIGHT = Bounds(nesting=3, values=40, exponents=2, digits=6, bare=400)
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from('\\"[]{},:eE0 ')),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=40,
+)
+
+
+def counted(value: Any) -> tuple[int, int]:
+    """Values and keys of a document, and how deep it is."""
+    if isinstance(value, dict):
+        inner = [counted(each) for each in value.values()]
+        return 1 + len(inner) + sum(n for n, _ in inner), 1 + max((d for _, d in inner), default=0)
+    if isinstance(value, list):
+        inner = [counted(each) for each in value]
+        return 1 + sum(n for n, _ in inner), 1 + max((d for _, d in inner), default=0)
+    return 1, 0
+
+
+def reason_of(text: bytes, bounds: Bounds) -> str:
+    """Why a document is refused; empty where it is not."""
+    try:
+        check(text, bounds)
+    except TooMuchWork as error:
+        return str(error)
+    return ""
+
+
+@given(value=json_values, pad=st.sampled_from([0, SMALL + 1]), spaced=st.booleans())
+def test_what_real_documents_hold_is_decoded_unchanged(value: Any, pad: int, spaced: bool) -> None:
+    separators = (", ", ": ") if spaced else (",", ":")
+    text = json.dumps([value, "\\" * pad], separators=separators, ensure_ascii=spaced).encode()
+    assert decode(text, Any, Bounds(nesting=200)) == [value, "\\" * pad]
+
+
+@given(value=json_values)
+def test_what_exceeds_a_bound_is_refused_and_nothing_else(value: Any) -> None:
+    large = [value, "x" * SMALL]  # small ones need no count
+    text = json.dumps(large).encode()
+    values, depth = counted(large)
+    empty = text.count(b"[]") + text.count(b"{}")  # in text too: the count may only be too high
+    reason = reason_of(text, Bounds(values=100, nesting=4))
+    if "deep" in reason:
+        assert depth > 4
+    elif "values" in reason:
+        assert values + empty > 100
+    else:
+        assert not reason
+        assert depth <= 4
+        assert values <= 100
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"[" * 65 + b"]" * 65, "64 deep"),
+        (b'{"a":' * 65 + b"1" + b"}" * 65, "64 deep"),
+        (b"[" + b"1," * 150_000 + b"1]", "150000 values"),
+        (b'["' + b'","' * 200_000 + b'"]', "150000 values"),
+        (b"[" + b"1234567890123456789e289," * 699_038 + b"1]", "bytes of numbers"),
+        (b"[" + b"1e289," * 20_000 + b"1]", "numbers such as 1e289"),
+        (b"[" + b"1E-0300," * 20_000 + b"1]", "numbers such as 1e289"),
+        (b"[" + b"7" * 4_000 + b"]", "400 digits"),
+        (b"[0." + b"0" * 401 + b"]", "400 digits"),
+        (b"[" + b"0.1111111111," * 190_000 + b"1]", "bytes of numbers"),
+    ],
+)
+def test_expensive_documents(text: bytes, why: str) -> None:
+    with pytest.raises(TooMuchWork, match=why):
+        check(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'["' + b"7" * 4_000 + b'"]',
+        b'["' + b"[" * 100_000 + b'"]',
+        b'["' + b"1e289," * 100_000 + b'"]',
+        b'["' + b'\\"[1e289,' * 100_000 + b'"]',
+        b'["' + b"\\\\" * (2 * MIB) + b'"]',
+        b'["' + b"x" * (16 * MIB - 4) + b'"]',
+        b"[" + b" " * (8 * MIB) + b"1]",
+        b"[" + b"-1.25e-05," * 60_000 + b"1]",
+        b"[" + b"true,false," * 60_000 + b"null]",
+    ],
+)
+def test_texts_and_usual_numbers_of_any_size_are_admitted(text: bytes) -> None:
+    assert decode(text) == json.loads(text)
+
+
+@given(cut=st.integers(0, 12), run=st.integers(0, 9), quoted=st.booleans())
+def test_escapes_are_not_cut_in_two(cut: int, run: int, quoted: bool) -> None:
+    """Wherever a slice ends within a run of backslashes, what is in strings stays there."""
+    filling = MIB - 12 + cut
+    text = b'["' + b"x" * filling + b"\\\\" * run + (b'\\"' if quoted else b"") + b'[[[[",[[1]]]'
+    check(text, Bounds(nesting=3))
+    with pytest.raises(TooMuchWork):
+        check(text, Bounds(nesting=2))
+
+
+@given(noise=st.binary(max_size=200), bounds=st.sampled_from([Bounds(), TIGHT]))
+def test_bytes_that_are_no_json_break_nothing(noise: bytes, bounds: Bounds) -> None:
+    for text in (noise, noise + b'"' + b"x" * SMALL):
+        try:
+            decode(text, Any, bounds)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+
+
+def test_a_request_says_which_bound_it_exceeds() -> None:
+    body = b'{"model":"m","messages":[{"role":"user","content":"Hi"}],"a":[%s1]}'
+    with pytest.raises(InvalidRequest, match="such as 1e289") as refused:
+        parse(body % (b"1e289," * 5_000), Rules())
+    assert refused.value.code == "invalid_json"
+    with pytest.raises(InvalidRequest, match="more than 400 digits"):
+        parse(body % (b"7" * 4_000 + b","), Rules())
+
+
+def test_a_repeated_field_of_a_fast_request_is_counted_too() -> None:
+    body = b'{"model":"m","messages":[{"role":"user","content":"Hi"}],%s"top_p":1}'
+    with pytest.raises(InvalidRequest, match="such as 1e289"):
+        parse(body % (b'"temperature":1e289,' * 5_000), Rules())
+
+
+def test_numbers_are_not_altered() -> None:
+    exact = [2**64 - 1, -(2**63), 1e289, 5e-324, math.pi, 10**30, 1.7976931348623157e308]
+    assert decode(json.dumps(exact).encode()) == exact
+    with pytest.raises(msgspec.DecodeError):
+        decode(b"[1e400]")
