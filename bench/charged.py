@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
-from chargekit import Bill, Provider, providing
+from chargekit import Bill, CountingProvider, providing
 from hostedkit import Office, office
 from service import AS_USERS, Service, serving
 
@@ -59,7 +59,7 @@ AT_ONCE = 24
 class Bench:
     """A service and who counts behind it; ``asked`` has the way of each request by its name."""
 
-    provider: Provider
+    provider: CountingProvider
     service: Service
     office: Office
     session: aiohttp.ClientSession
@@ -112,7 +112,7 @@ class Bench:
             await asyncio.sleep(1.0)
 
 
-async def pacing(provider: Provider) -> None:
+async def pacing(provider: CountingProvider) -> None:
     """Let the provider go on with every request that it has, at its speed."""
     known: set[str] = set()
     async with asyncio.TaskGroup() as group:

@@ -77,7 +77,7 @@ class Bill:
 
 
 @dataclass(eq=False)
-class Provider:
+class CountingProvider:
     """``reads`` lets it read what arrives. How it answers the next request can be set."""
 
     reads: asyncio.Event = field(default_factory=asyncio.Event)
@@ -162,9 +162,9 @@ async def _send(response: web.StreamResponse, chunk: dict[str, Any]) -> None:
 
 
 @asynccontextmanager
-async def providing() -> AsyncIterator[Provider]:
+async def providing() -> AsyncIterator[CountingProvider]:
     """A provider behind a free port, which reads."""
-    provider = Provider()
+    provider = CountingProvider()
     provider.reads.set()
     app = web.Application(client_max_size=2**30)
     app.router.add_post("/v1/chat/completions", provider.complete)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chargekit import PRICE, TOKENS_A_MINUTE, Charging, Heard, Provider, charging, providing
+from chargekit import PRICE, TOKENS_A_MINUTE, Charging, CountingProvider, Heard, charging, providing
 from chatkit import Unchecked
 from gatewaykit import settled
 from hypothesis import HealthCheck, Phase, settings
@@ -257,7 +257,7 @@ class Asked:
 
     name: str
     asking: asyncio.Task[Any]
-    provider: Provider
+    provider: CountingProvider
     target: Heard | None
     reply: int
     choices: int
@@ -271,7 +271,7 @@ class World:
 
     runner: asyncio.Runner = field(default_factory=asyncio.Runner)
     held: AsyncExitStack = field(default_factory=AsyncExitStack)
-    providers: list[Provider] = field(default_factory=list)
+    providers: list[CountingProvider] = field(default_factory=list)
     there: Charging = field(init=False)
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
@@ -283,7 +283,7 @@ class World:
         self.there = await self.held.enter_async_context(charging(*urls))
 
 
-def idle(provider: Provider) -> bool:
+def idle(provider: CountingProvider) -> bool:
     """Whether it works on nothing."""
     return not provider.waiting and all(bill.over for bill in provider.bills.values())
 

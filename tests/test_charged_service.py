@@ -15,7 +15,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from chargekit import Provider, providing
+from chargekit import CountingProvider, providing
 from hostedkit import Office, office
 from service import Service, serving
 
@@ -223,7 +223,7 @@ def _read(file: Path) -> str:
 
 @asynccontextmanager
 async def gateway(
-    folder: Path, provider: Provider, *, keys: str = '"accounts"', more: str = ""
+    folder: Path, provider: CountingProvider, *, keys: str = '"accounts"', more: str = ""
 ) -> AsyncIterator[There]:
     text = GATEWAY.format(url=provider.base_url, keys=keys, more=more)
     manager = serving(folder, text)

@@ -123,9 +123,9 @@ async def handed_over(books: Books, key: ApiKey, to: str, *, param: str = "to") 
 
     Raises :class:`InvalidRequest` where that user may not have it.
     """
-    standing = await books.people.standing(to, key.project_id)
+    person_status = await books.people.person_status(to, key.project_id)
     heir = Actor("user", to, "")
-    allowed = may_hold(standing, key.purpose) and (
+    allowed = may_hold(person_status, key.purpose) and (
         key.purpose is Purpose.INFERENCE
         or await reach(books, heir, Action.MANAGEMENT_KEYS, key.project_id) is Extent.ALL
     )
@@ -135,4 +135,4 @@ async def handed_over(books: Books, key: ApiKey, to: str, *, param: str = "to") 
             f"create {key.purpose} keys.",
             param=param,
         )
-    return replace(key, person=to, standing=standing, withdrawn_at=None)
+    return replace(key, person=to, person_status=person_status, withdrawn_at=None)

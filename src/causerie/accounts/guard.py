@@ -20,7 +20,7 @@ async def parts(books: Books, actor: Actor, project_id: str | None) -> tuple[fro
     looked up as they are now.
     """
     if actor.kind == "user":
-        return (columns(await books.people.standing(actor.id, project_id)),)
+        return (columns(await books.people.person_status(actor.id, project_id)),)
     own = {Part.OUTSIDER}
     if actor.operator:
         own.add(Part.OPERATOR)
@@ -28,7 +28,7 @@ async def parts(books: Books, actor: Actor, project_id: str | None) -> tuple[fro
         own.add(Part.MANAGEMENT_KEY)
     if not actor.holder:
         return (frozenset(own),)
-    return frozenset(own), columns(await books.people.standing(actor.holder, project_id))
+    return frozenset(own), columns(await books.people.person_status(actor.holder, project_id))
 
 
 async def reach(

@@ -16,7 +16,7 @@ from enum import StrEnum
 
 from causerie.accounts.bounds import UNBOUNDED, Bounds
 from causerie.accounts.names import letters, new_token
-from causerie.accounts.people import Standing
+from causerie.accounts.people import PersonStatus
 from causerie.accounts.rights import Action, Extent, columns, extent
 
 _PUBLIC_LENGTH = 12
@@ -49,7 +49,7 @@ class ApiKey:
     ``None`` for doors and models: all that the project has; empty: none.
     ``disabled_by`` is who has to enable it again, or somebody with more rights.
     ``person`` is the user that it derives from, empty for a key of the project itself, and
-    ``standing`` how that user stands now. ``withdrawn_at`` is when the person left the project:
+    ``person_status`` how that user stands now. ``withdrawn_at`` is when the person left the project:
     coming back does not revive the key.
     """
 
@@ -68,14 +68,14 @@ class ApiKey:
     bounds: Bounds = UNBOUNDED
     person: str = ""
     withdrawn_at: datetime | None = None
-    standing: Standing | None = None
+    person_status: PersonStatus | None = None
 
     @property
     def withdrawn(self) -> bool:
         """Whether the person it derives from may not have it any more."""
         if self.withdrawn_at is not None:
             return True
-        return bool(self.person) and not may_hold(self.standing, self.purpose)
+        return bool(self.person) and not may_hold(self.person_status, self.purpose)
 
     def state(self, now: datetime) -> KeyState:
         """How it stands at a moment."""
@@ -90,14 +90,14 @@ class ApiKey:
         return KeyState.ACTIVE
 
 
-def may_hold(standing: Standing | None, purpose: Purpose) -> bool:
-    """Return whether a key of this purpose works for somebody with this standing.
+def may_hold(person_status: PersonStatus | None, purpose: Purpose) -> bool:
+    """Return whether a key of this purpose works for somebody with this status.
 
     A management key works for every member; what it may do, their role says.
     """
     action = Action.KEYS_CREATE if purpose is Purpose.INFERENCE else Action.KEYS_SEE
-    member = standing is not None and standing.role is not None
-    return member and extent(action, columns(standing)) is Extent.ALL
+    member = person_status is not None and person_status.role is not None
+    return member and extent(action, columns(person_status)) is Extent.ALL
 
 
 @dataclass(frozen=True, slots=True)

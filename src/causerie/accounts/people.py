@@ -74,7 +74,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PersonStatus:
     """A user's present account and role in a project; the role is ``None`` outside of it."""
 
     name: str

@@ -19,7 +19,7 @@ from causerie.accounts.bounds import Bounds
 from causerie.accounts.credit import Credit
 from causerie.accounts.keys import ApiKey, Grant, KeySecret
 from causerie.accounts.links import Link
-from causerie.accounts.people import Identity, Member, Membership, Project, Standing, User
+from causerie.accounts.people import Identity, Member, Membership, PersonStatus, Project, User
 from causerie.accounts.recording import Recording
 from causerie.accounts.sessions import Session
 from causerie.accounts.throttle import Failures
@@ -41,7 +41,7 @@ class PeopleBook(Protocol):
     async def find(self, id: str) -> User | None: ...
     async def by_email(self, email: str) -> User | None: ...
     async def every(self) -> Sequence[User]: ...
-    async def standing(self, user_id: str, project_id: str | None) -> Standing | None:
+    async def person_status(self, user_id: str, project_id: str | None) -> PersonStatus | None:
         """As it is now, without a lock; ``None`` for somebody unknown."""
         ...
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import IntEnum, StrEnum
 
-from causerie.accounts.people import Role, Standing
+from causerie.accounts.people import PersonStatus, Role
 
 
 class Extent(IntEnum):
@@ -152,14 +152,14 @@ def extent(action: Action, parts: Iterable[Part]) -> Extent:
     return max((RIGHTS[action][part] for part in parts), default=Extent.NO)
 
 
-def columns(standing: Standing | None) -> frozenset[Part]:
+def columns(person_status: PersonStatus | None) -> frozenset[Part]:
     """Return the columns that apply to a user; a disabled account is an outsider's."""
     found = {Part.OUTSIDER}
-    if standing is not None and not standing.disabled:
-        if standing.operator:
+    if person_status is not None and not person_status.disabled:
+        if person_status.operator:
             found.add(Part.OPERATOR)
-        if standing.role is not None:
-            found.add(Part(standing.role))
+        if person_status.role is not None:
+            found.add(Part(person_status.role))
     return frozenset(found)
 
 

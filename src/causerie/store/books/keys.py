@@ -15,7 +15,7 @@ from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
 from causerie.accounts.credit import bounded
 from causerie.accounts.keys import ApiKey, Grant, KeySecret, Purpose
 from causerie.store.books.credits import SqlCredits
-from causerie.store.books.people import STANDING, standing_of
+from causerie.store.books.people import PERSON_STATUS, person_status_of
 from causerie.store.books.rows import insert, one_of, part_of, update
 from causerie.store.columns import amount_of, billionths
 from causerie.store.tables import (
@@ -198,7 +198,7 @@ def _keys() -> Select[Any]:
         memberships.c.project_id == api_keys.c.project_id, memberships.c.user_id == users.c.id
     )
     return (
-        select(api_keys, users.c.id.label("holder"), *STANDING)
+        select(api_keys, users.c.id.label("holder"), *PERSON_STATUS)
         .select_from(api_keys)
         .outerjoin(_MAKERS, _MAKERS.c.id == api_keys.c.created_by)
         .outerjoin(users, users.c.id == _PERSON)
@@ -211,7 +211,7 @@ def _key(row: RowMapping) -> ApiKey:
     values = part_of(api_keys, row) | {
         "purpose": Purpose(row["purpose"]),
         "person": holder or "",
-        "standing": standing_of(row) if holder else None,
+        "person_status": person_status_of(row) if holder else None,
     }
     return ApiKey(**values)
 

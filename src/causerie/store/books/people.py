@@ -13,30 +13,30 @@ from causerie.accounts.people import (
     Identity,
     Member,
     Membership,
+    PersonStatus,
     Project,
     Role,
-    Standing,
     User,
 )
 from causerie.store.books.rows import insert, one_of, part_of, row_of, update, upsert
 from causerie.store.tables import departures, identities, memberships, projects, users
 
-# The columns of a user and of their membership that :func:`standing_of` reads.
-STANDING = (
-    users.c.name.label("standing_name"),
-    users.c.operator.label("standing_operator"),
-    users.c.disabled_at.label("standing_disabled_at"),
-    memberships.c.role.label("standing_role"),
+# The columns of a user and of their membership that :func:`person_status_of` reads.
+PERSON_STATUS = (
+    users.c.name.label("person_name"),
+    users.c.operator.label("person_operator"),
+    users.c.disabled_at.label("person_disabled_at"),
+    memberships.c.role.label("person_role"),
 )
 
 
-def standing_of(row: RowMapping) -> Standing:
-    """Of a row with the columns ``STANDING``."""
-    role = row["standing_role"]
-    return Standing(
-        name=row["standing_name"],
-        operator=row["standing_operator"],
-        disabled=row["standing_disabled_at"] is not None,
+def person_status_of(row: RowMapping) -> PersonStatus:
+    """Of a row with the columns ``PERSON_STATUS``."""
+    role = row["person_role"]
+    return PersonStatus(
+        name=row["person_name"],
+        operator=row["person_operator"],
+        disabled=row["person_disabled_at"] is not None,
         role=Role(role) if role else None,
     )
 
@@ -73,10 +73,10 @@ class SqlPeople:
         found = await self.connection.execute(select(users).order_by(users.c.email))
         return [User(**row) for row in found.mappings()]
 
-    async def standing(self, user_id: str, project_id: str | None) -> Standing | None:
+    async def person_status(self, user_id: str, project_id: str | None) -> PersonStatus | None:
         """Account and role as they are now."""
         query = (
-            select(*STANDING)
+            select(*PERSON_STATUS)
             .select_from(users)
             .outerjoin(
                 memberships,
@@ -85,7 +85,7 @@ class SqlPeople:
             .where(users.c.id == user_id)
         )
         row = (await self.connection.execute(query)).mappings().first()
-        return standing_of(row) if row else None
+        return person_status_of(row) if row else None
 
     async def operators(self) -> int:
         """How many see to the service now; locked, so that the last one stays."""
