@@ -50,8 +50,8 @@ format: $(VENV)/.dev ## Put the code into shape
 
 docs: $(VENV)/.dev ## Write the pages that come from the code
 	$(BIN)/python -m causerie.settings.reference > docs/configuration.md
-	$(BIN)/python -m causerie.upstreams.reference > docs/dialects.md
-	$(BIN)/python -m causerie.upstreams.thinking_reference > docs/reasoning.md
+	$(BIN)/python -m causerie.providers.reference > docs/dialects.md
+	$(BIN)/python -m causerie.providers.thinking_reference > docs/reasoning.md
 	$(BIN)/python -m causerie.accounts.rights > docs/rights.md
 
 lock: $(VENV)/.dev ## Choose versions anew within pyproject.toml

@@ -27,7 +27,7 @@ from gateway.measure import Load, Result
 from hostedkit import office
 from service import free_port
 
-from causerie.accounts.bounds import Bounds, Budget, Limit, Unit
+from causerie.accounts.bounds import Budget, Limit, LimitsAndBudgets, Unit
 from causerie.accounts.people import SYSTEM
 
 STREAM = "stream-10-5000-1"
@@ -40,17 +40,17 @@ journal = "{journal}"
 name = "door"
 kind = "gateway"
 keys = "{keys}"
-[[endpoints]]
+[[providers]]
 name = "mock"
 base_url = "{mock}/v1"
 dialect = "vllm"
 [[aliases]]
 id = "{model}"
-targets = [{{ endpoint = "mock", model = "{model}" }}]
+targets = [{{ provider = "mock", model = "{model}" }}]
 price = {{ prompt = "0.1", completion = "0.2" }}
 """
 _MANY = 10**9
-_BOUNDS = Bounds(
+_BOUNDS = LimitsAndBudgets(
     (Limit(requests_per_minute=_MANY, tokens_per_minute=10**12, concurrent=10**6),),
     (Budget(Decimal(_MANY)), Budget(Decimal(_MANY), unit=Unit.TOKENS)),
 )

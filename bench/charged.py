@@ -37,8 +37,8 @@ folder = "{folder}"
 name = "hosted"
 kind = "hosted"
 """
-ENDPOINT = """
-[[endpoints]]
+PROVIDER = """
+[[providers]]
 name = "{name}"
 base_url = "{url}"
 always_stream = {always}
@@ -46,7 +46,7 @@ always_stream = {always}
 id = "{name}"
 price = {{ prompt = "1000", completion = "2000" }}
 [[aliases.targets]]
-endpoint = "{name}"
+provider = "{name}"
 model = "m"
 """
 WAYS = ("stream", "plain, streamed", "plain, as asked")
@@ -135,7 +135,7 @@ async def bench(folder: Path, seed: int) -> AsyncIterator[Bench]:
     async with providing() as provider:
         text = CONFIG.format(folder=folder / "data")
         for name, always in (("streamed", "true"), ("asked", "false")):
-            text += ENDPOINT.format(name=name, url=provider.base_url, always=always)
+            text += PROVIDER.format(name=name, url=provider.base_url, always=always)
         held = serving(folder, text, environment=AS_USERS)
         service = await asyncio.to_thread(held.__enter__)
         try:
@@ -208,11 +208,11 @@ def _processor(pid: int) -> float:
 async def measured(options: argparse.Namespace, folder: Path) -> int:
     """Everything; the exit status is 1 where the ledger lacks more than was on its way."""
     async with bench(folder, options.seed) as found:
-        pace = asyncio.create_task(pacing(found.provider))
+        latency_stats = asyncio.create_task(pacing(found.provider))
         await found.everybody(options.requests)
         worst = compared(found, await found.records())
         await cost_of_streaming(found)
-        pace.cancel()
+        latency_stats.cancel()
     return 0 if worst <= options.bound else 1
 
 

@@ -123,12 +123,12 @@ async def measure(vocabulary: str | None) -> None:
             costs.append(cost)
             print(f"  {name:32} {cost:8.1f} ms   {verdict}")
         _row(f"{len(costs)} hostile schemas", costs)
-        await _beside(compiler, vocabulary)
+        await _alongside(compiler, vocabulary)
     finally:
         await compiler.stop()
 
 
-async def _beside(compiler: Compiler, vocabulary: str | None) -> None:
+async def _alongside(compiler: Compiler, vocabulary: str | None) -> None:
     """Ordinary schemas while another client sends slow ones, one after the other."""
     over = asyncio.Event()
 
@@ -143,7 +143,7 @@ async def _beside(compiler: Compiler, vocabulary: str | None) -> None:
         schemas = [{**one, "$comment": "", "minProperties": 0} for one in ordinary(200)[100:]]
         times = [(await _verdict(compiler, one, vocabulary))[0] for one in schemas]
         over.set()
-    _row("100 ordinary beside an attack", times)
+    _row("100 ordinary alongside an attack", times)
 
 
 def main() -> None:

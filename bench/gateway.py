@@ -140,9 +140,9 @@ def per_core(microseconds: float) -> float:
 
 
 def judged(figures: Mapping[str, Figures], own: Figures, memory: float) -> list[str]:
-    """Our figures beside their bars.
+    """Our figures alongside their bars.
 
-    Rates also by processor time; requests a second as they would be on the machine of the bars.
+    Rates also by processor time; requests per second as they would be on the machine of the bars.
     """
     direct, speed = figures["direct"], yardstick.speed(rates_16(figures))
 
@@ -169,13 +169,13 @@ def judged(figures: Mapping[str, Figures], own: Figures, memory: float) -> list[
 
 
 def rates_16(figures: Mapping[str, Figures]) -> dict[str, float]:
-    """Everybody's requests a second at 16 connections, where there are such."""
+    """Everybody's requests per second at 16 connections, where there are such."""
     found = {name: own.of("rate 16", "rate") for name, own in figures.items()}
     return {name: rate for name, rate in found.items() if not isnan(rate)}
 
 
 def verdict(figures: Mapping[str, Figures], own: str, memory: float) -> None:
-    """Our figures beside their bars, and how fast this machine was meanwhile."""
+    """Our figures alongside their bars, and how fast this machine was meanwhile."""
     print()
     print(bars.HEAD, *judged(figures, figures[own], memory), sep="\n")
     shares = yardstick.shares(rates_16(figures))
@@ -292,7 +292,7 @@ def main() -> None:
         if options.plot is not None:
             costs = {each.name: figures[each.name].of("rate 16", "cpu") for each in contestants[1:]}
             shown = {name: per_core(cost) for name, cost in costs.items() if cost > 0}
-            title = "Requests a second and core, at 16 connections"
+            title = "Requests per second and core, at 16 connections"
             options.plot.write_text(plot.bars_svg(title, shown, own.name, 12_000))
 
 

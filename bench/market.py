@@ -1,11 +1,12 @@
-"""A market of twenty endpoints: how well the router chooses, beside the best choice in hindsight.
+"""A market of twenty endpoints: how well the router chooses, alongside the best choice in
+hindsight.
 
 Each endpoint is an HTTP server on loopback with a script: its price, its speed,
 what it cannot do, and when it refuses, is full, says nothing, drops connections,
 breaks replies off or is slow. What it does depends on the time and the number
 of the request alone, so for each request it is known what every other endpoint
 would have done. Clients send the same requests at the same times to a fresh
-service for each policy; what they pay, wait and see failing is set beside the
+service for each policy; what they pay, wait and see failing is set alongside the
 best that could have been had. Two strategies without a router are reckoned from
 the scripts: whoever is cheapest, and anybody, without a second try.
 
@@ -48,15 +49,15 @@ def config(market: Sequence[Seller], addresses: Sequence[str]) -> str:
     """A router's door whose one model everybody sells."""
     lines = ["[[doors]]", 'name = "router"', 'kind = "router"', 'keys = "off"']
     for seller, address in zip(market, addresses, strict=True):
-        lines += ["[[endpoints]]", f'name = "{seller.name}"', f'base_url = "{address}"']
-        lines += ['dialect = "vllm"', "[endpoints.timeouts]", "first_token = 3"]
-        lines += ["[endpoints.health]", 'path = ""']
-        lines += ["[[endpoints.models]]", 'id = "m"', "continues = true"]
+        lines += ["[[providers]]", f'name = "{seller.name}"', f'base_url = "{address}"']
+        lines += ['dialect = "vllm"', "[providers.timeouts]", "first_token = 3"]
+        lines += ["[providers.health]", 'path = ""']
+        lines += ["[[providers.models]]", 'id = "m"', "continues = true"]
     lines += ["[[catalog]]", f'id = "{MODEL}"']
     for seller in market:
         known = [*KNOWN, *(name for name in ABILITIES if name not in seller.lacks)]
         price = f'{{ prompt = "{seller.prompt_price}", completion = "{seller.reply_price}" }}'
-        lines += ["[[catalog.offers]]", f'endpoint = "{seller.name}"', 'model = "m"']
+        lines += ["[[catalog.endpoints]]", f'provider = "{seller.name}"', 'model = "m"']
         lines += [f"price = {price}", f"supported_parameters = {json.dumps(known)}"]
     return "\n".join(lines) + "\n"
 
@@ -177,7 +178,7 @@ async def main() -> None:
     """Open the market once for each policy; print the table, draw the curves."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     options.add_argument("--seconds", type=float, default=15.0, help="of each policy")
-    options.add_argument("--rate", type=float, default=20.0, help="requests a second")
+    options.add_argument("--rate", type=float, default=20.0, help="requests per second")
     options.add_argument("--endpoints", type=int, default=20)
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--svg", type=Path, default=Path(tempfile.gettempdir()) / "market.svg")

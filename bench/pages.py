@@ -32,8 +32,8 @@ folder = "data"
 name = "router"
 kind = "router"
 """
-_ENDPOINT = """\
-[[endpoints]]
+_PROVIDER = """\
+[[providers]]
 name = "provider-{n}"
 base_url = "http://127.0.0.1:9/v1"
 health = {{ path = "" }}
@@ -46,8 +46,8 @@ description = "{first} {second} {n} answers questions about the {n}th thing, in 
 created = 2025-{month:02}-{day:02}
 """
 _OFFER = """\
-[[catalog.offers]]
-endpoint = "provider-{n}"
+[[catalog.endpoints]]
+provider = "provider-{n}"
 model = "model-{model}"
 price = {{ prompt = "{prompt}", completion = "{completion}" }}
 context_length = {context}
@@ -84,7 +84,7 @@ class Load:
 
 def configuration(models: int) -> str:
     """A service with so many models, two offers each."""
-    parts = [_HEAD, *(_ENDPOINT.format(n=n) for n in range(_PROVIDERS))]
+    parts = [_HEAD, *(_PROVIDER.format(n=n) for n in range(_PROVIDERS))]
     for n in range(models):
         first, second = _WORDS[n % 10], _WORDS[n // 10 % 10]
         day = {"month": 1 + n % 12, "day": 1 + n % 28}
@@ -122,7 +122,7 @@ async def _open(page: Page, address: str) -> Load:
     return load
 
 
-async def _visits(browser: Browser, address: str, rounds: int) -> tuple[list[Load], list[Load]]:
+async def _attempts(browser: Browser, address: str, rounds: int) -> tuple[list[Load], list[Load]]:
     """First visits, each by a browser that knows nothing; and second ones."""
     first, second = [], []
     for _ in range(rounds):
@@ -161,9 +161,9 @@ async def _measure(root: str, rounds: int) -> None:
         browser = await playwright.chromium.launch(
             executable_path=chromium(), args=["--no-sandbox", "--disable-gpu"]
         )
-        await _visits(browser, root + pages["list"], 1)  # what was never done before is slow
+        await _attempts(browser, root + pages["list"], 1)  # what was never done before is slow
         for title, path in pages.items():
-            first, second = await _visits(browser, root + path, rounds)
+            first, second = await _attempts(browser, root + path, rounds)
             sys.stdout.write(_line(title, first) + _line(f"{title}, again", second))
         await browser.close()
 

@@ -1,6 +1,6 @@
 """What the service costs, against the bare engine spoken to directly, in the same run.
 
-Tokens a second at 1, 8 and 16 streams, time to the first token at one stream,
+Tokens per second at 1, 8 and 16 streams, time to the first token at one stream,
 and constrained against free generation. Both sides run the same weights with
 the same options and are read alike, the bare engine over TCP as anybody would;
 A and B take turns; medians are printed of all pairs, and of those that no other
@@ -133,7 +133,7 @@ async def service_stream(
 async def rate(
     stream: Any, session: aiohttp.ClientSession, root: str, at_once: int, tokens: int
 ) -> float:
-    """Tokens a second over ``at_once`` streams."""
+    """Tokens per second over ``at_once`` streams."""
     started = time.perf_counter()
     results = await asyncio.gather(*(stream(session, root, tokens) for _ in range(at_once)))
     return sum(count for _, count in results) / (time.perf_counter() - started)
@@ -217,7 +217,7 @@ async def milliseconds(stream: Any, session: aiohttp.ClientSession, root: str) -
 
 
 async def one_rate(session: aiohttp.ClientSession, root: str, **extra: Any) -> float:
-    """Tokens a second of one stream, counted from its first token."""
+    """Tokens per second of one stream, counted from its first token."""
     started = time.perf_counter()
     first, count = await service_stream(session, root, 128, **extra)
     return (count - 1) / (time.perf_counter() - started - first)

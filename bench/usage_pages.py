@@ -26,7 +26,7 @@ from typing import Any
 from sqlalchemy import Select
 from sqlalchemy.dialects import sqlite
 
-from causerie.accounts.usage import PERCENTILES, By, Question, RecordFilter, Step
+from causerie.accounts.usage import PERCENTILES, By, RecordFilter, Step, UsageQuery
 from causerie.store.database import Database
 from causerie.store.reports import (
     SqlUsageReader,
@@ -140,13 +140,13 @@ def _fill(file: Path, count: int) -> None:
 
 
 def _questions(request_id: str) -> Sequence[Asked]:
-    month = Question(_NOW - timedelta(days=30), _NOW, Step.DAY, (By.MODEL,), project="prj_7")
+    month = UsageQuery(_NOW - timedelta(days=30), _NOW, Step.DAY, (By.MODEL,), project="prj_7")
     models = replace(month, step=Step.ALL)
     keys = replace(models, by=(By.KEY,))
     over_time = replace(month, by=())
-    users = Question(_NOW - timedelta(days=7), _NOW, Step.ALL, (By.USER,))
-    everybody = Question(_NOW - timedelta(days=90), _NOW, Step.DAY, (By.MODEL,))
-    hours = Question(_NOW - timedelta(days=3), _NOW, Step.HOUR, (By.KEY,), project="prj_7")
+    users = UsageQuery(_NOW - timedelta(days=7), _NOW, Step.ALL, (By.USER,))
+    everybody = UsageQuery(_NOW - timedelta(days=90), _NOW, Step.DAY, (By.MODEL,))
+    hours = UsageQuery(_NOW - timedelta(days=3), _NOW, Step.HOUR, (By.KEY,), project="prj_7")
     newest = RecordFilter(_NOW - timedelta(days=7), _NOW, project="prj_7")
     failed = RecordFilter(_SINCE, _NOW, project="prj_3", failures_only=True)
     of_key = RecordFilter(_SINCE, _NOW, project="prj_7", key="ck_7")
@@ -155,10 +155,10 @@ def _questions(request_id: str) -> Sequence[Asked]:
     none = RecordFilter(_SINCE, _NOW, project="prj_7", request_id="req-unknown")
     midnight = _NOW - timedelta(days=20)
 
-    def sums(words: str, question: Question) -> Asked:
+    def sums(words: str, question: UsageQuery) -> Asked:
         return Asked(words, lambda reader: reader.sums(question), sums_query(question))
 
-    def first_tokens(words: str, question: Question) -> Asked:
+    def first_tokens(words: str, question: UsageQuery) -> Asked:
         query = first_token_query(question)
         return Asked(words, lambda reader: reader.first_tokens(question, PERCENTILES), query)
 

@@ -10,28 +10,28 @@ from argon2 import PasswordHasher
 
 from causerie.accounts import totp
 from causerie.accounts.accounts import Accounts
-from causerie.accounts.arrival import Arrivals
 from causerie.accounts.attempts import Attempts
 from causerie.accounts.audit import AuditFilter
 from causerie.accounts.credits import Credits
-from causerie.accounts.issuing import Draft, Keys, NewKey
+from causerie.accounts.encryption import Cipher
+from causerie.accounts.issuing import KeyDraft, KeyIssuing, NewKey
 from causerie.accounts.operating import Operating
 from causerie.accounts.passwords import Passwords
 from causerie.accounts.people import SYSTEM, Actor, Membership, Project, Role, User, actor_of
-from causerie.accounts.profile import Profile
+from causerie.accounts.profile import OwnAccount
 from causerie.accounts.projects import Projects
 from causerie.accounts.recordings import Recordings
-from causerie.accounts.seal import Seal
-from causerie.accounts.sessions import Client
+from causerie.accounts.sessions import SessionClient
 from causerie.accounts.sign_in import SignIn
 from causerie.accounts.sign_ups import SignUps
-from causerie.accounts.usage import Usage
+from causerie.accounts.sso_provisioning import SsoProvisioning
+from causerie.accounts.usage import UsageReports
 from causerie.accounts.users import Users
 from causerie.store.accounts import SqlStore
 from causerie.store.database import Database
 from causerie.store.reports import SqlUsageReader
 
-SEAL = Seal(["a-key-of-the-tests-with-some-length-to-it"])
+SEAL = Cipher(["a-key-of-the-tests-with-some-length-to-it"])
 PASSWORD = "seven green kettles sing"
 
 
@@ -52,12 +52,12 @@ class World:
         self.store = SqlStore(self.database, SEAL)
         self.users = Users(self.store, self.passwords, self.clock)
         self.sign_ups = SignUps(self.store, self.clock)
-        self.profile = Profile(self.store, self.passwords, self.clock)
+        self.profile = OwnAccount(self.store, self.passwords, self.clock)
         self.sign_in = SignIn(self.store, self.passwords, self.clock)
-        self.arrivals = Arrivals(self.users, self.sign_in)
+        self.arrivals = SsoProvisioning(self.users, self.sign_in)
         self.projects = Projects(self.store, self.clock)
-        self.keys = Keys(self.store, self.clock)
-        self.usage = Usage(self.store, SqlUsageReader(self.database))
+        self.keys = KeyIssuing(self.store, self.clock)
+        self.usage = UsageReports(self.store, SqlUsageReader(self.database))
         self.credits = Credits(self.store, SqlUsageReader(self.database), self.clock)
         self.recordings = Recordings(self.store, self.clock)
         self.attempts = Attempts(self.store, self.clock)
@@ -88,19 +88,19 @@ class World:
 
     async def join(self, project: Project, user: User, role: Role) -> None:
         """Make somebody a member, without an invitation."""
-        async with self.store.writing() as books:
-            await books.projects.join(Membership(project.id, user.id, role, self.now))
+        async with self.store.writing() as repositories:
+            await repositories.projects.join(Membership(project.id, user.id, role, self.now))
 
     async def key(self, project: Project, user: User | None = None, **draft: object) -> NewKey:
         """A key of a project, made by this user or by the machine's owner."""
         actor: Actor = actor_of(user) if user else SYSTEM
-        return await self.keys.create(actor, project.id, Draft(**{"name": "key", **draft}))
+        return await self.keys.create(actor, project.id, KeyDraft(**{"name": "key", **draft}))
 
     async def factor(self, user: User) -> None:
-        """Put a second factor in force."""
+        """Put two-factor authentication in force."""
         secret = (await self.profile.enrol(user, "Causerie")).secret
         code = totp.code_at(secret, int(self.now.timestamp()) // 30)
-        await self.profile.confirm(user, code, Client())
+        await self.profile.confirm(user, code, SessionClient())
 
     async def actions(self) -> list[str]:
         """What the audit log says, oldest first."""

@@ -17,9 +17,9 @@ from valkeyserver import ValkeyServer
 from causerie.accounts.bounds import Budget
 from causerie.accounts.budgets import BudgetOptions, Budgets, Claim
 from causerie.accounts.usage import Spent
+from causerie.distributed.budgets import DistributedBudgets
+from causerie.distributed.replica import Replica
 from causerie.errors import StoreUnavailable
-from causerie.shared.budgets import SharedBudgets
-from causerie.shared.replica import Replica
 
 START = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -45,7 +45,7 @@ class Books:
 
 
 @dataclass
-class Desk:
+class Services:
     """Where budgets are held, by one process or by several."""
 
     server: ValkeyServer | None
@@ -60,15 +60,15 @@ class Desk:
             return Budgets(books, books.clock, options)
         made = replica(self.server, prefix=self.prefix, **self.how)
         self.replicas.append(await self.stack.enter_async_context(made))
-        together = SharedBudgets(self.replicas[-1])
+        together = DistributedBudgets(self.replicas[-1])
         return Budgets(books, books.clock, options, together)
 
 
 @asynccontextmanager
-async def desk(server: ValkeyServer | None, **how: Any) -> AsyncIterator[Desk]:
+async def services(server: ValkeyServer | None, **how: Any) -> AsyncIterator[Services]:
     """A place of its own in the server, or with ``None`` in memory; see ``limitkit.replica``."""
     async with AsyncExitStack() as stack:
-        yield Desk(server, stack, token_hex(8), how)
+        yield Services(server, stack, token_hex(8), how)
 
 
 def claim(amount: str | int | Decimal, **budget: Any) -> list[Claim]:

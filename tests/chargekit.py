@@ -18,18 +18,18 @@ from edgekit import Statuses, serving
 from gatewaykit import settled
 
 from causerie.access.keys import StaticKeys
-from causerie.access.quota import Rates, Scope
+from causerie.access.quota import Rates, RateScope
 from causerie.access.windows import MemoryCounters
 from causerie.accounts.bookkeeping import Bookkeeping
 from causerie.accounts.budgets import Budgets
-from causerie.accounts.prices import Price, Prices
+from causerie.accounts.prices import ModelPrices, TokenPrice
 from causerie.accounts.usage import Spent
 from causerie.catalog.catalog import Catalog
-from causerie.catalog.model import Card, Model, Offer
+from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities
 from causerie.chat.separation import Separation
 from causerie.edge.application import Edge
-from causerie.edge.doors import Door, DoorTable
-from causerie.metering.counters import Counters
+from causerie.edge.doors import DoorTable, MountedDoor
+from causerie.metering.counters import MetricsCounters
 from causerie.metering.ledger import Ledger, UsageRecord
 from causerie.metering.meter import Meter
 from causerie.pipeline import Pipeline, Scopes
@@ -37,16 +37,16 @@ from causerie.protocol.candidate import Candidate
 from causerie.protocol.parsing.rules import HONOURED
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
+from causerie.providers.dialects import DIALECTS
+from causerie.providers.provider import Provider
+from causerie.providers.reply import ProviderReply
+from causerie.providers.target import ProviderTarget
 from causerie.routing.router import Router
 from causerie.transport.client import HttpClient
-from causerie.upstreams.dialects import DIALECTS
-from causerie.upstreams.endpoint import Endpoint
-from causerie.upstreams.remote import RemoteChat
-from causerie.upstreams.reply import Reply
 
 Telling = Literal["last", "first", "each"]
 """When a provider says what it counts: at the end of a stream, at its beginning too, always."""
-PRICE = Price(prompt=Decimal("0.001"), completion=Decimal("0.002"))
+PRICE = TokenPrice(prompt=Decimal("0.001"), completion=Decimal("0.002"))
 TOKENS_A_MINUTE = 10**9
 TOKEN = "abc "
 """The text of a token."""
@@ -178,14 +178,14 @@ async def providing() -> AsyncIterator[CountingProvider]:
         await runner.cleanup()
 
 
-class Heard(RemoteChat):
+class Heard(ProviderTarget):
     """A model of a provider that keeps its replies, so that tests know what has arrived."""
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
-        self.replies: list[Reply] = []
+        self.replies: list[ProviderReply] = []
 
-    def generate(self, request: ChatRequest, partial: Partial | None = None) -> Reply:
+    def generate(self, request: ChatRequest, partial: Partial | None = None) -> ProviderReply:
         self.replies.append(super().generate(request, partial))
         return self.replies[-1]
 
@@ -235,7 +235,7 @@ class Charging:
 
 @asynccontextmanager
 async def charging(*providers: str) -> AsyncIterator[Charging]:
-    """A gateway before these base addresses, with a ledger, prices, and a limit of tokens."""
+    """A gateway before these base URLs, with a ledger, prices, and a limit of tokens."""
     kept = Kept()
     async with AsyncExitStack() as held:
         targets: dict[str, Heard] = {}
@@ -244,40 +244,42 @@ async def charging(*providers: str) -> AsyncIterator[Charging]:
                 client = HttpClient(base_url)
                 held.push_async_callback(client.close)
                 dialect = replace(DIALECTS["generic"], streams=streams)
-                endpoint = Endpoint(name, client, dialect)
-                heard = Heard(endpoint, "m", separators=Separation())
+                provider = Provider(name, client, dialect)
+                heard = Heard(provider, "m", separators=Separation())
                 targets[f"{name}{number}"] = heard
         router = Router(targets)
         ledger = await held.enter_async_context(Ledger(kept))
-        books = Bookkeeping(ledger, Budgets(kept, lambda: 0))
-        books.prices = Prices(dict.fromkeys(("plain", "streamed", "hedged"), PRICE))
-        edge = _edge(router, len(providers), books)
+        repositories = Bookkeeping(ledger, Budgets(kept, lambda: 0))
+        repositories.prices = ModelPrices(dict.fromkeys(("plain", "streamed", "hedged"), PRICE))
+        edge = _edge(router, len(providers), repositories)
         port = await held.enter_async_context(serving(edge))
         connector = aiohttp.TCPConnector(limit=0)
         session = await held.enter_async_context(aiohttp.ClientSession(connector=connector))
         yield Charging(f"http://127.0.0.1:{port}/v1", session, kept.records, targets, router)
 
 
-def _edge(router: Router, count: int, books: Bookkeeping) -> Edge:
+def _edge(router: Router, count: int, repositories: Bookkeeping) -> Edge:
     models = [
         _model("plain", ["plain0"]),
         _model("streamed", ["streamed0"]),
         _model("hedged", [f"streamed{number}" for number in range(count)], hedge=0.0),
     ]
-    counters = Counters(lambda: [])
-    scope = Scope("door", "gateway", Rates(tokens_per_minute=TOKENS_A_MINUTE))
+    counters = MetricsCounters(lambda: [])
+    scope = RateScope("door", "gateway", Rates(tokens_per_minute=TOKENS_A_MINUTE))
     pipeline = Pipeline(
         keys=StaticKeys(),
         catalog=Catalog(models),
         limits=MemoryCounters(lambda: 10**15),
         scopes=Scopes({}, {"gateway": scope}),
         router=router,
-        meter=Meter([counters], books),
+        meter=Meter([counters], repositories),
     )
-    door = Door("gateway", "/gateway/v1", kind="gateway")
+    door = MountedDoor("gateway", "/gateway/v1", kind="gateway")
     return Edge(DoorTable([door], default="gateway"), pipeline, Statuses(), counters)
 
 
-def _model(name: str, targets: Sequence[str], hedge: float | None = None) -> Model:
-    offers = [Offer(Candidate(one, place), HONOURED) for place, one in enumerate(targets)]
-    return Model(Card(name, name, created=1), offers, hedge_seconds=hedge)
+def _model(name: str, targets: Sequence[str], hedge: float | None = None) -> ServedModel:
+    offers = [
+        TargetCapabilities(Candidate(one, place), HONOURED) for place, one in enumerate(targets)
+    ]
+    return ServedModel(ModelCard(name, name, created=1), offers, hedge_seconds=hedge)

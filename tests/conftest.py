@@ -84,7 +84,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Of several processes one runs all of those, for two engines that compute at the
     same time starve each other; the others take whole files. What takes longest in
-    one piece is begun first, so that no process waits for it at the end.
+    one piece is started first, so that no process waits for it at the end.
     """
     alike = [name for name, times in Counter(item.nodeid for item in items).items() if times > 1]
     if alike:

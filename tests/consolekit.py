@@ -18,9 +18,9 @@ from accountkit import PASSWORD, World, accounts_of
 from edgekit import OPEN, ScriptedPipeline, Statuses, make_edge, serving
 
 from causerie.accounts.people import User
-from causerie.accounts.sessions import Client
-from causerie.console.application import Console, SignUp
-from causerie.console.market.listed import Market
+from causerie.accounts.sessions import SessionClient
+from causerie.console.application import ConsoleApplication, SignUp
+from causerie.console.market.listed import CatalogView
 from causerie.console.origin import Site
 from causerie.console.ports import DoorView
 from causerie.edge.drain import Drain
@@ -28,13 +28,13 @@ from causerie.edge.exchange import Exchange
 from causerie.edge.openai import OpenAI
 from causerie.identity.provider import OidcProvider
 from causerie.mail import Outbox
+from causerie.operations.ports import Operations
 from causerie.store.database import Database
-from causerie.upkeep.ports import Upkeep
 
 MODELS = ("smollm2", "qwen3-4b", "org/large-model-with-a-rather-long-name-instruct-q4_k_m")
 
 
-class ScriptedHouse(Statuses):
+class ScriptedServiceView(Statuses):
     """A service with doors, models, engines whose state the test says, and scripted answers."""
 
     def __init__(self) -> None:
@@ -49,9 +49,9 @@ class ScriptedHouse(Statuses):
     def models(self) -> Sequence[Mapping[str, Any]]:
         return [{"id": name, "object": "model"} for name in MODELS]
 
-    upkeep: Upkeep | None = None
+    operations: Operations | None = None
 
-    def market(self) -> Market | None:
+    def market(self) -> CatalogView | None:
         return None
 
     def answering(self, model: str) -> Sequence[str]:
@@ -198,7 +198,7 @@ class Place:
     """A console that is served."""
 
     world: World
-    house: ScriptedHouse
+    service_view: ScriptedServiceView
     port: int
 
     def visitor(self) -> Visitor:
@@ -207,8 +207,10 @@ class Place:
     async def visitor_of(self, user: User) -> Visitor:
         """Somebody who has signed in, without typing a password."""
         visitor = self.visitor()
-        async with self.world.store.writing() as books:
-            begun = await self.world.sign_in.begin(books, user, Client("127.0.0.1", "test"))
+        async with self.world.store.writing() as repositories:
+            begun = await self.world.sign_in.begin(
+                repositories, user, SessionClient("127.0.0.1", "test")
+            )
         visitor.cookies["causerie"] = begun.token
         await visitor.get("/profile")
         return visitor
@@ -218,17 +220,17 @@ class Place:
 async def console_of(
     world: World,
     site: Site | None = None,
-    house: ScriptedHouse | None = None,
+    service_view: ScriptedServiceView | None = None,
     *,
     open_to_all: bool = False,
     providers: Sequence[OidcProvider] = (),
     outbox: Outbox | None = None,
 ) -> AsyncIterator[Place]:
-    house = house or ScriptedHouse()
-    edge = make_edge(house.pipeline, house)
-    console = Console(
+    service_view = service_view or ScriptedServiceView()
+    edge = make_edge(service_view.pipeline, service_view)
+    console = ConsoleApplication(
         accounts_of(world),
-        house,
+        service_view,
         site,
         clock=world.clock,
         sign_up=SignUp(outbox) if open_to_all else None,
@@ -236,7 +238,7 @@ async def console_of(
     )
     edge.mount("/console", console.answer, console.refuse)
     async with serving(edge) as port:
-        yield Place(world, house, port)
+        yield Place(world, service_view, port)
 
 
 @pytest.fixture

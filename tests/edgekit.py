@@ -9,27 +9,27 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from causerie import fold
+from causerie import chunk_encoder
 from causerie.access.credential import Credential
 from causerie.access.keys import Caller, KeyDigest, StaticKeys
 from causerie.edge.application import Edge
 from causerie.edge.connections import Connections
-from causerie.edge.doors import Door, DoorTable
-from causerie.edge.openai import Limits
+from causerie.edge.doors import DoorTable, MountedDoor
+from causerie.edge.openai import RequestLimits
 from causerie.edge.server import Listen, serve
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import NotFound
-from causerie.metering.counters import Counters
-from causerie.protocol.events import Batch, Event, Finished, Take, TextDelta, Usage
+from causerie.metering.counters import MetricsCounters
+from causerie.protocol.events import Batch, BatchSink, Event, Finished, TextDelta, Usage
 from causerie.protocol.labels import Labels
 from causerie.protocol.request import ChatRequest
-from causerie.routing.seat import SeatStatus
+from causerie.routing.target_state import TargetStatus
 
 KEY = "ck_abc_secret"
 _AT_ONCE = 32
-OPEN = Door("open", "/endpoints/open/v1", hosts=frozenset({"open.localhost"}))
-LOCKED = Door("locked", "/endpoints/locked/v1", keys=(KeyDigest.of("abc", KEY),))
-ROUTER = Door(
+OPEN = MountedDoor("open", "/endpoints/open/v1", hosts=frozenset({"open.localhost"}))
+LOCKED = MountedDoor("locked", "/endpoints/locked/v1", keys=(KeyDigest.of("abc", KEY),))
+ROUTER = MountedDoor(
     "router",
     "/router/v1",
     kind="router",
@@ -58,21 +58,21 @@ class ScriptedPipeline:
     any_model: bool = False
     keys: StaticKeys = field(default_factory=StaticKeys)
     requests: list[ChatRequest] = field(default_factory=list)
-    identities: list[fold.Identity] = field(default_factory=list)
+    identities: list[chunk_encoder.CompletionIdentity] = field(default_factory=list)
     labels: list[Labels] = field(default_factory=list)
     opened: asyncio.Event = field(default_factory=asyncio.Event)
     released: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def known(self, door: Door, credential: Credential | None) -> Caller:
+    def known(self, door: MountedDoor, credential: Credential | None) -> Caller:
         return self.keys.authenticate(door, credential)
 
-    async def authenticate(self, door: Door, credential: Credential | None) -> Caller:
+    async def authenticate(self, door: MountedDoor, credential: Credential | None) -> Caller:
         return self.known(door, credential)
 
-    def models(self, door: Door, caller: Caller | None) -> Sequence[Mapping[str, Any]]:
+    def models(self, door: MountedDoor, caller: Caller | None) -> Sequence[Mapping[str, Any]]:
         return [{"id": "m", "object": "model"}, {"id": "org/m2", "object": "model"}]
 
-    def shown(self, door: Door, caller: Caller | None, name: str) -> Mapping[str, Any]:
+    def shown(self, door: MountedDoor, caller: Caller | None, name: str) -> Mapping[str, Any]:
         for entry in self.models(door, caller):
             if entry["id"] == name:
                 return entry
@@ -80,11 +80,11 @@ class ScriptedPipeline:
 
     async def answer(
         self,
-        door: Door,
+        door: MountedDoor,
         caller: Caller,
         request: ChatRequest,
-        identity: fold.Identity,
-        deliver: fold.Deliver,
+        identity: chunk_encoder.CompletionIdentity,
+        deliver: chunk_encoder.ResponseSink,
         labels: Labels,
     ) -> None:
         self.labels.append(labels)
@@ -96,19 +96,19 @@ class ScriptedPipeline:
         try:
             for step in self.prefill:
                 await _pass(step)
-            frame = fold.Frame(identity, request.model, "script")
-            await deliver({"x-served-by": "script"}, frame, self._pour)
+            frame = chunk_encoder.ResponseContext(identity, request.model, "script")
+            await deliver({"x-served-by": "script"}, frame, self._stream)
         finally:
             self.released.set()
 
-    async def _pour(self, take: Take) -> None:
+    async def _stream(self, take: BatchSink) -> None:
         async for batch in self._events():
             waiting = take(batch)
             if waiting is not None:
                 await waiting
 
     async def _events(self) -> AsyncIterator[Batch]:
-        together: list[Event] = []  # as endpoints bring what has arrived at once
+        together: list[Event] = []  # as providers bring what has arrived at once
         for step in self.script:
             if isinstance(step, asyncio.Event | Exception):
                 if together:
@@ -142,8 +142,8 @@ class Statuses:
     def status(self) -> Sequence[EngineStatus]:
         return self.values
 
-    def targets(self) -> Sequence[SeatStatus]:
-        return [SeatStatus("m", "full", 3, 0, 1.5, "queue_full")]
+    def targets(self) -> Sequence[TargetStatus]:
+        return [TargetStatus("m", "full", 3, 0, 1.5, "queue_full")]
 
     def shared(self) -> bool | None:
         return self.answers
@@ -152,7 +152,7 @@ class Statuses:
 def make_edge(
     pipeline: ScriptedPipeline | None = None,
     statuses: Statuses | None = None,
-    limits: Limits | None = None,
+    limits: RequestLimits | None = None,
 ) -> Edge:
     statuses = statuses or Statuses()
     doors = DoorTable([OPEN, LOCKED, ROUTER], default="open", domains=["llm.example"])
@@ -160,7 +160,7 @@ def make_edge(
         doors,
         pipeline or ScriptedPipeline(),
         statuses,
-        Counters(statuses.status, shared=statuses.shared),
+        MetricsCounters(statuses.status, shared=statuses.shared),
         limits=limits,
     )
 

@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from causerie.chat.call_syntax.loose import loose
 from causerie.chat.formats.format import (
     CallId,
-    Calls,
+    CallSection,
     ElementArguments,
-    Format,
     JsonArguments,
     Literal,
     LooseArguments,
+    ModelFormat,
     Name,
     ParameterList,
     PythonArguments,
@@ -22,7 +23,6 @@ from causerie.chat.formats.format import (
     Segment,
 )
 from causerie.chat.parser import Parser
-from causerie.chat.segments.loose import loose
 from causerie.protocol.events import ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStarted
 
 WEATHER = {
@@ -63,7 +63,7 @@ class Told:
 
 
 def read(
-    form: Format,
+    form: ModelFormat,
     text: str,
     *,
     size: int = 0,
@@ -126,7 +126,7 @@ def write_reasoning(marks: Reasoning, thought: str) -> str:
     )
 
 
-def write_calls(calls: Calls, made: Sequence[Call]) -> str:
+def write_calls(calls: CallSection, made: Sequence[Call]) -> str:
     """A section of calls exactly as it is declared."""
     written = [
         "".join(_segment(segment, call, at) for segment in calls.call)

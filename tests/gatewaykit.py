@@ -15,20 +15,20 @@ from edgekit import Statuses, serving
 from causerie.access.keys import StaticKeys
 from causerie.access.windows import MemoryCounters
 from causerie.catalog.catalog import Catalog
-from causerie.catalog.model import Card, Model, Offer
+from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities
 from causerie.chat.separation import Separation
 from causerie.edge.application import Edge
-from causerie.edge.doors import Door, DoorTable
-from causerie.metering.counters import Counters
+from causerie.edge.doors import DoorTable, MountedDoor
+from causerie.metering.counters import MetricsCounters
 from causerie.metering.meter import Meter, Record
 from causerie.pipeline import Pipeline, Scopes
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.parsing.rules import HONOURED
+from causerie.providers.dialects import DIALECTS
+from causerie.providers.provider import Deadlines, Provider
+from causerie.providers.target import ProviderTarget
 from causerie.routing.router import Router
 from causerie.transport.client import HttpClient, Reach
-from causerie.upstreams.dialects import DIALECTS
-from causerie.upstreams.endpoint import Deadlines, Endpoint
-from causerie.upstreams.remote import RemoteChat
 
 QUICK = Deadlines(first_token=0.4, between_chunks=0.4, total=2.0)
 ASK = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 500}
@@ -64,7 +64,7 @@ class Answer:
 
 @dataclass
 class Gateway:
-    """``root`` is the base address; ``records`` one for each request that ended."""
+    """``root`` is the base URL; ``records`` one for each request that ended."""
 
     root: str
     router: Router
@@ -150,8 +150,8 @@ async def gateway(
         for number, (base_url, spoken) in enumerate(zip(base_urls, dialects, strict=True)):
             client = HttpClient(base_url, Reach(connect_seconds=connect_seconds))
             held.push_async_callback(client.close)
-            endpoint = Endpoint(f"e{number}", client, DIALECTS[spoken], deadlines=deadlines)
-            targets[f"e{number}"] = RemoteChat(endpoint, "m", separators=Separation())
+            provider = Provider(f"e{number}", client, DIALECTS[spoken], deadlines=deadlines)
+            targets[f"e{number}"] = ProviderTarget(provider, "m", separators=Separation())
         router = Router(targets)
         edge = _edge(router, list(targets), records, reasoning_object)
         port = await held.enter_async_context(serving(edge))
@@ -161,11 +161,14 @@ async def gateway(
 
 
 def _edge(router: Router, targets: Sequence[str], records: Records, reasoning_object: bool) -> Edge:
-    model = Model(
-        Card("m", "m", created=1),
-        [Offer(Candidate(name, priority), HONOURED) for priority, name in enumerate(targets)],
+    model = ServedModel(
+        ModelCard("m", "m", created=1),
+        [
+            TargetCapabilities(Candidate(name, priority), HONOURED)
+            for priority, name in enumerate(targets)
+        ],
     )
-    counters = Counters(lambda: [])
+    counters = MetricsCounters(lambda: [])
     pipeline = Pipeline(
         keys=StaticKeys(),
         catalog=Catalog([model]),
@@ -174,7 +177,7 @@ def _edge(router: Router, targets: Sequence[str], records: Records, reasoning_ob
         router=router,
         meter=Meter([counters, records]),
     )
-    door = Door("gateway", "/gateway/v1", kind="gateway", reasoning_object=reasoning_object)
+    door = MountedDoor("gateway", "/gateway/v1", kind="gateway", reasoning_object=reasoning_object)
     return Edge(DoorTable([door], default="gateway"), pipeline, Statuses(), counters)
 
 

@@ -10,14 +10,14 @@ from functools import lru_cache
 
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
-from causerie.chat.formats.format import Calls, Format
+from causerie.chat.formats.format import CallSection, ModelFormat
 
 _END = 256
 _PLAIN = 'abc xyz019.,"\\{}[]<>\n'
 _MARK = re.compile(r"</?[\w:|▁｜.\"-]+[|｜>]+>?|<\|\"\|>|\[/?[A-Z_]+\]|\]<\]minimax\[>\[")
 
 
-def texts(form: Format) -> list[str]:
+def texts(form: ModelFormat) -> list[str]:
     """Every fixed text of a format."""
     found = [form.answer_open, form.answer_close, *form.skip]
     if form.reasoning:
@@ -30,11 +30,11 @@ def texts(form: Format) -> list[str]:
     return [text for text in found if text]
 
 
-def ways(form: Format) -> tuple[Calls, ...]:
+def ways(form: ModelFormat) -> tuple[CallSection, ...]:
     return (form.calls, *form.calls.also) if form.calls else ()
 
 
-def control_tokens(form: Format) -> Mapping[str, int]:
+def control_tokens(form: ModelFormat) -> Mapping[str, int]:
     """What looks like a control token in a format's texts, with ids behind the bytes."""
     found = dict.fromkeys(mark for text in texts(form) for mark in _MARK.findall(text))
     return {mark: _END + 1 + at for at, mark in enumerate(found)}
@@ -139,7 +139,7 @@ def _tokenizer(vocabulary: Vocabulary) -> LLTokenizer:
     return LLTokenizer(TokenizerWrapper(_Bytes(dict(vocabulary.control), vocabulary.special)))
 
 
-def vocabularies(form: Format) -> list[tuple[Mapping[str, int], Vocabulary]]:
+def vocabularies(form: ModelFormat) -> list[tuple[Mapping[str, int], Vocabulary]]:
     """The same format in three models: markers as text, as control tokens, as tokens of text."""
     control = control_tokens(form)
     given = tuple(control.items())
@@ -150,7 +150,7 @@ def vocabularies(form: Format) -> list[tuple[Mapping[str, int], Vocabulary]]:
     ]
 
 
-def closers(form: Format) -> list[str]:
+def closers(form: ModelFormat) -> list[str]:
     """The texts that end a value: drawn at random they would not come about."""
     found = ['"']
     for calls in ways(form):

@@ -11,14 +11,14 @@ from pathlib import Path
 from argon2 import PasswordHasher
 
 from causerie.accounts.accounts import Accounts
-from causerie.accounts.issuing import Draft, NewKey
+from causerie.accounts.encryption import Cipher
+from causerie.accounts.issuing import KeyDraft, NewKey
 from causerie.accounts.passwords import Passwords
 from causerie.accounts.people import SYSTEM
-from causerie.accounts.seal import Seal
 from causerie.accounts.usage import RecordFilter
-from causerie.hosting import opened
+from causerie.composition.account_backend import opened
 from causerie.metering.ledger import UsageRecord
-from causerie.settings import Store
+from causerie.settings import StoreSettings
 from causerie.store.accounts import SqlStore
 from causerie.store.reports import SqlUsageReader
 
@@ -61,7 +61,7 @@ class Office:
 
     async def key(self, **draft: object) -> NewKey:
         """A new key of the project."""
-        made = Draft(**{"name": "key", **draft})
+        made = KeyDraft(**{"name": "key", **draft})
         return await self.accounts.keys.create(SYSTEM, self.project, made)
 
     async def records(self, limit: int = 1000) -> Sequence[UsageRecord]:
@@ -92,9 +92,9 @@ async def office(
 ) -> AsyncIterator[Office]:
     """The database in this folder, or at ``url``, with a project."""
     url = url or f"sqlite:///{folder}/causerie.db"
-    database = await opened(Store(url=url, folder=str(folder)))
+    database = await opened(StoreSettings(url=url, folder=str(folder)))
     try:
-        reader, seal = SqlUsageReader(database), Seal([_secret(folder)])
+        reader, seal = SqlUsageReader(database), Cipher([_secret(folder)])
         hasher = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
         accounts = Accounts.over(
             SqlStore(database, seal), reader, Passwords(hasher), lambda: datetime.now(UTC)

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from causerie.metering.journal import FileJournal
 from causerie.metering.ledger import Ledger, UsageRecord, record_id
+from causerie.metering.write_ahead_log import WriteAheadLog
 from causerie.store.database import Database
 from causerie.store.usage import SqlUsage
 
@@ -63,7 +63,7 @@ def record(**changes: object) -> UsageRecord:
 async def ledger(url: str, journal: Path | None) -> AsyncIterator[Ledger]:
     """A ledger on a database that has its tables."""
     database = Database(url)
-    written = FileJournal(journal) if journal else None
+    written = WriteAheadLog(journal) if journal else None
     try:
         async with Ledger(SqlUsage(database), written) as made:
             yield made

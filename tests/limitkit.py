@@ -11,15 +11,15 @@ from typing import Any, Literal
 from valkeyserver import ValkeyServer
 
 from causerie.access.lease import Lease, tell
-from causerie.access.limits import Limits
-from causerie.access.quota import Rates, Scope, Tokens
+from causerie.access.limits import RateLimiter
+from causerie.access.quota import Rates, RateScope, Tokens
 from causerie.access.windows import MemoryCounters
-from causerie.shared.counters import SharedCounters
-from causerie.shared.line import LineOptions
-from causerie.shared.replica import Replica, SharedOptions
+from causerie.distributed.counters import DistributedCounters
+from causerie.distributed.line import ConnectionOptions
+from causerie.distributed.replica import DistributedOptions, Replica
 
 MILLISECOND = 1_000_000
-PATIENT = LineOptions(reply_seconds=30.0, connect_seconds=30.0)  # a slow machine is not away
+PATIENT = ConnectionOptions(reply_seconds=30.0, connect_seconds=30.0)  # a slow machine is not away
 
 
 class Clock:
@@ -44,20 +44,20 @@ class Used:
     completion: int = 0
 
 
-class House:
+class ServiceView:
     """Limits of one process, and the clock on its wall."""
 
-    def __init__(self, clock: Clock, limits: Limits) -> None:
+    def __init__(self, clock: Clock, limits: RateLimiter) -> None:
         self.clock = clock
         self.limits = limits
 
-    async def admit(self, *scopes: Scope, input: int = 0, output: int = 0) -> Lease:
+    async def admit(self, *scopes: RateScope, input: int = 0, output: int = 0) -> Lease:
         def need() -> Tokens:
             return Tokens(input, output)
 
         return self.limits.take_now(scopes, need) or await self.limits.take(scopes, need)
 
-    async def pass_through(self, *scopes: Scope, input: int = 0, output: int = 0) -> None:
+    async def pass_through(self, *scopes: RateScope, input: int = 0, output: int = 0) -> None:
         """A request that uses exactly what was foreseen and ends at once."""
         with await self.admit(*scopes, input=input, output=output) as lease:
             lease.settle(Used(input, output))
@@ -66,32 +66,32 @@ class House:
 def told(lease: Lease) -> dict[str, str]:
     """The headers about its limits."""
     headers: dict[str, str] = {}
-    tell(lease.standings(), headers)
+    tell(lease.limit_statuses(), headers)
     return headers
 
 
-def key(name: str = "ck_a", **rates: int) -> Scope:
-    return Scope("key", name, Rates(**rates))
+def key(name: str = "ck_a", **rates: int) -> RateScope:
+    return RateScope("key", name, Rates(**rates))
 
 
-def model(name: str = "m", **rates: int) -> Scope:
-    return Scope("model", name, Rates(**rates))
+def model(name: str = "m", **rates: int) -> RateScope:
+    return RateScope("model", name, Rates(**rates))
 
 
-def memory_house() -> House:
+def memory_service_view() -> ServiceView:
     clock = Clock()
-    return House(clock, MemoryCounters(clock))
+    return ServiceView(clock, MemoryCounters(clock))
 
 
 @asynccontextmanager
-async def open_house(server: ValkeyServer | None) -> AsyncIterator[House]:
+async def open_service_view(server: ValkeyServer | None) -> AsyncIterator[ServiceView]:
     """A house that counts in memory, or in a server where nobody else does."""
     if server is None:
-        yield memory_house()
+        yield memory_service_view()
         return
     clock = Clock()
     async with replica(server) as one:
-        yield House(clock, SharedCounters(one, now=lambda: clock() // 1000))
+        yield ServiceView(clock, DistributedCounters(one, now=lambda: clock() // 1000))
 
 
 @asynccontextmanager
@@ -101,10 +101,10 @@ async def replica(
     prefix: str | None = None,
     away: Literal["memory", "refuse"] = "memory",
     life_seconds: float = 60.0,
-    line: LineOptions = PATIENT,
+    line: ConnectionOptions = PATIENT,
 ) -> AsyncIterator[Replica]:
     """One more replica, joined."""
-    options = SharedOptions(
+    options = DistributedOptions(
         away=away, life_seconds=life_seconds, prefix=prefix or token_hex(8), line=line
     )
     made = Replica(server.url, options)
@@ -114,7 +114,7 @@ async def replica(
 
 
 @asynccontextmanager
-async def shared_counters(server: ValkeyServer, **how: Any) -> AsyncIterator[SharedCounters]:
+async def shared_counters(server: ValkeyServer, **how: Any) -> AsyncIterator[DistributedCounters]:
     """Counters of one more replica, joined; see :func:`replica`."""
     async with replica(server, **how) as one:
-        yield SharedCounters(one)
+        yield DistributedCounters(one)

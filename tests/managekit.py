@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 
 from accountkit import World
 from edgekit import Response, call, make_edge
-from upkeepkit import seen_to
+from operationskit import seen_to
 
 from causerie.access.credential import Credential
 from causerie.access.keys import KeyDigest
 from causerie.accounts.accounts import Accounts
+from causerie.accounts.key_cache import KeyCache
 from causerie.accounts.keys import Purpose
 from causerie.accounts.links import LinkKind
 from causerie.accounts.people import Actor, Project, User, actor_of
-from causerie.accounts.ring import KeyRing
 from causerie.edge.application import Edge
 from causerie.management.application import Management
 from causerie.management.managers import Managers, OperatorKeys
@@ -28,12 +28,12 @@ OPERATOR = "ck_ops_0123456789"
 class People:
     """Lets tests act as people, whose credential is their id; others are asked of the ring."""
 
-    ring: Managers
+    key_cache: Managers
     known: dict[Credential | None, Actor] = field(default_factory=dict)
 
     async def manager(self, credential: Credential | None) -> Actor:
         found = self.known.get(credential)
-        return found if found is not None else await self.ring.manager(credential)
+        return found if found is not None else await self.key_cache.manager(credential)
 
     def let_in(self, user: User) -> str:
         """The credential of somebody."""
@@ -69,8 +69,8 @@ class Office:
         return made.credential
 
     async def _owner(self, project: Project) -> User:
-        async with self.world.store.reading() as books:
-            members = await books.projects.members(project.id)
+        async with self.world.store.reading() as repositories:
+            members = await repositories.projects.members(project.id)
         for member in members:
             if member.role == "owner":
                 return member.user
@@ -101,11 +101,11 @@ async def office(world: World, *, requests_per_minute: int = 1_000_000) -> Async
     def now() -> int:
         return int(world.now.timestamp()) * 1_000_000_000
 
-    async with KeyRing(world.store, now=now) as ring, seen_to(world) as upkeep:
-        people = People(ring)
+    async with KeyCache(world.store, now=now) as key_cache, seen_to(world) as operations:
+        people = People(key_cache)
         managers = OperatorKeys(people, [KeyDigest.of("ops", OPERATOR)])
         management = Management(
-            accounts, managers, world.clock, link_path, upkeep, requests_per_minute
+            accounts, managers, world.clock, link_path, operations, requests_per_minute
         )
         edge = make_edge()
         edge.mount("/api", management.answer)

@@ -14,13 +14,13 @@ from consolekit import Place, console_of
 from pageskit import Shop
 
 from causerie.catalog.catalog import Catalog
+from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.listing import Listing
-from causerie.catalog.model import Card, Offer, Profile
-from causerie.catalog.supply import Supply
+from causerie.catalog.model import ModelCard, ModelProfile, TargetCapabilities
 from causerie.catalog.tariff import Tariff
 from causerie.errors import NotFound
 from causerie.protocol.candidate import Candidate
-from causerie.protocol.standing import QUARTER_SECONDS, Percentiles, Standing, Stretch
+from causerie.protocol.target_stats import QUARTER_SECONDS, Percentiles, TargetStats, TimeBucket
 
 _MILLION = Decimal(1_000_000)
 PLAIN = frozenset({"max_tokens", "temperature", "top_p", "stop", "seed"})
@@ -28,7 +28,7 @@ TOOLS = PLAIN | {"tools", "tool_choice", "response_format", "structured_outputs"
 THINKS = TOOLS | {"reasoning", "reasoning_effort", "include_reasoning", "logprobs"}
 
 
-def supply(
+def endpoint(
     provider: str,
     prompt: str,
     completion: str,
@@ -44,11 +44,11 @@ def supply(
     probed: date | None = None,
     quantization: str | None = None,
     private: bool = False,
-) -> Supply:
-    """One endpoint's offer; prices are for a million tokens."""
-    profile = Profile(context, output, images)
-    return Supply(
-        Offer(Candidate(f"{provider}/{model}"), parameters, lambda: profile),
+) -> CatalogEndpoint:
+    """One endpoint's offer; prices are per 1M tokens."""
+    profile = ModelProfile(context, output, images)
+    return CatalogEndpoint(
+        TargetCapabilities(Candidate(f"{provider}/{model}"), parameters, lambda: profile),
         provider=provider,
         tariff=Tariff(
             Decimal(prompt) / _MILLION,
@@ -67,15 +67,15 @@ def supply(
 class ScriptedMarket:
     """A catalog whose figures the test says, by target."""
 
-    cards: Sequence[tuple[Card, Sequence[Supply], date | None]]
-    figures: dict[str, Standing] = field(default_factory=dict)
-    days: dict[str, Sequence[Stretch]] = field(default_factory=dict)
+    cards: Sequence[tuple[ModelCard, Sequence[CatalogEndpoint], date | None]]
+    figures: dict[str, TargetStats] = field(default_factory=dict)
+    days: dict[str, Sequence[TimeBucket]] = field(default_factory=dict)
     prefix: str = "/router/v1"
 
     def entries(self) -> Sequence[Listing]:
         return [
-            Listing(card, tuple(supplies), self.figures.get, ends=ends)
-            for card, supplies, ends in self.cards
+            Listing(card, tuple(endpoints), self.figures.get, ends=ends)
+            for card, endpoints, ends in self.cards
         ]
 
     def entry(self, name: str) -> Listing:
@@ -84,7 +84,7 @@ class ScriptedMarket:
             raise NotFound("no such entry")
         return found
 
-    def history(self, target: str) -> Sequence[Stretch]:
+    def history(self, target: str) -> Sequence[TimeBucket]:
         return self.days.get(target, ())
 
 
@@ -99,17 +99,19 @@ class Fair(Shop):
         return self.fair
 
 
-def card(id: str, name: str = "", about: str = "", day: date = date(2026, 3, 1)) -> Card:
+def card(id: str, name: str = "", about: str = "", day: date = date(2026, 3, 1)) -> ModelCard:
     """Words for people."""
     created = int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp())
-    return Card(id, name or id, about, created)
+    return ModelCard(id, name or id, about, created)
 
 
-def standing(latency: float, speed: float, uptime: float = 1.0, *, up: bool = True) -> Standing:
+def target_stats(
+    latency: float, speed: float, uptime: float = 1.0, *, up: bool = True
+) -> TargetStats:
     """Figures around a median."""
     waits = Percentiles(latency, latency * 1.3, latency * 1.9, latency * 3)
     speeds = Percentiles(speed, speed * 1.1, speed * 1.2, speed * 1.3)
-    return Standing(
+    return TargetStats(
         up=up,
         first_token=waits,
         speed=speeds,
@@ -121,7 +123,7 @@ def standing(latency: float, speed: float, uptime: float = 1.0, *, up: bool = Tr
     )
 
 
-def day(now: datetime, latency: float, speed: float, ill: range = range(0)) -> list[Stretch]:
+def day(now: datetime, latency: float, speed: float, ill: range = range(0)) -> list[TimeBucket]:
     """A day of one endpoint; in quarters of ``ill`` it failed half of the time."""
     last = int(now.timestamp()) // QUARTER_SECONDS
     made = []
@@ -131,25 +133,27 @@ def day(now: datetime, latency: float, speed: float, ill: range = range(0)) -> l
         wave = 1 + 0.25 * math.sin(n / 9) + 0.06 * math.sin(n * 2.3)
         bad = 40 if n in ill else int(n % 41 == 7)
         made.append(
-            Stretch((last - 95 + n) * QUARTER_SECONDS, 80 - bad, bad, latency * wave, speed / wave)
+            TimeBucket(
+                (last - 95 + n) * QUARTER_SECONDS, 80 - bad, bad, latency * wave, speed / wave
+            )
         )
     return made
 
 
 def small_market(now: datetime) -> ScriptedMarket:
     """A few models of every look."""
-    north = supply(
+    north = endpoint(
         "north", "0.05", "0.2", cached="0.0125", parameters=THINKS, output=8192, context=131_072,
         probed=date(2026, 11, 2), quantization="fp8", model="Qwen/Qwen3-8B",
     )  # fmt: skip
-    south = supply("south", "0.04", "0.25", parameters=TOOLS, probed=date(2026, 11, 9))
-    west = supply("west", "0.055", "0.22", parameters=None, private=True)
-    free = supply("causerie", "0", "0", context=8192, model="qwen3-8b-here")
-    vision = supply(
+    south = endpoint("south", "0.04", "0.25", parameters=TOOLS, probed=date(2026, 11, 9))
+    west = endpoint("west", "0.055", "0.22", parameters=None, private=True)
+    free = endpoint("causerie", "0", "0", context=8192, model="qwen3-8b-here")
+    vision = endpoint(
         "north", "2.5", "10", thinking="5", images=True, context=1_048_576, model="iris"
     )
-    per_request = supply("east", "0.1", "0.1", request="0.002", parameters=PLAIN, context=4096)
-    unknown = supply("south", "1", "3", context=None, parameters=None, model="mystery")
+    per_request = endpoint("east", "0.1", "0.1", request="0.002", parameters=PLAIN, context=4096)
+    unknown = endpoint("south", "1", "3", context=None, parameters=None, model="mystery")
     cards = [
         (
             card(
@@ -168,10 +172,10 @@ def small_market(now: datetime) -> ScriptedMarket:
         (card("zeta/mystery"), [unknown], None),
     ]  # fmt: skip
     figures = {
-        north.name: standing(0.31, 92.0, 0.998),
-        south.name: standing(0.92, 41.0, 0.93),
-        west.name: standing(0.55, 63.0, 1.0),
-        vision.name: standing(1.4, 55.0, 0.87, up=False),
+        north.name: target_stats(0.31, 92.0, 0.998),
+        south.name: target_stats(0.92, 41.0, 0.93),
+        west.name: target_stats(0.55, 63.0, 1.0),
+        vision.name: target_stats(1.4, 55.0, 0.87, up=False),
     }
     days = {
         north.name: day(now, 0.31, 92.0),
@@ -201,7 +205,7 @@ def large_market(count: int) -> ScriptedMarket:
     for n in range(count):
         name = f"{_WORDS[n % 10]} {_WORDS[n // 10 % 10]} {n}"
         both = [
-            supply(
+            endpoint(
                 f"provider-{(n + k) % 23}", f"{(n * 7 + k) % 90 / 20 + 0.01:.2f}",
                 f"{(n * 11 + k) % 200 / 10 + 0.02:.2f}", model=f"m{n}",
                 parameters=(PLAIN, TOOLS, THINKS)[n % 3], context=4096 << n % 9,
@@ -218,12 +222,12 @@ def large_market(count: int) -> ScriptedMarket:
 @pytest.fixture
 async def fair(lite: World) -> AsyncIterator[Place]:
     """A console with a public catalog of a few models."""
-    async with console_of(lite, house=Fair(small_market(lite.now))) as served:
+    async with console_of(lite, service_view=Fair(small_market(lite.now))) as served:
         yield served
 
 
 def market_of(place: Place) -> ScriptedMarket:
     """Of a console that has one."""
-    assert isinstance(place.house, Fair)
-    assert place.house.fair is not None
-    return place.house.fair
+    assert isinstance(place.service_view, Fair)
+    assert place.service_view.fair is not None
+    return place.service_view.fair

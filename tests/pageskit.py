@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from accountkit import PASSWORD, World
-from consolekit import Place, ScriptedHouse, console_of
+from consolekit import Place, ScriptedServiceView, console_of
 from ledgerkit import record
 
 from causerie.accounts.people import Project, User
 from causerie.console.ports import DoorView
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.metering.ledger import UsageRecord
-from causerie.routing.seat import SeatStatus
+from causerie.routing.target_state import TargetStatus
 from causerie.store.usage import SqlUsage
 
 LONG = "an-organisation-with-a-long-name/a-model-with-a-name-that-no-column-has-room-for-Q4_K_M"
@@ -43,7 +43,7 @@ def entry(id: str, parameters: Sequence[str] = ALL, **more: Any) -> dict[str, An
     }
 
 
-class Shop(ScriptedHouse):
+class Shop(ScriptedServiceView):
     """A service with a few models, and targets in every state."""
 
     def __init__(self) -> None:
@@ -59,9 +59,9 @@ class Shop(ScriptedHouse):
             EngineStatus("small", EngineState.READY, slots=4, busy=1),
             EngineStatus("thinker", EngineState.LOADING, progress=0.4),
         ]
-        self.seats = [
-            SeatStatus("near/small", "down", 0, 5, 12.0, "connect_failed"),
-            SeatStatus(f"far/{LONG}", "up", 2, 0, 0.0, ""),
+        self.target_states = [
+            TargetStatus("near/small", "down", 0, 5, 12.0, "connect_failed"),
+            TargetStatus(f"far/{LONG}", "up", 2, 0, 0.0, ""),
         ]
 
     def models(self) -> Sequence[Mapping[str, Any]]:
@@ -70,8 +70,8 @@ class Shop(ScriptedHouse):
     def answering(self, model: str) -> Sequence[str]:
         return {"small": ["small", "near/small"], LONG: [f"far/{LONG}"]}.get(model, [model])
 
-    def targets(self) -> Sequence[SeatStatus]:
-        return self.seats
+    def targets(self) -> Sequence[TargetStatus]:
+        return self.target_states
 
 
 def made_up(
@@ -113,7 +113,7 @@ def _ending(n: int) -> dict[str, Any]:
             "prompt": 0,
             "completion": 0,
             "duration_us": 900,
-            "reason": "The key may make 60 requests a minute and has made 60. Try again in 7 s.",
+            "reason": "The key may make 60 requests per minute and has made 60. Try again in 7 s.",
         }
     if n % 31 == 7:
         return fine | {
@@ -123,7 +123,7 @@ def _ending(n: int) -> dict[str, Any]:
             "attempts": 2,
             "tried": ("near/small: upstream_timeout", "far/small: bad_gateway"),
             "served_by": "far/small",
-            "reason": "The endpoint does not answer.",
+            "reason": "The provider does not answer.",
             "first_token_us": None,
             "completion": 0,
         }
@@ -180,7 +180,7 @@ async def with_history(world: World, team: Team) -> list[UsageRecord]:
 @pytest.fixture
 async def shop(lite: World) -> AsyncIterator[Place]:
     """A console over a service with models."""
-    async with console_of(lite, house=Shop()) as served:
+    async with console_of(lite, service_view=Shop()) as served:
         yield served
 
 

@@ -18,7 +18,7 @@ from pageskit import LONG, Team
 from playwright.async_api import Locator, Page, expect
 
 from causerie.accounts import totp
-from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
+from causerie.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
 from causerie.accounts.people import SYSTEM, Project, Role, User, actor_of
 from causerie.accounts.recording import Recording
 from causerie.errors import RateLimited, UpstreamFailed
@@ -71,7 +71,7 @@ class Scene:
     """What the pictures show: a project at work, an empty one, and somebody new."""
 
     place: Place
-    house: Broken
+    service_view: Broken
     team: Team
     empty: Project
     operator: User
@@ -88,7 +88,7 @@ Go = Callable[[Page, str, Scene], Awaitable[None]]
 """The way to a picture, from a page at the console's root."""
 
 
-async def furnished(place: Place, house: Broken, team: Team) -> Scene:
+async def furnished(place: Place, service_view: Broken, team: Team) -> Scene:
     """Keys, bounds, invitations and contents of every look."""
     world = place.world
     operator = await world.person("ada.operator", operator=True, password=PASSWORD)
@@ -98,7 +98,14 @@ async def furnished(place: Place, house: Broken, team: Team) -> Scene:
     newcomer = await world.person("newcomer", password=PASSWORD)
     key = await _keys(world, team)
     return Scene(
-        place, house, team, empty, operator, newcomer, key, await _recorded(world, team, operator)
+        place,
+        service_view,
+        team,
+        empty,
+        operator,
+        newcomer,
+        key,
+        await _recorded(world, team, operator),
     )
 
 
@@ -107,19 +114,22 @@ async def _keys(world: World, team: Team) -> str:
     await world.projects.set_bounds(
         SYSTEM,
         project.id,
-        Bounds(
+        LimitsAndBudgets(
             (Limit("", 600, 200_000, concurrent=20), Limit(LONG, 30)),
-            (Budget(Decimal(50)), Budget(Decimal(2_000_000), Period.WEEK, Unit.TOKENS, "small")),
+            (
+                Budget(Decimal(50)),
+                Budget(Decimal(2_000_000), BudgetPeriod.WEEK, Unit.TOKENS, "small"),
+            ),
         ),
     )
     await world.projects.invite(actor_of(owner), project.id, Role.MEMBER, email="new@example.org")
     await world.users.invite(SYSTEM, email="someone@example.org")
     made = await world.key(
         project, owner, name="Nightly report of the quarter, by region and by product line",
-        bounds=Bounds((Limit("", 60),), (Budget(Decimal(25)),)),
+        bounds=LimitsAndBudgets((Limit("", 60),), (Budget(Decimal(25)),)),
         expires_at=world.now + timedelta(days=9),
     )  # fmt: skip
-    small = Bounds((), (Budget(Decimal(1)),))
+    small = LimitsAndBudgets((), (Budget(Decimal(1)),))
     stopped = await world.key(project, owner, name="Old laptop", bounds=small)
     await world.keys.disable(actor_of(owner), stopped.key.id)
     await world.key(project, owner, name="Trial", expires_at=world.now + timedelta(seconds=1))
@@ -138,8 +148,8 @@ async def _recorded(world: World, team: Team, user: User) -> str:
     answer = {"choices": [{"message": {"role": "assistant", "content": "A coast redwood."}}]}
     told = msgspec.json.encode(answer).decode()
     kept = Recording(usage.id, team.project.id, user.id, world.now, asked, False, told, False)
-    async with world.store.writing() as books:
-        await books.recordings.put([kept])
+    async with world.store.writing() as repositories:
+        await repositories.recordings.put([kept])
     return usage.id
 
 
@@ -204,11 +214,11 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "operator-usage": "/operator/usage?range=30d&by=project",
         "operator-activity": "/operator/activity?range=30d&failures=yes",
         "operator-audit": "/operator/audit",
-        "endpoints": "/operator/endpoints",
-        "endpoints-of-a-model": "/operator/endpoints?model=a/m",
-        "endpoint": "/operator/endpoints/north",
-        "endpoint-quiet": "/operator/endpoints/south",
-        "endpoint-probe": "/operator/endpoints/north/probe?model=m",
+        "providers": "/operator/providers",
+        "providers-of-a-model": "/operator/providers?model=a/m",
+        "endpoint": "/operator/providers/north",
+        "provider-quiet": "/operator/providers/south",
+        "provider-probe": "/operator/providers/north/probe?model=m",
         "routes": "/operator/explain?model=a/m",
         "missing": "/no-such-page",
         "wrong-query": f"{base}/usage?by=colour",
@@ -231,9 +241,9 @@ def inside(scene: Scene) -> Mapping[str, Go]:
         "profile-enrol": _enrol,
         "profile-codes": _codes,
         "profile-remove": at("/profile/factor/remove"),
-        "endpoint-by-hand": _by_hand,
-        "endpoint-asking": _asking,
-        "endpoint-failed": _failed,
+        "provider-by-hand": _by_hand,
+        "provider-asking": _asking,
+        "provider-failed": _failed,
         "routes-told": _route,
         "routes-nobody": _no_route,
         "broken": _broken,
@@ -255,20 +265,20 @@ def at(path: str) -> Go:
 
 
 async def _by_hand(page: Page, root: str, _: Scene) -> None:
-    await page.goto(f"{root}/operator/endpoints/north")
+    await page.goto(f"{root}/operator/providers/north")
     await page.click("text=Write into the configuration and use")
     await expect(page.locator("#by-hand")).to_be_visible()
 
 
 async def _probe(page: Page, root: str, name: str) -> None:
-    await page.goto(f"{root}/operator/endpoints/{name}")
+    await page.goto(f"{root}/operator/providers/{name}")
     await page.locator("#probing .buttons .button").first.click()
     async with page.expect_navigation():  # of an earlier probe there is the same on the page
         await page.click("dialog .button-main")
 
 
 async def _asking(page: Page, root: str, _: Scene) -> None:
-    await page.goto(f"{root}/operator/endpoints/south")
+    await page.goto(f"{root}/operator/providers/south")
     if not await page.locator("#probe-progress").count():
         await _probe(page, root, "south")
     await expect(page.locator("#probe-progress")).to_be_visible()
@@ -403,7 +413,7 @@ async def _ask(page: Page, text: str) -> Locator:
 @contextmanager
 def _told(scene: Scene, *script: Event | Exception) -> Iterator[None]:
     """Answers so; as before afterwards."""
-    pipeline = scene.house.pipeline
+    pipeline = scene.service_view.pipeline
     pipeline.script, before = script, pipeline.script
     try:
         yield
@@ -449,8 +459,8 @@ async def _call(page: Page, root: str, scene: Scene) -> None:
 
 async def _refused_turn(page: Page, root: str, scene: Scene) -> None:
     await _playground(page, root, scene)
-    pipeline = scene.house.pipeline
-    pipeline.prefill = [RateLimited("The project may make 60 requests a minute.")]
+    pipeline = scene.service_view.pipeline
+    pipeline.prefill = [RateLimited("The project may make 60 requests per minute.")]
     try:
         await _ask(page, "Say something.")
     finally:
@@ -459,7 +469,7 @@ async def _refused_turn(page: Page, root: str, scene: Scene) -> None:
 
 async def _broken_off(page: Page, root: str, scene: Scene) -> None:
     await _playground(page, root, scene)
-    failure = UpstreamFailed("Every endpoint of the model that was asked has failed.")
+    failure = UpstreamFailed("Every provider of the model that was asked has failed.")
     with _told(scene, TextDelta(_PROSE[:160]), failure):
         await _ask(page, "What is the tallest tree?")
 
@@ -482,13 +492,13 @@ async def _codes(page: Page, root: str, scene: Scene) -> None:
     await page.fill("[name=code]", totp.code_at(secret, step))
     await page.click("text=Turn it on")
     await expect(page.locator("#codes")).to_be_visible()
-    async with scene.world.store.writing() as books:
-        await books.factors.remove(scene.operator.id)
+    async with scene.world.store.writing() as repositories:
+        await repositories.factors.remove(scene.operator.id)
 
 
 async def _broken(page: Page, root: str, scene: Scene) -> None:
-    scene.house.broken = True
+    scene.service_view.broken = True
     try:
         await page.goto(f"{root}/projects/{scene.team.project.id}/playground")
     finally:
-        scene.house.broken = False
+        scene.service_view.broken = False

@@ -1,4 +1,4 @@
-"""Endpoints for the probe, made up in the test: what they answer, without a wire."""
+"""Providers for the probe, made up in the test: what they answer, without a wire."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from causerie.probe.ask import Ask
+from causerie.probe.ask import ProbeRequest
 from causerie.probe.interview import Finding, Interview, Patience
-from causerie.probe.question import Learned, Question, step
+from causerie.probe.question import Learned, ProbeQuestion, step
 from causerie.probe.questions import QUESTIONS
-from causerie.probe.reply import Reply
+from causerie.probe.reply import ProbeReply
 from causerie.probe.subject import Subject
-from causerie.probe.verdict import Verdict
+from causerie.probe.verdict import ProbeVerdict
 
 MODEL = "m"
 SUBJECT = Subject("http://127.0.0.1:1/v1", MODEL)
@@ -28,7 +28,7 @@ LOUD = Subject(
 BY_ID = {question.id: question for question in QUESTIONS}
 
 
-def answer(text: str = "Hello.", *, finish: str = "stop", **more: Any) -> Reply:
+def answer(text: str = "Hello.", *, finish: str = "stop", **more: Any) -> ProbeReply:
     """A plain completion. ``prompt``, ``completion``, ``reasoning``, ``calls`` go to their
     places, other names into the choice."""
     prompt, completion = more.pop("prompt", 10), more.pop("completion", max(1, len(text) // 4))
@@ -61,24 +61,24 @@ def usage(prompt: int, completion: int) -> dict[str, Any]:
     }
 
 
-def document(value: object, status: int = 200) -> Reply:
+def document(value: object, status: int = 200) -> ProbeReply:
     headers = {"content-type": "application/json", "x-request-id": "r"}
-    return Reply(status, headers, json.dumps(value).encode())
+    return ProbeReply(status, headers, json.dumps(value).encode())
 
 
 def call(name: str = "now", arguments: object = '{"zone": "utc"}', id: str = "c1") -> Any:
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def refused(message: str = "not supported", status: int = 400, **error: Any) -> Reply:
+def refused(message: str = "not supported", status: int = 400, **error: Any) -> ProbeReply:
     body = {"message": message, "type": "invalid_request_error", "param": None, "code": "x"}
     return document({"error": body | error}, status)
 
 
-def stream(*chunks: object, done: bool = True) -> Reply:
+def stream(*chunks: object, done: bool = True) -> ProbeReply:
     body = b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks)
     ending = b"data: [DONE]\n\n" if done else b""
-    return Reply(200, {"content-type": "text/event-stream; charset=utf-8"}, body + ending)
+    return ProbeReply(200, {"content-type": "text/event-stream; charset=utf-8"}, body + ending)
 
 
 def chunk(finish: str | None = None, id: str = "chatcmpl-1", **delta: object) -> dict[str, Any]:
@@ -90,42 +90,42 @@ def usage_chunk(prompt: int = 10, completion: int = 2) -> dict[str, Any]:
     return {**chunk(), "choices": [], "usage": usage(prompt, completion)}
 
 
-def body(ask: Ask) -> dict[str, Any]:
+def body(ask: ProbeRequest) -> dict[str, Any]:
     value = json.loads(ask.body)
     assert isinstance(value, dict)
     return value
 
 
-def judged(id: str, *replies: Reply, subject: Subject = SUBJECT) -> Verdict:
+def judged(id: str, *replies: ProbeReply, subject: Subject = SUBJECT) -> ProbeVerdict:
     """The verdict over these replies in turn; all must be asked for, and no more."""
     verdict, asked = driven(BY_ID[id], replies, subject)
     assert len(asked) == len(replies), f"asked {len(asked)} times"
     return verdict
 
 
-def learned(id: str, *replies: Reply, subject: Subject = SUBJECT) -> Subject:
+def learned(id: str, *replies: ProbeReply, subject: Subject = SUBJECT) -> Subject:
     """What later questions know after these replies."""
     script, left = BY_ID[id].script(subject), list(replies)
     found = step(script, None)
-    while isinstance(found, Ask):
+    while isinstance(found, ProbeRequest):
         found = step(script, left.pop(0))
     assert isinstance(found, Learned)
     return found.subject
 
 
 def driven(
-    question: Question, replies: Iterable[Reply], subject: Subject
-) -> tuple[Verdict, list[Ask]]:
+    question: ProbeQuestion, replies: Iterable[ProbeReply], subject: Subject
+) -> tuple[ProbeVerdict, list[ProbeRequest]]:
     script, left, asked = question.script(subject), list(replies), []
     found = step(script, None)
-    while isinstance(found, Ask):
+    while isinstance(found, ProbeRequest):
         asked.append(found)
         assert left, f"asked once more: {found}"
         found = step(script, left.pop(0))
     return (found.verdict if isinstance(found, Learned) else found), asked
 
 
-def says_yes(ask: Ask) -> Reply:
+def says_yes(ask: ProbeRequest) -> ProbeReply:
     """Takes everything and does nothing with it."""
     if ask.method == "GET":
         return document({"data": [{"id": MODEL}]})
@@ -139,20 +139,20 @@ def says_yes(ask: Ask) -> Reply:
 
 
 class Made:
-    """An endpoint that is a function."""
+    """A provider that is a function."""
 
-    def __init__(self, reply: Callable[[Ask], Reply]) -> None:
+    def __init__(self, reply: Callable[[ProbeRequest], ProbeReply]) -> None:
         self._reply = reply
-        self.asked: list[Ask] = []
+        self.asked: list[ProbeRequest] = []
 
-    async def put(self, ask: Ask, seconds: float | None = None) -> Reply:
+    async def put(self, ask: ProbeRequest, seconds: float | None = None) -> ProbeReply:
         self.asked.append(ask)
         return self._reply(ask)
 
 
 async def interviewed(
     made: Made,
-    questions: Sequence[Question] = QUESTIONS,
+    questions: Sequence[ProbeQuestion] = QUESTIONS,
     subject: Subject = SUBJECT,
     patience: Patience | None = None,
 ) -> tuple[Interview, dict[str, Finding]]:

@@ -21,7 +21,7 @@ from causerie.protocol.events import (
 )
 from causerie.protocol.partial import Partial, Trail
 from causerie.protocol.request import ChatRequest, Message
-from causerie.routing.journey import Journey
+from causerie.routing.execution import Execution
 from causerie.routing.router import Router
 
 ASK = ChatRequest(model="m", messages=(Message("user", "Hi"),))
@@ -124,22 +124,22 @@ def in_turn(count: int) -> list[Candidate]:
 
 
 @asynccontextmanager
-async def begun(journey: Journey) -> AsyncIterator[Journey]:
+async def begun(execution: Execution) -> AsyncIterator[Execution]:
     """Begin it, and leave it at the end of the block."""
     try:
-        await journey.begin()
-        yield journey
+        await execution.begin()
+        yield execution
     finally:
-        if (left := journey.leave()) is not None:
+        if (left := execution.leave()) is not None:
             await left
 
 
-async def poured(journey: Journey) -> list[Event]:
+async def streamed(execution: Execution) -> list[Event]:
     said: list[Event] = []
-    await journey.pour(said.extend)
+    await execution.stream(said.extend)
     return said
 
 
 async def told(way: Router, count: int, request: ChatRequest = ASK) -> list[Event]:
-    async with begun(way.generate(in_turn(count), request)) as journey:
-        return await poured(journey)
+    async with begun(way.generate(in_turn(count), request)) as execution:
+        return await streamed(execution)

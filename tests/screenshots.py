@@ -20,19 +20,19 @@ from accountkit import World
 from browserkit import chromium
 from consolekit import console_of
 from marketkit import small_market
+from operationskit import lived, market, provider
 from pageskit import a_team, with_history
 from picturebook import Broken, Go, Scene, alone, furnished, inside, outside
 from playwright.async_api import Browser, BrowserContext, async_playwright
-from upkeepkit import endpoint, lived, market
 
 from causerie.accounts.people import User
-from causerie.console.visit import PREFIX
-from causerie.probe.asker import Bounds
+from causerie.console.request_context import PREFIX
+from causerie.probe.asker import ProbeBounds
 from causerie.store.database import Database
 from causerie.store.schema import upgrade
 
 _ANSWERED = 12
-_PATIENT = Bounds(seconds=600)
+_PATIENT = ProbeBounds(seconds=600)
 SIZES = {"wide": (1280, 860), "narrow": (390, 844)}
 
 
@@ -105,18 +105,18 @@ async def _scene() -> AsyncIterator[Scene]:
         database = Database(f"sqlite:///{Path(folder) / 'causerie.db'}")
         await upgrade(database)
         world = World(database)
-        house = Broken(small_market(world.now))
+        service_view = Broken(small_market(world.now))
         team = await a_team(world)
         await with_history(world, team)
         try:
             async with (
-                endpoint(gate=stopping) as (slow, _),
+                provider(gate=stopping) as (slow, _),
                 market(world, Path(folder), south=slow, filed=False, bounds=_PATIENT) as seen_to,
             ):
                 lived(seen_to)
-                house.upkeep = seen_to.desk
-                async with console_of(world, house=house, open_to_all=True) as place:
-                    yield await furnished(place, house, team)
+                service_view.operations = seen_to.services
+                async with console_of(world, service_view=service_view, open_to_all=True) as place:
+                    yield await furnished(place, service_view, team)
         finally:
             over.set()
             await database.close()

@@ -31,7 +31,7 @@ class Service:
 
     @property
     def base_url(self) -> str:
-        """The base address of the default door."""
+        """The base URL of the default door."""
         return f"{self.root}/v1"
 
 
@@ -53,8 +53,8 @@ def serving(
 ) -> Iterator[Service]:
     """``causerie serve`` with this configuration, stopped at the end.
 
-    ``environment`` is what the process gets besides ours, where ours does not have it;
-    ``program`` is how it is begun.
+    ``environment`` is what the process gets in addition to ours, where ours does not have it;
+    ``program`` is how it is started.
     """
     port = free_port()
     (folder / "causerie.toml").write_text(config)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from causerie.chat import template as rendering
-from causerie.chat.budget import Budget, Limits, TooMuch
+from causerie.chat.budget import RenderBudget, RenderLimits, TooMuch
 from causerie.chat.template import ChatTemplate
 from causerie.chat.worker_process import FRAME, limit_memory, serve
 from causerie.errors import InvalidRequest
@@ -67,9 +67,9 @@ class Bench:
 
 def _answer(body: bytes) -> bytes:
     asked = json.loads(body)
-    limits = Limits(**asked.get("limits", {}))
-    budget = Budget(limits)
-    rendering.Budget = lambda _: budget  # type: ignore[misc,assignment]
+    limits = RenderLimits(**asked.get("limits", {}))
+    budget = RenderBudget(limits)
+    rendering.RenderBudget = lambda _: budget  # type: ignore[misc,assignment]
     if sys.platform != "win32":
         signal.setitimer(signal.ITIMER_REAL, float(sys.argv[1]))  # which ends the process
     try:

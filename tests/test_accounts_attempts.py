@@ -11,7 +11,7 @@ from accountkit import PASSWORD, World
 from test_accounts_sign_in import ELSEWHERE, HOME, ada, code, signed_in, with_factor
 
 from causerie.accounts import throttle
-from causerie.accounts.sessions import Client
+from causerie.accounts.sessions import SessionClient
 from causerie.errors import (
     InvalidRequest,
     NotFound,
@@ -121,7 +121,7 @@ async def test_nobody_waits_for_a_clock_that_was_ahead(world: World) -> None:
     await world.profile.change_password(user, PASSWORD, NEW, HOME)
 
 
-async def wrong_link(world: World, client: Client) -> None:
+async def wrong_link(world: World, client: SessionClient) -> None:
     async with world.attempts.from_address("link", client):
         await world.users.link("not a link")
 

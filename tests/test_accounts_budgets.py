@@ -9,14 +9,14 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from budgetkit import START, Books, claim, desk
+from budgetkit import START, Books, claim, services
 from ledgerkit import record
 from valkeyserver import ValkeyServer
 
-from causerie.accounts.bookkeeping import Bookkeeping, Held
-from causerie.accounts.bounds import Budget, Period, Unit
+from causerie.accounts.bookkeeping import Bookkeeping, RequestHold
+from causerie.accounts.bounds import Budget, BudgetPeriod, Unit
 from causerie.accounts.budgets import BudgetOptions, Budgets, Claim
-from causerie.accounts.prices import Price, Prices
+from causerie.accounts.prices import ModelPrices, TokenPrice
 from causerie.accounts.usage import Spent
 from causerie.errors import OverBudget, StoreUnavailable
 from causerie.metering.ledger import Ledger, UsageRecord
@@ -32,7 +32,7 @@ Opened = Callable[..., Awaitable[Budgets]]
 @pytest.fixture
 async def opened(counted_in: ValkeyServer | None) -> AsyncIterator[Opened]:
     """Makes budgets of a process, in memory or in a server that replicas share."""
-    async with desk(counted_in) as made:
+    async with services(counted_in) as made:
         yield made.budgets
 
 
@@ -54,8 +54,8 @@ async def test_what_is_settled_counts_and_what_failed_does_not(opened: Opened) -
 
 
 async def test_a_little_headroom_is_enough_to_be_let_in(opened: Opened) -> None:
-    budgets = await opened(books := Books())
-    books.known["key:ck_a"] = Spent(Decimal("0.999999999"))
+    budgets = await opened(repositories := Books())
+    repositories.known["key:ck_a"] = Spent(Decimal("0.999999999"))
     with await budgets.reserve(claim(1), "small", Decimal(5), 1):
         pass
 
@@ -67,9 +67,9 @@ async def test_the_largest_budget_is_exact_to_its_smallest_part(opened: Opened, 
     if unit is Unit.TOKENS:
         most = Decimal(2**53 + 3)
     for missing, last in ((2, True), (1, False)):
-        books = Books({"key:ck_a": Spent(most - missing * one, int(most) - missing)})
-        budgets = await opened(books)
-        held = claim(most, unit=unit, period=Period.DAY if last else Period.MONTH)
+        repositories = Books({"key:ck_a": Spent(most - missing * one, int(most) - missing)})
+        budgets = await opened(repositories)
+        held = claim(most, unit=unit, period=BudgetPeriod.DAY if last else BudgetPeriod.MONTH)
         with await budgets.reserve(held, "small", one, 1) as first:
             assert await _let_in(budgets, held, one) is last
             await first.settle(one, 1)
@@ -85,15 +85,15 @@ async def _let_in(budgets: Budgets, held: list[Claim], cost: Decimal) -> bool:
 
 
 async def test_what_costs_nothing_is_let_in_always(opened: Opened) -> None:
-    budgets = await opened(books := Books())
-    books.known["key:ck_a"] = Spent(Decimal(2))
+    budgets = await opened(repositories := Books())
+    repositories.known["key:ck_a"] = Spent(Decimal(2))
     with await budgets.reserve(claim(1), "free", Decimal(0), 100):
         pass
 
 
 async def test_all_budgets_are_held_or_none(opened: Opened) -> None:
-    books = Books()
-    budgets = await opened(books)
+    repositories = Books()
+    budgets = await opened(repositories)
     key = Claim("key:ck_a", (Budget(Decimal(10)),))
     project = Claim("project:prj_a", (Budget(Decimal(1)),))
     with await budgets.reserve([key, project], "small", Decimal(1), 1):
@@ -122,40 +122,40 @@ async def test_tokens_can_be_counted(opened: Opened) -> None:
 @pytest.mark.parametrize(
     ("period", "after", "since"),
     [
-        (Period.DAY, timedelta(hours=12), "2026-11-22"),
-        (Period.WEEK, timedelta(days=2), "2026-11-23"),
-        (Period.MONTH, timedelta(days=10), "2026-12-01"),
+        (BudgetPeriod.DAY, timedelta(hours=12), "2026-11-22"),
+        (BudgetPeriod.WEEK, timedelta(days=2), "2026-11-23"),
+        (BudgetPeriod.MONTH, timedelta(days=10), "2026-12-01"),
     ],
 )
 async def test_a_new_period_begins_anew(
-    opened: Opened, period: Period, after: timedelta, since: str
+    opened: Opened, period: BudgetPeriod, after: timedelta, since: str
 ) -> None:
-    budgets, held = await opened(books := Books()), claim(1, period=period)
+    budgets, held = await opened(repositories := Books()), claim(1, period=period)
     late = await budgets.reserve(held, "small", Decimal(1), 1)
     with pytest.raises(OverBudget):
         await budgets.reserve(held, "small", Decimal(1), 1)
-    books.now += after
+    repositories.now += after
     with await budgets.reserve(held, "small", Decimal(1), 1):
         await late.settle(Decimal(1), 1)  # counts for the period it was let in in
         with pytest.raises(OverBudget):
             await budgets.reserve(held, "small", Decimal(1), 1)
     with await budgets.reserve(held, "small", Decimal(1), 1):
         pass
-    assert books.asked[-1][2].strftime("%Y-%m-%d") == since
+    assert repositories.asked[-1][2].strftime("%Y-%m-%d") == since
 
 
 async def test_a_clock_that_was_ahead_leaves_no_period_of_the_future_behind(opened: Opened) -> None:
-    budgets, held = await opened(books := Books()), claim(1, period=Period.DAY)
-    books.now += timedelta(days=400)
+    budgets, held = await opened(repositories := Books()), claim(1, period=BudgetPeriod.DAY)
+    repositories.now += timedelta(days=400)
     with await budgets.reserve(held, "small", Decimal(1), 1) as then:
         await then.settle(Decimal(1), 1)
-    books.now -= timedelta(days=400)
+    repositories.now -= timedelta(days=400)
     for _ in range(2):
         with await budgets.reserve(held, "small", Decimal(1), 1) as today:
             await today.settle(Decimal(1), 1)
         with pytest.raises(OverBudget):
             await budgets.reserve(held, "small", Decimal(1), 1)
-        books.now += timedelta(days=1)
+        repositories.now += timedelta(days=1)
 
 
 async def test_an_amount_that_is_changed_holds_at_once(opened: Opened) -> None:
@@ -169,11 +169,11 @@ async def test_an_amount_that_is_changed_holds_at_once(opened: Opened) -> None:
 
 
 async def test_a_reservation_ends_by_itself_and_may_still_be_settled(opened: Opened) -> None:
-    books = Books()
-    budgets = await opened(books, BudgetOptions(lease_seconds=60))
-    held = claim(1, period=Period.NEVER)
+    repositories = Books()
+    budgets = await opened(repositories, BudgetOptions(lease_seconds=60))
+    held = claim(1, period=BudgetPeriod.NEVER)
     lost = await budgets.reserve(held, "small", Decimal(1), 1)
-    books.now += timedelta(seconds=61)
+    repositories.now += timedelta(seconds=61)
     budgets.expire()
     with await budgets.reserve(held, "small", Decimal("0.5"), 1):
         pass
@@ -181,27 +181,27 @@ async def test_a_reservation_ends_by_itself_and_may_still_be_settled(opened: Ope
     await lost.settle(Decimal(1), 1)  # once
     with pytest.raises(OverBudget):
         await budgets.reserve(held, "small", Decimal(1), 1)
-    with await budgets.reserve(claim("1.5", period=Period.NEVER), "small", Decimal(1), 1):
+    with await budgets.reserve(claim("1.5", period=BudgetPeriod.NEVER), "small", Decimal(1), 1):
         pass
 
 
 async def test_what_others_settled_is_heard_of(opened: Opened) -> None:
-    budgets = await opened(books := Books())
+    budgets = await opened(repositories := Books())
     with await budgets.reserve(claim(1), "small", Decimal(1), 1):
         pass
-    books.known["key:ck_a"] = Spent(Decimal(1))
+    repositories.known["key:ck_a"] = Spent(Decimal(1))
     await budgets.refresh()
     with pytest.raises(OverBudget):
         await budgets.reserve(claim(1), "small", Decimal(1), 1)
 
 
 async def test_what_is_not_known_is_503(opened: Opened) -> None:
-    budgets = await opened(books := Books(away=True))
+    budgets = await opened(repositories := Books(away=True))
     with pytest.raises(StoreUnavailable):
         await budgets.reserve(claim(1), "small", Decimal(1), 1)
-    books.away = False
+    repositories.away = False
     with await budgets.reserve(claim(1), "small", Decimal(1), 1):
-        books.away = True
+        repositories.away = True
         await budgets.refresh()
 
 
@@ -213,14 +213,14 @@ class Away:
 
 
 async def test_what_could_not_be_recorded_is_not_spent() -> None:
-    books = Books()
+    repositories = Books()
     budgets, held, prices = (
-        Budgets(books, books.clock),
+        Budgets(repositories, repositories.clock),
         claim(5),
-        Prices({"small": Price(request=Decimal(4))}),
+        ModelPrices({"small": TokenPrice(request=Decimal(4))}),
     )
     record = Record("r", "hosted", "ck_a", model="small", status=200, used=Usage(1, 1))
-    record.held = Held(prices, await budgets.reserve(held, "small", Decimal(4), 2))
+    record.held = RequestHold(prices, await budgets.reserve(held, "small", Decimal(4), 2))
     async with Ledger(Away()) as ledger:
         with pytest.raises(StoreUnavailable):
             await Bookkeeping(ledger, budgets).enter(record)
@@ -229,22 +229,22 @@ async def test_what_could_not_be_recorded_is_not_spent() -> None:
 
 
 async def test_the_first_use_is_asked_for_once(opened: Opened) -> None:
-    budgets = await opened(books := Books())
+    budgets = await opened(repositories := Books())
     held = claim(100)
     await asyncio.gather(*(budgets.reserve(held, "small", Decimal(1), 1) for _ in range(20)))
-    assert len(books.asked) == 1
+    assert len(repositories.asked) == 1
 
 
 async def test_a_period_that_is_over_leaves_nothing_behind() -> None:
     def locks() -> int:
         return sum(isinstance(each, asyncio.Lock) for each in gc.get_objects())
 
-    books, before = Books(), locks()
-    budgets = Budgets(books, books.clock)
+    repositories, before = Books(), locks()
+    budgets = Budgets(repositories, repositories.clock)
     for number in range(10):
         owner = Claim(f"key:ck_{number}", (Budget(Decimal(1)),))
         (await budgets.reserve([owner], "small", Decimal(0), 1)).release()
-    books.now += timedelta(days=40)
+    repositories.now += timedelta(days=40)
     budgets.expire()
     assert locks() == before
 
@@ -255,11 +255,13 @@ async def test_what_the_ledger_has_is_what_a_budget_begins_with(database: Databa
     await store.append([record(key=k, model=m, cost=Decimal(c)) for k, m, c in costs])
     await store.append([record(at=record().at - 40 * 86_400 * 10**6, cost=Decimal(8))])
     reader = SqlUsageReader(database)
-    month = Period.MONTH.start(START)
+    month = BudgetPeriod.MONTH.start(START)
     assert await reader.spent("key:ck_a", "", month) == Spent(Decimal("0.75"), 240)
     assert await reader.spent("key:ck_a", "large", month) == Spent(Decimal("0.5"), 120)
     assert await reader.spent("project:prj_a", "", month) == Spent(Decimal("1.75"), 360)
-    assert (await reader.spent("key:ck_a", "", Period.NEVER.start(START))).cost == Decimal("8.75")
+    assert (await reader.spent("key:ck_a", "", BudgetPeriod.NEVER.start(START))).cost == Decimal(
+        "8.75"
+    )
     assert await reader.spent("key:ck_none", "", month) == Spent(Decimal(0), 0)
 
 
@@ -273,25 +275,25 @@ async def test_a_budget_of_tokens_counts_what_is_charged(database: Database) -> 
             record(prompt=1, completion=2),
         ]
     )
-    month = Period.MONTH.start(START)
+    month = BudgetPeriod.MONTH.start(START)
     spent = await SqlUsageReader(database).spent("key:ck_a", "", month)
     assert spent.tokens == 120 + 3
 
 
 def test_prices_by_the_token() -> None:
-    price = Price(
+    price = TokenPrice(
         prompt=Decimal("0.000001"), completion=Decimal("0.000002"), cached=Decimal("0.0000001")
     )
     assert price.cost(prompt=100, cached=40, completion=10) == Decimal("0.000084000")
-    plain = Price(prompt=Decimal("0.000001"), request=Decimal("0.01"))
+    plain = TokenPrice(prompt=Decimal("0.000001"), request=Decimal("0.01"))
     assert plain.cost(prompt=100, cached=40, completion=10) == Decimal("0.0101")
-    deep = Price(completion=Decimal("0.000002"), reasoning=Decimal("0.000005"))
+    deep = TokenPrice(completion=Decimal("0.000002"), reasoning=Decimal("0.000005"))
     assert deep.cost(prompt=9, cached=0, completion=10, reasoning=4) == Decimal("0.000032")
     assert deep.most(prompt=9, completion=10) == Decimal("0.00005")
-    light = Price(completion=Decimal("0.000002"), reasoning=Decimal(0))
+    light = TokenPrice(completion=Decimal("0.000002"), reasoning=Decimal(0))
     assert light.cost(prompt=9, cached=0, completion=10, reasoning=4) == Decimal("0.000012")
     assert light.most(prompt=9, completion=10) == Decimal("0.00002")
-    tiny = Price(prompt=Decimal("0.00000000015"))
+    tiny = TokenPrice(prompt=Decimal("0.00000000015"))
     assert tiny.cost(prompt=1, cached=0, completion=0) == Decimal("0")
     assert tiny.cost(prompt=10, cached=0, completion=0) == Decimal("0.000000002")
 
@@ -311,6 +313,6 @@ def test_prices_by_the_token() -> None:
     ],
 )
 def test_who_pays(status: int, prompt: int, completion: int, charged: bool) -> None:
-    price = Price(prompt=Decimal("0.001"), completion=Decimal("0.001"))
+    price = TokenPrice(prompt=Decimal("0.001"), completion=Decimal("0.001"))
     cost = price.charge(status=status, prompt=prompt, cached=0, completion=completion)
     assert (cost > 0) is charged

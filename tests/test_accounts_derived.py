@@ -28,10 +28,10 @@ from hypothesis.stateful import (
 from waiting import eventually
 
 from causerie.access.credential import Credential
-from causerie.accounts.issuing import Draft
+from causerie.accounts.issuing import KeyDraft
+from causerie.accounts.key_cache import KeyCache, KeyCacheOptions
 from causerie.accounts.keys import Purpose
 from causerie.accounts.people import SYSTEM, Actor, Project, Role, User, actor_of
-from causerie.accounts.ring import KeyRing, RingOptions
 from causerie.errors import ServiceError, Unauthenticated
 from causerie.store.accounts import SqlStore
 from causerie.store.database import Database
@@ -155,9 +155,9 @@ class Comings(RuleBasedStateMachine):
         other = Database(f"sqlite:///{file}")
         for each in (self.world.database, other):
             self.stack.push_async_callback(each.close)
-        options = RingOptions(poll_seconds=0.005)
+        options = KeyCacheOptions(poll_seconds=0.005)
         self.rings = [
-            await self.stack.enter_async_context(KeyRing(store, options))
+            await self.stack.enter_async_context(KeyCache(store, options))
             for store in (self.world.store, SqlStore(other))
         ]
         self.owner = await self.world.person()
@@ -232,7 +232,7 @@ class Comings(RuleBasedStateMachine):
     def create_key(self, dice: int, purpose: Purpose) -> None:
         number = self.pick(dice, MAY_INVITE)
         needed = MAY_CREATE if purpose is Purpose.INFERENCE else MAY_INVITE
-        draft = Draft("key", purpose)
+        draft = KeyDraft("key", purpose)
         made = self.outcome(self.world.keys.create(self.actor(number), self.project.id, draft))
         assert (made is not None) is self.model.people[number].may(needed)
         if made is not None:
@@ -245,7 +245,7 @@ class Comings(RuleBasedStateMachine):
 
         async def create() -> str:
             actor = await self.rings[0].manager(Credential.of(key.credential))
-            return (await self.world.keys.create(actor, self.project.id, Draft("x"))).credential
+            return (await self.world.keys.create(actor, self.project.id, KeyDraft("x"))).credential
 
         may = key.purpose is Purpose.MANAGEMENT and self.model.works(key)
         may = may and self.model.people[key.holder].may(MAY_CREATE)
@@ -326,19 +326,19 @@ class Comings(RuleBasedStateMachine):
     async def _all_agree(self) -> bool:
         for key in self.model.keys:
             wanted = self.model.works(key)
-            for ring in self.rings:
-                if await _lets_in(ring, key) is not wanted:
+            for key_cache in self.rings:
+                if await _lets_in(key_cache, key) is not wanted:
                     return False
         return True
 
 
-async def _lets_in(ring: KeyRing, key: Key) -> bool:
+async def _lets_in(key_cache: KeyCache, key: Key) -> bool:
     shown = Credential.of(key.credential)
     try:
         if key.purpose is Purpose.MANAGEMENT:
-            await ring.manager(shown)
+            await key_cache.manager(shown)
         else:
-            await ring.authenticate(Door(), shown)
+            await key_cache.authenticate(Door(), shown)
     except Unauthenticated:
         return False
     return True

@@ -14,16 +14,16 @@ from accountkit import PASSWORD, World
 from test_accounts_rights import ATTEMPTS, OWNED, Scene
 
 from causerie.access.credential import Credential
-from causerie.accounts.issuing import Draft, NewKey
+from causerie.accounts.issuing import KeyDraft, NewKey
+from causerie.accounts.key_cache import KeyCache, KeyCacheOptions
 from causerie.accounts.keys import Purpose
 from causerie.accounts.links import NewLink
 from causerie.accounts.people import SYSTEM, Actor, Role, actor_of
-from causerie.accounts.rights import RIGHTS, Action, Extent, Part
-from causerie.accounts.ring import KeyRing, RingOptions
-from causerie.accounts.sessions import Client
+from causerie.accounts.rights import RIGHTS, Action, Extent, RoleColumn
+from causerie.accounts.sessions import SessionClient
 from causerie.errors import Forbidden, InvalidRequest, NotFound, ServiceError, Unauthenticated
 
-SLOW = RingOptions(poll_seconds=3600)
+SLOW = KeyCacheOptions(poll_seconds=3600)
 
 
 class Former(StrEnum):
@@ -61,11 +61,11 @@ async def remains(world: World, former: Former) -> Remains:
     member = await world.person()
     owner, admin = await world.person(), await world.person(password=PASSWORD)
     project = await world.project(owner=owner, admin=admin, member=member)
-    begun = await world.sign_in.with_password(admin.email, PASSWORD, Client())
+    begun = await world.sign_in.with_password(admin.email, PASSWORD, SessionClient())
     manager = await world.key(project, admin, purpose=Purpose.MANAGEMENT)
-    async with KeyRing(world.store, SLOW) as ring:
-        stale = await ring.manager(Credential.of(manager.credential))
-    made = await world.keys.create(stale, project.id, Draft("robot"))
+    async with KeyCache(world.store, SLOW) as key_cache:
+        stale = await key_cache.manager(Credential.of(manager.credential))
+    made = await world.keys.create(stale, project.id, KeyDraft("robot"))
     assert made.key.created_by == manager.key.id
     offer = await world.projects.invite(actor_of(admin), project.id, Role.ADMIN)
     world.later(minutes=1)
@@ -89,18 +89,20 @@ async def actor_by(left: Remains, means: Means) -> Actor:
     if means is Means.STALE_KEY:
         return left.stale
     shown = left.manager if means is Means.MANAGEMENT_KEY else left.made
-    async with KeyRing(world.store, SLOW) as ring:
-        return await ring.manager(Credential.of(shown.credential))
+    async with KeyCache(world.store, SLOW) as key_cache:
+        return await key_cache.manager(Credential.of(shown.credential))
 
 
 def allowed(action: Action, former: Former, means: Means) -> Extent:
     """What the table says; nothing for an account that is disabled or a key without one."""
     if former is Former.DISABLED or means is Means.KEY_OF_KEY:
         return Extent.NO
-    part = {Former.MEMBER: Part.MEMBER, Former.VIEWER: Part.VIEWER}.get(former, Part.OUTSIDER)
+    part = {Former.MEMBER: RoleColumn.MEMBER, Former.VIEWER: RoleColumn.VIEWER}.get(
+        former, RoleColumn.OUTSIDER
+    )
     if means is Means.SESSION:
         return RIGHTS[action][part]
-    return min(RIGHTS[action][part], RIGHTS[action][Part.MANAGEMENT_KEY])
+    return min(RIGHTS[action][part], RIGHTS[action][RoleColumn.MANAGEMENT_KEY])
 
 
 @pytest.mark.parametrize("means", Means)
@@ -130,8 +132,8 @@ async def test_their_keys_infer_only_while_they_may_create_keys(
     world: World, former: Former
 ) -> None:
     left = await remains(world, former)
-    async with KeyRing(world.store, SLOW) as ring:
-        asked = ring.authenticate(Door(), Credential.of(left.made.credential))
+    async with KeyCache(world.store, SLOW) as key_cache:
+        asked = key_cache.authenticate(Door(), Credential.of(left.made.credential))
         if former is Former.MEMBER:
             assert (await asked).key == left.made.key.id
             return
@@ -168,8 +170,8 @@ async def test_nothing_revives_by_coming_back(world: World) -> None:
     with pytest.raises(NotFound):
         await world.users.link(left.offer.token)
     await world.keys.transfer(actor, left.made.key.id, actor.id)
-    async with KeyRing(world.store, SLOW) as ring:
-        await ring.authenticate(Door(), Credential.of(left.made.credential))
+    async with KeyCache(world.store, SLOW) as key_cache:
+        await key_cache.authenticate(Door(), Credential.of(left.made.credential))
 
 
 async def test_keys_of_a_disabled_account_come_back_with_it(world: World) -> None:
@@ -192,8 +194,8 @@ async def test_a_removal_transfers_keys_to_a_member_who_may_have_them(world: Wor
         await world.projects.remove(actor_of(member), project.id, member.id, keys_to=owner.id)
     done = await world.projects.remove(boss, project.id, member.id, keys_to=owner.id)
     assert [each.person for each in done.keys_transferred] == [owner.id]
-    async with KeyRing(world.store, SLOW) as ring:
-        caller = await ring.authenticate(Door(), Credential.of(made.credential))
+    async with KeyCache(world.store, SLOW) as key_cache:
+        caller = await key_cache.authenticate(Door(), Credential.of(made.credential))
     assert caller.user == owner.id
     anew = await world.projects.invite(boss, project.id, Role.MEMBER)
     world.later(minutes=1)

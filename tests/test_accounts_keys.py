@@ -15,12 +15,12 @@ from waiting import eventually
 
 from causerie.access.credential import Credential
 from causerie.access.keys import Caller
-from causerie.accounts.bounds import Bounds, Budget, Limit
-from causerie.accounts.issuing import Edit
+from causerie.accounts.bounds import Budget, Limit, LimitsAndBudgets
+from causerie.accounts.issuing import KeyEdit
+from causerie.accounts.key_cache import AccountCaller, KeyCache, KeyCacheOptions
 from causerie.accounts.keys import KeyState, Purpose, new_secret
 from causerie.accounts.people import SYSTEM
-from causerie.accounts.ports import Books
-from causerie.accounts.ring import KeyRing, Member, RingOptions
+from causerie.accounts.ports import Repositories
 from causerie.errors import (
     Forbidden,
     InvalidRequest,
@@ -32,7 +32,7 @@ from causerie.errors import (
 from causerie.store.accounts import SqlStore
 from causerie.store.database import Database
 
-QUICK = RingOptions(poll_seconds=0.01)
+QUICK = KeyCacheOptions(poll_seconds=0.01)
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ class Flaky:
         self.held = asyncio.Event()
 
     @asynccontextmanager
-    async def reading(self) -> AsyncIterator[Books]:
+    async def reading(self) -> AsyncIterator[Repositories]:
         if self.away:
             raise StoreUnavailable()
         self.reads += 1
-        async with self.store.reading() as books:
-            yield books
+        async with self.store.reading() as repositories:
+            yield repositories
         if self.hold is not None and asyncio.current_task() is not self.poller:
             self.held.set()
             await self.hold.wait()
@@ -71,8 +71,8 @@ class Flaky:
 
 
 @asynccontextmanager
-async def ring(world: World, options: RingOptions = QUICK) -> AsyncIterator[KeyRing]:
-    async with KeyRing(world.store, options, now=lambda: nanoseconds(world.now)) as made:
+async def key_cache(world: World, options: KeyCacheOptions = QUICK) -> AsyncIterator[KeyCache]:
+    async with KeyCache(world.store, options, now=lambda: nanoseconds(world.now)) as made:
         yield made
 
 
@@ -80,24 +80,24 @@ def nanoseconds(moment: datetime) -> int:
     return int(moment.timestamp() * 10**9)
 
 
-async def enter(keys: KeyRing, shown: str | None, door: Door = HOSTED) -> Caller:
+async def enter(keys: KeyCache, shown: str | None, door: Door = HOSTED) -> Caller:
     return await keys.authenticate(door, None if shown is None else Credential.of(shown))
 
 
-async def refusal(keys: KeyRing, shown: str | None, door: Door = HOSTED) -> ServiceError:
+async def refusal(keys: KeyCache, shown: str | None, door: Door = HOSTED) -> ServiceError:
     with pytest.raises(ServiceError) as caught:
         await enter(keys, shown, door)
     return caught.value
 
 
-async def outcome(keys: KeyRing, shown: str) -> object:
+async def outcome(keys: KeyCache, shown: str) -> object:
     try:
         return await enter(keys, shown)
     except ServiceError as failure:
         return failure
 
 
-async def until(keys: KeyRing, shown: str, wanted: type[object]) -> None:
+async def until(keys: KeyCache, shown: str, wanted: type[object]) -> None:
     """Return once the answer is of this kind; it may take a few polls."""
 
     async def it_is() -> bool:
@@ -110,7 +110,7 @@ async def test_a_key_says_who_calls(world: World) -> None:
     user = await world.person()
     project = await world.project(member=user)
     made = await world.key(project, user, name="laptop", models=frozenset({"small"}))
-    async with ring(world) as keys:
+    async with key_cache(world) as keys:
         caller = await enter(keys, made.credential)
         assert await enter(keys, made.credential) is caller
     assert (caller.key, caller.name, caller.door) == (made.key.id, "laptop", "hosted")
@@ -131,7 +131,7 @@ async def test_every_key_that_does_not_work_gets_one_answer(world: World) -> Non
     await world.projects.archive(SYSTEM, archived.id)
     world.later(days=1)
     none = new_secret("ck_none")
-    async with ring(world) as keys:
+    async with key_cache(world) as keys:
         answers = []
         for each in (expired, disabled, deleted, dead, rotated):
             answers += [await refusal(keys, each.credential) for _ in range(2)]
@@ -141,7 +141,7 @@ async def test_every_key_that_does_not_work_gets_one_answer(world: World) -> Non
 
 
 async def test_no_key_at_all(world: World) -> None:
-    async with ring(world) as keys:
+    async with key_cache(world) as keys:
         assert (await refusal(keys, None)).code == "missing_api_key"
 
 
@@ -150,7 +150,7 @@ async def test_a_key_is_for_its_doors_and_its_purpose(world: World) -> None:
     narrow = await world.key(project, doors=frozenset({"hosted"}))
     none = await world.key(project, doors=frozenset())
     manages = await world.key(project, purpose=Purpose.MANAGEMENT)
-    async with ring(world) as keys:
+    async with key_cache(world) as keys:
         await enter(keys, narrow.credential)
         for door, key in ((OTHER, narrow), (HOSTED, none), (HOSTED, manages)):
             failure = await refusal(keys, key.credential, door)
@@ -176,7 +176,7 @@ async def test_both_secrets_work_while_a_key_is_rotated(world: World) -> None:
     old = await world.key(project)
     new = await world.keys.rotate(SYSTEM, old.key.id, timedelta(hours=1))
     assert new.key.id == old.key.id
-    async with ring(world) as keys:
+    async with key_cache(world) as keys:
         for each in (old, new):
             assert (await enter(keys, each.credential)).key == old.key.id
         world.later(hours=1)
@@ -189,7 +189,7 @@ async def test_rotating_again_does_not_lengthen_the_life_of_the_first_secret(wor
     await world.keys.rotate(SYSTEM, first.key.id, timedelta(hours=1))
     await world.keys.rotate(SYSTEM, first.key.id, timedelta(days=7))
     world.later(hours=2)
-    async with ring(world) as keys:
+    async with key_cache(world) as keys:
         assert isinstance(await refusal(keys, first.credential), Unauthenticated)
 
 
@@ -198,8 +198,8 @@ async def test_a_revoked_key_stops_in_every_process(world: World, made_url: str,
     project = await world.project()
     made = await world.key(project)
     other = Database(made_url)
-    remote = KeyRing(SqlStore(other), QUICK, now=lambda: nanoseconds(world.now))
-    async with ring(world) as here, remote as there:
+    remote = KeyCache(SqlStore(other), QUICK, now=lambda: nanoseconds(world.now))
+    async with key_cache(world) as here, remote as there:
         for each in (here, there):
             await enter(each, made.credential)
         if how == "disable":
@@ -222,16 +222,18 @@ async def test_a_revoked_key_stops_in_every_process(world: World, made_url: str,
 async def test_an_edit_is_heard_of(world: World) -> None:
     project = await world.project()
     made = await world.key(project)
-    bounds = Bounds((Limit(requests_per_minute=3),), (Budget(Decimal(5)),))
-    async with ring(world) as keys:
+    bounds = LimitsAndBudgets((Limit(requests_per_minute=3),), (Budget(Decimal(5)),))
+    async with key_cache(world) as keys:
         await enter(keys, made.credential)
-        await world.keys.edit(SYSTEM, made.key.id, Edit(bounds=bounds, doors=frozenset({"other"})))
+        await world.keys.edit(
+            SYSTEM, made.key.id, KeyEdit(bounds=bounds, doors=frozenset({"other"}))
+        )
         await world.projects.set_bounds(SYSTEM, project.id, bounds)
         await until(keys, made.credential, Forbidden)
-        await world.keys.edit(SYSTEM, made.key.id, Edit(doors=None))
-        await until(keys, made.credential, Member)
+        await world.keys.edit(SYSTEM, made.key.id, KeyEdit(doors=None))
+        await until(keys, made.credential, AccountCaller)
         caller = await enter(keys, made.credential)
-    assert isinstance(caller, Member)
+    assert isinstance(caller, AccountCaller)
     grant = caller.grant
     assert grant.key.bounds == grant.project_bounds == bounds
 
@@ -241,8 +243,8 @@ async def test_the_database_being_away_is_never_401(world: World, offline: int) 
     project = await world.project()
     known, unknown = await world.key(project), await world.key(project)
     store = Flaky(world.store)
-    options = RingOptions(poll_seconds=0.01, offline_seconds=offline)
-    async with KeyRing(store, options, now=lambda: nanoseconds(world.now)) as keys:
+    options = KeyCacheOptions(poll_seconds=0.01, offline_seconds=offline)
+    async with KeyCache(store, options, now=lambda: nanoseconds(world.now)) as keys:
         await enter(keys, known.credential)
         store.away = True
         if offline:
@@ -258,8 +260,8 @@ async def test_the_database_being_away_is_never_401(world: World, offline: int) 
 async def test_a_database_that_hangs_is_503_in_time(world: World) -> None:
     made = await world.key(await world.project())
     store = Flaky(world.store)
-    options = RingOptions(poll_seconds=60, answer_seconds=0.05)
-    async with KeyRing(store, options) as keys:
+    options = KeyCacheOptions(poll_seconds=60, answer_seconds=0.05)
+    async with KeyCache(store, options) as keys:
         store.hold = asyncio.Event()
         assert isinstance(await refusal(keys, made.credential), StoreUnavailable)
         store.hold = None
@@ -270,7 +272,7 @@ async def test_a_key_that_is_revoked_while_it_is_looked_up_does_not_stay(world: 
     """What was read before the change must not be kept after the change was heard of."""
     made = await world.key(await world.project())
     store = Flaky(world.store)
-    async with KeyRing(store, QUICK, now=lambda: nanoseconds(world.now)) as keys:
+    async with KeyCache(store, QUICK, now=lambda: nanoseconds(world.now)) as keys:
         store.poller = keys._polling
         store.hold = asyncio.Event()
         asking = asyncio.ensure_future(outcome(keys, made.credential))
@@ -289,7 +291,7 @@ async def test_a_key_that_is_revoked_while_it_is_looked_up_does_not_stay(world: 
 async def test_many_that_ask_for_the_same_key_ask_once(world: World) -> None:
     made = await world.key(await world.project())
     store = Flaky(world.store)
-    async with KeyRing(store, RingOptions(poll_seconds=60)) as keys:
+    async with KeyCache(store, KeyCacheOptions(poll_seconds=60)) as keys:
         before = store.reads
         await asyncio.gather(*(enter(keys, made.credential) for _ in range(50)))
         nothing = new_secret("ck_none")
@@ -301,8 +303,8 @@ async def test_many_that_ask_for_the_same_key_ask_once(world: World) -> None:
 async def test_what_is_remembered_is_bounded(world: World) -> None:
     project = await world.project()
     many = [await world.key(project) for _ in range(4)]
-    options = RingOptions(poll_seconds=60, capacity=2)
-    async with KeyRing(world.store, options) as keys:
+    options = KeyCacheOptions(poll_seconds=60, capacity=2)
+    async with KeyCache(world.store, options) as keys:
         for _ in range(2):
             for each in many:
                 await enter(keys, each.credential)
@@ -312,7 +314,7 @@ async def test_what_is_remembered_is_bounded(world: World) -> None:
 async def test_changes_of_long_ago_drop_everything(world: World) -> None:
     project = await world.project()
     made = await world.key(project)
-    async with ring(world, RingOptions(poll_seconds=60)) as keys:
+    async with key_cache(world, KeyCacheOptions(poll_seconds=60)) as keys:
         await enter(keys, made.credential)
         await world.keys.disable(SYSTEM, made.key.id)
         world.later(hours=2)
@@ -331,7 +333,7 @@ async def test_states_are_told_to_owners(world: World) -> None:
     assert stopped.state(world.now) is KeyState.DISABLED
     world.later(days=1)
     assert (await world.keys.enable(SYSTEM, made.key.id)).state(world.now) is KeyState.EXPIRED
-    longer = await world.keys.edit(SYSTEM, made.key.id, Edit(expires_at=None))
+    longer = await world.keys.edit(SYSTEM, made.key.id, KeyEdit(expires_at=None))
     assert longer.state(world.now) is KeyState.ACTIVE
 
 
@@ -342,8 +344,8 @@ async def test_a_deleted_key_is_gone_and_its_name_stays(world: World) -> None:
     assert await world.keys.of(SYSTEM, project.id) == []
     with pytest.raises(NotFound):
         await world.keys.see(SYSTEM, made.key.id)
-    async with world.store.reading() as books:
-        assert (await books.keys.find(made.key.id)) is not None
+    async with world.store.reading() as repositories:
+        assert (await repositories.keys.find(made.key.id)) is not None
 
 
 @pytest.mark.parametrize(
@@ -352,12 +354,12 @@ async def test_a_deleted_key_is_gone_and_its_name_stays(world: World) -> None:
         {"expires_at": datetime(2026, 1, 1, tzinfo=UTC)},
         {"expires_at": datetime(2027, 1, 1)},
         {"name": ""},
-        {"bounds": Bounds(budgets=(Budget(Decimal(-1)),))},
-        {"bounds": Bounds(budgets=(Budget(Decimal("NaN")),))},
-        {"bounds": Bounds(budgets=(Budget(Decimal("0.0000000001")),))},
-        {"bounds": Bounds(budgets=(Budget(Decimal("0E-999999999999")),))},
-        {"bounds": Bounds(budgets=(Budget(Decimal(1)), Budget(Decimal(2))))},
-        {"bounds": Bounds(limits=(Limit(requests_per_minute=-1),))},
+        {"bounds": LimitsAndBudgets(budgets=(Budget(Decimal(-1)),))},
+        {"bounds": LimitsAndBudgets(budgets=(Budget(Decimal("NaN")),))},
+        {"bounds": LimitsAndBudgets(budgets=(Budget(Decimal("0.0000000001")),))},
+        {"bounds": LimitsAndBudgets(budgets=(Budget(Decimal("0E-999999999999")),))},
+        {"bounds": LimitsAndBudgets(budgets=(Budget(Decimal(1)), Budget(Decimal(2))))},
+        {"bounds": LimitsAndBudgets(limits=(Limit(requests_per_minute=-1),))},
     ],
 )
 async def test_drafts_that_make_no_sense(world: World, draft: dict[str, object]) -> None:
@@ -374,7 +376,7 @@ async def test_a_secret_that_is_nearly_right_costs_what_any_other_costs(world: W
     nearly = made.credential[:-1] + ("a" if made.credential[-1] != "a" else "b")
     guesses = (nearly, new_secret(made.key.id), new_secret("ck_nobodyhasthis"))
     told = set()
-    async with KeyRing(store, RingOptions(poll_seconds=3600)) as keys:
+    async with KeyCache(store, KeyCacheOptions(poll_seconds=3600)) as keys:
         for guess in guesses:
             before = store.reads
             with pytest.raises(Unauthenticated) as refused:

@@ -10,10 +10,10 @@ import pytest
 from accountkit import PASSWORD, World
 
 from causerie.accounts.audit import AuditFilter
-from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
+from causerie.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
 from causerie.accounts.keys import KeyState
 from causerie.accounts.people import SYSTEM, Role, User, actor_of
-from causerie.accounts.sessions import Client
+from causerie.accounts.sessions import SessionClient
 from causerie.errors import Forbidden, InvalidRequest, NotFound, StoreUnavailable
 from causerie.store.accounts import SqlStore
 from causerie.store.database import Database
@@ -209,11 +209,11 @@ async def test_nobody_writes_back_what_somebody_else_has_changed(world: World) -
     """Whoever changes something that is being changed waits, and finds it as it is then."""
     person, project = await world.person(), await world.project()
     key = (await world.key(project)).key
-    async with world.store.writing() as books:
+    async with world.store.writing() as repositories:
         found = (
-            await books.people.find(person.id),
-            await books.projects.find(project.id),
-            await books.keys.find(key.id),
+            await repositories.people.find(person.id),
+            await repositories.projects.find(project.id),
+            await repositories.keys.find(key.id),
         )
         others: list[asyncio.Task[object]] = [
             asyncio.create_task(world.users.disable(SYSTEM, person.id)),
@@ -223,9 +223,9 @@ async def test_nobody_writes_back_what_somebody_else_has_changed(world: World) -
         done, _ = await asyncio.wait(others, timeout=0.3)
         assert not done
         assert all(found)
-        await books.people.change(replace(found[0] or person, name="New"))
-        await books.projects.change(replace(found[1] or project, name="New"))
-        await books.keys.change(replace(found[2] or key, name="New"))
+        await repositories.people.change(replace(found[0] or person, name="New"))
+        await repositories.projects.change(replace(found[1] or project, name="New"))
+        await repositories.keys.change(replace(found[2] or key, name="New"))
     await asyncio.gather(*others)
     user = await world.users.see(SYSTEM, person.id)
     archived = (await world.projects.see(SYSTEM, project.id)).project
@@ -250,7 +250,7 @@ async def test_what_people_change_of_themselves_undoes_nothing(world: World, wha
             await world.profile.rename(user, "New")
         case "password":
             new = "eight red kettles whistle"
-            await world.profile.change_password(user, PASSWORD, new, Client())
+            await world.profile.change_password(user, PASSWORD, new, SessionClient())
         case _:
             await world.users.join(offered.token, user)
     changed = await world.users.see(SYSTEM, user.id)
@@ -270,11 +270,11 @@ async def test_the_keys_of_who_is_removed_stop(world: World) -> None:
 
 async def test_bounds_come_back_as_they_were_set(world: World) -> None:
     project = await world.project()
-    bounds = Bounds(
+    bounds = LimitsAndBudgets(
         (Limit(requests_per_minute=60), Limit("small", tokens_per_minute=1000, concurrent=2)),
         (
-            Budget(Decimal("12.345678901"), Period.DAY),
-            Budget(Decimal(1_000_000), Period.NEVER, Unit.TOKENS, "small"),
+            Budget(Decimal("12.345678901"), BudgetPeriod.DAY),
+            Budget(Decimal(1_000_000), BudgetPeriod.NEVER, Unit.TOKENS, "small"),
         ),
     )
     await world.projects.set_bounds(SYSTEM, project.id, bounds)
@@ -344,6 +344,6 @@ async def test_what_people_write_is_data(world: World) -> None:
 async def test_a_database_that_is_away_is_503() -> None:
     database = Database("postgresql://causerie@/causerie?host=/nowhere")
     with pytest.raises(StoreUnavailable):
-        async with SqlStore(database).reading() as books:
-            await books.people.every()
+        async with SqlStore(database).reading() as repositories:
+            await repositories.people.every()
     await database.close()

@@ -10,13 +10,13 @@ from accountkit import SEAL, World
 from ledgerkit import NOON, record
 from sqlalchemy import select, text
 
+from causerie.accounts.encryption import Cipher
 from causerie.accounts.people import SYSTEM, Project, Role, User, actor_of
 from causerie.accounts.recorder import Recorder
 from causerie.accounts.recording import Recording
-from causerie.accounts.seal import Seal
+from causerie.chunk_encoder import CompletionIdentity, ResponseContext
 from causerie.edge.ownership import owned
 from causerie.errors import InvalidRequest, NotFound
-from causerie.fold import Frame, Identity
 from causerie.metering.contents import Contents
 from causerie.metering.ledger import UsageRecord, record_id
 from causerie.protocol.events import Finished, TextDelta, Usage
@@ -31,7 +31,9 @@ def contents(words: str = SECRET) -> Contents:
     """Of a request that said this, and was told it back."""
     asked = {"messages": [{"role": "user", "content": words}]}
     request = ChatRequest("small", (Message("user", words),), sent=asked)
-    made = Contents(request, Frame(Identity("chatcmpl-1", 1, "req-1"), "small", ""))
+    made = Contents(
+        request, ResponseContext(CompletionIdentity("chatcmpl-1", 1, "req-1"), "small", "")
+    )
     made.see([TextDelta(words), Finished("stop"), Usage(1, 2)])
     return made
 
@@ -97,17 +99,17 @@ async def test_a_key_that_is_gone_is_named(world: World) -> None:
     project = await world.project(owner=owner)
     await world.recordings.keep(SYSTEM, project.id, 7)
     [usage] = await kept_of(world, project, owner)
-    other = SqlStore(world.database, Seal(["another-key-of-the-tests-with-some-length"]))
-    async with other.reading() as books:
+    other = SqlStore(world.database, Cipher(["another-key-of-the-tests-with-some-length"]))
+    async with other.reading() as repositories:
         with pytest.raises(NotFound, match=r"store\.secret_keys"):
-            await books.recordings.find(usage.id, world.now)
-    both = SqlStore(world.database, Seal(["another-key-of-the-tests-with-some-length", _SAME]))
-    async with both.reading() as books:
-        assert await books.recordings.find(usage.id, world.now) is not None
+            await repositories.recordings.find(usage.id, world.now)
+    both = SqlStore(world.database, Cipher(["another-key-of-the-tests-with-some-length", _SAME]))
+    async with both.reading() as repositories:
+        assert await repositories.recordings.find(usage.id, world.now) is not None
 
 
 _SAME = "a-key-of-the-tests-with-some-length-to-it"
-assert Seal([_SAME]).open(SEAL.seal("x", "y"), "y") == "x"
+assert Cipher([_SAME]).open(SEAL.seal("x", "y"), "y") == "x"
 
 
 async def test_its_time_ends_to_the_day(world: World) -> None:
@@ -136,8 +138,8 @@ async def test_a_sweep_goes_on_by_itself_and_takes_all(world: World) -> None:
         Recording(record_id(), project.id, owner.id, world.now, "{}", False, "{}", False)
         for _ in range(1100)
     ]
-    async with world.store.writing() as books:
-        await books.recordings.put(made)
+    async with world.store.writing() as repositories:
+        await repositories.recordings.put(made)
     async with owned(Recorder(world.store, world.clock).sweep(0.01)):
         world.later(days=1)
         async with asyncio.timeout(20):
@@ -176,12 +178,12 @@ async def test_switching_it_off_deletes_all_of_this_project_at_once(world: World
 async def test_renaming_a_project_does_not_switch_it_on_again(world: World) -> None:
     project = await world.project(owner=await world.person())
     await world.recordings.keep(SYSTEM, project.id, 7)
-    async with world.store.reading() as books:
-        before = await books.projects.find(project.id)
+    async with world.store.reading() as repositories:
+        before = await repositories.projects.find(project.id)
     assert before is not None
     await world.recordings.keep(SYSTEM, project.id, None)
-    async with world.store.writing() as books:
-        await books.projects.change(before)
+    async with world.store.writing() as repositories:
+        await repositories.projects.change(before)
     view = await world.projects.see(SYSTEM, project.id)
     assert view.project.recording_days is None
 

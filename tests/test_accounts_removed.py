@@ -6,13 +6,13 @@ import pytest
 from accountkit import PASSWORD, World
 
 from causerie.access.credential import Credential
-from causerie.accounts.issuing import Draft
+from causerie.accounts.issuing import KeyDraft
+from causerie.accounts.key_cache import KeyCache, KeyCacheOptions
 from causerie.accounts.keys import Purpose
 from causerie.accounts.people import SYSTEM, Actor, Project, Role, User, actor_of
-from causerie.accounts.ring import KeyRing, RingOptions
 from causerie.errors import Forbidden, NotFound, ServiceError, Unauthenticated
 
-QUICK = RingOptions(poll_seconds=0.01)
+QUICK = KeyCacheOptions(poll_seconds=0.01)
 
 
 async def team(world: World) -> tuple[Project, User, User]:
@@ -57,25 +57,25 @@ async def test_an_invitation_that_somebody_else_made_before_lets_the_removed_in_
 async def test_keys_made_by_a_management_key_of_the_removed_stop(world: World) -> None:
     project, owner, admin = await team(world)
     manager = await world.key(project, admin, purpose=Purpose.MANAGEMENT)
-    async with KeyRing(world.store, QUICK) as ring:
-        actor = await ring.manager(Credential.of(manager.credential))
-        made = await world.keys.create(actor, project.id, Draft("robot"))
+    async with KeyCache(world.store, QUICK) as key_cache:
+        actor = await key_cache.manager(Credential.of(manager.credential))
+        made = await world.keys.create(actor, project.id, KeyDraft("robot"))
     await world.projects.remove(actor_of(owner), project.id, admin.id)
-    async with KeyRing(world.store, QUICK) as ring:
+    async with KeyCache(world.store, QUICK) as key_cache:
         for each in (manager, made):
             with pytest.raises(Unauthenticated):
-                await ring.manager(Credential.of(each.credential))
+                await key_cache.manager(Credential.of(each.credential))
 
 
 async def test_a_management_key_may_no_more_than_its_person_now(world: World) -> None:
     project, owner, admin = await team(world)
     manager = await world.key(project, admin, purpose=Purpose.MANAGEMENT)
     await world.projects.change_role(actor_of(owner), project.id, admin.id, Role.VIEWER)
-    async with KeyRing(world.store, QUICK) as ring:
-        actor: Actor = await ring.manager(Credential.of(manager.credential))
+    async with KeyCache(world.store, QUICK) as key_cache:
+        actor: Actor = await key_cache.manager(Credential.of(manager.credential))
     await world.projects.see(actor, project.id)
     for attempt in (
-        world.keys.create(actor, project.id, Draft("robot")),
+        world.keys.create(actor, project.id, KeyDraft("robot")),
         world.recordings.keep(actor, project.id, 7),
     ):
         with pytest.raises(Forbidden):

@@ -17,13 +17,13 @@ from accountkit import World
 
 from causerie.accounts.audit import AuditFilter
 from causerie.accounts.bounds import UNBOUNDED
-from causerie.accounts.issuing import Draft, Edit
+from causerie.accounts.issuing import KeyDraft, KeyEdit
 from causerie.accounts.keys import ApiKey, KeySecret, Purpose, new_key_id
 from causerie.accounts.names import digest, new_token
 from causerie.accounts.people import SYSTEM, Actor, Project, Role, User, actor_of
 from causerie.accounts.recording import Recording
-from causerie.accounts.rights import RIGHTS, Action, Extent, Part, page
-from causerie.accounts.usage import Question, RecordFilter
+from causerie.accounts.rights import RIGHTS, Action, Extent, RoleColumn, page
+from causerie.accounts.usage import RecordFilter, UsageQuery
 from causerie.errors import Forbidden, NotFound
 from causerie.metering.ledger import record_id
 
@@ -56,12 +56,12 @@ class Scene:
             self.world.now,
             person=self.actor.person if self.own else self.member.id,
         )
-        async with self.world.store.writing() as books:
-            await books.keys.add(made, KeySecret(digest(new_token()), made.id))
+        async with self.world.store.writing() as repositories:
+            await repositories.keys.add(made, KeySecret(digest(new_token()), made.id))
         return made
 
-    def question(self) -> Question:
-        return Question(self.world.now - timedelta(days=1), self.world.now)
+    def question(self) -> UsageQuery:
+        return UsageQuery(self.world.now - timedelta(days=1), self.world.now)
 
     def filter(self) -> RecordFilter:
         return RecordFilter(self.world.now - timedelta(days=1), self.world.now)
@@ -71,7 +71,7 @@ Attempt = Callable[[Scene], Awaitable[object]]
 
 
 async def edit_key(s: Scene) -> object:
-    return await s.world.keys.edit(s.actor, (await s.key()).id, Edit(name="other"))
+    return await s.world.keys.edit(s.actor, (await s.key()).id, KeyEdit(name="other"))
 
 
 async def stop_key(s: Scene) -> object:
@@ -99,8 +99,8 @@ async def delete_management_key(s: Scene) -> None:
 async def read_contents(s: Scene) -> object:
     await s.world.recordings.keep(SYSTEM, s.project.id, 7)
     made = Recording(record_id(), s.project.id, s.subject, s.world.now, "{}", False, "{}", False)
-    async with s.world.store.writing() as books:
-        await books.recordings.put([made])
+    async with s.world.store.writing() as repositories:
+        await repositories.recordings.put([made])
     return await s.world.recordings.see(s.actor, s.project.id, made.id)
 
 
@@ -121,7 +121,7 @@ ATTEMPTS: dict[Action, Attempt] = {
     Action.MEMBERS_REMOVE: lambda s: s.world.projects.remove(s.actor, s.project.id, s.subject),
     Action.OWNERS_CHANGE: lambda s: s.world.projects.invite(s.actor, s.project.id, Role.OWNER),
     Action.KEYS_SEE: lambda s: s.world.keys.of(s.actor, s.project.id),
-    Action.KEYS_CREATE: lambda s: s.world.keys.create(s.actor, s.project.id, Draft("new")),
+    Action.KEYS_CREATE: lambda s: s.world.keys.create(s.actor, s.project.id, KeyDraft("new")),
     Action.KEYS_EDIT: edit_key,
     Action.KEYS_DISABLE: stop_key,
     Action.KEYS_ROTATE: rotate_key,
@@ -141,8 +141,8 @@ ATTEMPTS: dict[Action, Attempt] = {
     Action.USERS_CHANGE: lambda s: s.world.users.disable(s.actor, s.member.id),
     Action.PROJECTS_CREATE: lambda s: s.world.projects.create(s.actor, "Another"),
     Action.SERVICE_SEE: lambda s: s.world.usage.of_all(s.actor, s.question()),
-    Action.ENDPOINTS_SEE: lambda s: s.world.operating.look(s.actor),
-    Action.ENDPOINTS_PROBE: lambda s: s.world.operating.note(s.actor, "endpoint.probe", "north"),
+    Action.PROVIDERS_SEE: lambda s: s.world.operating.look(s.actor),
+    Action.PROVIDERS_PROBE: lambda s: s.world.operating.note(s.actor, "provider.probe", "north"),
 }
 OWNED = {
     Action.MEMBERS_REMOVE,
@@ -152,17 +152,17 @@ OWNED = {
     Action.KEYS_DELETE,
     Action.CONTENTS_SEE,
 }
-ROLES = {Part.OWNER, Part.ADMIN, Part.MEMBER, Part.VIEWER}
+ROLES = {RoleColumn.OWNER, RoleColumn.ADMIN, RoleColumn.MEMBER, RoleColumn.VIEWER}
 
 
-async def scene(world: World, part: Part, *, own: bool) -> Scene:
+async def scene(world: World, part: RoleColumn, *, own: bool) -> Scene:
     member = await world.person()
     project = await world.project(owner=await world.person(), member=member)
-    if part is Part.MANAGEMENT_KEY:
+    if part is RoleColumn.MANAGEMENT_KEY:
         made = await world.key(project, purpose=Purpose.MANAGEMENT)
         actor = Actor("key", made.key.id, made.key.name, project=project.id)
     else:
-        user = await world.person(operator=part is Part.OPERATOR)
+        user = await world.person(operator=part is RoleColumn.OPERATOR)
         if part in ROLES:
             await world.join(project, user, Role(part))
         actor = actor_of(user)
@@ -173,8 +173,8 @@ def test_every_action_is_walked() -> None:
     assert set(ATTEMPTS) == set(Action) == set(RIGHTS)
 
 
-@pytest.mark.parametrize("part", Part)
-async def test_the_table_holds(world: World, part: Part) -> None:
+@pytest.mark.parametrize("part", RoleColumn)
+async def test_the_table_holds(world: World, part: RoleColumn) -> None:
     for action, attempt in ATTEMPTS.items():
         for own in (False, True) if action in OWNED else (False,):
             if own and action is Action.MEMBERS_REMOVE and part not in ROLES:
@@ -194,28 +194,28 @@ async def test_the_table_holds(world: World, part: Part) -> None:
 
 
 async def test_a_project_that_one_may_not_see_is_not_there(world: World) -> None:
-    s = await scene(world, Part.OUTSIDER, own=False)
+    s = await scene(world, RoleColumn.OUTSIDER, own=False)
     key = await s.key()
     for attempt in (
         world.projects.see(s.actor, s.project.id),
         world.projects.see(s.actor, "prj_none"),
         world.keys.see(s.actor, key.id),
         world.keys.see(s.actor, "ck_none"),
-        world.keys.edit(s.actor, key.id, Edit(name="mine")),
+        world.keys.edit(s.actor, key.id, KeyEdit(name="mine")),
     ):
         with pytest.raises(NotFound, match="There is no such"):
             await attempt
 
 
 async def test_a_management_key_stays_in_its_project(world: World) -> None:
-    s = await scene(world, Part.MANAGEMENT_KEY, own=False)
+    s = await scene(world, RoleColumn.MANAGEMENT_KEY, own=False)
     other = await world.project(owner=await world.person())
     with pytest.raises(NotFound):
-        await world.keys.create(s.actor, other.id, Draft("mine"))
+        await world.keys.create(s.actor, other.id, KeyDraft("mine"))
 
 
 async def test_admins_do_not_touch_owners(world: World) -> None:
-    s = await scene(world, Part.ADMIN, own=False)
+    s = await scene(world, RoleColumn.ADMIN, own=False)
     second = await world.person()
     await world.join(s.project, second, Role.OWNER)
     for attempt in (
@@ -229,7 +229,7 @@ async def test_admins_do_not_touch_owners(world: World) -> None:
 
 
 async def test_nobody_undoes_what_somebody_with_more_rights_has_stopped(world: World) -> None:
-    s = await scene(world, Part.MEMBER, own=True)
+    s = await scene(world, RoleColumn.MEMBER, own=True)
     admin, operator = await world.person(), await world.person(operator=True)
     await world.join(s.project, admin, Role.ADMIN)
     key = await s.key()

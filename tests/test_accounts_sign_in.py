@@ -1,4 +1,4 @@
-"""Signing in: passwords, second factors, sessions, and what slows guessing down."""
+"""Signing in: passwords, two-factor authentication, sessions, and what slows guessing down."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from accountkit import PASSWORD, World
 
 from causerie.accounts import totp
+from causerie.accounts.encryption import Cipher
 from causerie.accounts.people import SYSTEM, User, actor_of
-from causerie.accounts.seal import Seal
-from causerie.accounts.sessions import Client, NewSession, Stage, form_token, form_token_fits
+from causerie.accounts.sessions import NewSession, SessionClient, Stage, form_token, form_token_fits
 from causerie.accounts.users import Users
 from causerie.errors import (
     Forbidden,
@@ -23,14 +23,14 @@ from causerie.errors import (
 )
 from causerie.store.accounts import SqlStore
 
-HOME, ELSEWHERE = Client("192.0.2.1", "Firefox"), Client("198.51.100.7", "curl")
+HOME, ELSEWHERE = SessionClient("192.0.2.1", "Firefox"), SessionClient("198.51.100.7", "curl")
 
 
 async def ada(world: World) -> User:
     return await world.person("ada", password=PASSWORD)
 
 
-async def signed_in(world: World, *, client: Client = HOME) -> NewSession:
+async def signed_in(world: World, *, client: SessionClient = HOME) -> NewSession:
     return await world.sign_in.with_password("Ada@example.org ", PASSWORD, client)
 
 
@@ -375,13 +375,13 @@ async def test_an_operator_removes_a_second_factor_that_was_lost(world: World) -
             await world.sign_in.whose(ended.token)
     assert (await signed_in(world)).session.stage is Stage.OPEN
     assert (await world.actions())[-1] == "user.second_factor_off"
-    with pytest.raises(NotFound, match="no second factor"):
+    with pytest.raises(NotFound, match="no two-factor authentication"):
         await world.users.remove_factor(SYSTEM, user.id)
 
 
 async def test_a_second_factor_that_no_key_opens_can_be_removed(world: World) -> None:
     user, _, _ = await with_factor(world)
-    lost = SqlStore(world.database, Seal(["another-key-than-the-one-that-sealed-it"]))
+    lost = SqlStore(world.database, Cipher(["another-key-than-the-one-that-sealed-it"]))
     await Users(lost, world.passwords, world.clock).remove_factor(SYSTEM, user.id)
     assert (await signed_in(world)).session.stage is Stage.OPEN
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from causerie.access.admission import Gate
+from causerie.access.admission import SlotQueue
 from causerie.errors import InvalidRequest, Overloaded
 
 
@@ -15,11 +15,11 @@ class Model:
 
     def __init__(self, slots: int, *, max_waiting: int = 10, max_wait_seconds: float = 30) -> None:
         self.slots = slots
-        self.gate = Gate("m", lambda: self.slots, max_waiting, max_wait_seconds)
+        self.gate = SlotQueue("m", lambda: self.slots, max_waiting, max_wait_seconds)
         self.inside: list[str] = []
         self.leave: dict[str, asyncio.Event] = {}
 
-    async def visit(self, name: str, places: int = 1) -> float:
+    async def attempt(self, name: str, places: int = 1) -> float:
         leave = self.leave[name] = asyncio.Event()
         async with self.gate.enter(places) as entry:
             self.inside.append(name)
@@ -39,7 +39,7 @@ async def turn() -> None:
 async def test_places_then_a_queue_in_order() -> None:
     model = Model(2)
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(model.visit(name)) for name in "abcd"]
+        tasks = [group.create_task(model.attempt(name)) for name in "abcd"]
         await turn()
         assert (model.inside, model.gate.waiting) == (["a", "b"], 2)
         model.leave["b"].set()
@@ -54,7 +54,7 @@ async def test_nobody_overtakes_whoever_needs_more_places() -> None:
     model = Model(2)
     async with asyncio.TaskGroup() as group:
         for name, places in (("a", 1), ("wide", 2), ("c", 1)):
-            group.create_task(model.visit(name, places))
+            group.create_task(model.attempt(name, places))
         await turn()
         assert model.inside == ["a"]
         model.leave["a"].set()
@@ -70,10 +70,10 @@ async def test_a_full_queue_is_said_at_once() -> None:
     model = Model(1, max_waiting=1)
     async with asyncio.TaskGroup() as group:
         for name in "ab":
-            group.create_task(model.visit(name))
+            group.create_task(model.attempt(name))
         await turn()
         with pytest.raises(Overloaded, match=r"its queue \(at most 1\) is full") as refused:
-            await model.visit("c")
+            await model.attempt("c")
         assert refused.value.code == "queue_full"
         assert int(refused.value.headers["Retry-After"]) >= 1
         for name in "ab":
@@ -83,10 +83,10 @@ async def test_a_full_queue_is_said_at_once() -> None:
 async def test_who_waits_too_long_is_sent_away_and_leaves_no_trace() -> None:
     model = Model(1, max_wait_seconds=0.01)
     async with asyncio.TaskGroup() as group:
-        group.create_task(model.visit("a"))
+        group.create_task(model.attempt("a"))
         await turn()
         with pytest.raises(Overloaded, match=r"no place became free in 0\.01 s"):
-            await model.visit("b")
+            await model.attempt("b")
         assert model.gate.waiting == 0
         model.leave["a"].set()
     async with model.gate.enter():
@@ -97,10 +97,10 @@ async def test_who_waits_too_long_is_sent_away_and_leaves_no_trace() -> None:
 async def test_who_gives_up_passes_the_place_on(turns: int) -> None:
     model = Model(1)
     async with asyncio.TaskGroup() as group:
-        group.create_task(model.visit("a"))
+        group.create_task(model.attempt("a"))
         await turn()
-        waiting = group.create_task(model.visit("b"))
-        group.create_task(model.visit("c"))
+        waiting = group.create_task(model.attempt("b"))
+        group.create_task(model.attempt("c"))
         await turn()
         model.leave["a"].set()
         for _ in range(turns):  # until just before, while and after the place is handed over
@@ -115,7 +115,7 @@ async def test_who_gives_up_passes_the_place_on(turns: int) -> None:
 
 async def test_more_than_there_are_is_the_requests_mistake() -> None:
     with pytest.raises(InvalidRequest, match="`n` is 3, but this model answers 2"):
-        await Model(2).visit("a", 3)
+        await Model(2).attempt("a", 3)
 
 
 async def test_a_failure_inside_gives_the_place_back() -> None:
@@ -130,10 +130,10 @@ async def test_slots_that_come_later_are_given_to_those_who_wait() -> None:
     model = Model(1)
     async with asyncio.TaskGroup() as group:
         for name in "abc":
-            group.create_task(model.visit(name))
+            group.create_task(model.attempt(name))
         await turn()
         model.slots = 4
-        group.create_task(model.visit("d"))
+        group.create_task(model.attempt("d"))
         await turn()
         assert sorted(model.inside) == ["a", "b", "c", "d"]
         for name in "abcd":

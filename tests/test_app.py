@@ -13,12 +13,12 @@ import aiohttp
 import pytest
 from hub import gguf, serving
 
-from causerie.app import run_service
+from causerie.composition.app import run_service
+from causerie.composition.startup import CannotStart
 from causerie.engines.base import EngineStatus
 from causerie.engines.weights import Progress, Silent
 from causerie.engines.weights.errors import WeightsError
 from causerie.settings import Loaded, Settings, load
-from causerie.startup import CannotStart
 
 
 @dataclass

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causerie.benchmark.figures import Spread, figures
-from causerie.benchmark.load import Asking, Load, Seen
+from causerie.benchmark.load import BenchLoad, BenchProgress, BenchPrompt
 from causerie.benchmark.prompt import prompt
 from causerie.benchmark.sample import Sample
 from causerie.errors import UpstreamFailed
+from causerie.providers.dialects import GENERIC
+from causerie.providers.provider import Provider
+from causerie.providers.target import ProviderTarget
 from causerie.transport.client import HttpClient
-from causerie.upstreams.dialects import GENERIC
-from causerie.upstreams.endpoint import Endpoint
-from causerie.upstreams.remote import RemoteChat
 
 TIMES = st.lists(st.floats(0, 1000), min_size=3, max_size=3).map(sorted)
 
@@ -68,15 +68,17 @@ def test_prompts_are_unlike_each_other_and_as_long() -> None:
 
 async def load_of(
     script: Fault | Reply, streams: int, *, seconds: float = 0.4, grace: float = 5.0
-) -> tuple[Seen, int]:
+) -> tuple[BenchProgress, int]:
     """What a stretch saw, and how many requests there were."""
     async with upstream(script) as there:
         client = HttpClient(there.base_url)
-        endpoint = Endpoint("e", client, GENERIC)
+        provider = Provider("e", client, GENERIC)
         try:
-            load = Load(RemoteChat(endpoint, "m"), Asking(seconds=seconds, grace_seconds=grace))
-            seen = Seen()
-            found = await load.stretch(streams, seen)
+            load = BenchLoad(
+                ProviderTarget(provider, "m"), BenchPrompt(seconds=seconds, grace_seconds=grace)
+            )
+            seen = BenchProgress()
+            found = await load.run(streams, seen)
         finally:
             await client.close()
         assert found.replies + sum(found.failed.values()) == len(seen.samples)
@@ -118,6 +120,8 @@ async def test_the_first_reply_fails_as_it_fails() -> None:
         client = HttpClient(there.base_url)
         try:
             with pytest.raises(UpstreamFailed):
-                await Load(RemoteChat(Endpoint("e", client, GENERIC), "m"), Asking()).once()
+                await BenchLoad(
+                    ProviderTarget(Provider("e", client, GENERIC), "m"), BenchPrompt()
+                ).once()
         finally:
             await client.close()

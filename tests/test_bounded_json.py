@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.bounded_json import SMALL, Bounds, TooMuchWork, check, decode
-from causerie.protocol.parsing import Rules, parse
+from causerie.protocol.parsing import ParsingRules, parse
 
 MIB = 1024 * 1024
 TIGHT = Bounds(nesting=3, values=40, exponents=2, digits=6, bare=400)
@@ -133,16 +133,16 @@ def test_bytes_that_are_no_json_break_nothing(noise: bytes, bounds: Bounds) -> N
 def test_a_request_says_which_bound_it_exceeds() -> None:
     body = b'{"model":"m","messages":[{"role":"user","content":"Hi"}],"a":[%s1]}'
     with pytest.raises(InvalidRequest, match="such as 1e289") as refused:
-        parse(body % (b"1e289," * 5_000), Rules())
+        parse(body % (b"1e289," * 5_000), ParsingRules())
     assert refused.value.code == "invalid_json"
     with pytest.raises(InvalidRequest, match="more than 400 digits"):
-        parse(body % (b"7" * 4_000 + b","), Rules())
+        parse(body % (b"7" * 4_000 + b","), ParsingRules())
 
 
 def test_a_repeated_field_of_a_fast_request_is_counted_too() -> None:
     body = b'{"model":"m","messages":[{"role":"user","content":"Hi"}],%s"top_p":1}'
     with pytest.raises(InvalidRequest, match="such as 1e289"):
-        parse(body % (b'"temperature":1e289,' * 5_000), Rules())
+        parse(body % (b'"temperature":1e289,' * 5_000), ParsingRules())
 
 
 def test_numbers_are_not_altered() -> None:

@@ -62,7 +62,7 @@ async def test_models_are_found_while_typing(fair: Place, page: Page) -> None:
 
 
 async def test_what_is_chosen_stays_chosen_and_is_compared(lite: World) -> None:
-    async with console_of(lite, house=Fair(large_market(100))) as place, window() as page:
+    async with console_of(lite, service_view=Fair(large_market(100))) as place, window() as page:
         await page.goto(f"{root(place)}/catalog?sort=name")
         bar = page.locator(".compare-bar")
         await expect(bar).to_be_hidden()

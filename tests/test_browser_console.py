@@ -14,7 +14,7 @@ from ledgerkit import record
 from msgspec import structs
 from playwright.async_api import Page, Route, expect
 
-from causerie.accounts.bounds import Bounds, Budget, Period
+from causerie.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets
 from causerie.accounts.people import actor_of
 from causerie.store.usage import SqlUsage
 
@@ -210,7 +210,9 @@ async def test_long_names_and_large_numbers_stay_in_their_places(place: Place, w
     owner = await world.person(password=PASSWORD)
     project = await world.project(owner=owner)
     await world.projects.rename(actor_of(owner), project.id, long)
-    bounds = Bounds((), tuple(Budget(Decimal(9_000_000), each, model=long) for each in Period))
+    bounds = LimitsAndBudgets(
+        (), tuple(Budget(Decimal(9_000_000), each, model=long) for each in BudgetPeriod)
+    )
     key = await world.key(project, owner, name=long, bounds=bounds, models=frozenset({long}))
     at = int(world.now.timestamp()) * 1_000_000
     asked = record(project=project.id, key=key.key.id, at=at, prompt=1_048_576, completion=131_072)
@@ -261,8 +263,8 @@ async def test_a_dialog_keeps_what_was_typed_when_the_session_ends(
     await page.goto(f"{root(place)}/projects/{project.id}/keys")
     await page.locator(".page-head").get_by_text("New key").click()
     await page.fill("dialog [name=name]", "Batch")
-    async with place.world.store.writing() as books:
-        await books.sessions.end_all(owner.id)
+    async with place.world.store.writing() as repositories:
+        await repositories.sessions.end_all(owner.id)
     await page.click("dialog .button-main")
     await expect(page.locator("dialog h1")).to_have_text("Your session has ended")
     assert "Batch" not in page.url

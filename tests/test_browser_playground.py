@@ -39,7 +39,7 @@ def said(text: str) -> tuple[Event, ...]:
 
 
 def pipeline(shop: Place) -> ScriptedPipeline:
-    return shop.house.pipeline
+    return shop.service_view.pipeline
 
 
 @pytest.fixture
@@ -176,12 +176,14 @@ async def test_a_schema_is_checked_and_told(page: Page, shop: Place) -> None:
 
 
 async def test_a_refusal_is_shown_and_can_be_tried_again(page: Page, shop: Place) -> None:
-    pipeline(shop).prefill = [RateLimited("The project may make 60 requests a minute. `n` counts.")]
+    pipeline(shop).prefill = [
+        RateLimited("The project may make 60 requests per minute. `n` counts.")
+    ]
     await ask(page, "Hi")
     alert = page.locator(".turn-assistant [role=alert]")
     await expect(alert.locator("code")).to_have_text("n")
     await expect(alert).not_to_contain_text("`")
-    await expect(alert).to_contain_text("The project may make 60 requests a minute.")
+    await expect(alert).to_contain_text("The project may make 60 requests per minute.")
     await expect(alert).to_contain_text("requests · status 429")
     await expect(page.locator(".turn-assistant [data-do=copy]")).to_be_hidden()  # of nothing
     pipeline(shop).prefill = ()
@@ -228,7 +230,7 @@ async def test_settings_follow_the_model(page: Page, shop: Place) -> None:
     await ask(page, "Hi")
     await expect(page.locator(".turn-assistant > .prose")).to_have_text("Hello")
     [first] = pipeline(shop).requests
-    assert (first.draw.temperature, first.draw.seed) == (0.3, 7)
+    assert (first.sampling.temperature, first.sampling.seed) == (0.3, 7)
     assert first.thinking.effort == "low"
     assert [message.role for message in first.messages] == ["system", "user"]
     await page.select_option("[name=model]", "thinker")
@@ -304,7 +306,7 @@ async def test_other_pages_work_in_a_browser(shop: Place, team: Team) -> None:
         await expect(request.get_by_text("Where it went")).to_be_visible()
         await page.goto(f"{root}{team.path}/models")
         async with page.expect_response(lambda each: "/models/states" in each.url):
-            shop.house.values = []
+            shop.service_view.values = []
         await expect(page.get_by_text("not known").first).to_be_visible()
         await page.get_by_role("link", name="Try it").nth(1).click()
         await expect(page.locator("[name=model]")).to_have_value("thinker")

@@ -1,6 +1,6 @@
 """The promise of budgets, however requests of several processes run, end, fail and are left.
 
-Beside them a model does the same the slow and obvious way: at every step both
+Alongside them a model does the same the slow and obvious way: at every step both
 must let the same requests in.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 
-from budgetkit import Books, billionth, desk
+from budgetkit import Books, billionth, services
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 )
 from valkeyserver import ValkeyServer
 
-from causerie.accounts.bounds import Budget, Period, Unit
+from causerie.accounts.bounds import Budget, BudgetPeriod, Unit
 from causerie.accounts.budgets import BudgetOptions, Budgets, Claim, Reservation
 from causerie.accounts.usage import Spent
 from causerie.errors import OverBudget
@@ -88,14 +88,14 @@ class Promise(RuleBasedStateMachine):
         self.limits = MOST if large else money, tokens
         self.before = MOST - money if large else 0
         self.claims = [
-            Claim("key:ck_a", (Budget(billionth(self.limits[0]), Period.DAY),)),
-            Claim("project:p", (Budget(Decimal(tokens), Period.DAY, Unit.TOKENS),)),
+            Claim("key:ck_a", (Budget(billionth(self.limits[0]), BudgetPeriod.DAY),)),
+            Claim("project:p", (Budget(Decimal(tokens), BudgetPeriod.DAY, Unit.TOKENS),)),
         ]
         self._new_day()
         self.runner.run(self._open(processes if self.server is not None else 1))
 
     async def _open(self, processes: int) -> None:
-        place = await self.stack.enter_async_context(desk(self.server))
+        place = await self.stack.enter_async_context(services(self.server))
         options = BudgetOptions(lease_seconds=10**9)
         self.processes = [await place.budgets(self.books, options) for _ in range(processes)]
 

@@ -10,24 +10,24 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 import pytest
-from budgetkit import Books, Desk, claim, desk
+from budgetkit import Books, Services, claim, services
 from limitkit import PATIENT
 from valkey.asyncio import Valkey
 from valkeyserver import ValkeyServer
 from waiting import eventually
 
-from causerie.accounts.bookkeeping import Bookkeeping, Held
-from causerie.accounts.bounds import Period
+from causerie.accounts.bookkeeping import Bookkeeping, RequestHold
+from causerie.accounts.bounds import BudgetPeriod
 from causerie.accounts.budgets import Budgets, Reservation
-from causerie.accounts.prices import Price, Prices
+from causerie.accounts.prices import ModelPrices, TokenPrice
 from causerie.accounts.usage import Spent
+from causerie.distributed.line import ConnectionOptions
 from causerie.errors import OverBudget, StoreUnavailable
 from causerie.metering.ledger import Ledger, UsageRecord
 from causerie.metering.meter import Record
 from causerie.protocol.events import Usage
-from causerie.shared.line import LineOptions
 
-QUICK = LineOptions(reply_seconds=0.2, connect_seconds=5.0, beat_seconds=0.1)
+QUICK = ConnectionOptions(reply_seconds=0.2, connect_seconds=5.0, beat_seconds=0.1)
 TEN = claim(10)
 
 REPLICA = """
@@ -35,15 +35,15 @@ import asyncio, sys
 from decimal import Decimal
 from budgetkit import Books, claim
 from causerie.accounts.budgets import Budgets
-from causerie.shared.budgets import SharedBudgets
-from causerie.shared.replica import Replica, SharedOptions
+from causerie.distributed.budgets import DistributedBudgets
+from causerie.distributed.replica import Replica, DistributedOptions
 
 async def main():
-    replica = Replica(sys.argv[1], SharedOptions(prefix=sys.argv[2], life_seconds=4))
+    replica = Replica(sys.argv[1], DistributedOptions(prefix=sys.argv[2], life_seconds=4))
     books = Books()
     async with replica.running():
         await replica.wait()
-        budgets = Budgets(books, books.clock, together=SharedBudgets(replica))
+        budgets = Budgets(books, books.clock, together=DistributedBudgets(replica))
         await budgets.reserve(claim(10), "small", Decimal(20), 1)
         print("held", file=sys.stderr, flush=True)
         await asyncio.Event().wait()
@@ -77,7 +77,7 @@ async def let_in(budgets: Budgets, cost: int | str = 1) -> bool:
     return True
 
 
-async def joined_anew(place: Desk, names: list[str]) -> None:
+async def joined_anew(place: Services, names: list[str]) -> None:
     """Every replica has a new name in the server, and told what it holds."""
     await noticed(
         lambda: all(
@@ -87,12 +87,12 @@ async def joined_anew(place: Desk, names: list[str]) -> None:
     )
 
 
-def names(place: Desk) -> list[str]:
+def names(place: Services) -> list[str]:
     return [one.process for one in place.replicas]
 
 
 async def test_replicas_have_one_budget_together(valkey: ValkeyServer) -> None:
-    async with desk(valkey) as place:
+    async with services(valkey) as place:
         every = [await place.budgets(Books()) for _ in range(3)]
         done = await asyncio.gather(
             *(hold(each) for each in every for _ in range(20)), return_exceptions=True
@@ -115,7 +115,7 @@ async def test_replicas_have_one_budget_together(valkey: ValkeyServer) -> None:
 
 
 async def test_what_a_killed_replica_held_ends(valkey: ValkeyServer) -> None:
-    async with desk(valkey, line=QUICK) as place:
+    async with services(valkey, line=QUICK) as place:
         budgets = await place.budgets(Books())
         other = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", REPLICA, valkey.url, place.prefix),
@@ -141,10 +141,10 @@ async def test_what_a_killed_replica_held_ends(valkey: ValkeyServer) -> None:
 async def test_a_server_that_forgets_is_told_of_what_is_held_and_spent(
     own_valkey: ValkeyServer, gone: str
 ) -> None:
-    async with desk(own_valkey, line=QUICK) as place:
-        one, two = await place.budgets(books := Books()), await place.budgets(books)
+    async with services(own_valkey, line=QUICK) as place:
+        one, two = await place.budgets(repositories := Books()), await place.budgets(repositories)
         await spend(two, 2)
-        books.known["key:ck_a"] = Spent(Decimal(2))
+        repositories.known["key:ck_a"] = Spent(Decimal(2))
         running = await hold(one, 7)
         before = names(place)
         if gone == "killed":
@@ -166,8 +166,8 @@ async def test_a_server_that_forgets_is_told_of_what_is_held_and_spent(
 
 
 async def test_what_was_spent_while_the_server_was_away_counts(own_valkey: ValkeyServer) -> None:
-    async with desk(own_valkey, line=QUICK) as place:
-        one, two = await place.budgets(Books()), await place.budgets(books := Books())
+    async with services(own_valkey, line=QUICK) as place:
+        one, two = await place.budgets(Books()), await place.budgets(repositories := Books())
         running = await hold(one, 4)
         assert await let_in(two)
         before = names(place)
@@ -177,7 +177,7 @@ async def test_what_was_spent_while_the_server_was_away_counts(own_valkey: Valke
         later = await hold(one, 6)
         assert not await let_in(one)  # it counts alone, all that it knows
         assert await let_in(two)
-        books.known["key:ck_a"] = Spent(Decimal(4))  # which the first one's does not say
+        repositories.known["key:ck_a"] = Spent(Decimal(4))  # which the first one's does not say
         own_valkey.start()
         await joined_anew(place, before)
         assert not await let_in(two)
@@ -188,8 +188,8 @@ async def test_what_was_spent_while_the_server_was_away_counts(own_valkey: Valke
 
 
 async def test_a_server_that_hangs_keeps_nobody_waiting(own_valkey: ValkeyServer) -> None:
-    async with desk(own_valkey, line=QUICK) as place:
-        one, two = await place.budgets(books := Books()), await place.budgets(books)
+    async with services(own_valkey, line=QUICK) as place:
+        one, two = await place.budgets(repositories := Books()), await place.budgets(repositories)
         first, second = await hold(one, 3), await hold(two, 3)
         before = names(place)
         own_valkey.pause()
@@ -197,7 +197,7 @@ async def test_a_server_that_hangs_keeps_nobody_waiting(own_valkey: ValkeyServer
             await first.settle(Decimal(3), 1)
             await second.settle(Decimal(3), 1)
             assert await let_in(one)
-        books.known["key:ck_a"] = Spent(Decimal(6))
+        repositories.known["key:ck_a"] = Spent(Decimal(6))
         own_valkey.go_on()  # what it was sent comes late, and is not counted twice
         await joined_anew(place, before)
         for each in (one, two):
@@ -211,12 +211,12 @@ async def test_a_settlement_that_comes_late_is_not_counted_twice(
     valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given up while the server hung, so the database has it, and another replica told of it."""
-    async with desk(valkey) as place:
-        one, two = await place.budgets(Books()), await place.budgets(books := Books())
+    async with services(valkey) as place:
+        one, two = await place.budgets(Books()), await place.budgets(repositories := Books())
         running = await hold(one, 6)
         assert await let_in(two)
         in_time = place.replicas[0].waits_until()
-        books.known["key:ck_a"] = Spent(Decimal(3))
+        repositories.known["key:ck_a"] = Spent(Decimal(3))
         await two.refresh()
         await spend(two, 1)
         with monkeypatch.context() as patch:
@@ -233,7 +233,7 @@ async def test_a_settlement_that_comes_late_is_not_counted_twice(
 async def test_without_the_server_nobody_is_let_in_where_that_is_wanted(
     own_valkey: ValkeyServer,
 ) -> None:
-    async with desk(own_valkey, line=QUICK, away="refuse") as place:
+    async with services(own_valkey, line=QUICK, away="refuse") as place:
         budgets = await place.budgets(Books())
         running = await hold(budgets)
         own_valkey.kill()
@@ -247,20 +247,20 @@ async def test_without_the_server_nobody_is_let_in_where_that_is_wanted(
 
 
 async def test_where_nobody_knows_what_is_spent_it_is_503(valkey: ValkeyServer) -> None:
-    async with desk(valkey, line=QUICK) as place:
-        budgets = await place.budgets(books := Books())
+    async with services(valkey, line=QUICK) as place:
+        budgets = await place.budgets(repositories := Books())
         await spend(budgets, 1)
         async with Valkey.from_url(valkey.url) as client:
             await client.delete(*[name async for name in client.scan_iter(f"*{place.prefix}*:b*")])
-        books.away = True
+        repositories.away = True
         with pytest.raises(StoreUnavailable):
             await hold(budgets)
-        books.away = False
+        repositories.away = False
         assert await let_in(budgets)
 
 
 async def test_cancelled_while_it_waits_nothing_is_held(own_valkey: ValkeyServer) -> None:
-    async with desk(own_valkey) as place:
+    async with services(own_valkey) as place:
         budgets = await place.budgets(Books())
         assert await let_in(budgets)
         own_valkey.pause()
@@ -276,9 +276,9 @@ async def test_cancelled_while_it_waits_nothing_is_held(own_valkey: ValkeyServer
 
 
 async def test_nothing_stays_in_the_server(valkey: ValkeyServer) -> None:
-    async with desk(valkey) as place, Valkey.from_url(valkey.url) as client:
+    async with services(valkey) as place, Valkey.from_url(valkey.url) as client:
         budgets = await place.budgets(Books())
-        held = await budgets.reserve(claim(10, period=Period.DAY), "small", Decimal(2), 1)
+        held = await budgets.reserve(claim(10, period=BudgetPeriod.DAY), "small", Decimal(2), 1)
         [key] = [name async for name in client.scan_iter(f"*{place.prefix}*:budget:*")]
         assert key.endswith(b":budget:key:ck_a::money:day:20261121")
         mine = place.replicas[0].process.encode()
@@ -301,14 +301,14 @@ class Kept:
 async def test_a_request_that_is_cancelled_while_it_is_settled_is_recorded(
     own_valkey: ValkeyServer,
 ) -> None:
-    async with desk(own_valkey, line=PATIENT) as place, Ledger(store := Kept()) as ledger:
+    async with services(own_valkey, line=PATIENT) as place, Ledger(store := Kept()) as ledger:
         budgets = await place.budgets(Books())
-        books = Bookkeeping(ledger, budgets)
-        books.prices = Prices({"small": Price(request=Decimal(4))})
+        repositories = Bookkeeping(ledger, budgets)
+        repositories.prices = ModelPrices({"small": TokenPrice(request=Decimal(4))})
         record = Record("r", "hosted", "ck_a", model="small", status=200, used=Usage(1, 1))
-        record.held = Held(books.prices, await hold(budgets, 4))
+        record.held = RequestHold(repositories.prices, await hold(budgets, 4))
         own_valkey.pause()
-        ending = asyncio.ensure_future(books.enter(record))
+        ending = asyncio.ensure_future(repositories.enter(record))
         await asyncio.sleep(0.05)  # it waits for the server
         assert not store.records
         ending.cancel()
@@ -333,14 +333,14 @@ async def test_what_cannot_be_recorded_is_told_to_nobody_while_the_database_is_a
     valkey: ValkeyServer,
 ) -> None:
     """Only what ended before it was known: replicas go on with that."""
-    async with desk(valkey) as place, Ledger(Away()) as ledger:
+    async with services(valkey) as place, Ledger(Away()) as ledger:
         one, other = [await place.budgets(Books()) for _ in range(2)]
-        books = Bookkeeping(ledger, one)
-        books.prices = Prices({"small": Price(request=Decimal(4))})
+        repositories = Bookkeeping(ledger, one)
+        repositories.prices = ModelPrices({"small": TokenPrice(request=Decimal(4))})
         for _ in range(5):
             record = Record("r", "hosted", "ck_a", model="small", status=200, used=Usage(1, 1))
-            record.held = Held(books.prices, await hold(one, 4))
+            record.held = RequestHold(repositories.prices, await hold(one, 4))
             with pytest.raises(StoreUnavailable):
-                await books.enter(record)
+                await repositories.enter(record)
         with await hold(other, 4):
             assert await let_in(one)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from causerie.assembly.offers import parameters
 from causerie.catalog.catalog import Catalog
-from causerie.catalog.model import Card, Model, Offer, Profile
+from causerie.catalog.model import ModelCard, ModelProfile, ServedModel, TargetCapabilities
+from causerie.composition.catalog import parameters
 from causerie.console.catalogue import view
 from causerie.errors import InvalidRequest, NotFound
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.parsing.rules import HONOURED
 from causerie.protocol.request import ChatRequest
-from causerie.settings import EndpointModel
+from causerie.settings import ProviderModelSettings
 
 BASE = frozenset({"model", "messages"})
 A, B, C = Candidate("a"), Candidate("b", 1), Candidate("c", 2, 3.0)
@@ -22,15 +22,15 @@ def asking(*names: str) -> ChatRequest:
     return ChatRequest(model="m", messages=(), params=BASE | set(names))
 
 
-def model(*offers: Offer) -> Model:
-    return Model(Card("m", "M"), offers)
+def model(*offers: TargetCapabilities) -> ServedModel:
+    return ServedModel(ModelCard("m", "M"), offers)
 
 
-def offer(candidate: Candidate, *names: str) -> Offer:
-    return Offer(candidate, BASE | set(names))
+def offer(candidate: Candidate, *names: str) -> TargetCapabilities:
+    return TargetCapabilities(candidate, BASE | set(names))
 
 
-MIXED = model(offer(A, "tools", "seed"), offer(B, "tools", "top_k"), Offer(C))
+MIXED = model(offer(A, "tools", "seed"), offer(B, "tools", "top_k"), TargetCapabilities(C))
 
 
 def test_all_targets_serve_what_all_of_them_know() -> None:
@@ -71,9 +71,13 @@ def test_what_nobody_supports_together_says_who_lacks_what() -> None:
 
 
 def test_lengths_are_those_that_hold_whoever_answers() -> None:
-    profiles = [Profile(8000, 500, images=True), Profile(None, 900, must_think=True), Profile(4000)]
+    profiles = [
+        ModelProfile(8000, 500, images=True),
+        ModelProfile(None, 900, must_think=True),
+        ModelProfile(4000),
+    ]
     entry = model(
-        *(Offer(A, BASE, lambda found=found: found) for found in profiles)  # type: ignore[misc]
+        *(TargetCapabilities(A, BASE, lambda found=found: found) for found in profiles)  # type: ignore[misc]
     ).entry()
     assert (entry["context_length"], entry["max_output_tokens"]) == (4000, 500)
     assert entry["architecture"]["input_modalities"] == ["text", "image"]
@@ -81,13 +85,15 @@ def test_lengths_are_those_that_hold_whoever_answers() -> None:
 
 
 def test_the_reasoning_object_is_shown_where_a_door_knows_it() -> None:
-    own = model(Offer(A, HONOURED))
+    own = model(TargetCapabilities(A, HONOURED))
     assert "reasoning" not in own.entry()["supported_parameters"]
     assert "reasoning" in own.entry(reasoning_object=True)["supported_parameters"]
 
 
 def test_a_name_that_is_not_there() -> None:
-    catalog = Catalog([Model(Card("qwen", "Q", aliases=("q",)), [Offer(A)])])
+    catalog = Catalog(
+        [ServedModel(ModelCard("qwen", "Q", aliases=("q",)), [TargetCapabilities(A)])]
+    )
     assert catalog.resolve(None, "q").id == "qwen"
     assert catalog.resolve(frozenset({"qwen"}), "q").id == "qwen"
     with pytest.raises(NotFound, match="Did you mean qwen"):
@@ -101,33 +107,35 @@ class TestProbed:
 
     def test_nothing_known(self) -> None:
         assert parameters(None) is None
-        assert parameters(EndpointModel(id="m")) is None
+        assert parameters(ProviderModelSettings(id="m")) is None
 
     def test_what_we_do_ourselves_is_always_there(self) -> None:
-        found = parameters(EndpointModel(id="m", supported_parameters=()))
+        found = parameters(ProviderModelSettings(id="m", supported_parameters=()))
         assert found is not None
         assert {"model", "messages", "stream", "stream_options", "session_id"} <= found
         assert not {"tools", "temperature", "max_tokens"} & found
 
     def test_both_names_of_the_output_limit(self) -> None:
         for name in ("max_tokens", "max_completion_tokens"):
-            found = parameters(EndpointModel(id="m", supported_parameters=(name,)))
+            found = parameters(ProviderModelSettings(id="m", supported_parameters=(name,)))
             assert found is not None
             assert {"max_tokens", "max_completion_tokens"} <= found
 
     def test_a_switch_for_thinking_has_all_our_names(self) -> None:
-        found = parameters(EndpointModel(id="m", supported_parameters=(), thinking="switch"))
+        found = parameters(
+            ProviderModelSettings(id="m", supported_parameters=(), thinking="switch")
+        )
         assert found is not None
         assert {"reasoning_effort", "chat_template_kwargs", "reasoning"} <= found
-        found = parameters(EndpointModel(id="m", supported_parameters=(), thinking="never"))
+        found = parameters(ProviderModelSettings(id="m", supported_parameters=(), thinking="never"))
         assert found is not None
         assert "reasoning_effort" not in found
 
 
 @pytest.mark.parametrize("thinks", [True, False])
 def test_thinking_is_claimed_where_the_model_itself_thinks(thinks: bool) -> None:
-    offer = Offer(Candidate("t"), HONOURED, lambda: Profile(thinks=thinks))
-    entry = Model(Card("m", "m"), [offer]).entry(reasoning_object=True)
+    offer = TargetCapabilities(Candidate("t"), HONOURED, lambda: ModelProfile(thinks=thinks))
+    entry = ServedModel(ModelCard("m", "m"), [offer]).entry(reasoning_object=True)
     assert ("reasoning" in entry) == thinks
     assert {"reasoning", "reasoning_effort"} <= set(entry["supported_parameters"])  # if asked to
     assert ("thinking" in view(entry).abilities, bool(view(entry).efforts)) == (thinks, thinks)

@@ -36,8 +36,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from causerie.assembly.endpoints import connected
 from causerie.chat.chat import TextChat
+from causerie.composition.providers import connected
 from causerie.engines.base import EngineFailed, Output, TextRequest, Token
 from causerie.engines.fake import FakeEngine
 from causerie.errors import EngineLost, UpstreamFailed
@@ -200,11 +200,11 @@ async def test_both_ways_give_the_same_answer_and_the_same_usage() -> None:
 @pytest.mark.parametrize("door", ["", '[[doors]]\nname = "hosted"\nkind = "hosted"\n'])
 @pytest.mark.parametrize("dialect", ["vllm", "lmstudio"])
 @pytest.mark.parametrize("says", [None, True, False])
-async def test_endpoints_always_stream_where_there_are_accounts(
+async def test_providers_always_stream_where_there_are_accounts(
     tmp_path: Path, door: str, dialect: str, says: bool | None
 ) -> None:
     """Or where the dialect does; the settings have the last word."""
-    text = f'{door}[[endpoints]]\nname = "a"\nbase_url = "http://a.example/v1"\n'
+    text = f'{door}[[providers]]\nname = "a"\nbase_url = "http://a.example/v1"\n'
     text += f'dialect = "{dialect}"\n'
     if says is not None:
         text += f"always_stream = {str(says).lower()}\n"
@@ -212,7 +212,7 @@ async def test_endpoints_always_stream_where_there_are_accounts(
     given = load(file=tmp_path / "causerie.toml", environ={}).settings
     before = connected(given, Credentials(), {})
     unset = bool(door) or dialect == "lmstudio"
-    assert before["a"].endpoint.dialect.streams == (unset if says is None else says)
+    assert before["a"].provider.dialect.streams == (unset if says is None else says)
     assert connected(given, Credentials(), before)["a"] is before["a"]
     await before["a"].client.close()
 

@@ -19,11 +19,11 @@ from chargekit import CountingProvider, providing
 from hostedkit import Office, office
 from service import Service, serving
 
-from causerie.accounts.bounds import Bounds, Budget, Limit, Unit
+from causerie.accounts.bounds import Budget, Limit, LimitsAndBudgets, Unit
 from causerie.metering.ledger import UsageRecord
 
 LONG = "The quick brown fox jumps over the lazy dog. " * 60
-HOUSE = """
+SERVICE_VIEW = """
 [store]
 folder = "data"
 [[doors]]
@@ -44,7 +44,7 @@ folder = "data"
 name = "hosted"
 kind = "hosted"
 keys = {keys}
-[[endpoints]]
+[[providers]]
 name = "up"
 base_url = "{url}"
 {more}
@@ -52,7 +52,7 @@ base_url = "{url}"
 id = "theirs"
 price = {{ prompt = "1000", completion = "2000" }}
 [[aliases.targets]]
-endpoint = "up"
+provider = "up"
 model = "m"
 """
 
@@ -121,7 +121,7 @@ async def at(service: Service) -> AsyncIterator[There]:
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory, gguf: Path) -> Iterator[Service]:
-    with serving(tmp_path_factory.mktemp("own"), HOUSE.format(gguf=gguf)) as service:
+    with serving(tmp_path_factory.mktemp("own"), SERVICE_VIEW.format(gguf=gguf)) as service:
         yield service
 
 
@@ -131,7 +131,7 @@ async def test_our_engine_charges_the_prompt_to_who_leaves(own: Service, stream:
     async with at(own) as there:
         budget = Budget(Decimal(400), unit=Unit.TOKENS)
         limit = Limit(tokens_per_minute=100_000)
-        key, headers = await there.key(bounds=Bounds(limits=(limit,), budgets=(budget,)))
+        key, headers = await there.key(bounds=LimitsAndBudgets(limits=(limit,), budgets=(budget,)))
         text = f"{stream} {LONG}"
         asking = there.send(headers, "real", text, stream=stream, max_tokens=50)
         await there.computing()

@@ -24,23 +24,23 @@ from causerie.engines.base import (
     TextRequest,
     Token,
 )
-from causerie.engines.fake import END, FakeEngine, Script
+from causerie.engines.fake import END, FakeEngine, FakeScript
 from causerie.errors import ContextLengthExceeded, InternalError, InvalidRequest, Overloaded
 from causerie.protocol.request import (
-    Bounds,
     ChatRequest,
-    Choice,
-    Draw,
     Grammar,
     JsonObject,
     JsonSchema,
     Message,
     OutputFormat,
     Regex,
+    SamplingParams,
     Thinking,
+    TokenBounds,
     Tool,
     ToolCall,
     ToolChoice,
+    ToolMode,
 )
 
 UNFORCED = '%llguidance {"no_forcing": true}\n'
@@ -56,7 +56,7 @@ def valued(schema: dict[str, Any]) -> JsonSchema:
 
 async def grammar_of(request: ChatRequest) -> str:
     """The grammar that the engine is given for a request."""
-    engine = FakeEngine("m", Script(["x"]))
+    engine = FakeEngine("m", FakeScript(["x"]))
     async with TextChat(engine, Unchecked()).generate(request) as answer:
         await anext(aiter(answer.events))
     grammar = engine.requests[0].grammar
@@ -65,7 +65,7 @@ async def grammar_of(request: ChatRequest) -> str:
 
 
 @pytest.mark.parametrize(
-    "given", [{"stop_token_ids": (1, END + 1)}, {"draw": Draw(logit_bias={END + 1: 1.0})}]
+    "given", [{"stop_token_ids": (1, END + 1)}, {"draw": SamplingParams(logit_bias={END + 1: 1.0})}]
 )
 async def test_a_token_of_another_vocabulary_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest, match=f"token id {END + 1}, but this model has") as refused:
@@ -82,7 +82,7 @@ async def test_a_text_that_the_engine_does_not_even_read_is_told_with_the_least_
 
     engine = FakeEngine("m")
     monkeypatch.setattr(FakeEngine, "tokenize", refuse)
-    bounds = Bounds(context_length=2048)
+    bounds = TokenBounds(context_length=2048)
     with pytest.raises(ContextLengthExceeded, match="at least 900000 tokens") as refused:
         async with TextChat(engine, Unchecked()).generate(asked(max_tokens=5, bounds=bounds)):
             pytest.fail("it was accepted")
@@ -108,7 +108,7 @@ async def test_a_constraint_says_where_a_reply_ends(name: str, constrained: dict
 @pytest.mark.parametrize(
     "output",
     [
-        Choice(("yes", "<|im_end|>")),
+        ToolMode(("yes", "<|im_end|>")),
         valued({"enum": ["a<|im_start|>b"]}),
         valued({"const": "<|im_end|>"}),
         valued({"type": "string", "pattern": r"^<\|im_end\|>$"}),
@@ -123,7 +123,7 @@ async def test_texts_that_spell_control_tokens_stay_text(output: OutputFormat) -
 
 
 @pytest.mark.parametrize(
-    "output", [Choice(("yes", "no")), JsonObject(), valued({"enum": ["a < b", "im_end"]})]
+    "output", [ToolMode(("yes", "no")), JsonObject(), valued({"enum": ["a < b", "im_end"]})]
 )
 async def test_other_texts_are_written_in_the_usual_tokens(output: OutputFormat) -> None:
     assert not (await grammar_of(asked(output=output))).startswith(UNFORCED)
@@ -173,7 +173,7 @@ THINKING = """
 
 
 async def replied(text: str, request: ChatRequest, options: ChatOptions | None = None) -> Reply:
-    engine = FakeEngine("m", Script([text]))
+    engine = FakeEngine("m", FakeScript([text]))
     async with TextChat(engine, Unchecked(), options or ChatOptions()).generate(request) as answer:
         return together([batch async for batch in answer.events])
 
@@ -247,7 +247,7 @@ class Whole(FakeEngine):
 async def test_a_reply_ends_at_its_limit_also_in_the_middle_of_a_character(
     limits: dict[str, int], text: str, finish: str
 ) -> None:
-    engine = Whole("m", Script(["🎉🎉 b"]))
+    engine = Whole("m", FakeScript(["🎉🎉 b"]))
     async with TextChat(engine, Unchecked()).generate(asked(**limits)) as answer:
         reply = together([batch async for batch in answer.events])
     assert (reply.text, reply.finish) == (text, finish)
@@ -273,7 +273,7 @@ class Narrow(FakeEngine):
 
 
 async def test_an_engine_that_has_no_room_left_ends_the_answer() -> None:
-    engine = Narrow("m", Script(["one two"]))
+    engine = Narrow("m", FakeScript(["one two"]))
     async with TextChat(engine, Unchecked()).generate(asked(max_tokens=9)) as answer:
         reply = together([batch async for batch in answer.events])
     assert (reply.text, reply.finish) == ("on", "length")
@@ -308,7 +308,9 @@ class Forgetful(FakeEngine):
 
 
 async def unconstrained(text: str, request: ChatRequest) -> Reply:
-    async with TextChat(Forgetful("m", Script([text])), Unchecked()).generate(request) as answer:
+    async with TextChat(Forgetful("m", FakeScript([text])), Unchecked()).generate(
+        request
+    ) as answer:
         return together([batch async for batch in answer.events])
 
 
@@ -335,7 +337,7 @@ async def test_text_in_the_place_of_a_forced_call_is_no_answer(text: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("thought", "begun", "text", "reasoning", "answer"),
+    ("thought", "resumed", "text", "reasoning", "answer"),
     [
         ("Let", None, "\nme see\n</think>\n\nYes", "\nme see", "Yes"),
         ("Let", "Ye", "s", "", "s"),
@@ -358,7 +360,7 @@ async def test_a_message_is_continued_as_what_it_was(
 
 async def test_log_probabilities_are_of_the_answer_alone() -> None:
     """Also where the budget ends the reasoning in the middle of a character."""
-    engine = FakeEngine("m", Script(["<think>\n\N{PARTY POPPER}", "Yes"]))
+    engine = FakeEngine("m", FakeScript(["<think>\n\N{PARTY POPPER}", "Yes"]))
     chat = TextChat(engine, Unchecked(), ChatOptions(format="qwen-3", template=THINKING))
     thinking = Thinking(enabled=True, budget=2)
     async with chat.generate(asked(thinking=thinking, top_logprobs=0)) as answer:
@@ -379,7 +381,7 @@ TALK = """
     ("said", "changes", "text"),
     [
         (" Hi there ", {}, "Hi there "),
-        (" yes", {"output": Choice(("yes", "no"))}, "yes"),
+        (" yes", {"output": ToolMode(("yes", "no"))}, "yes"),
         ("Hm.\n</think>\n\nYes", {"thinking": Thinking(enabled=True)}, "Yes"),
     ],
 )
@@ -387,7 +389,7 @@ async def test_a_blank_that_the_template_writes_before_answers_is_no_part_of_the
     said: str, changes: dict[str, Any], text: str
 ) -> None:
     """So the prompt of the next turn goes on from it."""
-    engine = FakeEngine("m", Script([said]), template=TALK)
+    engine = FakeEngine("m", FakeScript([said]), template=TALK)
     target, begun = TextChat(engine, Unchecked()), asked(**changes)
     async with target.generate(begun) as answer:
         told = together([batch async for batch in answer.events])
@@ -409,7 +411,7 @@ async def test_a_forced_call_does_not_begin_the_answer_that_the_prompt_has_begun
         '<|sep|><|open|>argument key="city" type="string"<|sep|>Köln<|close|>argument<|sep|>'
         "<|close|>call<|sep|><|close|>tools<|sep|>"
     )
-    engine = FakeEngine("m", Script([call]), template=template)
+    engine = FakeEngine("m", FakeScript([call]), template=template)
     forced = asked(
         tools=(TOOL,), tool_choice=ToolChoice("required"), thinking=Thinking(enabled=False)
     )
@@ -443,7 +445,7 @@ async def test_a_forced_call_is_written_as_the_history_shows_it(
 ) -> None:
     """With the line break before it, or without."""
     template = (Path(__file__).parent / "templates" / f"{name}.jinja").read_text()
-    engine = FakeEngine("m", Script([call]), template=template)
+    engine = FakeEngine("m", FakeScript([call]), template=template)
     target = TextChat(engine, Unchecked())
     thinking = Thinking(enabled=thinks)
     forced = asked(tools=(TOOL,), tool_choice=ToolChoice("required"), thinking=thinking)

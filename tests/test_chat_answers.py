@@ -13,13 +13,12 @@ from formatkit import WEATHER
 from causerie.chat import answer
 from causerie.chat.answer import AnswerPlan, answer_plan
 from causerie.chat.chat import TextChat
-from causerie.chat.recall import Recall
-from causerie.engines.fake import FakeEngine, Script
+from causerie.chat.schema_cache import SchemaCache
+from causerie.engines.fake import FakeEngine, FakeScript
 from causerie.errors import InvalidRequest
 from causerie.protocol.events import TextDelta
 from causerie.protocol.request import (
     ChatRequest,
-    Choice,
     Grammar,
     JsonObject,
     JsonSchema,
@@ -29,6 +28,7 @@ from causerie.protocol.request import (
     Thinking,
     Tool,
     ToolChoice,
+    ToolMode,
 )
 
 PARAM = "response_format.json_schema.schema"
@@ -58,34 +58,36 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-async def of(output: OutputFormat, recall: Recall, *, any_space: bool = False) -> AnswerPlan:
-    return await answer_plan(output, ["<|im_end|>"], recall, any_space=any_space)
+async def of(
+    output: OutputFormat, schema_cache: SchemaCache, *, any_space: bool = False
+) -> AnswerPlan:
+    return await answer_plan(output, ["<|im_end|>"], schema_cache, any_space=any_space)
 
 
 async def test_a_schema_is_prepared_once(threads: list[str]) -> None:
-    recall = Recall()
-    assert await of(schema(), recall) is await of(schema(), recall)
+    schema_cache = SchemaCache()
+    assert await of(schema(), schema_cache) is await of(schema(), schema_cache)
     assert threads == [threading.current_thread().name]
 
 
 async def test_a_long_schema_holds_up_nobody(threads: list[str]) -> None:
-    recall = Recall()
-    assert await of(long(), recall) is await of(long(), recall)
+    schema_cache = SchemaCache()
+    assert await of(long(), schema_cache) is await of(long(), schema_cache)
     assert len(threads) == 1
     assert threads != [threading.current_thread().name]
 
 
 async def test_white_space_makes_another_form(threads: list[str]) -> None:
-    recall = Recall()
-    assert await of(schema(), recall) != await of(schema(), recall, any_space=True)
+    schema_cache = SchemaCache()
+    assert await of(schema(), schema_cache) != await of(schema(), schema_cache, any_space=True)
     assert len(threads) == 2
 
 
 async def test_a_refusal_names_its_field_each_time() -> None:
-    recall = Recall()
+    schema_cache = SchemaCache()
     for param in (PARAM, "structured_outputs.json", PARAM):
         with pytest.raises(InvalidRequest, match="#/properties/more ") as refused:
-            await of(schema(param, more={"not": {"const": 1}}), recall)
+            await of(schema(param, more={"not": {"const": 1}}), schema_cache)
         assert refused.value.param == param
 
 
@@ -95,8 +97,8 @@ async def test_a_refusal_names_its_field_each_time() -> None:
         (schema(more={"const": "<|im_end|>"}), True),
         (schema(), False),
         (JsonObject(), False),
-        (Choice(("yes", "no")), False),
-        (Choice(("yes", "<|im_end|>")), True),
+        (ToolMode(("yes", "no")), False),
+        (ToolMode(("yes", "<|im_end|>")), True),
         (Regex("[a-z]+"), True),  # of these there is no telling
         (Grammar('start: "yes"'), True),
     ],
@@ -104,24 +106,24 @@ async def test_a_refusal_names_its_field_each_time() -> None:
 async def test_it_is_known_what_may_spell_a_control_token(
     output: OutputFormat, spells: bool
 ) -> None:
-    recall = Recall()
+    schema_cache = SchemaCache()
     for _ in range(2):
-        assert (await of(output, recall)).spell is spells
+        assert (await of(output, schema_cache)).spell is spells
 
 
 async def test_a_grammar_that_was_written_before_is_the_one_that_is_asked_for() -> None:
-    """Whatever differs beside the schema: each is as if nothing had come before."""
-    engine = FakeEngine("m", Script(["x"] * 100), context_length=100_000)
+    """Whatever differs alongside the schema: each is as if nothing had come before."""
+    engine = FakeEngine("m", FakeScript(["x"] * 100), context_length=100_000)
     chat = TextChat(engine, Unchecked())
     tool = Tool("get_weather", WEATHER)
     requests = [
         ChatRequest("m", (Message("user", "Hi"),), output=output, thinking=thinking, **more)
-        for output in (schema(), long(), JsonObject(), Choice(("yes", "no")), Choice(("no",)))
+        for output in (schema(), long(), JsonObject(), ToolMode(("yes", "no")), ToolMode(("no",)))
         for thinking in (Thinking(), Thinking(True), Thinking(False))
         for more in ({}, {"tools": (tool,)}, {"tools": (tool,), "tool_choice": ToolChoice("none")})
     ]
     for request in [*requests, *requests]:
-        alone = FakeEngine("m", Script(["x"]), context_length=100_000)
+        alone = FakeEngine("m", FakeScript(["x"]), context_length=100_000)
         for each in (chat, TextChat(alone, Unchecked())):
             async with each.generate(request) as made:
                 await anext(aiter(made.events))
@@ -135,21 +137,21 @@ def goes_on(begun: str, output: OutputFormat, **more: Any) -> ChatRequest:
 
 
 @pytest.mark.parametrize(
-    ("output", "begun", "whole"),
+    ("output", "resumed", "whole"),
     [
         (schema(), '{"city": "Pa', '{"city": "Paris"}'),
         (schema(), '{"city": "P\u00fc', '{"city": "P\u00fcr"}'),
         (schema(), ' {\n  "city"', ' {\n  "city" : "Paris" }'),
         (schema(), '{"city": "Paris"}', '{"city": "Paris"}'),
         (JsonObject(), '{"a": [1, ', '{"a": [1, 2]}'),
-        (Choice(("yes", "no")), "ye", "yes"),
+        (ToolMode(("yes", "no")), "ye", "yes"),
         (Regex("[a-z]+-[0-9]+"), "abc-", "abc-12"),
     ],
 )
 async def test_a_form_goes_on_where_the_message_that_is_continued_ends(
     output: OutputFormat, begun: str, whole: str
 ) -> None:
-    chat = TextChat(FakeEngine("m", Script([whole.lstrip()])), Unchecked())
+    chat = TextChat(FakeEngine("m", FakeScript([whole.lstrip()])), Unchecked())
     reply, cuts = await whole_and_cuts(chat, goes_on(begun, output))
     assert (begun + reply.text, reply.finish) == (whole, "stop")
     for cut in cuts:
@@ -157,7 +159,7 @@ async def test_a_form_goes_on_where_the_message_that_is_continued_ends(
 
 
 async def test_every_choice_goes_on_with_the_form() -> None:
-    chat = TextChat(FakeEngine("m", Script(['{"city": "Paris"}'])), Unchecked())
+    chat = TextChat(FakeEngine("m", FakeScript(['{"city": "Paris"}'])), Unchecked())
     async with chat.generate(goes_on('{"city": ', schema(), n=2)) as answer:
         events = [event async for batch in answer.events for event in batch]
     for choice in range(2):
@@ -167,9 +169,9 @@ async def test_every_choice_goes_on_with_the_form() -> None:
         assert "".join(said) == '"Paris"}'
 
 
-@pytest.mark.parametrize("begun", ["Sure: {", '{"town": "', '{"city": "Paris"} and'])
+@pytest.mark.parametrize("resumed", ["Sure: {", '{"town": "', '{"city": "Paris"} and'])
 async def test_what_begins_no_answer_of_the_form_is_not_continued(begun: str) -> None:
-    chat = TextChat(FakeEngine("m", Script(["x"])), Unchecked())
+    chat = TextChat(FakeEngine("m", FakeScript(["x"])), Unchecked())
     async with chat.generate(goes_on(begun, schema())) as answer:
         with pytest.raises(InvalidRequest, match="beginning of an answer") as refused:
             await anext(aiter(answer.events))
@@ -178,7 +180,7 @@ async def test_what_begins_no_answer_of_the_form_is_not_continued(begun: str) ->
 
 async def test_a_forced_call_comes_behind_a_message_that_is_continued() -> None:
     call = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
-    chat = TextChat(FakeEngine("m", Script([call])), Unchecked())
+    chat = TextChat(FakeEngine("m", FakeScript([call])), Unchecked())
     tools: dict[str, Any] = {
         "tools": (Tool("get_weather", WEATHER),),
         "tool_choice": ToolChoice("required"),

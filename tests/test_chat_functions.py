@@ -13,8 +13,8 @@ from formatkit import WEATHER
 from causerie.chat import functions
 from causerie.chat.chat import TextChat
 from causerie.chat.functions import Functions, callable_functions
-from causerie.chat.recall import Recall
-from causerie.engines.fake import FakeEngine, Script
+from causerie.chat.schema_cache import SchemaCache
+from causerie.engines.fake import FakeEngine, FakeScript
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest, Message, Thinking, Tool, ToolChoice
 
@@ -46,22 +46,22 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-async def of(request: ChatRequest, recall: Recall) -> Functions:
-    return await callable_functions(request, ["<|im_end|>"], recall)
+async def of(request: ChatRequest, schema_cache: SchemaCache) -> Functions:
+    return await callable_functions(request, ["<|im_end|>"], schema_cache)
 
 
 @pytest.mark.parametrize("several", [False, True])
 async def test_the_same_functions_are_checked_once(checks: list[str], several: bool) -> None:
-    recall = Recall()
+    schema_cache = SchemaCache()
     first, again = (asked(*(many() if several else [weather()])) for _ in range(2))
-    found = await of(first, recall)
-    assert await of(again, recall) is found
+    found = await of(first, schema_cache)
+    assert await of(again, schema_cache) is found
     assert set(found.tools) == {tool.name for tool in first.tools}
     assert len(checks) == len(first.tools)
 
 
 async def test_what_differs_is_checked_anew(checks: list[str]) -> None:
-    recall = Recall()
+    schema_cache = SchemaCache()
     requests = [
         asked(weather()),
         asked(weather("other")),
@@ -75,41 +75,41 @@ async def test_what_differs_is_checked_anew(checks: list[str]) -> None:
         asked(weather("g"), weather("f")),
         asked(weather("f"), weather("g"), tool_choice=ToolChoice("auto", frozenset({"g"}))),
     ]
-    texts = {(await of(request, recall)).text for request in requests}
+    texts = {(await of(request, schema_cache)).text for request in requests}
     assert len(texts) == len(requests)
     assert len(checks) == len(requests) + 2  # where there are two of them
-    none = await of(asked(weather(), tool_choice=ToolChoice("none")), recall)
+    none = await of(asked(weather(), tool_choice=ToolChoice("none")), schema_cache)
     assert none == Functions({})
 
 
 async def test_a_refusal_names_the_place_each_time() -> None:
-    recall = Recall()
+    schema_cache = SchemaCache()
     wrong = weather(more={"not": {"const": 1}})
     for index, request in enumerate((asked(wrong), asked(weather("f"), wrong))):
         with pytest.raises(InvalidRequest, match="get_weather") as refused:
-            await of(request, recall)
+            await of(request, schema_cache)
         assert refused.value.param == f"tools[{index}].function.parameters"
 
 
 async def test_the_oldest_are_forgotten(checks: list[str]) -> None:
     first, second, third = (asked(weather(name)) for name in ("f", "g", "h"))
-    recall = Recall(most=2 * len((await of(first, Recall())).text))
+    schema_cache = SchemaCache(most=2 * len((await of(first, SchemaCache())).text))
     checks.clear()
     for request in (first, second, first, third, first, second):
-        await of(request, recall)
+        await of(request, schema_cache)
     assert len(checks) == 4  # the second is the one that had not come again
 
 
 async def test_a_schema_that_spells_a_control_token_is_known_to() -> None:
-    recall = Recall()
+    schema_cache = SchemaCache()
     for _ in range(2):
-        assert (await of(asked(weather(more={"const": "<|im_end|>"})), recall)).spell
-        assert not (await of(asked(weather()), recall)).spell
+        assert (await of(asked(weather(more={"const": "<|im_end|>"})), schema_cache)).spell
+        assert not (await of(asked(weather()), schema_cache)).spell
 
 
 async def test_a_grammar_that_was_written_before_is_the_one_that_is_asked_for() -> None:
-    """Whatever differs beside the functions: each is as if nothing had come before."""
-    engine = FakeEngine("m", Script(["x"] * 100), context_length=100_000)
+    """Whatever differs alongside the functions: each is as if nothing had come before."""
+    engine = FakeEngine("m", FakeScript(["x"] * 100), context_length=100_000)
     chat = TextChat(engine, Unchecked())
     ways = itertools.product(
         (ToolChoice("auto"), ToolChoice("required"), ToolChoice("required", frozenset({"f0"}))),
@@ -122,7 +122,7 @@ async def test_a_grammar_that_was_written_before_is_the_one_that_is_asked_for() 
         for choice, parallel, thinking, tools in ways
     ]
     for request in [*requests, *requests]:
-        alone = FakeEngine("m", Script(["x"]), context_length=100_000)
+        alone = FakeEngine("m", FakeScript(["x"]), context_length=100_000)
         for each in (chat, TextChat(alone, Unchecked())):
             async with each.generate(request) as answer:
                 await anext(aiter(answer.events))

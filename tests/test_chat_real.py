@@ -18,9 +18,9 @@ from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
 from causerie.protocol.request import (
     ChatRequest,
-    Draw,
     JsonSchema,
     Message,
+    SamplingParams,
     Thinking,
     Tool,
     ToolChoice,
@@ -83,7 +83,9 @@ async def test_greedy_replies_are_the_same_wherever_they_break_off(
 ) -> None:
     one, other = chats
     messages = (Message("user", "Tell me about Paris in two sentences."),)
-    request = ChatRequest("m", messages, max_tokens=26, draw=Draw(temperature=0), **CASES[case])
+    request = ChatRequest(
+        "m", messages, max_tokens=26, sampling=SamplingParams(temperature=0), **CASES[case]
+    )
     whole, cuts = await whole_and_cuts(one, request)
     assert len(cuts) > 5
     assert whole.usage is not None
@@ -96,7 +98,7 @@ async def test_greedy_replies_are_the_same_wherever_they_break_off(
 
 
 @pytest.mark.parametrize(
-    "begun", ["{", '{"city": "Pa', '{\n  "city": "Paris",\n  "kind": "', '{"city": "🗼']
+    "resumed", ["{", '{"city": "Pa', '{\n  "city": "Paris",\n  "kind": "', '{"city": "🗼']
 )
 async def test_a_document_that_a_client_has_begun_is_gone_on_with(
     chats: tuple[TextChat, TextChat], begun: str
@@ -107,7 +109,7 @@ async def test_a_document_that_a_client_has_begun_is_gone_on_with(
         "m",
         messages,
         max_tokens=120,
-        draw=Draw(temperature=0),
+        sampling=SamplingParams(temperature=0),
         output=JsonSchema(SCHEMA),
         continue_final_message=True,
     )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from causerie.chat.chat import ChatOptions, TextChat
 from causerie.chat.repeats import Repeats
-from causerie.engines.fake import FakeEngine, Script
+from causerie.engines.fake import FakeEngine, FakeScript
 from causerie.protocol.events import ContentEvent, ToolCallDelta, ToolCallStarted
 from causerie.protocol.request import ChatRequest, Message, Tool, ToolChoice
 
@@ -44,7 +44,7 @@ def asked(parallel: bool | None = None, mode: str = "required") -> ChatRequest:
 
 
 def chat(text: str, template: str | None = None) -> TextChat:
-    engine = FakeEngine("m", Script([text] * 2), context_length=100_000)
+    engine = FakeEngine("m", FakeScript([text] * 2), context_length=100_000)
     return TextChat(engine, Unchecked(), ChatOptions(template=template))
 
 

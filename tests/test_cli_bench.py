@@ -46,7 +46,7 @@ async def test_a_table_of_stretches(tmp_path: Path) -> None:
     assert one.split()[0] == "1"
     assert three.split()[0] == "3"
     assert "█" in three
-    assert "A reply had 4 tokens to a prompt of 11, as the endpoint counts." in notes
+    assert "A reply had 4 tokens to a prompt of 11, as the provider counts." in notes
     assert all(len(line) <= 80 for line in (head, one, three))
     assert "m-1" in err
     assert "3 at a time: " in err

@@ -11,7 +11,7 @@ from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import pytest
-from endpoint import ScriptedEndpoint, piece, running
+from provider import ScriptedProvider, piece, running
 
 from causerie.cli.terminal import printable
 
@@ -93,59 +93,59 @@ class Terminal:
 
 
 async def test_one_question() -> None:
-    async with running(ScriptedEndpoint([THINKS])) as endpoint:
+    async with running(ScriptedProvider([THINKS])) as provider:
         code, out, err = await run(
-            "Why?", "-u", endpoint.base_url, "--no-thinking", "-s", "Be brief.",
+            "Why?", "-u", provider.base_url, "--no-thinking", "-s", "Be brief.",
             CAUSERIE_API_KEY="ck_a_b\n",
         )  # fmt: skip
     assert (code, out, err) == (0, "Blue [bold]light[/bold].\n", "")
-    assert endpoint.requests[0]["model"] == "m-1"
-    assert endpoint.requests[0]["chat_template_kwargs"] == {"enable_thinking": False}
-    assert endpoint.requests[0]["messages"] == [
+    assert provider.requests[0]["model"] == "m-1"
+    assert provider.requests[0]["chat_template_kwargs"] == {"enable_thinking": False}
+    assert provider.requests[0]["messages"] == [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Why?"},
     ]
-    assert endpoint.authorizations == ["Bearer ck_a_b", "Bearer ck_a_b"]
+    assert provider.authorizations == ["Bearer ck_a_b", "Bearer ck_a_b"]
 
 
 async def test_a_pipe_is_the_question() -> None:
-    async with running(ScriptedEndpoint([THINKS])) as endpoint:
-        code, out, _ = await run("-u", endpoint.base_url, "-m", "m-2", stdin="Why?\nReally.\n")
+    async with running(ScriptedProvider([THINKS])) as provider:
+        code, out, _ = await run("-u", provider.base_url, "-m", "m-2", stdin="Why?\nReally.\n")
     assert (code, out) == (0, "Blue [bold]light[/bold].\n")
-    assert endpoint.requests[0]["messages"] == [{"role": "user", "content": "Why?\nReally."}]
-    assert endpoint.requests[0]["model"] == "m-2"
-    assert "chat_template_kwargs" not in endpoint.requests[0]
+    assert provider.requests[0]["messages"] == [{"role": "user", "content": "Why?\nReally."}]
+    assert provider.requests[0]["model"] == "m-2"
+    assert "chat_template_kwargs" not in provider.requests[0]
 
 
 @pytest.mark.parametrize("locale", ["C.UTF-8", "C"])
 async def test_bytes_that_are_no_text_are_asked_too(locale: str) -> None:
-    async with running(ScriptedEndpoint([THINKS, THINKS])) as endpoint:
-        url, broken = endpoint.base_url, "caf\udce9"  # one byte, as in Latin-1
+    async with running(ScriptedProvider([THINKS, THINKS])) as provider:
+        url, broken = provider.base_url, "caf\udce9"  # one byte, as in Latin-1
         piped = await run("-u", url, stdin=broken, LC_ALL=locale)
         given = await run(broken, "-u", url, "-s", broken, LC_ALL=locale)
     assert (piped[0], given[0]) == (0, 0), (piped, given)
     question = {"role": "user", "content": "caf\ufffd"}
-    assert endpoint.requests[0]["messages"] == [question]
-    assert endpoint.requests[1]["messages"] == [{**question, "role": "system"}, question]
+    assert provider.requests[0]["messages"] == [question]
+    assert provider.requests[1]["messages"] == [{**question, "role": "system"}, question]
 
 
 async def test_an_output_that_knows_few_characters_gets_what_it_knows() -> None:
-    async with running(ScriptedEndpoint([[piece(content="caf\xe9"), piece("stop")]])) as endpoint:
-        told = await run("Where?", "-u", endpoint.base_url, PYTHONIOENCODING="ascii")
+    async with running(ScriptedProvider([[piece(content="caf\xe9"), piece("stop")]])) as provider:
+        told = await run("Where?", "-u", provider.base_url, PYTHONIOENCODING="ascii")
     assert told == (0, "caf?\n", "")
 
 
 async def test_calls_are_shown_beside_the_answer() -> None:
-    async with running(ScriptedEndpoint([CALLS])) as endpoint:
-        code, out, err = await run("Look!", "-u", endpoint.base_url)
+    async with running(ScriptedProvider([CALLS])) as provider:
+        code, out, err = await run("Look!", "-u", provider.base_url)
     assert (code, out, err) == (0, "", '→ look {"at": "sky"}\n')
 
 
 async def test_failures_are_one_sentence_with_a_code(tmp_path: Path) -> None:
     refusal = (404, '{"error": {"message": "No such model."}}')
     keyless = (401, '{"error": {"message": "No key was sent."}}')
-    async with running(ScriptedEndpoint([refusal, keyless, THINKS])) as endpoint:
-        url = endpoint.base_url
+    async with running(ScriptedProvider([refusal, keyless, THINKS])) as provider:
+        url = provider.base_url
         lost = await run("Why?", "-u", f"{url.removesuffix('/v1')}/")
         refused = await run("Why?", "-u", url)
         unknown = await run("Why?", "-u", url)
@@ -180,8 +180,8 @@ async def test_nothing_can_be_asked_where_stdin_is_closed() -> None:
 
 
 async def test_a_conversation_on_a_terminal() -> None:
-    endpoint = ScriptedEndpoint([THINKS, THINKS, (503, "{}"), THINKS])
-    async with running(endpoint), Terminal("-u", endpoint.base_url) as terminal:
+    provider = ScriptedProvider([THINKS, THINKS, (503, "{}"), THINKS])
+    async with running(provider), Terminal("-u", provider.base_url) as terminal:
         await terminal.shows("m-1 at ")
         await terminal.shows("> ")
         terminal.types("Why?\n")
@@ -191,7 +191,7 @@ async def test_a_conversation_on_a_terminal() -> None:
         terminal.types("Really?\n")
         await terminal.shows("light")
         await terminal.shows("> ")
-        assert endpoint.requests[1]["messages"] == [
+        assert provider.requests[1]["messages"] == [
             {"role": "user", "content": "Why?"},
             {
                 "role": "assistant",
@@ -208,7 +208,7 @@ async def test_a_conversation_on_a_terminal() -> None:
         terminal.types("Again?\n")
         await terminal.shows("light")
         await terminal.shows("> ")
-        assert endpoint.requests[3]["messages"] == [{"role": "user", "content": "Again?"}]
+        assert provider.requests[3]["messages"] == [{"role": "user", "content": "Again?"}]
         terminal.types("\x04")
         assert await terminal.ended() == 0
 
@@ -216,9 +216,9 @@ async def test_a_conversation_on_a_terminal() -> None:
 async def test_results_of_calls_are_asked_for(tmp_path: Path) -> None:
     file = tmp_path / "tools.json"
     file.write_text('[{"type": "function", "function": {"name": "look"}}]', encoding="utf-8")
-    endpoint = ScriptedEndpoint([CALLS, THINKS])
-    async with running(endpoint):
-        arguments = ("-u", endpoint.base_url, "--tools", str(file))
+    provider = ScriptedProvider([CALLS, THINKS])
+    async with running(provider):
+        arguments = ("-u", provider.base_url, "--tools", str(file))
         async with Terminal(*arguments) as terminal:
             await terminal.shows("> ")
             terminal.types("Look!\n")
@@ -226,7 +226,7 @@ async def test_results_of_calls_are_asked_for(tmp_path: Path) -> None:
             await terminal.shows("result of look: ")
             terminal.types("clouds\n")
             await terminal.shows("light")
-    assert endpoint.requests[1]["messages"][2] == {
+    assert provider.requests[1]["messages"][2] == {
         "role": "tool",
         "tool_call_id": "c1",
         "content": "clouds",
@@ -234,13 +234,13 @@ async def test_results_of_calls_are_asked_for(tmp_path: Path) -> None:
 
 
 async def test_an_interrupt_stops_the_answer_and_not_the_program() -> None:
-    endpoint = ScriptedEndpoint([[piece(content="Once upon")], THINKS], hold=True)
-    async with running(endpoint), Terminal("-u", endpoint.base_url) as terminal:
+    provider = ScriptedProvider([[piece(content="Once upon")], THINKS], hold=True)
+    async with running(provider), Terminal("-u", provider.base_url) as terminal:
         await terminal.shows("> ")
         terminal.types("A story!\n")
         await terminal.shows("Once upon")
         terminal.interrupts()
-        await endpoint.gone.wait()
+        await provider.gone.wait()
         await terminal.shows("stopped")
         await terminal.shows("> ")
         terminal.interrupts()
@@ -248,7 +248,7 @@ async def test_an_interrupt_stops_the_answer_and_not_the_program() -> None:
         await terminal.shows("> ")
         terminal.types("Go on.\n")
         await terminal.shows("light")
-        assert endpoint.requests[1]["messages"] == [
+        assert provider.requests[1]["messages"] == [
             {"role": "user", "content": "A story!"},
             {"role": "assistant", "content": "Once upon"},
             {"role": "user", "content": "Go on."},
@@ -256,12 +256,12 @@ async def test_an_interrupt_stops_the_answer_and_not_the_program() -> None:
 
 
 async def test_an_interrupt_ends_a_single_question() -> None:
-    endpoint = ScriptedEndpoint([[piece(content="Once upon")]], hold=True)
-    async with running(endpoint), Terminal("A story!", "-u", endpoint.base_url) as terminal:
+    provider = ScriptedProvider([[piece(content="Once upon")]], hold=True)
+    async with running(provider), Terminal("A story!", "-u", provider.base_url) as terminal:
         await terminal.shows("Once upon")
         terminal.interrupts()
         assert await terminal.ended() == 130
-        await endpoint.gone.wait()
+        await provider.gone.wait()
 
 
 @pytest.mark.parametrize("text", ["\x1b[2J", "\x07", "\x9b1m", "a\rb", "\u202eabc"])

@@ -50,21 +50,21 @@ def test_a_template_must_be_one(file: Path) -> None:
     assert "is not valid Jinja: line 1" in result.stderr
 
 
-def test_endpoints_and_aliases_too(tmp_path: Path) -> None:
+def test_providers_and_aliases_too(tmp_path: Path) -> None:
     text = """
-[[endpoints]]
+[[providers]]
 name = "a"
 base_url = "http://a.example/v1"
 key = { env = "A_KEY" }
-[endpoints.timeouts]
+[providers.timeouts]
 connect = 1
-[[endpoints.models]]
+[[providers.models]]
 id = "big"
 probed = 2026-11-21
 supported_parameters = []
 [[aliases]]
 id = "x"
-targets = [{ endpoint = "a", model = "big", weight = 2 }]
+targets = [{ provider = "a", model = "big", weight = 2 }]
 [aliases.limits]
 concurrent = 3
 """
@@ -87,12 +87,12 @@ concurrent = 3
 def test_a_secret_that_is_not_there_is_named(tmp_path: Path) -> None:
     file = tmp_path / "causerie.toml"
     file.write_text(
-        '[[endpoints]]\nname = "a"\nbase_url = "http://a.example/v1"\nkey = { env = "A_KEY" }\n'
+        '[[providers]]\nname = "a"\nbase_url = "http://a.example/v1"\nkey = { env = "A_KEY" }\n'
     )
     result = CliRunner().invoke(app, ["check", "-c", str(file), "-q"])
     assert result.exit_code == 3
     assert result.stderr == (
-        f"causerie: {file}:4: endpoints[0].key: the variable A_KEY is not set; set it for the "
+        f"causerie: {file}:4: providers[0].key: the variable A_KEY is not set; set it for the "
         "service\n"
     )
 

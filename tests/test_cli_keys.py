@@ -25,8 +25,8 @@ def works(terminal: Terminal, credential: str) -> bool:
     async def ask() -> bool:
         database = Database(f"sqlite:///{terminal.folder}/causerie.db")
         try:
-            async with World(database).store.reading() as books:
-                grant = await books.keys.grant(digest(credential))
+            async with World(database).store.reading() as repositories:
+                grant = await repositories.keys.grant(digest(credential))
         finally:
             await database.close()
         return grant is not None and grant.works

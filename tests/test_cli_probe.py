@@ -19,22 +19,22 @@ from faultkit import upstream
 from probekit import document, refused, says_yes
 from typer.testing import CliRunner
 
-from causerie.assembly import endpoint_file
-from causerie.assembly.endpoint_file import CannotWrite, endpoint_name
 from causerie.cli.root import app
-from causerie.probe.ask import Ask
-from causerie.probe.entry import Entry
+from causerie.composition import provider_file
+from causerie.composition.provider_file import CannotWrite, provider_name
+from causerie.probe.ask import ProbeRequest
+from causerie.probe.entry import ProbedModel
 from causerie.probe.questions import QUESTIONS
-from causerie.probe.reply import Reply
+from causerie.probe.reply import ProbeReply
 from causerie.settings import load
 from causerie.settings.values import Secret
 
 
 @asynccontextmanager
-async def endpoint(
-    reply: Callable[[Ask], Reply] = says_yes,
+async def provider(
+    reply: Callable[[ProbeRequest], ProbeReply] = says_yes,
 ) -> AsyncIterator[tuple[str, list[str]]]:
-    """The base address of an endpoint that answers so, and the heads of its requests."""
+    """The base URL of a provider that answers so, and the heads of its requests."""
     heads: list[str] = []
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -46,7 +46,7 @@ async def endpoint(
                 body = await reader.readexactly(int(size or 0))
                 method, path, _ = head.split(" ", 2)
                 kind: Any = "POST" if method == "POST" else "GET"
-                writer.write(_raw(reply(Ask(kind, path.removeprefix("/v1"), body))))
+                writer.write(_raw(reply(ProbeRequest(kind, path.removeprefix("/v1"), body))))
         writer.close()
 
     listening = await asyncio.start_server(connected, "127.0.0.1", 0)
@@ -56,20 +56,20 @@ async def endpoint(
         listening.close()
 
 
-def _raw(reply: Reply) -> bytes:
+def _raw(reply: ProbeReply) -> bytes:
     lines = [f"HTTP/1.1 {reply.status} x", f"content-length: {len(reply.body)}"]
     lines += [f"{name}: {value}" for name, value in reply.headers.items()]
     return "\r\n".join([*lines, "", ""]).encode() + reply.body
 
 
 async def run(*arguments: str, **env: str) -> Result:
-    """The command in a thread, while the endpoint answers here."""
+    """The command in a thread, while the provider answers here."""
     runner = CliRunner(env={"CAUSERIE_API_KEY": "", "TERM": "dumb", **env})
     return await asyncio.to_thread(runner.invoke, app, ["probe", *arguments])
 
 
 async def test_the_matrix_and_what_follows_from_it() -> None:
-    async with endpoint() as (base_url, _):
+    async with provider() as (base_url, _):
         result = await run(base_url)
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
@@ -83,7 +83,7 @@ async def test_the_matrix_and_what_follows_from_it() -> None:
 
 
 async def test_json_has_all_the_evidence() -> None:
-    async with endpoint() as (base_url, heads):
+    async with provider() as (base_url, heads):
         result = await run(base_url, "--model", "m", "--json")
     (told,) = json.loads(result.stdout)
     assert told["model"] == "m"
@@ -104,7 +104,7 @@ async def test_the_key_is_sent_and_said_nowhere(tmp_path: Path) -> None:
         ([], {"CAUSERIE_API_KEY": secret}),
     )
     for options, env in ways:
-        async with endpoint(lambda ask: refused(f"no such key: {secret}", 401)) as (base, heads):
+        async with provider(lambda ask: refused(f"no such key: {secret}", 401)) as (base, heads):
             result = await run(base, *options, **env)
         assert result.exit_code == 1
         assert "another key" in result.stderr
@@ -130,11 +130,11 @@ async def test_a_wrong_command_line(tmp_path: Path) -> None:
 
 
 async def test_the_kind_of_server_is_guessed_or_told() -> None:
-    def llama(ask: Ask) -> Reply:
+    def llama(ask: ProbeRequest) -> ProbeReply:
         owned = document({"data": [{"id": "m", "owned_by": "llamacpp"}]})
         return owned if ask.method == "GET" else refused("no", 500)
 
-    async with endpoint(llama) as (base_url, _):
+    async with provider(llama) as (base_url, _):
         guessed = await run(base_url)
         told = await run(base_url, "--dialect", "vllm")
         doubted = await run(base_url, "--dialect", "generic")
@@ -143,17 +143,17 @@ async def test_the_kind_of_server_is_guessed_or_told() -> None:
     assert '`dialect = "llama-server"` would fit' in doubted.stderr
 
 
-async def test_an_endpoint_that_cannot_be_asked() -> None:
-    async with endpoint() as (base_url, _):
+async def test_an_provider_that_cannot_be_asked() -> None:
+    async with provider() as (base_url, _):
         pass
     nobody = await run(base_url)
     assert nobody.exit_code == 4
     assert "refused the connection" in nobody.stderr
-    async with endpoint(lambda ask: document({"data": []})) as (base_url, _):
+    async with provider(lambda ask: document({"data": []})) as (base_url, _):
         empty = await run(base_url)
     assert empty.exit_code == 1
     assert "name one with --model" in empty.stderr
-    async with endpoint(lambda ask: refused("who are you", 401)) as (base_url, _):
+    async with provider(lambda ask: refused("who are you", 401)) as (base_url, _):
         locked = await run(base_url)
     assert locked.exit_code == 1
     assert "wants a key" in locked.stderr
@@ -161,7 +161,7 @@ async def test_an_endpoint_that_cannot_be_asked() -> None:
 
 async def test_much_is_asked_only_with_yes() -> None:
     several = ["-m", "a", "-m", "b", "-m", "c"]
-    async with endpoint() as (base_url, heads):
+    async with provider() as (base_url, heads):
         result = await run(base_url, *several)
         assert result.exit_code == 2
         assert "--yes" in result.stderr
@@ -174,10 +174,10 @@ async def test_nothing_is_written_where_not_all_could_be_asked(tmp_path: Path) -
     file = tmp_path / "causerie.toml"
     file.write_text("# mine\n")
 
-    def broken(ask: Ask) -> Reply:
+    def broken(ask: ProbeRequest) -> ProbeReply:
         return says_yes(ask) if ask.method == "GET" else refused("out of order", 500)
 
-    async with endpoint(broken) as (base_url, _):
+    async with provider(broken) as (base_url, _):
         result = await run(base_url, "--write", "--config", str(file))
     assert result.exit_code == 1
     assert "stays as it is" in result.stderr
@@ -186,7 +186,7 @@ async def test_nothing_is_written_where_not_all_could_be_asked(tmp_path: Path) -
 
 CONFIG = """\
 # mine
-[[endpoints]]
+[[providers]]
 name = "gpu"          # the big one
 base_url = "{base_url}"
 key = {{ env = "GPU_KEY" }}
@@ -194,13 +194,13 @@ key = {{ env = "GPU_KEY" }}
 # who may ask
 [[aliases]]
 id = "m"
-targets = [{{ endpoint = "gpu", model = "m" }}]
+targets = [{{ provider = "gpu", model = "m" }}]
 """
 
 
-async def test_the_entry_is_written_below_its_endpoint(tmp_path: Path) -> None:
+async def test_the_entry_is_written_below_its_provider(tmp_path: Path) -> None:
     file = tmp_path / "causerie.toml"
-    async with endpoint() as (base_url, heads):
+    async with provider() as (base_url, heads):
         before = CONFIG.format(base_url=base_url)
         file.write_text(before)
         file.chmod(0o600)
@@ -209,8 +209,8 @@ async def test_the_entry_is_written_below_its_endpoint(tmp_path: Path) -> None:
     assert "authorization: Bearer ck_abc" in heads[0]
     after = file.read_text()
     assert [line for line in before.splitlines() if line not in after.splitlines()] == []
-    assert after.index("[[endpoints.models]]") < after.index("# who may ask")
-    (model,) = load(file=file, environ={}).settings.endpoints[0].models
+    assert after.index("[[providers.models]]") < after.index("# who may ask")
+    (model,) = load(file=file, environ={}).settings.providers[0].models
     assert model.id == "m"
     assert model.supported_parameters == ("modalities", "stream", "stream_options")
     assert (model.thinking, model.continues) == ("never", False)
@@ -221,20 +221,20 @@ async def test_the_entry_is_written_below_its_endpoint(tmp_path: Path) -> None:
     assert "ck_abc" not in after
 
 
-async def test_an_endpoint_that_is_not_there_is_added(tmp_path: Path) -> None:
+async def test_an_provider_that_is_not_there_is_added(tmp_path: Path) -> None:
     file = tmp_path / "causerie.toml"
     file.write_bytes(b"\xef\xbb\xbf# mine\r\n[server]\r\nport = 9\r\n")
     options = ["--write", "--config", str(file), "--dialect", "vllm", "--key-env", "MY_KEY"]
-    async with endpoint() as (base_url, _):
+    async with provider() as (base_url, _):
         ended = await run(base_url, *options, MY_KEY="ck_abc")
         assert ended.exit_code == 0, ended.output
         once = file.read_bytes()
         again = await run(base_url, *options, MY_KEY="ck_abc")
     assert again.exit_code == 0
     assert file.read_bytes() == once
-    assert once.startswith(b"\xef\xbb\xbf# mine\r\n[server]\r\nport = 9\r\n\r\n[[endpoints]]\r\n")
+    assert once.startswith(b"\xef\xbb\xbf# mine\r\n[server]\r\nport = 9\r\n\r\n[[providers]]\r\n")
     assert b"\n" not in once.replace(b"\r\n", b"")
-    (added,) = load(file=file, environ={}).settings.endpoints
+    (added,) = load(file=file, environ={}).settings.providers
     assert added.name == base_url.removeprefix("http://").removesuffix("/v1").translate(
         str.maketrans(".:", "--")
     )
@@ -243,22 +243,22 @@ async def test_an_endpoint_that_is_not_there_is_added(tmp_path: Path) -> None:
 
 async def test_another_address_of_the_same_host_gets_a_name_of_its_own(tmp_path: Path) -> None:
     file = tmp_path / "causerie.toml"
-    async with endpoint() as (base_url, _):
-        name = endpoint_name(base_url)
+    async with provider() as (base_url, _):
+        name = provider_name(base_url)
         other = base_url.replace("/v1", "/other/v1")
-        file.write_text(f'[[endpoints]]\nname = "{name}"\nbase_url = "{other}"\n')
+        file.write_text(f'[[providers]]\nname = "{name}"\nbase_url = "{other}"\n')
         ended = await run(base_url, "--write", "--config", str(file))
     assert ended.exit_code == 0, ended.output
-    endpoints = load(file=file, environ={}).settings.endpoints
-    assert [one.name for one in endpoints] == [name, f"{name}-2"]
-    assert [len(one.models) for one in endpoints] == [0, 1]
+    providers = load(file=file, environ={}).settings.providers
+    assert [one.name for one in providers] == [name, f"{name}-2"]
+    assert [len(one.models) for one in providers] == [0, 1]
 
 
 async def test_a_file_that_would_not_hold_stays(tmp_path: Path) -> None:
-    """Its endpoint would have the name that a model of our own begins with."""
+    """Its provider would have the name that a model of our own begins with."""
     file = tmp_path / "causerie.toml"
-    async with endpoint() as (base_url, _):
-        text = f'[[models]]\nid = "{endpoint_name(base_url)}/a"\nref = "pypi:a"\n'
+    async with provider() as (base_url, _):
+        text = f'[[models]]\nid = "{provider_name(base_url)}/a"\nref = "pypi:a"\n'
         file.write_text(text)
         ended = await run(base_url, "--write", "--config", str(file))
     assert ended.exit_code == 3
@@ -270,16 +270,16 @@ async def test_a_file_that_would_not_hold_stays(tmp_path: Path) -> None:
 
 async def test_what_is_written_inline_is_shown_for_the_hand(tmp_path: Path) -> None:
     file = tmp_path / "causerie.toml"
-    async with endpoint() as (base_url, _):
-        text = f'endpoints = [{{ name = "gpu", base_url = "{base_url}" }}]\n'
+    async with provider() as (base_url, _):
+        text = f'providers = [{{ name = "gpu", base_url = "{base_url}" }}]\n'
         file.write_text(text)
         ended = await run(base_url, "--write", "--config", str(file))
     assert ended.exit_code == 1
-    assert '[[endpoints.models]]\nid = "m"' in ended.stderr
+    assert '[[providers.models]]\nid = "m"' in ended.stderr
     assert file.read_text() == text
 
 
-_FOUND = Entry("m", None, (), None, None, date(2026, 11, 21), "")
+_FOUND = ProbedModel("m", None, (), None, None, date(2026, 11, 21), "")
 
 
 def test_a_file_that_changed_meanwhile_is_left(
@@ -291,34 +291,34 @@ def test_a_file_that_changed_meanwhile_is_left(
     def load_slowly(*, file: Path, base: Path) -> None:
         (tmp_path / "causerie.toml").write_text("# somebody else\n")
 
-    monkeypatch.setattr(endpoint_file, "load", load_slowly)
+    monkeypatch.setattr(provider_file, "load", load_slowly)
     with pytest.raises(CannotWrite, match="changed meanwhile"):
-        endpoint_file.write_entries(file, endpoint_file.NewEndpoint("http://a/v1"), [_FOUND])
+        provider_file.write_entries(file, provider_file.NewProvider("http://a/v1"), [_FOUND])
     assert file.read_text() == "# somebody else\n"
 
 
 def test_a_link_to_the_file_stays_one(tmp_path: Path) -> None:
-    """What the settings name is looked for beside the link, as the service does."""
+    """What the settings name is looked for alongside the link, as the service does."""
     real, link = tmp_path / "real" / "a.toml", tmp_path / "causerie.toml"
     real.parent.mkdir()
     real.write_text('[[models]]\nid = "a"\nref = "pypi:a"\ntemplate = "a.jinja"\n')
     (tmp_path / "a.jinja").write_text("")
     link.symlink_to(real)
-    endpoint_file.write_entries(link, endpoint_file.NewEndpoint("http://a/v1"), [_FOUND])
+    provider_file.write_entries(link, provider_file.NewProvider("http://a/v1"), [_FOUND])
     assert link.is_symlink()
-    assert load(file=link, environ={}).settings.endpoints[0].models[0].id == "m"
+    assert load(file=link, environ={}).settings.providers[0].models[0].id == "m"
 
 
 def test_what_flags_of_the_service_give_is_not_missed(tmp_path: Path) -> None:
     """Another host without keys holds only where the command line says more."""
     file = tmp_path / "causerie.toml"
     file.write_text('[server]\nhost = "0.0.0.0"\n')
-    endpoint_file.write_entries(file, endpoint_file.NewEndpoint("http://a/v1"), [_FOUND])
+    provider_file.write_entries(file, provider_file.NewProvider("http://a/v1"), [_FOUND])
     written = file.read_text()
     assert 'id = "m"' in written
-    wrong = endpoint_file.NewEndpoint("http://user:word@b/v1")
+    wrong = provider_file.NewProvider("http://user:word@b/v1")
     with pytest.raises(CannotWrite, match="user name") as refused:
-        endpoint_file.write_entries(file, wrong, [_FOUND])
+        provider_file.write_entries(file, wrong, [_FOUND])
     assert "server.keys" not in str(refused.value)
     assert file.read_text() == written
 
@@ -329,32 +329,32 @@ def test_a_file_of_somebody_else_stays_theirs(
     file = tmp_path / "causerie.toml"
     file.write_text("")
     before, given = file.stat(), []
-    monkeypatch.setattr(endpoint_file.os, "chown", lambda _, *owner: given.append(owner))
-    endpoint_file.write_entries(file, endpoint_file.NewEndpoint("http://a/v1"), [_FOUND])
+    monkeypatch.setattr(provider_file.os, "chown", lambda _, *owner: given.append(owner))
+    provider_file.write_entries(file, provider_file.NewProvider("http://a/v1"), [_FOUND])
     assert given == [(before.st_uid, before.st_gid)]
 
     def not_mine(*_: object) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
-    monkeypatch.setattr(endpoint_file.os, "chown", not_mine)
+    monkeypatch.setattr(provider_file.os, "chown", not_mine)
     after = file.read_text()
     for mode, written in ((0o640, False), (0o644, True)):
         file.chmod(mode)
-        new = endpoint_file.NewEndpoint(f"http://b{mode}/v1")
+        new = provider_file.NewProvider(f"http://b{mode}/v1")
         if written:
-            endpoint_file.write_entries(file, new, [_FOUND])
+            provider_file.write_entries(file, new, [_FOUND])
         else:
             with pytest.raises(CannotWrite, match="Operation not permitted"):
-                endpoint_file.write_entries(file, new, [_FOUND])
+                provider_file.write_entries(file, new, [_FOUND])
         assert (file.read_text() != after) is written
 
 
-async def test_certificates_of_the_configured_endpoint_are_used(tmp_path: Path) -> None:
+async def test_certificates_of_the_configured_provider_are_used(tmp_path: Path) -> None:
     file = tmp_path / "causerie.toml"
     async with upstream(FaultyReply("Hello."), secure=True) as up:
         (tmp_path / "ca.pem").write_bytes(up.ca_pem)
-        entry = f'[[endpoints]]\nname = "up"\nbase_url = "{up.base_url}"\n'
-        file.write_text(f'{entry}[endpoints.tls]\nca_file = "{tmp_path / "ca.pem"}"\n')
+        entry = f'[[providers]]\nname = "up"\nbase_url = "{up.base_url}"\n'
+        file.write_text(f'{entry}[providers.tls]\nca_file = "{tmp_path / "ca.pem"}"\n')
         trusted = await run(up.base_url, "--config", str(file), "--seconds", "1")
         (tmp_path / "empty.toml").write_text("")
         stranger = await run(up.base_url, "--config", str(tmp_path / "empty.toml"))

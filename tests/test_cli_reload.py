@@ -39,7 +39,7 @@ kind = "router"
 keys = "off"
 [[catalog]]
 id = "a/b"
-[[catalog.offers]]
+[[catalog.endpoints]]
 model = "a"
 """
 

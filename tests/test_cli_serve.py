@@ -19,12 +19,12 @@ from rich.console import Console
 from service import serving
 from typer.testing import CliRunner
 
-from causerie.cli.announcement import Announcer, block
+from causerie.cli.announcement import ConsoleAnnouncer, block
 from causerie.cli.root import app
 from causerie.cli.serve import id_of
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.engines.weights.reference import Reference
-from causerie.settings import Door, Model, Server, Settings
+from causerie.settings import DoorSettings, ModelSettings, ServerSettings, Settings
 
 
 @pytest.mark.parametrize(
@@ -128,13 +128,13 @@ def test_the_block_says_how_to_use_it() -> None:
 
 
 def test_the_block_with_keys_on_every_address() -> None:
-    keyed = (Door(name="a", keys=("ab" * 32,)), Door(name="b", keys="off"))
+    keyed = (DoorSettings(name="a", keys=("ab" * 32,)), DoorSettings(name="b", keys="off"))
     lines = "\n".join(block(Settings(doors=keyed), "0.0.0.0", 9000))
     assert "address  http://127.0.0.1:9000/v1 and this machine's other addresses" in lines
     assert '-H "Authorization: Bearer $CAUSERIE_API_KEY"' in lines
     assert "chat     causerie chat -u http://127.0.0.1:9000/v1" in lines
     other = msgspec.structs.replace(
-        Settings(doors=keyed), server=Server(default_door="b", docs=False)
+        Settings(doors=keyed), server=ServerSettings(default_door="b", docs=False)
     )
     lines = "\n".join(block(other, "::1", 9000))
     assert "http://[::1]:9000/v1" in lines
@@ -149,15 +149,15 @@ def test_every_address_of_ipv6_is_none_of_the_other_kind() -> None:
 
 def test_the_block_is_about_the_settings_in_force() -> None:
     out = io.StringIO()
-    announcer = Announcer(Settings(), Console(file=out))
-    announcer.settings = Settings(models=(Model(id="reloaded"),))
+    announcer = ConsoleAnnouncer(Settings(), Console(file=out))
+    announcer.settings = Settings(models=(ModelSettings(id="reloaded"),))
     announcer.ready("127.0.0.1", 8000)
     assert "models   reloaded\n" in out.getvalue()
 
 
 def test_where_there_is_no_terminal_each_step_is_one_line() -> None:
     out = io.StringIO()
-    announcer = Announcer(Settings(), Console(file=out))
+    announcer = ConsoleAnnouncer(Settings(), Console(file=out))
     loading = EngineStatus("smollm2-135m", EngineState.LOADING, progress=0.5)
     announcer.download.started(98_000_000, "model.gguf")
     announcer.download.advanced(98_000_000)
@@ -172,7 +172,7 @@ def test_where_there_is_no_terminal_each_step_is_one_line() -> None:
 def test_on_a_terminal_rate_and_time_left_are_shown() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=120)
-    announcer = Announcer(Settings(), console)
+    announcer = ConsoleAnnouncer(Settings(), console)
     announcer.download.started(98_000_000, "model.gguf")
     announcer.download.advanced(49_000_000)
     announcer.download.advanced(49_000_000)
@@ -183,7 +183,7 @@ def test_on_a_terminal_rate_and_time_left_are_shown() -> None:
 
 def test_on_a_terminal_loading_is_shown_when_nothing_is_fetched() -> None:
     out = io.StringIO()
-    announcer = Announcer(Settings(), Console(file=out, force_terminal=True, width=120))
+    announcer = ConsoleAnnouncer(Settings(), Console(file=out, force_terminal=True, width=120))
     loading = EngineStatus("smollm2-135m", EngineState.LOADING, progress=0.5)
     announcer.download.started(98_000_000, "model.gguf")
     announcer.loading([loading])

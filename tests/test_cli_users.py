@@ -27,7 +27,7 @@ def accept(terminal: Terminal, token: str, email: str) -> User:
 
 
 def with_world(terminal: Terminal, work: Callable[[World], Awaitable[T]]) -> T:
-    """Do something beside the terminal, on the same database."""
+    """Do something alongside the terminal, on the same database."""
 
     async def run() -> T:
         database = Database(f"sqlite:///{terminal.folder}/causerie.db")
@@ -102,7 +102,10 @@ def test_a_second_factor_that_was_lost_is_removed(terminal: Terminal) -> None:
     stdin = f"{PASSWORD}\n"
     terminal.done("users", "create", "ann@example.org", "--password-stdin", stdin=stdin)
     none = terminal.run("users", "remove-factor", "ann@example.org")
-    assert (none.exit_code, none.stderr) == (1, "causerie: This user has no second factor.\n")
+    assert (none.exit_code, none.stderr) == (
+        1,
+        "causerie: This user has no two-factor authentication.\n",
+    )
 
     async def enrol(world: World) -> None:
         (ann,) = await world.users.every(SYSTEM)
@@ -110,7 +113,7 @@ def test_a_second_factor_that_was_lost_is_removed(terminal: Terminal) -> None:
 
     with_world(terminal, enrol)
     removed = terminal.run("users", "remove-factor", "Ann@example.org")
-    assert removed.stderr == "The second factor of ann@example.org is removed.\n"
+    assert removed.stderr == "Two-factor authentication of ann@example.org is removed.\n"
     assert terminal.run("users", "remove-factor", "ann@example.org").exit_code == 1
 
 

@@ -10,7 +10,7 @@ from consolekit import Place
 from ledgerkit import record
 from pageskit import Team, with_history
 
-from causerie.console.explanations import CODES, Attempt, explain
+from causerie.console.explanations import CODES, ExplainedAttempt, explain
 from causerie.errors import ServiceError
 from causerie.store.usage import SqlUsage
 
@@ -106,7 +106,7 @@ async def test_what_makes_no_sense_is_said(shop: Place, team: Team, query: str) 
 
 
 async def test_a_refusal_tells_its_limit(shop: Place, team: Team) -> None:
-    words = "The key website may make 60 requests a minute; it has made 60. Try again in 7 s."
+    words = "The key website may make 60 requests per minute; it has made 60. Try again in 7 s."
     refused = record(
         project=team.project.id,
         status=429,
@@ -157,13 +157,13 @@ async def test_nothing_yet(shop: Place, team: Team) -> None:
 def test_attempts_say_why_this_target() -> None:
     found = explain(record(tried=("a/m: upstream_timeout", "b: c/m: bad_gateway", "m: answered")))
     assert found.attempts == [
-        Attempt("a/m", "upstream_timeout"),
-        Attempt("b: c/m", "bad_gateway"),
-        Attempt("m"),
+        ExplainedAttempt("a/m", "upstream_timeout"),
+        ExplainedAttempt("b: c/m", "bad_gateway"),
+        ExplainedAttempt("m"),
     ]
-    assert explain(record(tried=(), served_by="m")).attempts == (Attempt("m"),)
+    assert explain(record(tried=(), served_by="m")).attempts == (ExplainedAttempt("m"),)
     failed = explain(record(tried=(), served_by="m", status=502, code="bad_gateway"))
-    assert failed.attempts == (Attempt("m", "bad_gateway"),)
+    assert failed.attempts == (ExplainedAttempt("m", "bad_gateway"),)
     assert failed.tone == "bad"
 
 

@@ -11,7 +11,16 @@ from html import unescape
 import pytest
 from accountkit import PASSWORD, World
 from consolekit import Page, Place, console_of
-from marketkit import PLAIN, Fair, ScriptedMarket, card, large_market, market_of, standing, supply
+from marketkit import (
+    PLAIN,
+    Fair,
+    ScriptedMarket,
+    card,
+    endpoint,
+    large_market,
+    market_of,
+    target_stats,
+)
 
 from causerie.console.routes import routes
 
@@ -121,12 +130,12 @@ async def test_what_is_empty_says_so(lite: World, fair: Place) -> None:
     assert "Nothing found" in nothing.text
     assert "Show all 5" in nothing.text
     assert "No such page" in (await fair.visitor().get("/catalog?page=9")).text
-    async with console_of(lite, house=Fair(ScriptedMarket([]))) as place:
+    async with console_of(lite, service_view=Fair(ScriptedMarket([]))) as place:
         assert "No models yet" in (await place.visitor().get("/catalog")).text
 
 
 async def test_a_thousand_are_paged_and_counted_quickly(lite: World) -> None:
-    async with console_of(lite, house=Fair(large_market(1000))) as place:
+    async with console_of(lite, service_view=Fair(large_market(1000))) as place:
         visitor = place.visitor()
         page = await visitor.get("/catalog")
         assert "<strong>1,000</strong> models" in page.text
@@ -145,7 +154,7 @@ async def test_a_page_that_has_not_changed_is_not_sent_again(fair: Place) -> Non
     first = await visitor.get("/catalog")
     again = await visitor.get("/catalog", {"if-none-match": first.headers["etag"]})
     assert (again.status, again.text) == (304, "")
-    market_of(fair).figures["north/iris"] = standing(9.0, 1.0)
+    market_of(fair).figures["north/iris"] = target_stats(9.0, 1.0)
     changed = await visitor.get("/catalog", {"if-none-match": first.headers["etag"]})
     assert changed.status == 200
     assert "9.0 s" in changed.text
@@ -193,7 +202,7 @@ async def test_the_page_of_a_model(fair: Place) -> None:
     page = await fair.visitor().get("/catalog/qwen/qwen3-8b")
     assert page.status == 200
     for text in (
-        "3 endpoints", "measured", "not measured: everything is let through", "keeps nothing",
+        "3 endpoints", "measured", "not measured: everything is let through", "zero data retention",
         "$0.0125", "99.80 %", "/router/v1", "openrouter/sdk", "fp8", "of 80 answered",
         "Time to the first token", "polyline",
     ):  # fmt: skip
@@ -268,7 +277,7 @@ async def test_models_side_by_side(fair: Place) -> None:
 
 
 async def test_at_most_four_fit_side_by_side(lite: World) -> None:
-    async with console_of(lite, house=Fair(large_market(6))) as place:
+    async with console_of(lite, service_view=Fair(large_market(6))) as place:
         query = "&".join(f"model=author-{n}/model-{n}" for n in range(6))
         page = await place.visitor().get(f"/catalog/compare?{query}")
         assert page.text.count('<th scope="col">') == 4
@@ -277,9 +286,9 @@ async def test_at_most_four_fit_side_by_side(lite: World) -> None:
 
 async def test_markup_in_words_stays_text(lite: World) -> None:
     described = card("a/b", HOSTILE, HOSTILE)
-    market = ScriptedMarket([(described, [supply("p", "1", "2", parameters=PLAIN)], None)])
+    market = ScriptedMarket([(described, [endpoint("p", "1", "2", parameters=PLAIN)], None)])
     market.cards = [*market.cards, (replace(described, id="a/c"), market.cards[0][1], None)]
-    async with console_of(lite, house=Fair(market)) as place:
+    async with console_of(lite, service_view=Fair(market)) as place:
         for path in (
             "/catalog", "/catalog/a/b", "/catalog/compare?model=a/b&model=a/c",
             "/catalog?q=%3Cscript%3Ealert(1)%3C/script%3E%22%27",
@@ -294,8 +303,8 @@ async def test_markup_in_words_stays_text(lite: World) -> None:
 
 
 async def test_without_a_routers_door_there_is_no_catalog(fair: Place) -> None:
-    assert isinstance(fair.house, Fair)
-    fair.house.fair = None
+    assert isinstance(fair.service_view, Fair)
+    fair.service_view.fair = None
     visitor = await fair.visitor_of(await fair.world.person(password=PASSWORD))
     for path in ("/catalog", "/catalog/compare", "/catalog/qwen/qwen3-8b"):
         for who in (fair.visitor(), visitor):
@@ -311,7 +320,7 @@ async def test_signing_in_leads_to_the_catalog_and_back(fair: Place) -> None:
 
 
 async def test_nothing_else_is_open(fair: Place) -> None:
-    every = routes(fair.house)
+    every = routes(fair.service_view)
     assert {route.pattern for route in every if route.open} == OPEN
     for route in every:
         if route.method != "GET" or route.open:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from faultkit import Fault, Reply, upstream
 from hostedkit import office
-from housekit import House, house
+from servicekit import ServiceView, service_view
 
 R = "/router/v1"
 HERE = """
@@ -25,11 +25,11 @@ kind = "router"
 id = "acme/{slug}"
 name = "Big"
 description = "{about}"
-[[catalog.offers]]
-endpoint = "up"
+[[catalog.endpoints]]
+provider = "up"
 model = "m"
 price = {{ prompt = "1", completion = "2" }}
-[[catalog.offers]]
+[[catalog.endpoints]]
 model = "here"
 price = {{ prompt = "9", completion = "9" }}
 """
@@ -39,16 +39,16 @@ def config(base_url: str, *, router: bool = True, slug: str = "big", about: str 
     endpoint = f"""\
 [store]
 folder = "data"
-[[endpoints]]
+[[providers]]
 name = "up"
 base_url = "{base_url}"
-[endpoints.health]
+[providers.health]
 path = ""
 """
     return endpoint + HERE + (ROUTER.format(slug=slug, about=about) if router else "")
 
 
-async def page(running: House, path: str) -> tuple[int, str]:
+async def page(running: ServiceView, path: str) -> tuple[int, str]:
     """A page as a stranger gets it."""
     async with running.session.get(f"{running.root}/console{path}") as answer:
         return answer.status, await answer.text()
@@ -57,7 +57,7 @@ async def page(running: House, path: str) -> tuple[int, str]:
 async def test_traffic_shows_on_the_page_and_reloads_keep_it(tmp_path: Path) -> None:
     async with upstream([Reply("Yes, indeed."), Fault.SERVER_ERROR]) as up:
         text = config(up.base_url, about="A big one.")
-        async with house(tmp_path, text) as running, office(tmp_path / "data") as opened:
+        async with service_view(tmp_path, text) as running, office(tmp_path / "data") as opened:
             status, found = await page(running, "/catalog/acme/big")
             assert status == 200
             assert "A big one." in found
@@ -78,7 +78,7 @@ async def test_traffic_shows_on_the_page_and_reloads_keep_it(tmp_path: Path) -> 
 async def test_the_catalog_comes_and_goes_with_the_routers_door(tmp_path: Path) -> None:
     async with upstream([Reply("Yes.")]) as up:
         text = config(up.base_url, router=False)
-        async with house(tmp_path, text) as running:
+        async with service_view(tmp_path, text) as running:
             assert (await page(running, "/catalog"))[0] == 404
             await running.reload(config(up.base_url))
             status, found = await page(running, "/catalog")

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from accountkit import PASSWORD, World
-from consolekit import Place, ScriptedHouse, Visitor, console_of
+from consolekit import Place, ScriptedServiceView, Visitor, console_of
 
 from causerie.accounts.audit import AuditFilter
 from causerie.accounts.people import User, actor_of
@@ -148,8 +148,8 @@ async def test_what_is_typed_while_a_session_ends_comes_back(place: Place) -> No
     visitor = await place.visitor_of(user)
     typed = [("name", 'Batch "<b>'), ("end", "7"), ("budget_amount", "12.5")]
     typed += [("budget_unit", "money"), ("budget_period", "day"), ("budget_model", "")]
-    async with place.world.store.writing() as books:
-        await books.sessions.end_all(user.id)
+    async with place.world.store.writing() as repositories:
+        await repositories.sessions.end_all(user.id)
     kept = await visitor.post(path, typed)
     assert (kept.status, kept.headers["cache-control"]) == (401, "no-store")
     assert "Nothing was changed" in kept.text
@@ -172,8 +172,8 @@ async def test_what_is_typed_while_a_session_ends_comes_back(place: Place) -> No
 async def test_a_password_typed_while_a_session_ends_does_not_come_back(place: Place) -> None:
     user = await place.world.person(password=PASSWORD)
     visitor = await place.visitor_of(user)
-    async with place.world.store.writing() as books:
-        await books.sessions.end_all(user.id)
+    async with place.world.store.writing() as repositories:
+        await repositories.sessions.end_all(user.id)
     refused = await visitor.post("/profile/password", {"old": PASSWORD, "password": "x" * 12})
     assert refused.status == 303
     page = await visitor.get(refused.target)
@@ -194,7 +194,7 @@ async def test_what_comes_back_has_changed_nothing_and_is_no_secret(place: Place
         return len(await place.world.projects.audit_of_all(actor, AuditFilter(limit=500)))
 
     before = await said()
-    for route in (each for each in routes(place.house) if each.kept):
+    for route in (each for each in routes(place.service_view) if each.kept):
         path = route.pattern.format(project=project.id, key=key.id)
         page = await visitor.post(path, fields)
         assert (route.method, page.status) == ("POST", 403), path
@@ -366,10 +366,10 @@ async def test_a_page_that_there_is_not_stands_in_the_frame_of_who_has_signed_in
 
 
 async def test_a_bug_is_a_page_for_people_and_json_for_scripts(lite: World) -> None:
-    house = Faulty()
+    service_view = Faulty()
     user = await lite.person(password=PASSWORD)
     project = await lite.project(owner=user)
-    async with console_of(lite, house=house) as place:
+    async with console_of(lite, service_view=service_view) as place:
         visitor = await place.visitor_of(user)
         page = await visitor.get(f"/projects/{project.id}/playground")
         assert page.status == 500
@@ -385,7 +385,7 @@ async def test_a_bug_is_a_page_for_people_and_json_for_scripts(lite: World) -> N
         assert (await visitor.get("/profile")).status == 200
 
 
-class Faulty(ScriptedHouse):
+class Faulty(ScriptedServiceView):
     """A service with a bug."""
 
     def models(self) -> Sequence[Mapping[str, Any]]:

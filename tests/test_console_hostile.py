@@ -10,7 +10,7 @@ import pytest
 from accountkit import PASSWORD, World
 from consolekit import Place, Visitor, console_of
 
-from causerie.accounts.bounds import Bounds, Budget
+from causerie.accounts.bounds import Budget, LimitsAndBudgets
 from causerie.accounts.people import SYSTEM, User, actor_of
 from causerie.console.templating import coded
 
@@ -31,7 +31,7 @@ async def _filled(world: World, text: str) -> tuple[User, str]:
         SYSTEM, email="a@example.org", name=text, password=PASSWORD, operator=True
     )
     project = await world.projects.create(actor_of(user), text)
-    bounds = Bounds(budgets=(Budget(Decimal(1), model=text),))
+    bounds = LimitsAndBudgets(budgets=(Budget(Decimal(1), model=text),))
     models = frozenset({text})
     await world.key(project, user, name=text, models=models, doors=models, bounds=bounds)
     await world.projects.set_bounds(actor_of(user), project.id, bounds)
@@ -82,8 +82,8 @@ async def test_whatever_is_typed_comes_back_as_it_was(place: Place, text: str) -
     project = await place.world.project(owner=user)
     visitor = await place.visitor_of(user)
     assert (await visitor.post("/profile/name", {"name": text})).status == 303
-    async with place.world.store.reading() as books:
-        kept = await books.people.find(user.id)
+    async with place.world.store.reading() as repositories:
+        kept = await repositories.people.find(user.id)
     assert kept is not None
     assert kept.name == " ".join(text.split())
     wrong = await visitor.post(

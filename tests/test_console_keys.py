@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 from consolekit import MODELS, Place
 
-from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
+from causerie.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
 from causerie.accounts.keys import Purpose
 from causerie.accounts.names import digest
 from causerie.accounts.people import actor_of
@@ -64,9 +64,9 @@ async def test_a_key_is_made_and_shown_once(place: Place) -> None:
     assert key.expires_at == datetime(2026, 12, 24, 23, 59, 59, tzinfo=UTC)
     assert key.doors == frozenset({"hosted"})
     assert key.models == frozenset(MODELS[:2])
-    assert key.bounds == Bounds(
+    assert key.bounds == LimitsAndBudgets(
         (Limit("", 1000, None, None, 5000, 4),),
-        (Budget(Decimal("1025.50"), Period.WEEK, Unit.MONEY, MODELS[0]),),
+        (Budget(Decimal("1025.50"), BudgetPeriod.WEEK, Unit.MONEY, MODELS[0]),),
     )
     listed = await visitor.get(base)
     assert "Batch job" in listed.text
@@ -149,9 +149,9 @@ async def test_a_key_is_rotated_stopped_and_deleted(place: Place) -> None:
     rotated = await visitor.post(f"{base}/rotate", {"grace": "1"})
     credential = rotated.code("credential")
     assert credential != made.credential
-    async with place.world.store.reading() as books:
-        old = await books.keys.grant(digest(made.credential))
-        new = await books.keys.grant(digest(credential))
+    async with place.world.store.reading() as repositories:
+        old = await repositories.keys.grant(digest(made.credential))
+        new = await repositories.keys.grant(digest(credential))
     assert old is not None
     assert old.until == datetime(2026, 11, 21, 13, tzinfo=UTC)
     assert new is not None

@@ -11,7 +11,7 @@ from edgekit import ASK
 from pageskit import LONG, Shop, Team
 
 from causerie.accounts.people import actor_of
-from causerie.console.catalogue import standings, view
+from causerie.console.catalogue import target_badges, view
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import RateLimited
 
@@ -48,7 +48,9 @@ async def test_states_are_fetched_anew(shop: Place, team: Team) -> None:
     before = (await visitor.get(f"{team.path}/models/states")).text
     assert "loading" in before
     assert "40 %" in before
-    shop.house.values[1] = EngineStatus("thinker", EngineState.FAILED, detail="out of memory")
+    shop.service_view.values[1] = EngineStatus(
+        "thinker", EngineState.FAILED, detail="out of memory"
+    )
     after = (await visitor.get(f"{team.path}/models/states")).text
     assert "out of memory" in after
     assert "40 %" not in after
@@ -56,8 +58,8 @@ async def test_states_are_fetched_anew(shop: Place, team: Team) -> None:
 
 
 async def test_no_models_is_a_page_too(shop: Place, team: Team) -> None:
-    assert isinstance(shop.house, Shop)
-    shop.house.entries = []
+    assert isinstance(shop.service_view, Shop)
+    shop.service_view.entries = []
     visitor = await shop.visitor_of(team.owner)
     for page in ("models", "playground"):
         assert "No models yet" in (await visitor.get(f"{team.path}/{page}")).text
@@ -77,7 +79,7 @@ async def test_the_playground_asks_for_the_project(shop: Place, team: Team) -> N
     answer = await ask(visitor, team)
     assert answer.status == 200
     assert json.loads(answer.text)["choices"][0]["message"]["content"] == "Hello"
-    assert shop.house.asked == [(team.member.id, team.project.id)]
+    assert shop.service_view.asked == [(team.member.id, team.project.id)]
 
 
 @pytest.mark.parametrize("who", ["viewer", "operator", "outsider"])
@@ -86,7 +88,7 @@ async def test_who_may_not_ask(shop: Place, team: Team, who: str) -> None:
     answer = await ask(visitor, team)
     assert answer.status == (404 if who == "outsider" else 403)
     assert json.loads(answer.text)["error"]["message"]
-    assert shop.house.asked == []
+    assert shop.service_view.asked == []
     if who == "viewer":
         page = await visitor.get(f"{team.path}/playground")
         assert "asking models takes more rights" in page.text
@@ -97,7 +99,7 @@ async def test_an_archived_project_does_not_ask(shop: Place, team: Team) -> None
     visitor = await shop.visitor_of(team.owner)
     assert (await ask(visitor, team)).status == 403
     assert "The project is archived" in (await visitor.get(f"{team.path}/playground")).text
-    assert shop.house.asked == []
+    assert shop.service_view.asked == []
 
 
 @pytest.mark.parametrize(
@@ -115,18 +117,20 @@ async def test_other_sites_cannot_ask(shop: Place, team: Team, headers: dict[str
     visitor = await shop.visitor_of(team.owner)
     answer = await ask(visitor, team, headers)
     assert answer.status == 403
-    assert shop.house.asked == []
+    assert shop.service_view.asked == []
 
 
 async def test_without_a_session_nothing_is_asked(shop: Place, team: Team) -> None:
     visitor = await shop.visitor_of(team.owner)
     visitor.cookies.clear()
     assert (await ask(visitor, team)).status in (401, 403)
-    assert shop.house.asked == []
+    assert shop.service_view.asked == []
 
 
 async def test_a_refusal_comes_as_the_service_says_it(shop: Place, team: Team) -> None:
-    shop.house.pipeline.prefill = [RateLimited("The project may make 60 requests a minute.")]
+    shop.service_view.pipeline.prefill = [
+        RateLimited("The project may make 60 requests per minute.")
+    ]
     visitor = await shop.visitor_of(team.owner)
     answer = await ask(visitor, team)
     assert answer.status == 429
@@ -135,12 +139,12 @@ async def test_a_refusal_comes_as_the_service_says_it(shop: Place, team: Team) -
 
 def test_standings_name_every_state() -> None:
     shop = Shop()
-    found = standings(shop)
+    found = target_badges(shop)
     assert [each.word for each in found["small"]] == ["ready", "down"]
     assert [(each.word, each.progress) for each in found["thinker"]] == [("loading", 0.4)]
     shop.values = [EngineStatus("small", EngineState.ABSENT)]
-    shop.seats = []
-    assert [each.word for each in standings(shop)["small"]] == ["asleep", "not known"]
+    shop.target_states = []
+    assert [each.word for each in target_badges(shop)["small"]] == ["asleep", "not known"]
 
 
 def test_an_entry_that_says_little_is_shown_too() -> None:

@@ -13,13 +13,13 @@ import pytest
 from accountkit import PASSWORD, World
 from consolekit import Page, Place, Visitor, console_of
 from hostedkit import config
-from housekit import house
 from oidcserver import CLIENT, SECRET, RunningIssuer
+from servicekit import service_view
 
 from causerie.accounts import totp
 from causerie.accounts.people import SYSTEM, Role, User, actor_of
 from causerie.identity.provider import OidcProvider, ProviderOptions
-from causerie.identity.web import Web
+from causerie.identity.web import IdentityHttp
 
 BACK = "/sign-in/test/back?"
 
@@ -30,7 +30,7 @@ async def place(lite: World, oidc: RunningIssuer) -> AsyncIterator[Place]:
     options = ProviderOptions(
         "test", "The Test", oidc.issuer, CLIENT, SECRET, domains=frozenset({"example.com"})
     )
-    provider = OidcProvider(options, Web(seconds=2.0), now=time.time)
+    provider = OidcProvider(options, IdentityHttp(seconds=2.0), now=time.time)
     async with console_of(lite, providers=[provider]) as served:
         yield served
 
@@ -269,8 +269,8 @@ async def test_without_a_password_none_is_asked_for(place: Place, oidc: RunningI
     await visitor.get("/profile")
     await visitor.post("/profile/factor")
     [user] = [each for each in await place.world.users.every(SYSTEM) if each.name == "Ada"]
-    async with place.world.store.reading() as books:
-        factor = await books.factors.find(user.id)
+    async with place.world.store.reading() as repositories:
+        factor = await repositories.factors.find(user.id)
     assert factor is not None
     now = totp.code_at(factor.secret, int(place.world.now.timestamp()) // 30)
     codes = await visitor.post("/profile/factor/confirm", {"code": now})
@@ -288,7 +288,7 @@ async def test_a_service_offers_what_its_settings_name(tmp_path: Path, oidc: Run
         f'client_id = "{CLIENT}"\nclient_secret = {{ env = "WORK_SECRET" }}\n'
     )
     plain = config()
-    async with house(tmp_path, plain + provider, WORK_SECRET="s") as service:
+    async with service_view(tmp_path, plain + provider, WORK_SECRET="s") as service:
         async with service.session.get(f"{service.root}/console/sign-in") as page:
             assert "Continue with work" in await page.text()
         address = f"{service.root}/console/sign-in/work"

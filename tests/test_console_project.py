@@ -8,9 +8,9 @@ from decimal import Decimal
 from accountkit import PASSWORD
 from consolekit import Place
 
-from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
+from causerie.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
 from causerie.accounts.people import SYSTEM, Role, actor_of
-from causerie.accounts.rights import RIGHTS, Action, Extent, Part
+from causerie.accounts.rights import RIGHTS, Action, Extent, RoleColumn
 from causerie.engines.base import EngineState, EngineStatus
 
 
@@ -66,7 +66,7 @@ async def test_an_operator_sets_bounds_and_owners_see_them(place: Place) -> None
     ]
     assert (await visitor.post(f"{base}/bounds", fields)).target == f"{base}?done=bounds-saved"
     view = await place.world.projects.see(SYSTEM, project.id)
-    assert view.bounds == Bounds((Limit("", 60),), (Budget(Decimal(100)),))
+    assert view.bounds == LimitsAndBudgets((Limit("", 60),), (Budget(Decimal(100)),))
     mine = await place.visitor_of(owner)
     page = await mine.get(base)
     assert "$100.00" in page.text
@@ -77,7 +77,9 @@ async def test_an_operator_sets_bounds_and_owners_see_them(place: Place) -> None
 async def test_of_one_there_is_no_plural(place: Place) -> None:
     owner = await place.world.person()
     project = await place.world.project(owner=owner)
-    await place.world.projects.set_bounds(SYSTEM, project.id, Bounds((Limit("", 1, 1),), ()))
+    await place.world.projects.set_bounds(
+        SYSTEM, project.id, LimitsAndBudgets((Limit("", 1, 1),), ())
+    )
     await place.world.recordings.keep(actor_of(owner), project.id, 1)
     page = await (await place.visitor_of(owner)).get(f"/projects/{project.id}")
     for words in ("1 request / min", "1 token / min", "Kept for 1 day,"):
@@ -90,12 +92,12 @@ async def test_a_bound_whose_numbers_were_cleared_ends_only_when_that_was_asked(
     operator = await place.world.person(operator=True)
     project = await place.world.project(owner=operator)
     visitor, path = await place.visitor_of(operator), f"/projects/{project.id}/bounds"
-    budgets = (Budget(Decimal(5), Period.WEEK), Budget(Decimal(7), unit=Unit.TOKENS))
+    budgets = (Budget(Decimal(5), BudgetPeriod.WEEK), Budget(Decimal(7), unit=Unit.TOKENS))
     await place.world.projects.set_bounds(
-        SYSTEM, project.id, Bounds((Limit("", 60), Limit("m", 6)), budgets)
+        SYSTEM, project.id, LimitsAndBudgets((Limit("", 60), Limit("m", 6)), budgets)
     )
 
-    async def bounds() -> Bounds:
+    async def bounds() -> LimitsAndBudgets:
         return (await place.world.projects.see(SYSTEM, project.id)).bounds
 
     form = dict(enumerate((await visitor.get(path)).fields))
@@ -108,7 +110,7 @@ async def test_a_bound_whose_numbers_were_cleared_ends_only_when_that_was_asked(
         assert len((await bounds()).budgets) == 2
         page = await visitor.post(path, page.fields)
     assert page.status == 303
-    assert await bounds() == Bounds((Limit("m", 6),), budgets[1:])
+    assert await bounds() == LimitsAndBudgets((Limit("m", 6),), budgets[1:])
 
 
 async def test_what_was_typed_stays_with_what_is_wrong_about_it(place: Place) -> None:
@@ -209,13 +211,13 @@ async def test_an_operator_removes_a_second_factor(place: Place) -> None:
     assert (await theirs.get("/profile")).status == 303
     assert "/factor/remove" not in (await visitor.get("/operator/users")).text
     again = await visitor.post(here)
-    assert (again.status, "no second factor" in again.text) == (404, True)
+    assert (again.status, "no two-factor authentication" in again.text) == (404, True)
     own = await visitor.post(f"/operator/users/{operator.id}/factor/remove")
     assert (own.status, "in your profile" in own.text) == (409, True)
 
 
 async def test_health_shows_engines_and_targets(place: Place) -> None:
-    place.house.values = [
+    place.service_view.values = [
         EngineStatus("tiny", EngineState.LOADING, slots=4, progress=0.42),
         EngineStatus("broken", EngineState.FAILED, detail="out of <memory>"),
     ]
@@ -260,11 +262,14 @@ async def test_pages_let_every_role_do_what_the_table_says(place: Place) -> None
     """Every form is asked for and sent as every role; forms of others' keys and members."""
     world = place.world
     owner = await world.person()
-    people = {role: await world.person() for role in (Part.OWNER, Part.ADMIN, Part.MEMBER)}
+    people = {
+        role: await world.person()
+        for role in (RoleColumn.OWNER, RoleColumn.ADMIN, RoleColumn.MEMBER)
+    }
     people |= {
-        Part.VIEWER: await world.person(),
-        Part.OPERATOR: await world.person(operator=True),
-        Part.OUTSIDER: await world.person(),
+        RoleColumn.VIEWER: await world.person(),
+        RoleColumn.OPERATOR: await world.person(operator=True),
+        RoleColumn.OUTSIDER: await world.person(),
     }
     for part, person in people.items():
         visitor = await place.visitor_of(person)
@@ -273,7 +278,7 @@ async def test_pages_let_every_role_do_what_the_table_says(place: Place) -> None
             assert (await visitor.get(path)).status == (200 if allowed else 403), (part, path)
         for pattern, (action, fields) in _PROJECT_FORMS.items():
             project = await world.project(owner=owner)
-            if part in (Part.OWNER, Part.ADMIN, Part.MEMBER, Part.VIEWER):
+            if part in (RoleColumn.OWNER, RoleColumn.ADMIN, RoleColumn.MEMBER, RoleColumn.VIEWER):
                 await world.join(project, person, Role(part))
             other = await world.person()
             await world.join(project, other, Role.MEMBER)

@@ -25,8 +25,8 @@ async def asked(world: World, team: Team, user: User, words: str = "Plain words.
     await SqlUsage(world.database).append([usage])
     text = msgspec.json.encode({"messages": [{"role": "user", "content": words}]}).decode()
     kept = Recording(usage.id, team.project.id, user.id, world.now, text, False, text, True)
-    async with world.store.writing() as books:
-        await books.recordings.put([kept])
+    async with world.store.writing() as repositories:
+        await repositories.recordings.put([kept])
     return usage
 
 

@@ -1,4 +1,4 @@
-"""Coming in: passwords, second factors, one-time links; and one's own account."""
+"""Coming in: passwords, two-factor authentication, one-time links; and one's own account."""
 
 from __future__ import annotations
 

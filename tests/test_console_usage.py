@@ -22,10 +22,10 @@ from ledgerkit import record
 from pageskit import LONG, Team, with_history
 
 from causerie.accounts.people import Actor, actor_of
-from causerie.accounts.usage import Question, Step, UsageSum
+from causerie.accounts.usage import Step, UsageQuery, UsageSum
 from causerie.console.charts import lines, scale, stacked
-from causerie.console.fields import Fields
-from causerie.console.names import Names
+from causerie.console.fields import FormFields
+from causerie.console.names import DisplayNames
 from causerie.console.pages import usage as page_of_usage
 from causerie.console.periods import period
 from causerie.console.templating import seconds, short
@@ -74,7 +74,7 @@ async def test_the_table_adds_up_to_the_records(shop: Place, team: Team) -> None
 async def test_the_mean_of_all_counts_what_had_a_first_token(
     shop: Place, team: Team, by: str
 ) -> None:
-    """However many were refused beside it: that is no reason for it to weigh more."""
+    """However many were refused alongside it: that is no reason for it to weigh more."""
     at = int(shop.world.now.timestamp()) * 1_000_000
     slow = {"model": "thinker", "key": "ck_b", "user": "usr_b", "app": "b"}
     refused = {**slow, "status": 429, "first_token_us": None}
@@ -132,10 +132,10 @@ async def test_the_csv_is_made_in_stretches(
 ) -> None:
     """Two years are no single piece of work and no thousand; what breaks off is no page."""
     visitor, usage = await shop.visitor_of(team.viewer), shop.world.usage
-    asked: list[Question] = []
+    asked: list[UsageQuery] = []
     read = usage.of_project
 
-    async def of_project(actor: Actor, project: str, question: Question) -> Sequence[UsageSum]:
+    async def of_project(actor: Actor, project: str, question: UsageQuery) -> Sequence[UsageSum]:
         asked.append(question)
         if len(asked) > 20:
             raise StoreUnavailable("The database is away.")
@@ -362,7 +362,7 @@ def test_names_are_gone_through_once_however_many_are_asked_for() -> None:
             return super().values()
 
     known = Known(ck_a="web", ck_b="web", ck_c="batch")
-    names = Names(known)
+    names = DisplayNames(known)
     assert [names.of(id) for id in (*known, "ck_gone", "")] == [
         *("web (ck_a)", "web (ck_b)", "batch", "ck_gone", "none")
     ]
@@ -370,17 +370,17 @@ def test_names_are_gone_through_once_however_many_are_asked_for() -> None:
 
 
 def test_periods_are_whole_intervals_in_utc() -> None:
-    day = period(Fields.parse("range=24h"), NOON)
+    day = period(FormFields.parse("range=24h"), NOON)
     assert (day.step, len(day.starts())) == (Step.HOUR, 24)
     assert day.until == NOON.replace(hour=13, minute=0)
-    week = period(Fields.parse(""), NOON)
+    week = period(FormFields.parse(""), NOON)
     assert (week.step, len(week.starts()), week.last_day) == (Step.DAY, 7, date(2026, 11, 21))
-    own = period(Fields.parse("from=2026-11-01&to=2026-11-30"), NOON)
+    own = period(FormFields.parse("from=2026-11-01&to=2026-11-30"), NOON)
     assert len(own.starts()) == 30
     assert own.fields() == {"from": "2026-11-01", "to": "2026-11-30"}
-    assert period(Fields.parse("from=2026-11-21"), NOON).step is Step.HOUR
+    assert period(FormFields.parse("from=2026-11-21"), NOON).step is Step.HOUR
     with pytest.raises(InvalidRequest) as failure:
-        period(Fields.parse("to=2026-02-30"), NOON)
+        period(FormFields.parse("to=2026-02-30"), NOON)
     assert failure.value.param == "to"
 
 

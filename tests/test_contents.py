@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from causerie.fold import Frame, Identity
+from causerie.chunk_encoder import CompletionIdentity, ResponseContext
 from causerie.metering.contents import MOST_BYTES, Contents
 from causerie.protocol.events import (
     Event,
@@ -26,7 +26,9 @@ USED = Usage(7, 3)
 def contents(*events: Event, **document: object) -> Contents:
     """Of a request that was answered with these events, one at a time."""
     request = ChatRequest("small", (Message("user", "Hi."),), sent=document)
-    made = Contents(request, Frame(Identity("chatcmpl-1", 1, "req-1"), "small", ""))
+    made = Contents(
+        request, ResponseContext(CompletionIdentity("chatcmpl-1", 1, "req-1"), "small", "")
+    )
     for event in events:
         made.see([event])
     return made
@@ -114,6 +116,8 @@ def test_log_probabilities_count_too() -> None:
 
 def test_it_says_how_much_memory_it_holds() -> None:
     request = ChatRequest("small", (Message("user", "x" * 1000),))
-    made = Contents(request, Frame(Identity("chatcmpl-1", 1, "req-1"), "small", ""))
+    made = Contents(
+        request, ResponseContext(CompletionIdentity("chatcmpl-1", 1, "req-1"), "small", "")
+    )
     made.see([TextDelta("y" * 500)])
     assert made.weight == 1500

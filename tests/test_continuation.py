@@ -10,15 +10,15 @@ import pytest
 from chatkit import Unchecked, continued, whole_and_cuts
 from formatkit import TOOLS, WEATHER
 
-from causerie.chat.begun import Diverged, Given
 from causerie.chat.chat import ChatOptions, TextChat
-from causerie.chat.formats.format import Format
+from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.registry import FORMATS
 from causerie.chat.parser import Parser
 from causerie.chat.prompt import before_call
+from causerie.chat.resumed_reply import Diverged, Given
 from causerie.chat.rewriting import can_write, is_spaced_alike, writings
 from causerie.chat.template import ChatTemplate
-from causerie.engines.fake import FakeEngine, Script
+from causerie.engines.fake import FakeEngine, FakeScript
 from causerie.errors import UpstreamFailed
 from causerie.protocol.events import (
     Finished,
@@ -30,12 +30,12 @@ from causerie.protocol.events import (
 from causerie.protocol.partial import Partial, PartialCall, Trail
 from causerie.protocol.request import (
     ChatRequest,
-    Choice,
     JsonSchema,
     Message,
     Thinking,
     Tool,
     ToolChoice,
+    ToolMode,
 )
 
 SCHEMA = {
@@ -56,7 +56,7 @@ def asked(**changes: Any) -> ChatRequest:
 
 
 def chat(reply: str, form: str = "qwen-3") -> TextChat:
-    return TextChat(FakeEngine("m", Script([reply])), Unchecked(), ChatOptions(format=form))
+    return TextChat(FakeEngine("m", FakeScript([reply])), Unchecked(), ChatOptions(format=form))
 
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -67,7 +67,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         {"output": JsonSchema(SCHEMA)},
     ),
     "schema": ('{"name": "a, b: c", "size": "s"}', {"output": JsonSchema(SCHEMA)}),
-    "choice": ("two", {"output": Choice(("one", "two", "three"))}),
+    "choice": ("two", {"output": ToolMode(("one", "two", "three"))}),
     "forced call": (CALL, {"tools": (TOOL,), "tool_choice": ToolChoice("required")}),
     "two calls": (f"{CALL}\n{CALL}", {"tools": (TOOL,), "tool_choice": ToolChoice("required")}),
     "text and call": (f"Let me see.\n{CALL}", {"tools": (TOOL,)}),
@@ -139,7 +139,7 @@ async def test_log_probabilities_have_no_gap() -> None:
 
 async def test_an_answer_that_the_prompt_begins_is_not_begun_again() -> None:
     template = (Path(__file__).parent / "templates" / "kimi-k3.jinja").read_text()
-    engine = FakeEngine("m", Script(["Once upon"]), template=template)
+    engine = FakeEngine("m", FakeScript(["Once upon"]), template=template)
     request = asked(thinking=Thinking(enabled=False))
     async with TextChat(engine, Unchecked()).generate(request, Partial(text="Once")) as answer:
         await anext(aiter(answer.events))
@@ -169,7 +169,7 @@ async def test_a_reply_whose_last_token_had_come_is_ended() -> None:
 
 
 async def test_tokens_that_say_something_else_are_not_used() -> None:
-    engine = FakeEngine("m", Script(["Yes. No."]))
+    engine = FakeEngine("m", FakeScript(["Yes. No."]))
     target = TextChat(engine, Unchecked(), ChatOptions(format="qwen-3"))
     words = (await engine.facts()).words
     partial = Partial(text="Yes.", completion=4, trail=Trail(words, tuple(b"Oh")))
@@ -230,19 +230,19 @@ ARGUMENTS = '{"city": "Köln", "days": 2}'
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
-def test_every_format_writes_text_that_broke_off(form: Format) -> None:
+def test_every_format_writes_text_that_broke_off(form: ModelFormat) -> None:
     assert_written(form, Partial(text="Well, the answ"))
 
 
 @pytest.mark.parametrize("form", REASONED, ids=lambda form: form.name)
 @pytest.mark.parametrize("is_open", [False, True])
-def test_every_format_writes_reasoning_that_broke_off(form: Format, is_open: bool) -> None:
+def test_every_format_writes_reasoning_that_broke_off(form: ModelFormat, is_open: bool) -> None:
     assert_written(form, Partial(reasoning="Let me thi"), is_open=is_open)
     assert_written(form, Partial(reasoning="Hm.", text="Well, the answ"), is_open=is_open)
 
 
 @pytest.mark.parametrize("form", CALLING, ids=lambda form: form.name)
-def test_every_format_writes_calls_that_broke_off(form: Format) -> None:
+def test_every_format_writes_calls_that_broke_off(form: ModelFormat) -> None:
     partial = Partial(calls=(PartialCall(0, "abcdefgh1", "get_weather", ARGUMENTS),))
     assert_written(form, partial)
     cut = replace(partial, calls=(PartialCall(0, "call_1", "get_weather", ARGUMENTS[:12]),))
@@ -253,7 +253,7 @@ def test_every_format_writes_calls_that_broke_off(form: Format) -> None:
 @pytest.mark.parametrize(
     "form", [f for f in CALLING if f.calls and not f.calls.at_start], ids=lambda form: form.name
 )
-def test_every_format_writes_a_call_behind_a_text_as_its_template_does(form: Format) -> None:
+def test_every_format_writes_a_call_behind_a_text_as_its_template_does(form: ModelFormat) -> None:
     source = (Path(__file__).parent / "templates" / f"{form.name}.jinja").read_text()
     call = PartialCall(0, "abcdefgh1", "get_weather", ARGUMENTS)
     between = before_call(ChatTemplate(source, bos_token="", eos_token=""), form)
@@ -265,7 +265,7 @@ def test_every_format_writes_a_call_behind_a_text_as_its_template_does(form: For
     "form", [f for f in CALLING if f.calls and f.calls.parallel], ids=lambda form: form.name
 )
 async def test_calls_with_values_of_every_kind_are_continued_under_their_constraint(
-    form: Format,
+    form: ModelFormat,
 ) -> None:
     """They are written anew as the constraint has them: ``True`` for Qwen's coder, types by name
     for Kimi K3."""
@@ -275,7 +275,7 @@ async def test_calls_with_values_of_every_kind_are_continued_under_their_constra
     calls = tuple(PartialCall(at, f"c{at}", *call) for at, call in enumerate(made))
     tools = tuple(Tool(name, schema) for name, schema in TOOLS.items())
     required = asked(tools=tools, tool_choice=ToolChoice("required"))
-    engine = FakeEngine("m", Script(["x"]), template=source)
+    engine = FakeEngine("m", FakeScript(["x"]), template=source)
     target = TextChat(engine, Unchecked(), ChatOptions(format=form.name))
     async with target.generate(required, Partial(calls=calls)) as answer:
         rest = [event async for batch in answer.events for event in batch]
@@ -283,7 +283,7 @@ async def test_calls_with_values_of_every_kind_are_continued_under_their_constra
 
 
 def assert_written(
-    form: Format, partial: Partial, *, is_open: bool = False, between: str | None = None
+    form: ModelFormat, partial: Partial, *, is_open: bool = False, between: str | None = None
 ) -> None:
     """One of the texts, read by the format's own parser, is the reply so far."""
     for text in writings(

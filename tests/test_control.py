@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from causerie.control import Ask, ControlFailed, answering, asked, sockets
+from causerie.composition.control import ControlFailed, ControlRequest, answering, asked, sockets
 
 
 @pytest.fixture
@@ -27,11 +27,11 @@ def folder() -> Iterator[Path]:
 async def echo(what: str) -> msgspec.Struct:
     if what == "wrong":
         raise ValueError("nobody knows that")
-    return Ask(what.upper())
+    return ControlRequest(what.upper())
 
 
-async def ask(path: Path, what: str) -> Ask:
-    return await asyncio.to_thread(asked, path, what, Ask, 5.0)
+async def ask(path: Path, what: str) -> ControlRequest:
+    return await asyncio.to_thread(asked, path, what, ControlRequest, 5.0)
 
 
 async def test_what_is_asked_is_answered(folder: Path) -> None:
@@ -96,7 +96,7 @@ def test_sockets_that_nobody_listens_at_are_removed(folder: Path) -> None:
     assert sockets(folder) == []
     assert not left.exists()
     with pytest.raises(ControlFailed, match="No such file"):
-        asked(left, "a", Ask, 1.0)
+        asked(left, "a", ControlRequest, 1.0)
 
 
 def test_there_may_be_no_folder(tmp_path: Path) -> None:
@@ -108,10 +108,10 @@ async def test_a_service_that_does_not_answer_is_not_waited_for(folder: Path) ->
 
     async def silent(_: str) -> msgspec.Struct:
         await never.wait()
-        return Ask("")
+        return ControlRequest("")
 
     async with answering(folder, silent) as path:
         assert path is not None
         with pytest.raises(ControlFailed, match=r"not answered within 0\.05 s"):
-            await asyncio.to_thread(asked, path, "a", Ask, 0.05)
+            await asyncio.to_thread(asked, path, "a", ControlRequest, 0.05)
         never.set()

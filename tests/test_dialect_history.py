@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from upstreamkit import F, sent
+from providerkit import F, sent
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.partial import Partial
-from causerie.upstreams.dialects import DIALECTS
+from causerie.providers.dialects import DIALECTS
 
 USER = {"role": "user", "content": "q"}
 CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}

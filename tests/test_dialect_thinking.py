@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from upstreamkit import request, sent
+from providerkit import request, sent
 
 from causerie.errors import InvalidRequest
-from causerie.upstreams.dialects import DIALECTS
-from causerie.upstreams.outgoing import outgoing
+from causerie.providers.dialects import DIALECTS
+from causerie.providers.outgoing import outgoing
 
 KIN = ("generic", "causerie")  # as sent
 TEMPLATE = ("vllm", "sglang", "llama-server")

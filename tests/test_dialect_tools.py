@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from upstreamkit import F, G, sent
+from providerkit import F, G, sent
 
 from causerie.errors import InvalidRequest
-from causerie.upstreams.dialects import DIALECTS
+from causerie.providers.dialects import DIALECTS
 
 NAMED = {"type": "function", "function": {"name": "g"}}
 ALLOWED = {
@@ -198,13 +198,13 @@ def test_any_object(dialect: str) -> None:
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_schema_beside_the_type_is_one_to_follow(dialect: str) -> None:
     """As clients of llama.cpp's server and of several hosts write it."""
-    beside = {"type": "json_object", "schema": SCHEMA}
+    alongside = {"type": "json_object", "schema": SCHEMA}
     if dialect == "deepseek":
         with pytest.raises(InvalidRequest, match="response_format"):
-            sent(dialect, response_format=beside)
+            sent(dialect, response_format=alongside)
         return
     made = {"name": "response", "schema": {"type": "object", **SCHEMA}, "strict": True}
-    assert shaped(dialect, response_format=beside) == (
+    assert shaped(dialect, response_format=alongside) == (
         {"response_format": {"type": "json_schema", "json_schema": made}},
         ["response_format.schema->response_format.json_schema"],
     )

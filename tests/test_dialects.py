@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from upstreamkit import F, request, sent
+from providerkit import F, request, sent
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.parsing.rules import HINTS, HONOURED
-from causerie.upstreams.dialects import DIALECTS
-from causerie.upstreams.outgoing import outgoing
+from causerie.providers.dialects import DIALECTS
+from causerie.providers.outgoing import outgoing
 
 VALUES: dict[str, Any] = {
     "temperature": 0.5,

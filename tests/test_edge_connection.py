@@ -24,7 +24,7 @@ from edgekit import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.edge.bounds import Bounds
+from causerie.edge.bounds import ConnectionLimits
 from causerie.edge.connections import Connections
 from causerie.edge.exchange import Exchange
 from causerie.edge.headers import Headers
@@ -309,7 +309,7 @@ async def test_an_unwanted_body_may_come_slowly_but_not_for_ever() -> None:
         exchange.refuse(InvalidRequest("Too large.", code="body_too_large", status=413))
 
     clock, transport = Clock(), Mock(is_closing=lambda: False)
-    connections = Connections(refuse, Bounds(10, 10, 10, 65536, 10))
+    connections = Connections(refuse, ConnectionLimits(10, 10, 10, 65536, 10))
     connections.loop = cast(asyncio.AbstractEventLoop, clock)
     connection = connections()
     connection.connection_made(transport)
@@ -334,7 +334,7 @@ async def test_a_client_that_stopped_reading_does_not_win_time_by_asking_more() 
         writer.write(wire(STREAM))
         await pipeline.opened.wait()
         for _ in range(3):
-            await asyncio.sleep(0)  # the answer has begun
+            await asyncio.sleep(0)  # the answer has started
         writer.write(wire(ASK))
         async with asyncio.timeout(10):
             await pipeline.released.wait()

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from causerie import __version__
 from causerie.engines.base import EngineState, EngineStatus
-from causerie.metering.counters import Counters
+from causerie.metering.counters import MetricsCounters
 from causerie.protocol.events import Usage
 
 
@@ -29,7 +29,7 @@ class Ended:
     overhead_seconds: float = 0.001
 
 
-def samples(counters: Counters) -> dict[tuple[str, ...], float]:
+def samples(counters: MetricsCounters) -> dict[tuple[str, ...], float]:
     """Every sample by its name and the values of its labels."""
     text = counters.exposition().decode()
     return {
@@ -40,7 +40,7 @@ def samples(counters: Counters) -> dict[tuple[str, ...], float]:
 
 
 def test_an_ended_request_is_counted() -> None:
-    counters = Counters(lambda: [])
+    counters = MetricsCounters(lambda: [])
     counters.write(Ended())
     counters.write(Ended(status=503, code="queue_full", finish=None, first_token_seconds=None))
     found = samples(counters)
@@ -57,14 +57,14 @@ def test_an_ended_request_is_counted() -> None:
 
 
 def test_one_token_has_no_time_between_tokens() -> None:
-    counters = Counters(lambda: [])
+    counters = MetricsCounters(lambda: [])
     counters.write(Ended(used=Usage(10, 1)))
     assert ("causerie_token_seconds_sum", "open", "m") not in samples(counters)
 
 
 def test_engines_and_queues_are_read_when_somebody_looks() -> None:
     statuses = [EngineStatus("m", EngineState.LOADING, slots=4, busy=3, restarts=2)]
-    counters = Counters(lambda: statuses, lambda: [("m", 7)])
+    counters = MetricsCounters(lambda: statuses, lambda: [("m", 7)])
     found = samples(counters)
     assert found["causerie_engine_state", "m", "loading"] == 1
     assert found["causerie_engine_state", "m", "ready"] == 0
@@ -89,7 +89,7 @@ class Target:
 
 def test_targets_and_continued_replies() -> None:
     north = Target("north/m", "down", 2, 7, {"upstream_timeout": 3})
-    counters = Counters(lambda: [], targets=lambda: [north, Target("south/m")])
+    counters = MetricsCounters(lambda: [], targets=lambda: [north, Target("south/m")])
     counters.write(Ended(continued=2))
     counters.write(Ended())
     found = samples(counters)
@@ -102,13 +102,13 @@ def test_targets_and_continued_replies() -> None:
 
 
 def test_the_process_itself() -> None:
-    found = samples(Counters(lambda: []))
+    found = samples(MetricsCounters(lambda: []))
     assert found["process_resident_memory_bytes",] > 0
     assert found["causerie_build_info", __version__] == 1
 
 
 def test_two_services_in_one_process_do_not_meet() -> None:
-    first, second = Counters(lambda: []), Counters(lambda: [])
+    first, second = MetricsCounters(lambda: []), MetricsCounters(lambda: [])
     first.refused("open", "invalid_json", 400)
     key = ("causerie_refused_total", "invalid_json", "open", "400")
     assert samples(first)[key] == 1

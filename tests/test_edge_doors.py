@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from causerie.access.keys import KeyDigest
-from causerie.edge.doors import Door, DoorTable, host_name
+from causerie.edge.doors import DoorTable, MountedDoor, host_name
 from causerie.errors import InvalidRequest, NotFound
 
-ALPHA = Door("alpha", "/endpoints/alpha/v1", hosts=frozenset({"Alpha.localhost"}))
-BETA = Door(
+ALPHA = MountedDoor("alpha", "/endpoints/alpha/v1", hosts=frozenset({"Alpha.localhost"}))
+BETA = MountedDoor(
     "beta",
     "/endpoints/beta/v1",
     hosts=frozenset({"beta.localhost", "beta.llm.example"}),
     keys=(KeyDigest("k", bytes(32)),),
 )
-INNER = Door("inner", "/endpoints/alpha/v1/inner", hosts=frozenset())
+INNER = MountedDoor("inner", "/endpoints/alpha/v1/inner", hosts=frozenset())
 TABLE = DoorTable([ALPHA, BETA, INNER], default="alpha", domains=["llm.example"])
 
 
@@ -38,7 +38,9 @@ TABLE = DoorTable([ALPHA, BETA, INNER], default="alpha", domains=["llm.example"]
         ("llm.example", "/v1/models", ALPHA, "/models"),
     ],
 )
-def test_an_address_leads_to_a_door(host: str | None, path: str, door: Door, rest: str) -> None:
+def test_an_address_leads_to_a_door(
+    host: str | None, path: str, door: MountedDoor, rest: str
+) -> None:
     assert TABLE.find(host, path) == (door, rest)
 
 

@@ -19,7 +19,7 @@ from causerie.edge.connection import Connection
 from causerie.edge.connections import Connections
 from causerie.edge.doors import DoorTable
 from causerie.edge.exchange import ClientGone, Exchange
-from causerie.edge.head import Head, Heads, cut
+from causerie.edge.head import RequestHead, RequestHeads, cut
 from causerie.edge.headers import Headers
 from causerie.edge.server import Listen
 
@@ -179,16 +179,18 @@ async def test_an_address_with_a_query_is_never_known() -> None:
 
 
 def test_a_body_in_pieces_has_no_known_head() -> None:
-    heads = Heads()  # the parser takes no length beside it, and sees both
-    heads.learn(b"", Head("POST", "/", headers=Headers({"transfer-encoding": "", LENGTH: "1"})))
+    heads = RequestHeads()  # the parser takes no length alongside it, and sees both
+    heads.learn(
+        b"", RequestHead("POST", "/", headers=Headers({"transfer-encoding": "", LENGTH: "1"}))
+    )
     assert not heads
 
 
 async def test_no_more_heads_are_known_than_there_is_room_for() -> None:
-    heads = Heads()
+    heads = RequestHeads()
     for number in range(2000):
         digest = number.to_bytes(32)
-        heads.learn(digest, Head("POST", "/", headers=Headers({LENGTH: "1"})))
+        heads.learn(digest, RequestHead("POST", "/", headers=Headers({LENGTH: "1"})))
         assert digest in heads
         assert len(heads) <= 512
 
@@ -207,7 +209,8 @@ async def test_a_key_is_nowhere_once_its_head_is_known() -> None:
         if isinstance(one, str | bytes):
             assert "s3cr3t" not in str(one)
         elif isinstance(
-            one, Heads | Head | Headers | Credential | Connection | Exchange | list | dict
+            one,
+            RequestHeads | RequestHead | Headers | Credential | Connection | Exchange | list | dict,
         ):
             known += gc.get_referents(one)
 

@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 from causerie.access.keys import KeyDigest
 from causerie.cli.root import app
 from causerie.edge.application import OwnPaths
-from causerie.edge.doors import Door, DoorTable
+from causerie.edge.doors import DoorTable, MountedDoor
 from causerie.edge.exchange import Exchange
 
-OPEN = Door("open", "/endpoints/open/v1", hosts=frozenset({"open.localhost", "one.example"}))
+OPEN = MountedDoor("open", "/endpoints/open/v1", hosts=frozenset({"open.localhost", "one.example"}))
 DOORS = DoorTable(
     [OPEN], default="open", domains=["llm.example"], names=["inner.cluster.local", "x.llm.example"]
 )

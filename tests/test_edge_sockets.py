@@ -20,7 +20,7 @@ from edgekit import (
     wire,
 )
 
-from causerie.edge.openai import Limits
+from causerie.edge.openai import RequestLimits
 from causerie.protocol.events import Finished, TextDelta, Usage
 
 STREAM = ASK | {"stream": True}
@@ -94,7 +94,7 @@ async def test_the_work_ends_within_the_bound_of_the_contract() -> None:
 async def test_no_head_goes_out_before_the_first_event() -> None:
     gate = asyncio.Event()
     pipeline = ScriptedPipeline(prefill=[gate])
-    limits = Limits(ping_seconds=0.01)
+    limits = RequestLimits(ping_seconds=0.01)
     async with (
         serving(make_edge(pipeline, limits=limits)) as port,
         connected(port, wire(STREAM)) as (reader, _),
@@ -110,7 +110,7 @@ async def test_no_head_goes_out_before_the_first_event() -> None:
 async def test_silence_is_broken_by_one_line() -> None:
     gate = asyncio.Event()
     pipeline = ScriptedPipeline(script=[TextDelta("Hel"), gate, *HELLO[1:]])
-    limits = Limits(ping_seconds=0.02)
+    limits = RequestLimits(ping_seconds=0.02)
     async with (
         serving(make_edge(pipeline, limits=limits)) as port,
         connected(port, wire(STREAM)) as (reader, _),

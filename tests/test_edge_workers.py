@@ -6,12 +6,12 @@ import asyncio
 from unittest.mock import Mock
 
 from causerie.edge.exchange import Exchange
-from causerie.edge.head import Head
+from causerie.edge.head import RequestHead
 from causerie.edge.workers import Workers
 
 
 def an_exchange() -> Exchange:
-    return Exchange(Mock(), Head("GET", "/"))
+    return Exchange(Mock(), RequestHead("GET", "/"))
 
 
 class Answered:

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from causerie.engines import process as module
-from causerie.engines.meeting import Meeting
+from causerie.engines.ipc_socket import IpcSocket
 from causerie.engines.process import EngineProcess
 
 _LONG = 3600.0
@@ -42,30 +42,30 @@ class Stuck:
         return await asyncio.get_running_loop().create_future()
 
 
-def made(process: Stuck, meeting: Meeting, stop_seconds: float) -> EngineProcess:
-    return EngineProcess(cast("asyncio.subprocess.Process", process), meeting, stop_seconds)
+def made(process: Stuck, ipc_socket: IpcSocket, stop_seconds: float) -> EngineProcess:
+    return EngineProcess(cast("asyncio.subprocess.Process", process), ipc_socket, stop_seconds)
 
 
-def is_there(meeting: Meeting) -> bool:
-    return meeting.path is not None and Path(meeting.path).parent.exists()
+def is_there(ipc_socket: IpcSocket) -> bool:
+    return ipc_socket.path is not None and Path(ipc_socket.path).parent.exists()
 
 
 async def test_one_that_cannot_be_killed_is_not_waited_for_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "_KILL_SECONDS", 0.01)
-    process, meeting = Stuck(), Meeting()
+    process, ipc_socket = Stuck(), IpcSocket()
     async with asyncio.timeout(10):
-        await made(process, meeting, 0.01).end()
+        await made(process, ipc_socket, 0.01).end()
     assert process.killed
-    assert not is_there(meeting)
+    assert not is_there(ipc_socket)
 
 
 async def test_one_whose_end_nobody_waits_for_any_more_is_killed_all_the_same() -> None:
-    process, meeting = Stuck(), Meeting()
-    stopping = asyncio.create_task(made(process, meeting, _LONG).end())
+    process, ipc_socket = Stuck(), IpcSocket()
+    stopping = asyncio.create_task(made(process, ipc_socket, _LONG).end())
     await process.waited.wait()
     stopping.cancel()
     await asyncio.wait({stopping})
     assert process.killed
-    assert not is_there(meeting)
+    assert not is_there(ipc_socket)

@@ -12,15 +12,15 @@ import pytest
 from causerie.chat.formats.registry import detect
 from causerie.engines.base import (
     EngineFailed,
+    EngineSampling,
     EngineState,
     Output,
-    Sampling,
     Stopped,
     TextEngine,
     TextRequest,
     Token,
 )
-from causerie.engines.fake import CONTROL, END, TEMPLATE, FakeEngine, Script
+from causerie.engines.fake import CONTROL, END, TEMPLATE, FakeEngine, FakeScript
 from causerie.engines.registry import engine_factory
 
 
@@ -41,7 +41,7 @@ def chat(*messages: Mapping[str, object], **rest: object) -> str:
 
 
 async def test_replies_are_said_in_turn() -> None:
-    engine = FakeEngine("a", Script(["one", "zwei ü"]))
+    engine = FakeEngine("a", FakeScript(["one", "zwei ü"]))
     assert [(await said(engine))[0] for _ in range(3)] == ["one", "zwei ü", "one"]
     assert len(engine.requests) == 3
 
@@ -69,7 +69,7 @@ async def test_under_another_template_it_repeats_everything() -> None:
 
 
 async def test_control_tokens_of_a_reply_are_control_tokens() -> None:
-    engine = FakeEngine("a", Script(["a<|im_start|>b<|im_end|>never"]))
+    engine = FakeEngine("a", FakeScript(["a<|im_start|>b<|im_end|>never"]))
     assert (await said(engine))[0] == "ab"
     text, stopped = await said(engine, visible=("<|im_start|>",))
     assert text == "a<|im_start|>b"
@@ -85,7 +85,7 @@ async def test_control_text_of_a_user_stays_plain() -> None:
 
 
 async def test_it_fails_where_the_script_says() -> None:
-    engine = FakeEngine("a", Script(["abc"], fail_after=2))
+    engine = FakeEngine("a", FakeScript(["abc"], fail_after=2))
     got = []
     with pytest.raises(EngineFailed, match="the script says"):
         async with engine.generate(TextRequest([1], 10)) as output:
@@ -97,7 +97,7 @@ async def test_it_fails_where_the_script_says() -> None:
 
 async def test_the_gate_lets_tokens_out_one_by_one() -> None:
     gate = asyncio.Semaphore(0)
-    engine = FakeEngine("a", Script(["ab"], gate=gate))
+    engine = FakeEngine("a", FakeScript(["ab"], gate=gate))
     async with engine.generate(TextRequest([1], 10)) as output:
         await anext(output)
         async with asyncio.TaskGroup() as group:
@@ -124,26 +124,28 @@ async def test_a_long_text_lets_others_have_their_turn() -> None:
             await asyncio.sleep(0)
 
     counting = asyncio.get_running_loop().create_task(count())
-    await said(FakeEngine("a", Script(["x"])), max_tokens=1000, ignore_eos=True)
+    await said(FakeEngine("a", FakeScript(["x"])), max_tokens=1000, ignore_eos=True)
     counting.cancel()
     assert turns >= 100
 
 
 async def test_a_context_that_is_full_ends_the_text() -> None:
-    engine = FakeEngine("a", Script(["x" * 100]), context_length=20)
+    engine = FakeEngine("a", FakeScript(["x" * 100]), context_length=20)
     text, stopped = await said(engine, "p" * 15)
     assert (text, stopped.reason) == ("x" * 5, "length")
 
 
 async def test_a_banned_end_never_comes() -> None:
-    engine = FakeEngine("a", Script(["ab"]))
-    text, stopped = await said(engine, max_tokens=5, sampling=Sampling(logit_bias={END: -100.0}))
+    engine = FakeEngine("a", FakeScript(["ab"]))
+    text, stopped = await said(
+        engine, max_tokens=5, sampling=EngineSampling(logit_bias={END: -100.0})
+    )
     assert (text, stopped.reason) == ("ababa", "length")
 
 
 async def test_a_banned_token_is_left_out() -> None:
-    engine = FakeEngine("a", Script(["banana"]))
-    assert (await said(engine, sampling=Sampling(logit_bias={97: -100.0})))[0] == "bnn"
+    engine = FakeEngine("a", FakeScript(["banana"]))
+    assert (await said(engine, sampling=EngineSampling(logit_bias={97: -100.0})))[0] == "bnn"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +166,7 @@ async def test_a_banned_token_is_left_out() -> None:
 async def test_under_a_grammar_it_says_what_is_admitted(
     reply: str, grammar: str, text: str
 ) -> None:
-    engine = FakeEngine("a", Script([reply]))
+    engine = FakeEngine("a", FakeScript([reply]))
     got, stopped = await said(engine, grammar="%llguidance {}\n" + grammar)
     assert (got, stopped.reason) == (text, "stop")
 

@@ -1,4 +1,4 @@
-"""What a client gets when an endpoint goes wrong: every fault, alone and with another endpoint.
+"""What a client gets when a provider goes wrong: every fault, alone and with another provider.
 
 ``docs/faults.md`` shows the same table.
 """
@@ -14,7 +14,7 @@ import pytest
 from faultkit import Broken, Call, Fault, Received, Reply, upstream
 from gatewaykit import Answer, gateway, settled
 
-from causerie.upstreams.endpoint import Deadlines
+from causerie.providers.provider import Deadlines
 
 PAGE = Path(__file__).parents[1] / "docs" / "faults.md"
 TEXT = Reply().text
@@ -24,7 +24,7 @@ LATE = "504 `upstream_timeout`"
 FULL = "503 `no_endpoint`, `Retry-After`"
 CUT = "what came, then an error chunk and `[DONE]`"
 
-# What a client gets from this endpoint alone: a plain answer, a stream.
+# What a client gets from this provider alone: a plain answer, a stream.
 ALONE: dict[Fault, tuple[str, str]] = {
     Fault.REFUSE: (GATEWAY, GATEWAY),
     Fault.DNS_FAILURE: (GATEWAY, GATEWAY),
@@ -107,12 +107,12 @@ async def test_alone(fault: Fault) -> None:
     [fault for fault in Fault if fault is not Fault.ENDLESS],
     ids=lambda fault: fault.name.lower(),
 )
-async def test_with_another_endpoint_the_reply_is_whole(fault: Fault) -> None:
+async def test_with_another_provider_the_reply_is_whole(fault: Fault) -> None:
     found = await asyncio.gather(one(fault, False, helped=True), one(fault, True, helped=True))
     assert set(found) == {WHOLE}
 
 
-async def test_a_reply_without_end_is_ended_by_another_endpoint() -> None:
+async def test_a_reply_without_end_is_ended_by_another_provider() -> None:
     """Its deadline breaks it off, and so it goes on as any other does."""
     ending = " And so it ended."
 
@@ -138,7 +138,7 @@ async def test_a_reply_without_end_is_ended_by_another_endpoint() -> None:
 
 def table() -> str:
     """The table of the page."""
-    lines = ["| what the endpoint does | plain answer | stream |", "|---|---|---|"]
+    lines = ["| what the provider does | plain answer | stream |", "|---|---|---|"]
     lines += [f"| {fault.value} | {plain} | {stream} |" for fault, (plain, stream) in rows()]
     return "\n".join(lines)
 
@@ -307,7 +307,7 @@ async def test_reasoning_that_nobody_has_seen_is_begun_anew() -> None:
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["plain", "stream"])
 @pytest.mark.parametrize("begun", [False, True], ids=["before content", "in the middle"])
-async def test_when_the_client_leaves_the_endpoint_is_left(streamed: bool, begun: bool) -> None:
+async def test_when_the_client_leaves_the_provider_is_left(streamed: bool, begun: bool) -> None:
     slow = Broken(Fault.STALL_MID_STREAM if begun else Fault.STALL_BEFORE_FIRST)
     patient = Deadlines(first_token=60, between_chunks=60, total=60)
     async with upstream(slow) as up, gateway(up.base_url, deadlines=patient) as there:

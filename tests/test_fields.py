@@ -20,19 +20,19 @@ import pytest
 from faultkit import Fault, Reply, Upstream, upstream
 from gatewaykit import gateway
 from hostedkit import office
-from housekit import House, house
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 from openai import AsyncOpenAI, BadRequestError
+from servicekit import ServiceView, service_view
 
 from causerie.errors import InvalidRequest
-from causerie.protocol.parsing import Rules, parse
+from causerie.protocol.parsing import ParsingRules, parse
 from causerie.protocol.parsing.known import KNOWN, sift
 from causerie.protocol.parsing.privileged import PRIVILEGES, privilege_of
-from causerie.upstreams.dialect import Dialect
-from causerie.upstreams.dialects import DIALECTS
-from causerie.upstreams.outgoing import outgoing
+from causerie.providers.dialect import Dialect
+from causerie.providers.dialects import DIALECTS
+from causerie.providers.outgoing import outgoing
 
 HELLO = [{"role": "user", "content": "Hello"}]
 # Each with a value as somebody would send it who wants to gain by it.
@@ -59,7 +59,7 @@ name = "strict"
 kind = "gateway"
 unknown_params = "reject"
 {doors}
-[[endpoints]]
+[[providers]]
 name = "there"
 base_url = "{base_url}"
 dialect = "{dialect}"
@@ -67,7 +67,7 @@ health = {{ path = "" }}
 {more}
 [[aliases]]
 id = "fast"
-targets = [{{ endpoint = "there", model = "m" }}]
+targets = [{{ provider = "there", model = "m" }}]
 """
 
 
@@ -83,7 +83,7 @@ def changes(headers: Any) -> list[str]:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_nobody_gains_by_a_field_through_a_gateway(tmp_path: Path, dialect: str) -> None:
-    async with upstream(Reply()) as up, house(tmp_path, configured(up, dialect)) as there:
+    async with upstream(Reply()) as up, service_view(tmp_path, configured(up, dialect)) as there:
         for name, value in GAINED.items():
             status, headers, _ = await there.ask("/gateway/v1", "fast", **{name: value})
             assert status == 200
@@ -95,7 +95,7 @@ async def test_nobody_gains_by_a_field_through_a_gateway(tmp_path: Path, dialect
         assert not up.requests[-1].body.keys() & GAINED.keys()
 
 
-async def stream(there: House, base: str, fields: dict[str, Any]) -> Any:
+async def stream(there: ServiceView, base: str, fields: dict[str, Any]) -> Any:
     """The headers of a streamed answer."""
     body = {"model": "fast", "messages": HELLO, "stream": True, **fields}
     async with there.session.post(f"{there.root}{base}/chat/completions", json=body) as response:
@@ -108,7 +108,7 @@ async def test_nobody_gains_by_a_field_through_a_hosted_door(tmp_path: Path) -> 
     doors = '[[doors]]\nname = "hosted"\nkind = "hosted"\n'
     store = f'[store]\nfolder = "{tmp_path}/data"\n'
     async with upstream(Reply()) as up:
-        async with house(tmp_path, configured(up, doors=doors) + store) as there:
+        async with service_view(tmp_path, configured(up, doors=doors) + store) as there:
             async with office(tmp_path / "data") as opened:
                 key = (await opened.key()).credential
             status, headers, _ = await there.ask("/hosted/v1", "fast", key, **GAINED)
@@ -124,28 +124,28 @@ async def test_a_router_follows_preferences_itself_and_passes_none_on(tmp_path: 
 name = "router"
 kind = "router"
 keys = "off"
-[[endpoints]]
+[[providers]]
 name = "north"
 base_url = "{up.base_url}"
 dialect = "openrouter"
 health = {{ path = "" }}
-[[endpoints]]
+[[providers]]
 name = "south"
 base_url = "{other.base_url}"
 dialect = "openrouter"
 health = {{ path = "" }}
 [[catalog]]
 id = "author/one"
-[[catalog.offers]]
-endpoint = "north"
+[[catalog.endpoints]]
+provider = "north"
 model = "m"
 price = {{ prompt = "1", completion = "1" }}
-[[catalog.offers]]
-endpoint = "south"
+[[catalog.endpoints]]
+provider = "south"
 model = "m"
 price = {{ prompt = "1", completion = "1" }}
 """
-        async with house(tmp_path, text) as there:
+        async with service_view(tmp_path, text) as there:
             status, headers, answer = await there.ask(
                 "/router/v1",
                 None,
@@ -183,7 +183,7 @@ async def test_the_operator_lists_what_a_provider_gets(tmp_path: Path) -> None:
         "plugins": [{"id": "web", "model": "y"}],
         "provider": {"order": ["a"]},
     }
-    async with upstream(Reply()) as up, house(tmp_path, configured(up, more=more)) as there:
+    async with upstream(Reply()) as up, service_view(tmp_path, configured(up, more=more)) as there:
         status, headers, _ = await there.ask("/gateway/v1", "fast", **given)
         assert status == 200
         part["cache_control"] = {"type": "ephemeral"}
@@ -205,7 +205,7 @@ async def test_the_operator_lists_what_a_provider_gets(tmp_path: Path) -> None:
 
 async def test_a_strict_door_and_a_strict_client_are_told_the_field(tmp_path: Path) -> None:
     more = 'passes = ["top_a"]\n'
-    async with upstream(Reply()) as up, house(tmp_path, configured(up, more=more)) as there:
+    async with upstream(Reply()) as up, service_view(tmp_path, configured(up, more=more)) as there:
         url = f"{there.root}/gateway/v1/chat/completions"
         ask = {"model": "fast", "messages": [*HELLO, {"role": "user", "content": "", "x": 1}]}
         for base, headers in (("gateway", {"x-unknown-params": "reject"}), ("strict", {})):
@@ -248,7 +248,7 @@ async def test_a_second_provider_gets_no_more_than_the_first() -> None:
 
 
 async def test_the_official_client_goes_on_working(tmp_path: Path) -> None:
-    async with upstream(Reply()) as up, house(tmp_path, configured(up, "openai")) as there:
+    async with upstream(Reply()) as up, service_view(tmp_path, configured(up, "openai")) as there:
         base_url = f"{there.root}/gateway/v1"
         async with AsyncOpenAI(base_url=base_url, api_key="x", max_retries=0) as client:
             ask = client.chat.completions.with_raw_response.create
@@ -276,7 +276,7 @@ async def test_the_official_client_goes_on_working(tmp_path: Path) -> None:
 async def test_ten_thousand_fields_are_counted(tmp_path: Path) -> None:
     many = {f"field_{number}" + "x" * 100: number for number in range(10_000)}
     nested = [{"role": "user", "content": "Hi", **many}]
-    async with upstream(Reply()) as up, house(tmp_path, configured(up)) as there:
+    async with upstream(Reply()) as up, service_view(tmp_path, configured(up)) as there:
         for fields in (many, {"messages": nested}):
             body = json.dumps({"model": "fast", "messages": HELLO} | fields).encode()
             url, kind = f"{there.root}/gateway/v1/chat/completions", "application/json"
@@ -310,7 +310,7 @@ async def test_no_header_of_a_client_reaches_a_provider(tmp_path: Path) -> None:
         "cookie": "a=b", "user-agent": "client/1", "x-session-id": "s", "forwarded": "for=1",
         "x-forwarded-host": "h",
     }  # fmt: skip
-    async with upstream(Reply()) as up, house(tmp_path, configured(up)) as there:
+    async with upstream(Reply()) as up, service_view(tmp_path, configured(up)) as there:
         url = f"{there.root}/gateway/v1/chat/completions"
         ask = {"model": "fast", "messages": HELLO}
         async with there.session.post(url, json=ask, headers=sent) as response:
@@ -479,7 +479,7 @@ def test_what_a_provider_gets_is_listed(
     dialect = dialect.passing(passes, privileged)
     raw = json.dumps(body).encode()
     try:
-        out = outgoing(parse(raw, Rules(reasoning_object=True)), dialect, "theirs")
+        out = outgoing(parse(raw, ParsingRules(reasoning_object=True)), dialect, "theirs")
     except InvalidRequest:  # nothing has been sent
         return
     listed = {path for path in passes if path not in GAINED} | dialect.knows
@@ -490,7 +490,7 @@ def test_what_a_provider_gets_is_listed(
             continue
         assert any(change.endswith("dropped") for change in out.changes), path
     assert got["model"] == "theirs"
-    strict = structs.replace(parse(raw, Rules(reasoning_object=True)), strict=True)
+    strict = structs.replace(parse(raw, ParsingRules(reasoning_object=True)), strict=True)
     _, unlisted = sift(body, dialect.lists)
     if unlisted is not None and unlisted.names:
         with pytest.raises(InvalidRequest) as insisted:
@@ -519,7 +519,7 @@ def test_only_an_assistants_message_has_what_assistants_say(dialect: str) -> Non
     said = {"tool_calls": [], "reasoning": "r", "reasoning_details": [{"url": "https://10.0.0.9"}]}
     messages = [{"role": "user", "content": "Hi"} | said, {"role": "system", "content": ""} | said]
     body = json.dumps({"model": "m", "messages": messages}).encode()
-    out = outgoing(parse(body, Rules()), DIALECTS[dialect], "theirs")
+    out = outgoing(parse(body, ParsingRules()), DIALECTS[dialect], "theirs")
     for message in json.loads(out.body)["messages"]:
         assert message.keys() == {"role", "content"}
     assert "messages.reasoning_details dropped" in out.changes
@@ -556,7 +556,7 @@ def test_a_template_gets_its_own_arguments_and_the_renderer_none(dialect: str) -
     own = {"enable_thinking": True, "thinking": True, "custom": {"tools": [1]}}
     taken = {"chat_template": "{{ 1 }}", "tokenize": False, "tokenizer": "x", "tools": [], "a": 1}
     body = {"model": "m", "messages": HELLO, "chat_template_kwargs": own | taken}
-    out = outgoing(parse(json.dumps(body).encode(), Rules()), DIALECTS[dialect], "theirs")
+    out = outgoing(parse(json.dumps(body).encode(), ParsingRules()), DIALECTS[dialect], "theirs")
     assert json.loads(out.body)["chat_template_kwargs"] == own | {"a": 1}
     assert set(out.changes) == {
         f"chat_template_kwargs.{name} dropped" for name in taken if name != "a"
@@ -568,7 +568,9 @@ def test_a_template_gets_its_own_arguments_and_the_renderer_none(dialect: str) -
 def test_metadata_is_of_strings(dialect: str, odd: Any) -> None:
     for metadata, told in (({"a": "b"}, ()), (odd, ("metadata dropped",))):
         body = {"model": "m", "messages": HELLO, "metadata": metadata}
-        out = outgoing(parse(json.dumps(body).encode(), Rules()), DIALECTS[dialect], "theirs")
+        out = outgoing(
+            parse(json.dumps(body).encode(), ParsingRules()), DIALECTS[dialect], "theirs"
+        )
         assert out.changes == told
         assert ("metadata" in json.loads(out.body)) == (not told)
 
@@ -607,8 +609,8 @@ def test_no_schema_makes_a_provider_fetch_another(
     ):
         raw = json.dumps({"model": "m", "messages": HELLO, **more}).encode()
         if fine:
-            assert outgoing(parse(raw, Rules()), DIALECTS[dialect], "theirs").body
+            assert outgoing(parse(raw, ParsingRules()), DIALECTS[dialect], "theirs").body
             continue
         with pytest.raises(InvalidRequest) as refused:
-            outgoing(parse(raw, Rules()), DIALECTS[dialect], "theirs")
+            outgoing(parse(raw, ParsingRules()), DIALECTS[dialect], "theirs")
         assert (refused.value.code, refused.value.param) == ("unsupported_schema", param)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from causerie.engines import berth
+from causerie.engines import model_slot
 from causerie.engines.base import EngineFailed, EngineState, Stopped, TextRequest
-from causerie.engines.fake import FakeEngine, Script
+from causerie.engines.fake import FakeEngine, FakeScript
 from causerie.engines.fleet import Fleet, FleetEntry, ManagedEngine
 
 
@@ -67,7 +67,7 @@ def entry(make: Callable[[], Awaitable[ManagedEngine]], **rest: object) -> Fleet
 @pytest.fixture
 def single_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """No step of a request is followed by another one."""
-    monkeypatch.setattr(berth, "LEAVING_SECONDS", 0.0)
+    monkeypatch.setattr(model_slot, "LEAVING_SECONDS", 0.0)
 
 
 def states(fleet: Fleet) -> list[EngineState]:
@@ -240,7 +240,7 @@ async def test_a_model_that_comes_back_waits_for_its_own_end() -> None:
 
 async def test_a_model_that_generates_is_not_idle() -> None:
     gate = asyncio.Semaphore(0)
-    ship = Ship("a", Script(["abc"], gate=gate))
+    ship = Ship("a", FakeScript(["abc"], gate=gate))
     async with Fleet([entry(Yard([ship]), idle_seconds=0.0)]) as fleet:
         async with fleet.engine("a").generate(TextRequest([1], 10)) as output:
             await anext(output)
@@ -289,7 +289,7 @@ async def test_the_least_recently_used_makes_room() -> None:
 
 async def test_who_generates_is_waited_for() -> None:
     fleet, ships = three(budget=50)
-    ships["a"].script = Script(["abc"], gate=asyncio.Semaphore(0))
+    ships["a"].script = FakeScript(["abc"], gate=asyncio.Semaphore(0))
     async with fleet, asyncio.TaskGroup() as group:
         async with fleet.engine("a").generate(TextRequest([1], 10)) as output:
             await anext(output)
@@ -352,7 +352,7 @@ async def test_an_idle_time_of_zero_begins_at_the_end_of_the_request() -> None:
 
 async def test_room_is_not_waited_for_for_ever() -> None:
     ships = [Ship(name, memory_bytes=40) for name in "ab"]
-    ships[0].script = Script(["abc"], gate=asyncio.Semaphore(0))
+    ships[0].script = FakeScript(["abc"], gate=asyncio.Semaphore(0))
     entries = [entry(Yard([ship]), model=ship.model, wait_seconds=0.01) for ship in ships]
     async with Fleet(entries, memory_budget=50) as fleet:
         async with fleet.engine("a").generate(TextRequest([1], 10)) as output:
@@ -365,7 +365,7 @@ async def test_room_is_not_waited_for_for_ever() -> None:
 
 async def test_a_larger_budget_is_heard_of_by_who_waits_for_room() -> None:
     fleet, ships = three(budget=50)
-    ships["a"].script = Script(["abc"], gate=asyncio.Semaphore(0))
+    ships["a"].script = FakeScript(["abc"], gate=asyncio.Semaphore(0))
     entries = [entry(Yard([ship]), model=name) for name, ship in ships.items()]
     async with fleet, asyncio.TaskGroup() as group:
         async with fleet.engine("a").generate(TextRequest([1], 10)) as output:

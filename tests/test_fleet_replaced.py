@@ -7,15 +7,15 @@ import asyncio
 import pytest
 from test_fleet import Ship, Yard, entry, states
 
-from causerie.engines import berth
+from causerie.engines import model_slot
 from causerie.engines.base import EngineState, TextRequest
-from causerie.engines.fake import Script
+from causerie.engines.fake import FakeScript
 from causerie.engines.fleet import Fleet
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(berth, "LEAVING_SECONDS", 0.001)
+    monkeypatch.setattr(model_slot, "LEAVING_SECONDS", 0.001)
 
 
 async def test_an_equal_recipe_keeps_the_engine() -> None:
@@ -53,7 +53,7 @@ async def test_another_recipe_is_another_engine_and_the_old_one_ends() -> None:
 
 async def test_a_removed_model_goes_on_for_those_who_use_it() -> None:
     gate = asyncio.Semaphore(0)
-    ship = Ship("a", script=Script(replies=["ab"], gate=gate))
+    ship = Ship("a", script=FakeScript(replies=["ab"], gate=gate))
     async with Fleet([entry(Yard([ship]))]) as fleet:
         engine = fleet.engine("a")
         async with engine.generate(TextRequest(prompt=(1,), max_tokens=5)) as outputs:
@@ -98,7 +98,7 @@ async def test_a_new_model_is_loaded_at_once_where_it_says_so() -> None:
 async def test_what_is_leaving_counts_until_it_is_gone() -> None:
     """The memory of an engine that is being used is not given to another one."""
     gate = asyncio.Semaphore(0)
-    old = Ship("a", memory_bytes=8, script=Script(replies=["ab"], gate=gate))
+    old = Ship("a", memory_bytes=8, script=FakeScript(replies=["ab"], gate=gate))
     new = Ship("b", memory_bytes=8)
     async with Fleet([entry(Yard([old]))], memory_budget=10) as fleet, asyncio.TaskGroup() as group:
         engine = fleet.engine("a")

@@ -12,7 +12,7 @@ from formatkit import TOOLS, Call, Told, read, write_calls, write_reasoning
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.chat.formats.format import Format
+from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.page import page
 from causerie.chat.formats.registry import FORMATS, by_name, detect
 from causerie.chat.parser import call_triggers
@@ -352,7 +352,7 @@ def same(told: Told, expected: Told) -> bool:
     return parts == (expected.reasoning, expected.answer.strip(), expected.calls, expected.open)
 
 
-def made(form: Format) -> list[Call]:
+def made(form: ModelFormat) -> list[Call]:
     """Two calls, or one where the family writes one."""
     first = Call(
         "get_weather",
@@ -410,7 +410,7 @@ def test_no_marker_begins_like_another(name: str) -> None:
     assert not clashes
 
 
-def _marks(form: Format) -> Iterator[str]:
+def _marks(form: ModelFormat) -> Iterator[str]:
     yield from (mark for mark in (form.answer_open, form.answer_close, *form.skip) if mark)
     if form.reasoning:
         yield from (form.reasoning.open, form.reasoning.close, *form.reasoning.also_open)
@@ -522,14 +522,14 @@ def test_any_text_at_all_says_the_same_however_it_is_cut(data: st.DataObject) ->
     assert _attempt(form, text, range(1, len(text))) == whole
 
 
-def _bits(form: Format) -> Iterator[str]:
+def _bits(form: ModelFormat) -> Iterator[str]:
     for way in (form.calls, *form.calls.also) if form.calls else ():
         texts = [way.begin, way.separator, way.end, write_calls(way, [Call("now", {})])]
         texts += [getattr(segment, "text", "") for segment in way.call]
         yield from (text for text in texts if text)
 
 
-def _attempt(form: Format, text: str, cuts: list[int] | range) -> object:
+def _attempt(form: ModelFormat, text: str, cuts: list[int] | range) -> object:
     try:
         told = formatkit.read(form, text, cuts=cuts)
     except ValueError:  # the arguments were no JSON: they are given out as the model wrote them

@@ -16,13 +16,13 @@ from formatkit import TOOLS, Call, read, write_calls, write_reasoning
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causerie.chat.formats.format import Format
+from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.registry import by_name, detect
 from causerie.chat.prompt import render
 from causerie.chat.template import ChatTemplate
 from causerie.errors import InvalidRequest
 from causerie.protocol.parsing.body import parse
-from causerie.protocol.parsing.rules import Rules
+from causerie.protocol.parsing.rules import ParsingRules
 from causerie.protocol.request import ChatRequest, Message, Tool, ToolCall
 
 _OWN = sorted((Path(__file__).parent / "templates").glob("*.jinja"))
@@ -34,7 +34,7 @@ _SIGN = "ж"  # what only a user writes
 
 
 @cache
-def _loaded(path: Path) -> tuple[ChatTemplate, Format]:
+def _loaded(path: Path) -> tuple[ChatTemplate, ModelFormat]:
     template = ChatTemplate(path.read_text(), bos_token="<BOS>", eos_token="<EOS>")
     return template, by_name(path.stem) if path in _OWN else detect(template.source)
 
@@ -127,7 +127,7 @@ def test_any_conversation_is_rendered_or_refused(
     """Nothing else is raised, and every character of a user counts as one."""
     template, form = _loaded(path)
     try:
-        request = parse(json.dumps(body).encode(), Rules())
+        request = parse(json.dumps(body).encode(), ParsingRules())
         prompt = render(template, form, request, thinking_on=thinks, effort=None)
     except InvalidRequest as refusal:
         if "chat template" not in refusal.message:

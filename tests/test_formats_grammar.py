@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causerie.chat.answer import AnswerPlan
+from causerie.chat.call_syntax.choices import anchored, closed_schema
 from causerie.chat.constraint import CallPlan, compose
-from causerie.chat.formats.format import Format
+from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.registry import FORMATS, by_name
 from causerie.chat.schema import keywords
-from causerie.chat.segments.choices import anchored, closed_schema
 from causerie.chat.validation import validate
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import JsonSchema
@@ -52,7 +52,7 @@ NESTED: Mapping[str, Mapping[str, object]] = {
 }
 
 
-def made(form: Format) -> list[Call]:
+def made(form: ModelFormat) -> list[Call]:
     first = Call("get_weather", ARGUMENTS, "abcdefgh1")
     assert form.calls
     calls = [first, Call("now", {}, "abcdefgh2")] if form.calls.parallel else [first]
@@ -66,7 +66,7 @@ def models(name: str) -> Iterator[tuple[Mapping[str, int], Vocabulary]]:
 
 
 def refusal(
-    form: Format,
+    form: ModelFormat,
     model: tuple[Mapping[str, int], Vocabulary],
     text: str,
     *,
@@ -182,7 +182,7 @@ def test_what_is_admitted_is_understood(
             understood(form, text, tools)
 
 
-def understood(form: Format, text: str, tools: Mapping[str, Mapping[str, object]]) -> None:
+def understood(form: ModelFormat, text: str, tools: Mapping[str, Mapping[str, object]]) -> None:
     told = read(form, text, tools=tools)
     assert told.calls, text
     assert not told.open, text
@@ -194,7 +194,7 @@ def understood(form: Format, text: str, tools: Mapping[str, Mapping[str, object]
         assert wrong is None, (wrong, text)
 
 
-# As pydantic and zod write them: references to definitions and to other places, null beside.
+# As pydantic and zod write them: references to definitions and to other places, null alongside.
 STOP: Mapping[str, object] = {
     "type": "object",
     "properties": {"at": {"type": "string"}},
@@ -420,9 +420,9 @@ def test_what_a_definition_forbids_is_not_written(name: str) -> None:
 def test_what_nobody_refers_to_costs_nothing() -> None:
     """Its names are not counted with those of the schema, and would be listed for each map."""
     map_ = {"propertyNames": {"$ref": "#/$defs/N"}, "additionalProperties": {}}
-    beside = {"x-note": map_, "$defs": {"M": map_}, "additionalItems": map_}
+    alongside = {"x-note": map_, "$defs": {"M": map_}, "additionalItems": map_}
     names = {"enum": ["a", "b"]}
-    (tool,) = offered({"properties": {"a": beside}, "$defs": {"N": names, "M": map_}}).values()
+    (tool,) = offered({"properties": {"a": alongside}, "$defs": {"N": names, "M": map_}}).values()
     assert "$ref" not in re.sub(r"'propertyNames': {'\$ref'", "", repr(tool))
 
 
@@ -518,7 +518,7 @@ def test_parameters_that_are_elsewhere_or_several(
 
 
 _AB = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
-BESIDE: list[tuple[Mapping[str, object], list[object], list[object]]] = [
+ALONGSIDE: list[tuple[Mapping[str, object], list[object], list[object]]] = [
     (
         {"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}], "items": False}
         | {"minItems": 2},
@@ -559,7 +559,7 @@ BESIDE: list[tuple[Mapping[str, object], list[object], list[object]]] = [
 
 
 @pytest.mark.parametrize("name", NOTATIONS)
-@pytest.mark.parametrize(("what", "right", "wrong"), BESIDE)
+@pytest.mark.parametrize(("what", "right", "wrong"), ALONGSIDE)
 def test_what_holds_at_once_holds_in_every_notation(
     name: str, what: Mapping[str, object], right: list[object], wrong: list[object]
 ) -> None:

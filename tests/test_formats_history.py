@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from formatkit import TOOLS, Call, write_calls, write_reasoning
 
-from causerie.chat.formats.format import Format
+from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.registry import FORMATS, by_name, detect
 from causerie.chat.prompt import before_call, render
 from causerie.chat.template import ChatTemplate
@@ -35,16 +35,16 @@ CALLS_DIFFER = {
     "LFM2.5-8B-A1B": "single quotes, without escapes",
     "fireworks-ai-llama-3-firefunction-v2": "wants variables that only its service has",
 }
-# Those that leave the reasoning of the past out, or show it only beside calls.
+# Those that leave the reasoning of the past out, or show it only alongside calls.
 NO_REASONING = {
-    "CohereForAI-c4ai-command-r7b-12-2024-tool_use": "only beside calls",
-    "Kimi-K2-Thinking": "only beside calls",
+    "CohereForAI-c4ai-command-r7b-12-2024-tool_use": "only alongside calls",
+    "Kimi-K2-Thinking": "only alongside calls",
     "deepseek-ai-DeepSeek-R1-Distill-Llama-8B": "cut at the closing tag",
     "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B": "cut at the closing tag",
     "deepseek-ai-DeepSeek-V3.1": "cut at the closing tag",
     "fireworks-ai-llama-3-firefunction-v2": "wants variables that only its service has",
-    "google-gemma-4-31B-it": "only beside calls",
-    "google-gemma-4-31B-it-interleaved": "only beside calls",
+    "google-gemma-4-31B-it": "only alongside calls",
+    "google-gemma-4-31B-it-interleaved": "only alongside calls",
     "llama-cpp-deepseek-r1": "cut at the closing tag",
     "llama-cpp-rwkv-world": "cut at the closing tag",
     "muse-glimmer": "with a blank before the recipient",
@@ -70,7 +70,11 @@ def _template(path: Path) -> ChatTemplate:
 
 
 def _rendered(
-    template: ChatTemplate, form: Format, answer: Message, results: Sequence[Message], tools: bool
+    template: ChatTemplate,
+    form: ModelFormat,
+    answer: Message,
+    results: Sequence[Message],
+    tools: bool,
 ) -> str:
     request = ChatRequest(
         model="m",
@@ -82,7 +86,7 @@ def _rendered(
 
 
 def _calls_in_prompt(
-    template: ChatTemplate, form: Format, content: str | None = None
+    template: ChatTemplate, form: ModelFormat, content: str | None = None
 ) -> tuple[str, str]:
     """What is declared for calls of the past, and the prompt."""
     assert form.calls
@@ -96,7 +100,7 @@ def _calls_in_prompt(
     return write_calls(form.calls, made), _rendered(template, form, answer, results, True)
 
 
-def _reasoning_in_prompt(template: ChatTemplate, form: Format) -> tuple[str, str]:
+def _reasoning_in_prompt(template: ChatTemplate, form: ModelFormat) -> tuple[str, str]:
     """What is declared for reasoning and answer of the past, and the prompt."""
     assert form.reasoning
     said = write_reasoning(form.reasoning, "Hm, so.") + form.answer_open + "ANSWER"
@@ -146,7 +150,7 @@ def test_what_is_said_before_a_call_is_a_message_of_its_own(name: str, thought: 
     assert "<|start|>assistant" + said + write_calls(form.calls, MADE[1:]) in prompt
 
 
-def _shows_both(template: ChatTemplate, form: Format, said: str | None, thought: str) -> bool:
+def _shows_both(template: ChatTemplate, form: ModelFormat, said: str | None, thought: str) -> bool:
     """Whether two calls of one message are in the prompt, each before its result."""
     calls = (ToolCall("abcdefgh1", "time", '{"zone": "UTC"}'),
              ToolCall("abcdefgh2", "get_weather", '{"city": "Oslo"}'))  # fmt: skip
@@ -181,7 +185,7 @@ def test_real_templates_lose_no_call_beside_another(said: str | None, thought: s
     assert lost == {"fireworks-ai-llama-3-firefunction-v2"}
 
 
-def _in_order(template: ChatTemplate, form: Format, thought: str) -> bool:
+def _in_order(template: ChatTemplate, form: ModelFormat, thought: str) -> bool:
     """Whether what was said before a call is in the prompt, before the call."""
     call = ToolCall("abcdefgh1", "get_weather", '{"city": "Oslo"}')
     answer = Message("assistant", "I look.", tool_calls=(call,), reasoning_content=thought)
@@ -351,7 +355,7 @@ FORGETS = dict.fromkeys(
     "ibm-granite-granite-3.3-2B-Instruct": "without the tag that the answer begins with",
     "mistralai-Mistral-Nemo-Instruct-2407": "the last question has the system message",
 }
-FORGETS_BESIDE_CALLS = {
+FORGETS_ALONGSIDE_CALLS = {
     "LFM2.5-8B-A1B": "single quotes in calls",
     "muse-glimmer": "shows no calls",
     "unsloth-Apriel-1.5": "numbers the calls of the past",
@@ -420,7 +424,7 @@ def test_real_templates_keep_thinking_that_was_asked_for_right_before_its_call()
     assert moved == {trims, quotes}
 
 
-def _asked_thinking_stays(template: ChatTemplate, form: Format) -> bool:
+def _asked_thinking_stays(template: ChatTemplate, form: ModelFormat) -> bool:
     assert form.reasoning
     assert form.calls
     call = ToolCall(MADE[1].id, MADE[1].name, json.dumps(MADE[1].arguments))
@@ -430,7 +434,7 @@ def _asked_thinking_stays(template: ChatTemplate, form: Format) -> bool:
     return write_reasoning(form.reasoning, "Hm, so.") + made in text
 
 
-def _goes_on(template: ChatTemplate, form: Format, *, called: bool) -> bool:
+def _goes_on(template: ChatTemplate, form: ModelFormat, *, called: bool) -> bool:
     """Whether the prompt of a second turn is that of the first, what was said, and more.
 
     White space between reasoning and what follows is the model's affair.
@@ -478,5 +482,5 @@ def test_a_second_turn_of_a_real_template_goes_on_from_the_first(called: bool) -
             kept = False
         if not kept:
             forgets.add(path.stem)
-    sometimes = FORGETS_BESIDE_CALLS if called else FORGETS
+    sometimes = FORGETS_ALONGSIDE_CALLS if called else FORGETS
     assert forgets == FORGETS_EVERYWHERE.keys() | sometimes.keys()

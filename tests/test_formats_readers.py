@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from causerie.chat.call_syntax.base import Reader, Unreadable
+from causerie.chat.call_syntax.elements import ElementReader
+from causerie.chat.call_syntax.loose import LooseReader, loose
+from causerie.chat.call_syntax.parameters import ParameterReader
+from causerie.chat.call_syntax.python import PythonReader
+from causerie.chat.call_syntax.relaxed import relaxed_json
 from causerie.chat.formats.format import ParameterList
-from causerie.chat.segments.base import Reader, Unreadable
-from causerie.chat.segments.elements import ElementReader
-from causerie.chat.segments.loose import LooseReader, loose
-from causerie.chat.segments.parameters import ParameterReader
-from causerie.chat.segments.python import PythonReader
-from causerie.chat.segments.relaxed import relaxed_json
 
 MARK = "]<]mark[>["
 QUOTE = '<|"|>'

@@ -1,4 +1,4 @@
-"""A whole gateway as it is configured: limits of an alias, own models behind endpoints, health."""
+"""A whole gateway as it is configured: limits of an alias, own models behind providers, health."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ price = {{ prompt = "0.15", completion = "0.6", cached = "0.03" }}
 name = "gateway"
 kind = "gateway"
 
-[[endpoints]]
+[[providers]]
 name = "there"
 base_url = "{base_url}"
 dialect = "vllm"
@@ -34,7 +34,7 @@ health = {{ path = "" }}
 
 [[aliases]]
 id = "fast"
-targets = [{{ endpoint = "there", model = "m" }}, {{ model = "small", priority = 1 }}]
+targets = [{{ provider = "there", model = "m" }}, {{ model = "small", priority = 1 }}]
 
 [[aliases]]
 id = "few"
@@ -47,7 +47,7 @@ HELLO = [{"role": "user", "content": "Hello"}]
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A gateway whose endpoint is not there."""
+    """A gateway whose provider is not there."""
     folder = tmp_path_factory.mktemp("alone")
     with serving(folder, CONFIG.format(base_url="http://127.0.0.1:9/v1")) as there:
         yield there
@@ -89,10 +89,10 @@ def test_documents_are_listed_where_a_template_shows_them(alone: Service) -> Non
     assert (refused["code"], refused["param"]) == ("unsupported_parameter", "documents")
     listed = httpx.get(f"{alone.root}/gateway/v1/models").json()["data"]
     shown = {entry["id"]: "documents" in entry["supported_parameters"] for entry in listed}
-    assert shown == {"fast": True, "few": False}  # of the endpoint nothing is known
+    assert shown == {"fast": True, "few": False}  # of the provider nothing is known
 
 
-def test_our_own_engine_stands_in_for_an_endpoint_that_is_gone(alone: Service) -> None:
+def test_our_own_engine_stands_in_for_an_provider_that_is_gone(alone: Service) -> None:
     base_url = f"{alone.root}/gateway/v1"
     with OpenAI(base_url=base_url, api_key="x", max_retries=0) as client:
         for _ in range(4):
@@ -108,7 +108,7 @@ def test_our_own_engine_stands_in_for_an_endpoint_that_is_gone(alone: Service) -
     assert 'causerie_target_state{state="up",target="there/m"}' not in metrics
 
 
-async def test_our_own_engine_goes_on_with_a_reply_of_an_endpoint(tmp_path: Path) -> None:
+async def test_our_own_engine_goes_on_with_a_reply_of_an_provider(tmp_path: Path) -> None:
     async with upstream(Fault.RESET_MID_STREAM) as up:
         begun = "".join(delta["content"] for delta in Reply().deltas()[:2])
         with serving(tmp_path, CONFIG.format(base_url=up.base_url)) as there:
@@ -150,7 +150,7 @@ async def test_who_is_alone_and_dead_is_named_with_the_next_step() -> None:
     for answer in answers:
         assert answer.error is not None
         message = answer.error["message"]
-        assert "(e0). e0: The endpoint cannot be connected to." in message
+        assert "(e0). e0: The provider cannot be connected to." in message
         assert "`causerie probe`" in message
         assert "127.0.0.1" not in message
     [told] = [line for line in logged if line["event"] == "target down"]

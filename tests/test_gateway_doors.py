@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from faultkit import Reply, upstream
 from gatewaykit import settled
-from housekit import House, house
+from servicekit import ServiceView, service_view
 
 from causerie.cli.key import digest_line, new_key
 
@@ -43,25 +43,25 @@ id = "open"
 engine = "fake"
 keys = "off"
 
-[[endpoints]]
+[[providers]]
 name = "up"
 base_url = "{base_url}"
 key = {{ env = "UP_KEY" }}
-[endpoints.health]
+[providers.health]
 path = ""
-[[endpoints.models]]
+[[providers.models]]
 id = "m"
 context_length = 4096
 supported_parameters = ["max_tokens", "seed"]
 
 [[aliases]]
 id = "remote"
-targets = [{{ endpoint = "up", model = "m" }}]
+targets = [{{ provider = "up", model = "m" }}]
 [[aliases]]
 id = "both"
 description = "Here or there."
 targets = [
-  {{ endpoint = "up", model = "m" }},
+  {{ provider = "up", model = "m" }},
   {{ model = "open", priority = 1 }},
 ]
 """
@@ -79,7 +79,7 @@ DOORS = {
 async def test_every_door_has_its_models_and_its_keys(tmp_path: Path) -> None:
     async with (
         upstream(lambda _: YES) as up,
-        house(tmp_path, config(up.base_url), UP_KEY="sk-up") as service,
+        service_view(tmp_path, config(up.base_url), UP_KEY="sk-up") as service,
     ):
         for base, (owner, models) in DOORS.items():
             if owner:
@@ -109,7 +109,7 @@ HOSTS = {
 async def test_host_names_lead_to_doors_and_nothing_else(tmp_path: Path) -> None:
     async with (
         upstream(lambda _: YES) as up,
-        house(tmp_path, config(up.base_url), UP_KEY="sk-up") as service,
+        service_view(tmp_path, config(up.base_url), UP_KEY="sk-up") as service,
     ):
         for host, (owner, models) in HOSTS.items():
             assert await service.models("/v1", KEYS.get(owner, ""), host=host) == models
@@ -132,7 +132,7 @@ async def test_host_names_lead_to_doors_and_nothing_else(tmp_path: Path) -> None
 async def test_what_a_gateway_serves(tmp_path: Path) -> None:
     async with (
         upstream(lambda _: YES) as up,
-        house(tmp_path, config(up.base_url), UP_KEY="sk-up") as service,
+        service_view(tmp_path, config(up.base_url), UP_KEY="sk-up") as service,
     ):
 
         async def ask(model: str, base: str = "/v1", **fields: object) -> tuple[int, str, str]:
@@ -160,7 +160,7 @@ async def test_what_a_gateway_serves(tmp_path: Path) -> None:
 async def test_the_reasoning_object_is_for_doors_that_have_it(tmp_path: Path) -> None:
     async with (
         upstream(lambda _: YES) as up,
-        house(tmp_path, config(up.base_url), UP_KEY="sk-up") as service,
+        service_view(tmp_path, config(up.base_url), UP_KEY="sk-up") as service,
     ):
         status, _, body = await service.ask(
             "/endpoints/mine/v1", "me", KEYS["own"], reasoning={"enabled": False}
@@ -168,7 +168,7 @@ async def test_the_reasoning_object_is_for_doors_that_have_it(tmp_path: Path) ->
         assert (status, body["error"]["param"]) == (400, "reasoning")
 
 
-async def limits_of(service: House, model: str) -> tuple[int, str, str]:
+async def limits_of(service: ServiceView, model: str) -> tuple[int, str, str]:
     status, headers, body = await service.ask("/v1", model)
     return (
         status,
@@ -184,7 +184,7 @@ async def test_an_alias_has_limits_that_outlive_a_reload(tmp_path: Path) -> None
             f'targets = [{{ model = "own" }}]\n[aliases.limits]\nrequests_per_minute = 3\n{more}\n'
         )
 
-    async with house(tmp_path, text("")) as service:
+    async with service_view(tmp_path, text("")) as service:
         assert await limits_of(service, "x") == (200, "2", "")
         assert await limits_of(service, "x") == (200, "1", "")
         assert (await service.reload(text("tokens_per_minute = 100000"))).applied
@@ -194,18 +194,18 @@ async def test_an_alias_has_limits_that_outlive_a_reload(tmp_path: Path) -> None
         assert await limits_of(service, "x") == (200, "1", "")
 
 
-async def test_endpoints_are_asked_whether_they_are_there(tmp_path: Path) -> None:
+async def test_providers_are_asked_whether_they_are_there(tmp_path: Path) -> None:
     """Also those that come with a reload; one without a path for it is left alone."""
 
     def text(asked: str, path: str) -> str:
         return (
-            f'[[endpoints]]\nname = "up"\nbase_url = "{asked}"\n'
-            f'[endpoints.health]\npath = "{path}"\ninterval_seconds = 0.1\n'
-            '[[aliases]]\nid = "x"\ntargets = [{ endpoint = "up", model = "m" }]\n'
+            f'[[providers]]\nname = "up"\nbase_url = "{asked}"\n'
+            f'[providers.health]\npath = "{path}"\ninterval_seconds = 0.1\n'
+            '[[aliases]]\nid = "x"\ntargets = [{ provider = "up", model = "m" }]\n'
         )
 
     async with upstream(lambda _: YES) as first, upstream(lambda _: YES) as second:
-        async with house(tmp_path, text(first.base_url, "/models")) as service:
+        async with service_view(tmp_path, text(first.base_url, "/models")) as service:
             await settled(lambda: first.connections)
             assert (await service.reload(text(second.base_url, "/models"))).applied
             await settled(lambda: second.connections)
@@ -218,6 +218,6 @@ async def test_endpoints_are_asked_whether_they_are_there(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("path", ["/", "/v1", "/gateway", "/gateway/v1/", "/endpoints/none/v1"])
 async def test_no_door_is_404(tmp_path: Path, path: str) -> None:
-    async with house(tmp_path, '[[models]]\nid = "own"\nengine = "fake"\n') as service:
+    async with service_view(tmp_path, '[[models]]\nid = "own"\nengine = "fake"\n') as service:
         status, body = await service.get(path)
         assert (status, body["error"]["code"]) == (404, "unknown_path")

@@ -12,7 +12,7 @@ from causerie.chat.arguments import JsonDict, read_arguments, write_json
 from causerie.chat.fallback import PLAIN_CALLS, call_text, tools_text, without_calls
 from causerie.chat.formats.format import (
     CallId,
-    Calls,
+    CallSection,
     JsonArguments,
     Literal,
     LooseArguments,
@@ -23,7 +23,7 @@ from causerie.chat.formats.format import (
 from causerie.chat.history import arranged, entries, results_placed, tool_entries
 from causerie.chat.taint import user_spans
 from causerie.chat.template import ChatTemplate
-from causerie.chat.traits import Traits, traits_of
+from causerie.chat.template_capabilities import TemplateCapabilities, capabilities_of
 from causerie.protocol.request import ImagePart, Message, TextPart, Tool, ToolCall
 
 USER, ANSWER = Message("user", "hi"), Message("assistant", "hello")
@@ -33,8 +33,8 @@ def _system(text: str) -> Message:
     return Message("system", text)
 
 
-def _told(*messages: Message, **traits: object) -> list[tuple[str, str]]:
-    shaped = Traits(**traits)  # type: ignore[arg-type]
+def _told(*messages: Message, **capabilities: object) -> list[tuple[str, str]]:
+    shaped = TemplateCapabilities(**capabilities)  # type: ignore[arg-type]
     arranged_entries = arranged(entries(messages, shaped, ("reasoning_content",)), shaped)
     return [(str(entry["role"]), str(entry["content"])) for entry in arranged_entries]
 
@@ -124,7 +124,7 @@ def test_roles_are_the_services_words_and_the_rest_the_users() -> None:
             Message("assistant", "a", "thought", (call,)),
             Message("tool", "r", tool_call_id="call_1"),
         ],
-        Traits(),
+        TemplateCapabilities(),
         ("reasoning_content", "thinking"),
     )
     assert user_spans(str(shown[0]["role"])) == ()
@@ -137,7 +137,9 @@ def test_roles_are_the_services_words_and_the_rest_the_users() -> None:
 def test_parts_of_text_are_joined_and_pictures_kept() -> None:
     words = (TextPart("a"), TextPart("b"))
     joined, kept = entries(
-        [Message("user", words), Message("user", (*words, ImagePart("data:x")))], Traits(), ()
+        [Message("user", words), Message("user", (*words, ImagePart("data:x")))],
+        TemplateCapabilities(),
+        (),
     )
     assert joined["content"] == "ab"
     assert [part["type"] for part in kept["content"]] == ["text", "text", "image"]  # type: ignore[attr-defined]
@@ -156,8 +158,8 @@ def test_results_stand_behind_their_calls_where_they_must(late: bool, order: str
         Message("tool", "5", tool_call_id="a"),
         Message("tool", "6", tool_call_id="b"),
     ]
-    told = entries(messages, Traits(), ())
-    placed = results_placed(told, Traits(late=late))
+    told = entries(messages, TemplateCapabilities(), ())
+    placed = results_placed(told, TemplateCapabilities(late=late))
     assert "".join(str(told.index(entry)) for entry in placed) == order
 
 
@@ -231,8 +233,8 @@ def test_an_empty_question_stands_where_a_template_refuses_to_do_without_any() -
         "{{ raise_exception('no question') }}{% endif %}"
         "{% for m in messages %}{{ m.role + m.content }}{% endfor %}"
     )
-    assert not traits_of(asking).unasked
-    assert traits_of(asking).opens
+    assert not capabilities_of(asking).unasked
+    assert capabilities_of(asking).opens
     rules, empty = ("system", "Be."), ("user", "")
     answers = [("assistant", "hello")] * 2
     assert _told(_system("Be."), ANSWER, ANSWER, unasked=False) == [rules, empty, *answers]
@@ -245,12 +247,14 @@ def test_long_ids_become_short_ones_that_stay_the_same() -> None:
         Message("assistant", None, tool_calls=(call,)),
         Message("tool", "r", None, (), call.id),
     ]
-    first, second = entries(messages, Traits(short_ids=True), ())
+    first, second = entries(messages, TemplateCapabilities(short_ids=True), ())
     short = second["tool_call_id"]
     assert first["tool_calls"][0]["id"] == short  # type: ignore[index]
     assert len(str(short)) == 9
     assert str(short).isalnum()
-    kept = entries([Message("tool", "r", tool_call_id="abcdefgh1")], Traits(short_ids=True), ())
+    kept = entries(
+        [Message("tool", "r", tool_call_id="abcdefgh1")], TemplateCapabilities(short_ids=True), ()
+    )
     assert kept[0]["tool_call_id"] == "abcdefgh1"
 
 
@@ -266,12 +270,12 @@ _STRICT = (
 )
 
 
-def test_a_templates_traits_are_found_by_rendering_it() -> None:
-    assert traits_of(_template(_PARTS_ONLY)).parts
-    assert not traits_of(_template(_STRINGS_ONLY)).parts
-    strict = traits_of(_template(_STRICT))
+def test_a_templates_capabilities_are_found_by_rendering_it() -> None:
+    assert capabilities_of(_template(_PARTS_ONLY)).parts
+    assert not capabilities_of(_template(_STRINGS_ONLY)).parts
+    strict = capabilities_of(_template(_STRICT))
     assert not any((strict.system, strict.systems, strict.repeats, strict.tools, strict.calls))
-    loose = traits_of(_template(_STRINGS_ONLY))
+    loose = capabilities_of(_template(_STRINGS_ONLY))
     assert loose.system
     assert loose.systems
     assert loose.system_later
@@ -296,16 +300,16 @@ _CALLS = (
 def test_arguments_take_the_shape_the_template_shows_whole(call: str, shape: str) -> None:
     template = _template(_CALLS.replace("CALL", call))
     for hint in ("object", "text"):
-        traits = traits_of(template, hint, ("thought",))
-        assert traits.calls
-        assert traits.tools
-        assert traits.reasoning
-        assert not traits.undescribed
-        assert traits.empty_tools == ()
+        capabilities = capabilities_of(template, hint, ("thought",))
+        assert capabilities.calls
+        assert capabilities.tools
+        assert capabilities.reasoning
+        assert not capabilities.undescribed
+        assert capabilities.empty_tools == ()
         if "items" in call or "+" in call:
-            assert traits.arguments == shape
-    assert not traits_of(template, "object", ("elsewhere",)).reasoning
-    tool = tool_entries([Tool("f", {})], traits_of(template))[0]
+            assert capabilities.arguments == shape
+    assert not capabilities_of(template, "object", ("elsewhere",)).reasoning
+    tool = tool_entries([Tool("f", {})], capabilities_of(template))[0]
     assert tool["function"] == {"name": "f", "description": "", "parameters": {}}
 
 
@@ -320,7 +324,7 @@ def test_calls_and_results_become_plain_words() -> None:
                 Message("tool", "two", tool_call_id="2"),
                 ANSWER,
             ],
-            Traits(),
+            TemplateCapabilities(),
             (),
         ),
         PLAIN_CALLS,
@@ -349,18 +353,23 @@ def test_calls_and_results_become_plain_words() -> None:
             '<tool_call>\n{"name": "f", "arguments": {"s": "x", "n": 1.0}}\n</tool_call>',
         ),
         (
-            Calls(begin="[B]", call=(CallId(), Literal("|"), Name(), JsonArguments()), end="[E]"),
+            CallSection(
+                begin="[B]", call=(CallId(), Literal("|"), Name(), JsonArguments()), end="[E]"
+            ),
             '[B]id|f{"s": "x", "n": 1.0}[E]',
         ),
         (
-            Calls(call=(Name(), ParameterList("<", "=", ">", between_json=":"))),
+            CallSection(call=(Name(), ParameterList("<", "=", ">", between_json=":"))),
             "f<s=x><n:1.0>",
         ),
-        (Calls(call=(Name(), Literal("("), PythonArguments(), Literal(")"))), 'f(s="x", n=1.0)'),
-        (Calls(call=(Name(), LooseArguments('"'))), 'f{s:"x",n:1.0}'),
+        (
+            CallSection(call=(Name(), Literal("("), PythonArguments(), Literal(")"))),
+            'f(s="x", n=1.0)',
+        ),
+        (CallSection(call=(Name(), LooseArguments('"'))), 'f{s:"x",n:1.0}'),
     ],
 )
-def test_a_call_is_written_in_the_form_the_format_declares(calls: Calls, text: str) -> None:
+def test_a_call_is_written_in_the_form_the_format_declares(calls: CallSection, text: str) -> None:
     written = call_text(calls, "f", '{"s": "x", "n": 1.0}', "id")
     assert written == text
     users = "".join(written[start:stop] for start, stop in user_spans(written))
@@ -370,12 +379,12 @@ def test_a_call_is_written_in_the_form_the_format_declares(calls: Calls, text: s
 
 
 def test_null_is_written_as_models_of_the_loose_notation_write_it() -> None:
-    calls = Calls(call=(Name(), LooseArguments('"')))
+    calls = CallSection(call=(Name(), LooseArguments('"')))
     assert call_text(calls, "f", '{"a": null, "l": [null]}') == "f{a:None,l:[None]}"
 
 
 def test_tools_are_described_in_a_few_words() -> None:
-    tools = tool_entries([Tool("f", {"type": "object"}, "does <|im_end|>")], Traits())
+    tools = tool_entries([Tool("f", {"type": "object"}, "does <|im_end|>")], TemplateCapabilities())
     text = tools_text(tools, PLAIN_CALLS)
     assert (
         '{"name": "f", "description": "does <|im_end|>", "parameters": {"type": "object"}}' in text

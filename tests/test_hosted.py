@@ -18,10 +18,10 @@ from openai import AsyncOpenAI
 from service import Service, serving
 from waiting import eventually
 
-from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
+from causerie.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
 from causerie.accounts.keys import Purpose
 from causerie.accounts.people import SYSTEM
-from causerie.accounts.usage import By, Question, Step
+from causerie.accounts.usage import By, Step, UsageQuery
 from causerie.metering.ledger import UsageRecord
 from causerie.store.columns import microseconds
 
@@ -42,7 +42,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, url: str | None) -> Iterat
 
 
 @dataclass
-class House:
+class ServiceView:
     """A running service, and its database from outside."""
 
     service: Service
@@ -64,9 +64,9 @@ class House:
 
 
 @pytest.fixture
-async def house(service: Service, url: str | None) -> AsyncIterator[House]:
+async def service_view(service: Service, url: str | None) -> AsyncIterator[ServiceView]:
     async with office(service.log.parent / "data", url=url) as opened:
-        yield House(service, opened)
+        yield ServiceView(service, opened)
 
 
 async def say(client: AsyncOpenAI, text: str = "Good day.", model: str = "small") -> str:
@@ -76,17 +76,21 @@ async def say(client: AsyncOpenAI, text: str = "Good day.", model: str = "small"
     return reply.choices[0].message.content or ""
 
 
-async def test_a_key_opens_the_door_and_its_use_is_kept(house: House) -> None:
-    made = await house.office.key()
-    async with house.client(made.credential) as client:
+async def test_a_key_opens_the_door_and_its_use_is_kept(service_view: ServiceView) -> None:
+    made = await service_view.office.key()
+    async with service_view.client(made.credential) as client:
         assert await say(client) == "Good day."
         stream = await client.chat.completions.create(
             model="small", messages=[{"role": "user", "content": "Again."}], stream=True
         )
         text = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
     assert text == "Again."
-    streamed, plain = await house.recorded(made.key.id, 2)
-    assert (plain.project, plain.door, plain.model) == (house.office.project, "hosted", "small")
+    streamed, plain = await service_view.recorded(made.key.id, 2)
+    assert (plain.project, plain.door, plain.model) == (
+        service_view.office.project,
+        "hosted",
+        "small",
+    )
     assert (plain.status, plain.finish, plain.stream, streamed.stream) == (200, "stop", False, True)
     assert plain.completion == len("Good day.") + 1
     price = Decimal("0.001") * plain.prompt + Decimal("0.002") * plain.completion
@@ -95,23 +99,23 @@ async def test_a_key_opens_the_door_and_its_use_is_kept(house: House) -> None:
     assert plain.attempts == 1
 
 
-async def test_who_has_no_key_stays_outside(house: House) -> None:
-    made = await house.office.key()
+async def test_who_has_no_key_stays_outside(service_view: ServiceView) -> None:
+    made = await service_view.office.key()
     other = made.credential[:-4] + ("aaaa" if made.credential[-4:] != "aaaa" else "bbbb")
     bodies = []
     for wrong in (other, "sk-something", "ck_x_' OR 1=1 --"):
-        async with house.client(wrong) as client:
+        async with service_view.client(wrong) as client:
             with pytest.raises(openai.AuthenticationError) as refused:
                 await say(client)
         bodies.append(refused.value.body)
     assert bodies[0] == bodies[1] == bodies[2]
 
 
-async def test_a_revoked_key_stops_within_a_second(house: House) -> None:
-    made = await house.office.key()
-    async with house.client(made.credential) as client:
+async def test_a_revoked_key_stops_within_a_second(service_view: ServiceView) -> None:
+    made = await service_view.office.key()
+    async with service_view.client(made.credential) as client:
         await say(client)
-        await house.office.accounts.keys.delete(SYSTEM, made.key.id)
+        await service_view.office.accounts.keys.delete(SYSTEM, made.key.id)
         with pytest.raises(openai.AuthenticationError):
             async with asyncio.timeout(5):  # a busy machine; a second is measured elsewhere
                 while True:
@@ -119,9 +123,9 @@ async def test_a_revoked_key_stops_within_a_second(house: House) -> None:
                     await asyncio.sleep(0.05)  # another process hears of it
 
 
-async def test_a_key_may_use_its_models_only(house: House) -> None:
-    made = await house.office.key(models=frozenset({"other"}))
-    async with house.client(made.credential) as client:
+async def test_a_key_may_use_its_models_only(service_view: ServiceView) -> None:
+    made = await service_view.office.key(models=frozenset({"other"}))
+    async with service_view.client(made.credential) as client:
         assert [model.id async for model in client.models.list()] == ["other"]
         assert await say(client, model="other") == "Good day."
         with pytest.raises(openai.PermissionDeniedError, match="may not use the model small"):
@@ -130,10 +134,12 @@ async def test_a_key_may_use_its_models_only(house: House) -> None:
             await say(client, model="none")
 
 
-async def test_the_strictest_limit_wins_and_says_whose_it_is(house: House) -> None:
-    bounds = Bounds((Limit(requests_per_minute=2), Limit(model="other", requests_per_minute=1)))
-    made = await house.office.key(bounds=bounds)
-    async with house.client(made.credential) as client:
+async def test_the_strictest_limit_wins_and_says_whose_it_is(service_view: ServiceView) -> None:
+    bounds = LimitsAndBudgets(
+        (Limit(requests_per_minute=2), Limit(model="other", requests_per_minute=1))
+    )
+    made = await service_view.office.key(bounds=bounds)
+    async with service_view.client(made.credential) as client:
         reply = await client.chat.completions.with_raw_response.create(
             model="small", messages=[{"role": "user", "content": "Hi"}]
         )
@@ -147,16 +153,16 @@ async def test_the_strictest_limit_wins_and_says_whose_it_is(house: House) -> No
     assert body["metadata"]["scope"] == {"kind": "key", "name": made.key.id}
     assert int(refused.value.response.headers["retry-after"]) >= 1
     assert refused.value.response.headers["x-ratelimit-remaining-requests"] == "0"
-    [refusal, *_] = await house.recorded(made.key.id, 3)
+    [refusal, *_] = await service_view.recorded(made.key.id, 3)
     assert (refusal.status, refusal.code) == (429, "requests")
     assert not refusal.cost
     assert made.key.id in refusal.reason
 
 
-async def test_a_budget_is_held_before_and_settled_after(house: House) -> None:
-    budget = Budget(Decimal("0.05"), Period.DAY, Unit.MONEY)
-    made = await house.office.key(bounds=Bounds(budgets=(budget,)))
-    async with house.client(made.credential) as client:
+async def test_a_budget_is_held_before_and_settled_after(service_view: ServiceView) -> None:
+    budget = Budget(Decimal("0.05"), BudgetPeriod.DAY, Unit.MONEY)
+    made = await service_view.office.key(bounds=LimitsAndBudgets(budgets=(budget,)))
+    async with service_view.client(made.credential) as client:
         answered = 0
         with pytest.raises(openai.APIStatusError) as refused:
             for _ in range(20):
@@ -164,31 +170,33 @@ async def test_a_budget_is_held_before_and_settled_after(house: House) -> None:
                 answered += 1
     assert refused.value.status_code == 402
     assert refused.value.code == "insufficient_budget"
-    records = await house.recorded(made.key.id, answered + 1)
+    records = await service_view.recorded(made.key.id, answered + 1)
     spent = sum(one.cost for one in records)
     dearest = max(one.cost for one in records)
     assert Decimal("0.05") <= spent < Decimal("0.05") + dearest
     assert [one.status for one in records] == [402] + [200] * answered
 
 
-async def test_many_at_once_do_not_pass_a_budget_together(house: House) -> None:
+async def test_many_at_once_do_not_pass_a_budget_together(service_view: ServiceView) -> None:
     """What is reserved counts: those that run hold what they may cost at most."""
-    made = await house.office.key(bounds=Bounds(budgets=(Budget(Decimal(200), unit=Unit.TOKENS),)))
-    async with house.client(made.credential) as client:
+    made = await service_view.office.key(
+        bounds=LimitsAndBudgets(budgets=(Budget(Decimal(200), unit=Unit.TOKENS),))
+    )
+    async with service_view.client(made.credential) as client:
         outcomes = await asyncio.gather(*(say(client) for _ in range(20)), return_exceptions=True)
     answered = [one for one in outcomes if isinstance(one, str)]
     refused = [one for one in outcomes if isinstance(one, openai.APIStatusError)]
     assert len(answered) + len(refused) == 20
     assert answered
     assert {one.status_code for one in refused} <= {402}
-    records = await house.recorded(made.key.id, 20)
+    records = await service_view.recorded(made.key.id, 20)
     used = sum(one.prompt + one.completion for one in records if one.status == 200)
     assert used < 200 + 150  # the estimate of the one that crosses the line
 
 
-async def test_a_client_that_leaves_is_charged_for_what_was_made(house: House) -> None:
-    made = await house.office.key()
-    async with house.client(made.credential) as client:
+async def test_a_client_that_leaves_is_charged_for_what_was_made(service_view: ServiceView) -> None:
+    made = await service_view.office.key()
+    async with service_view.client(made.credential) as client:
         stream = await client.chat.completions.create(
             model="small",
             messages=[{"role": "user", "content": "word " * 1500}],
@@ -197,7 +205,7 @@ async def test_a_client_that_leaves_is_charged_for_what_was_made(house: House) -
         async for _ in stream:
             break
         await stream.close()
-    [record] = await house.recorded(made.key.id)
+    [record] = await service_view.recorded(made.key.id)
     assert record.prompt > 0
     assert record.status in (200, 499)  # the latter where it left in time
     assert record.cost == Decimal("0.001") * record.prompt + Decimal("0.002") * record.completion
@@ -211,13 +219,13 @@ def test_what_a_client_saw_end_is_in_the_ledger_once(tmp_path: Path, journal: st
     assert not outcome.twice
 
 
-async def test_the_management_api_takes_management_keys_only(house: House) -> None:
-    manages = await house.office.key(purpose=Purpose.MANAGEMENT)
-    infers = await house.office.key()
-    async with aiohttp.ClientSession(house.service.root) as session:
+async def test_the_management_api_takes_management_keys_only(service_view: ServiceView) -> None:
+    manages = await service_view.office.key(purpose=Purpose.MANAGEMENT)
+    infers = await service_view.office.key()
+    async with aiohttp.ClientSession(service_view.service.root) as session:
         headers = {"Authorization": f"Bearer {manages.credential}"}
         body = {"name": "made by a program"}
-        path = f"/api/projects/{house.office.project}/keys"
+        path = f"/api/projects/{service_view.office.project}/keys"
         async with session.post(path, headers=headers, json=body) as made:
             assert made.status == 201
             credential = (await made.json())["credential"]
@@ -230,9 +238,9 @@ async def test_the_management_api_takes_management_keys_only(house: House) -> No
             headers = {"Authorization": f"Bearer {credential}", "Host": host}
             async with session.get("/v1/models", headers=headers) as listed:
                 assert listed.status == 200
-    async with house.client(credential) as client:
+    async with service_view.client(credential) as client:
         assert await say(client) == "Good day."
-    async with house.client(manages.credential) as client:
+    async with service_view.client(manages.credential) as client:
         with pytest.raises(openai.PermissionDeniedError):
             await say(client)
 
@@ -245,21 +253,21 @@ async def test_replicas_hear_of_each_other(hosted_database: str, tmp_path: Path)
     settings = config(url=hosted_database)
     with serving(folders[0], settings) as first, serving(folders[1], settings) as second:
         async with office(tmp_path, url=hosted_database) as opened:
-            budget = Budget(Decimal("0.01"), Period.DAY, Unit.MONEY)
-            spent = await opened.key(bounds=Bounds(budgets=(budget,)))
-            async with House(first, opened).client(spent.credential) as client:
+            budget = Budget(Decimal("0.01"), BudgetPeriod.DAY, Unit.MONEY)
+            spent = await opened.key(bounds=LimitsAndBudgets(budgets=(budget,)))
+            async with ServiceView(first, opened).client(spent.credential) as client:
                 await say(client)
-            await House(first, opened).recorded(spent.key.id)
-            async with House(second, opened).client(spent.credential) as client:
+            await ServiceView(first, opened).recorded(spent.key.id)
+            async with ServiceView(second, opened).client(spent.credential) as client:
                 with pytest.raises(openai.APIStatusError, match="is spent"):
                     await say(client)
             made = await opened.key()
             for one in (first, second):
-                async with House(one, opened).client(made.credential) as client:
+                async with ServiceView(one, opened).client(made.credential) as client:
                     assert await say(client) == "Good day."
             await opened.accounts.keys.disable(SYSTEM, made.key.id)
             for one in (first, second):
-                async with House(one, opened).client(made.credential) as client:
+                async with ServiceView(one, opened).client(made.credential) as client:
                     with pytest.raises(openai.AuthenticationError):
                         async with asyncio.timeout(5):
                             while True:
@@ -267,25 +275,32 @@ async def test_replicas_hear_of_each_other(hosted_database: str, tmp_path: Path)
                                 await asyncio.sleep(0.05)  # another process hears of it
 
 
-async def test_the_model_that_was_asked_for_in_vain_is_shown_and_is_no_label(house: House) -> None:
-    made = await house.office.key()
+async def test_the_model_that_was_asked_for_in_vain_is_shown_and_is_no_label(
+    service_view: ServiceView,
+) -> None:
+    made = await service_view.office.key()
     name = "nobody-<b>\x00\x1b" + "x" * 200
-    async with house.client(made.credential) as client:
+    async with service_view.client(made.credential) as client:
         with pytest.raises(openai.NotFoundError):
             await say(client, model=name)
-    [record] = await house.recorded(made.key.id)
+    [record] = await service_view.recorded(made.key.id)
     assert (record.status, record.code) == (404, "model_not_found")
     assert record.model == ("nobody-<b>\ufffd\ufffd" + "x" * 88 + "…")
     now = datetime.now(UTC)
-    question = Question(now - timedelta(days=1), now + timedelta(days=1), Step.ALL, by=(By.MODEL,))
-    used = await house.office.reader.sums(question)
+    question = UsageQuery(
+        now - timedelta(days=1), now + timedelta(days=1), Step.ALL, by=(By.MODEL,)
+    )
+    used = await service_view.office.reader.sums(question)
     assert not [each for each in used if "nobody" in each.group[By.MODEL]]
-    last = await house.office.reader.last_used(house.office.project)
+    last = await service_view.office.reader.last_used(service_view.office.project)
     assert microseconds(last[made.key.id]) == record.at
-    async with aiohttp.ClientSession() as http, http.get(f"{house.service.root}/metrics") as told:
+    async with (
+        aiohttp.ClientSession() as http,
+        http.get(f"{service_view.service.root}/metrics") as told,
+    ):
         assert "nobody" not in await told.text()
 
     async def logged() -> bool:  # lines of requests are written together, a moment later
-        return "nobody-<b>" in house.service.log.read_text()
+        return "nobody-<b>" in service_view.service.log.read_text()
 
     await eventually(logged)

@@ -34,7 +34,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, url: str | None) -> Iterat
 
 
 @pytest.fixture
-async def desk(service: Service, url: str | None) -> AsyncIterator[Office]:
+async def services(service: Service, url: str | None) -> AsyncIterator[Office]:
     async with office(service.log.parent / "data", url=url) as opened:
         yield opened
 
@@ -43,20 +43,20 @@ def client(service: Service, key: str) -> AsyncOpenAI:
     return AsyncOpenAI(api_key=key, base_url=f"{service.root}/hosted/v1", max_retries=0, timeout=30)
 
 
-async def said(desk: Office, key: str, words: str) -> Recording:
+async def said(services: Office, key: str, words: str) -> Recording:
     """What was kept of the request that said this, once it is there; others write it."""
     async with asyncio.timeout(20):
         while True:
-            for one in await desk.records():
-                found = await _seen(desk, one.id) if one.key == key else []
+            for one in await services.records():
+                found = await _seen(services, one.id) if one.key == key else []
                 if found and words in found[0].request:
                     return found[0]
             await asyncio.sleep(0.05)
 
 
-async def _seen(desk: Office, id: str) -> list[Recording]:
+async def _seen(services: Office, id: str) -> list[Recording]:
     try:
-        return [await desk.accounts.recordings.see(SYSTEM, desk.project, id)]
+        return [await services.accounts.recordings.see(SYSTEM, services.project, id)]
     except NotFound:
         return []
 
@@ -67,9 +67,9 @@ def content(kept: Recording) -> str:
 
 
 async def test_what_is_said_is_kept_from_when_it_is_switched_on_until_it_is_off(
-    service: Service, desk: Office
+    service: Service, services: Office
 ) -> None:
-    made = await desk.key()
+    made = await services.key()
     tools: Any = [{"type": "function", "function": {"name": "look", "parameters": {}}}]
     async with client(service, made.credential) as asking:
 
@@ -79,9 +79,11 @@ async def test_what_is_said_is_kept_from_when_it_is_switched_on_until_it_is_off(
             )
 
         await say("Before.")
-        await desk.accounts.recordings.keep(SYSTEM, desk.project, 7)
+        await services.accounts.recordings.keep(SYSTEM, services.project, 7)
         async with asyncio.timeout(20):  # the service hears of it within a second
-            while not [one for each in await desk.records() for one in await _seen(desk, each.id)]:
+            while not [
+                one for each in await services.records() for one in await _seen(services, each.id)
+            ]:
                 await say("Now?")
                 await asyncio.sleep(0.1)
         await say("Plain <b>words</b>.", tools=tools)
@@ -90,8 +92,8 @@ async def test_what_is_said_is_kept_from_when_it_is_switched_on_until_it_is_off(
         )
         async for _ in stream:
             pass
-        plain = await said(desk, made.key.id, "Plain")
-        streamed = await said(desk, made.key.id, "Streamed")
+        plain = await said(services, made.key.id, "Plain")
+        streamed = await said(services, made.key.id, "Streamed")
         asked = json.loads(plain.request)
         assert asked["messages"] == [{"role": "user", "content": "Plain <b>words</b>."}]
         assert asked["tools"] == tools
@@ -101,21 +103,23 @@ async def test_what_is_said_is_kept_from_when_it_is_switched_on_until_it_is_off(
         ]
         assert json.loads(streamed.reply)["object"] == "chat.completion"
         assert {plain.user_id, streamed.user_id} == {made.key.created_by}
-        first = (await desk.records())[-1]
-        assert await _seen(desk, first.id) == []  # it was said before
+        first = (await services.records())[-1]
+        assert await _seen(services, first.id) == []  # it was said before
 
-        await desk.accounts.recordings.keep(SYSTEM, desk.project, None)
+        await services.accounts.recordings.keep(SYSTEM, services.project, None)
         await say("After.")
-        records = [one for one in await desk.records() if one.key == made.key.id]
+        records = [one for one in await services.records() if one.key == made.key.id]
         assert records
         for one in records:
-            assert await _seen(desk, one.id) == []
+            assert await _seen(services, one.id) == []
     assert "words" not in service.log.read_text()
 
 
-async def test_a_client_that_leaves_leaves_what_was_said(service: Service, desk: Office) -> None:
-    await desk.accounts.recordings.keep(SYSTEM, desk.project, 7)
-    made = await desk.key()
+async def test_a_client_that_leaves_leaves_what_was_said(
+    service: Service, services: Office
+) -> None:
+    await services.accounts.recordings.keep(SYSTEM, services.project, 7)
+    made = await services.key()
     words = "A long answer that nobody waits for. " * 60
     body = {
         "model": "small",
@@ -130,17 +134,17 @@ async def test_a_client_that_leaves_leaves_what_was_said(service: Service, desk:
     ):
         assert reply.status == 200
         await reply.content.readany()
-    kept = await said(desk, made.key.id, "nobody waits")
+    kept = await said(services, made.key.id, "nobody waits")
     told = json.loads(kept.reply)["choices"][0]
     assert words.startswith(told["message"]["content"].rstrip())
     assert told["message"]["content"]
 
 
 async def test_what_is_refused_before_a_model_is_asked_is_not_kept(
-    service: Service, desk: Office
+    service: Service, services: Office
 ) -> None:
-    await desk.accounts.recordings.keep(SYSTEM, desk.project, 7)
-    made = await desk.key(models=frozenset({"other"}))
+    await services.accounts.recordings.keep(SYSTEM, services.project, 7)
+    made = await services.key(models=frozenset({"other"}))
     headers = {"authorization": f"Bearer {made.credential}"}
     async with aiohttp.ClientSession(headers=headers) as session:
         for model, status in (("small", 403), ("other", 200)):
@@ -148,7 +152,7 @@ async def test_what_is_refused_before_a_model_is_asked_is_not_kept(
             address = f"{service.root}/hosted/v1/chat/completions"
             async with session.post(address, json=body) as reply:
                 assert reply.status == status
-    await said(desk, made.key.id, "Hi.")
-    by_status = {one.status: one.id for one in await desk.records() if one.key == made.key.id}
-    assert await _seen(desk, by_status[403]) == []
-    assert len(await _seen(desk, by_status[200])) == 1
+    await said(services, made.key.id, "Hi.")
+    by_status = {one.status: one.id for one in await services.records() if one.key == made.key.id}
+    assert await _seen(services, by_status[403]) == []
+    assert len(await _seen(services, by_status[200])) == 1

@@ -8,7 +8,7 @@ import pytest
 from edgekit import ASK, LOCKED, Response, ScriptedPipeline, make_edge, read_response, serving, wire
 
 from causerie.edge.body import BodyLimits
-from causerie.edge.openai import Limits
+from causerie.edge.openai import RequestLimits
 
 MEBIBYTE = 1024 * 1024
 ANSWER_SECONDS = 30
@@ -79,7 +79,7 @@ async def test_a_larger_body_is_refused_and_can_be_sent_to_its_end(announced: bo
 
 
 async def test_a_body_that_never_ends_is_given_up() -> None:
-    limits = Limits(body=BodyLimits(seconds=0.05))
+    limits = RequestLimits(body=BodyLimits(seconds=0.05))
     pipeline = ScriptedPipeline()
     async with serving(make_edge(pipeline, limits=limits)) as port:
         answer = await exchange(port, wire(ASK)[:-5])

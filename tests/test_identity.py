@@ -19,13 +19,13 @@ from structlog.testing import capture_logs
 from causerie.errors import Unauthenticated, UpstreamFailed
 from causerie.identity.provider import (
     ATTEMPT_SECONDS,
-    Attempt,
     Claims,
     OidcProvider,
     ProviderOptions,
     Returned,
+    SignInAttempt,
 )
-from causerie.identity.web import Web
+from causerie.identity.web import IdentityHttp
 
 CALLBACK = "http://127.0.0.1:1/console/sign-in/test/back"
 
@@ -34,9 +34,9 @@ CALLBACK = "http://127.0.0.1:1/console/sign-in/test/back"
 class Browser:
     """Somebody at a browser, in front of the service and the provider."""
 
-    house: RunningIssuer
+    service_view: RunningIssuer
     options: ProviderOptions
-    web: Web
+    web: IdentityHttp
     trusts: ssl.SSLContext | bool = True
     later: float = 0.0  # on the calendar
     passed: float = 0.0  # on the clock that only measures
@@ -50,11 +50,11 @@ class Browser:
             monotonic=lambda: time.monotonic() + self.passed,
         )
 
-    async def leave(self) -> tuple[Attempt | None, Returned]:
+    async def leave(self) -> tuple[SignInAttempt | None, Returned]:
         """To the provider, and back to our door with what was kept by the state."""
-        kept: dict[str, Attempt] = {}
+        kept: dict[str, SignInAttempt] = {}
 
-        def state(attempt: Attempt) -> str:
+        def state(attempt: SignInAttempt) -> str:
             kept["of-this-browser"] = attempt
             return "of-this-browser"
 
@@ -81,7 +81,7 @@ class Browser:
         attempt, returned = await self.leave()
         return await self.refused_with(attempt, returned)
 
-    async def refused_with(self, attempt: Attempt | None, returned: Returned) -> str:
+    async def refused_with(self, attempt: SignInAttempt | None, returned: Returned) -> str:
         with capture_logs() as lines, pytest.raises(Unauthenticated) as caught:
             await self.provider.finish(attempt, returned)
         assert caught.value.code == "identity_refused"
@@ -104,15 +104,15 @@ class Browser:
 def browser(oidc: RunningIssuer) -> Browser:
     oidc.behave()
     options = ProviderOptions("test", "The Test", oidc.issuer, CLIENT, SECRET)
-    return Browser(oidc, options, Web(seconds=1.0, max_bytes=100_000))
+    return Browser(oidc, options, IdentityHttp(seconds=1.0, max_bytes=100_000))
 
 
 async def test_there_and_back(browser: Browser) -> None:
     assert await browser.come() == Claims(
-        browser.house.issuer, "ada-1", "ada@example.org", email_verified=True, name="Ada"
+        browser.service_view.issuer, "ada-1", "ada@example.org", email_verified=True, name="Ada"
     )
     await browser.come()
-    assert browser.house.asked() == {"discovery": 1, "keys": 1, "token": 2}
+    assert browser.service_view.asked() == {"discovery": 1, "keys": 1, "token": 2}
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ async def test_there_and_back(browser: Browser) -> None:
 async def test_what_good_providers_do(
     browser: Browser, ways: dict[str, Any], changes: dict[str, Any]
 ) -> None:
-    browser.house.behave(**ways)
-    plain = Claims(browser.house.issuer, "ada-1", "ada@example.org", True, "Ada")
+    browser.service_view.behave(**ways)
+    plain = Claims(browser.service_view.issuer, "ada-1", "ada@example.org", True, "Ada")
     assert await browser.come() == replace(plain, **changes)
 
 
@@ -188,7 +188,7 @@ async def test_what_good_providers_do(
     ],
 )
 async def test_what_is_not_believed(browser: Browser, ways: dict[str, Any], why: str) -> None:
-    browser.house.behave(**ways)
+    browser.service_view.behave(**ways)
     assert why in await browser.refused()
 
 
@@ -216,21 +216,21 @@ async def test_what_is_not_believed(browser: Browser, ways: dict[str, Any], why:
 async def test_a_provider_that_cannot_be_asked(
     browser: Browser, ways: dict[str, Any], why: str
 ) -> None:
-    browser.house.behave(**ways)
+    browser.service_view.behave(**ways)
     assert why in await browser.failed()
-    browser.house.behave()
+    browser.service_view.behave()
     browser.passed += 3601
     assert (await browser.come()).subject == "ada-1"
 
 
 async def test_a_provider_that_is_down_is_not_asked_by_everybody(browser: Browser) -> None:
-    browser.house.behave(discovery="broken")
+    browser.service_view.behave(discovery="broken")
     for _ in range(5):
         await browser.failed()
-    assert browser.house.asked() == {"discovery": 1}
+    assert browser.service_view.asked() == {"discovery": 1}
     browser.passed += 6
     await browser.failed()
-    assert browser.house.asked() == {"discovery": 2}
+    assert browser.service_view.asked() == {"discovery": 2}
 
 
 async def test_a_provider_behind_a_certificate(
@@ -238,7 +238,7 @@ async def test_a_provider_behind_a_certificate(
 ) -> None:
     options = ProviderOptions("test", "The Test", tls_oidc.issuer, CLIENT, SECRET)
     trusts = ssl.create_default_context(cafile=certificates.ca)
-    browser = Browser(tls_oidc, options, Web(ca_file=str(certificates.ca)), trusts)
+    browser = Browser(tls_oidc, options, IdentityHttp(ca_file=str(certificates.ca)), trusts)
     assert (await browser.come()).subject == "ada-1"
 
 
@@ -248,31 +248,31 @@ async def test_a_provider_whose_certificate_is_not_trusted(
 ) -> None:
     options = ProviderOptions("test", "The Test", tls_oidc.issuer, CLIENT, SECRET)
     file = None if trusted is None else str(getattr(certificates, trusted))
-    why = await Browser(tls_oidc, options, Web(ca_file=file)).failed()
+    why = await Browser(tls_oidc, options, IdentityHttp(ca_file=file)).failed()
     assert re.fullmatch(r"127\.0\.0\.1:\d+: .*(certificate|issuer).*", why)
 
 
 async def test_certificates_that_have_gone_since(oidc: RunningIssuer, tmp_path: Path) -> None:
     options = ProviderOptions("test", "The Test", oidc.issuer, CLIENT, SECRET)
-    why = await Browser(oidc, options, Web(ca_file=str(tmp_path / "gone.pem"))).failed()
+    why = await Browser(oidc, options, IdentityHttp(ca_file=str(tmp_path / "gone.pem"))).failed()
     assert why == "the file of certificates cannot be read"
 
 
 async def test_a_provider_that_is_gone() -> None:
     options = ProviderOptions("test", "The Test", "http://127.0.0.1:9", CLIENT, SECRET)
-    provider = OidcProvider(options, Web(seconds=1.0), now=time.time)
+    provider = OidcProvider(options, IdentityHttp(seconds=1.0), now=time.time)
     with pytest.raises(UpstreamFailed):
         await provider.begin(CALLBACK, lambda _: "state")
 
 
 async def test_new_keys_are_looked_for_once_in_a_while(browser: Browser) -> None:
     await browser.come()
-    browser.house.behave(signed="newer", rotated=True)
+    browser.service_view.behave(signed="newer", rotated=True)
     assert "no key of its issuer" in await browser.refused()
-    assert "keys" not in browser.house.asked()  # it was asked a moment ago
+    assert "keys" not in browser.service_view.asked()  # it was asked a moment ago
     browser.passed += 61
     assert (await browser.come()).subject == "ada-1"
-    assert browser.house.asked()["keys"] == 1
+    assert browser.service_view.asked()["keys"] == 1
 
 
 async def test_a_code_works_once(browser: Browser) -> None:
@@ -314,5 +314,7 @@ async def test_attempts_are_never_alike(browser: Browser) -> None:
 
 
 async def test_a_wrong_secret(browser: Browser) -> None:
-    wrong = Browser(browser.house, replace(browser.options, client_secret="wrong"), browser.web)
+    wrong = Browser(
+        browser.service_view, replace(browser.options, client_secret="wrong"), browser.web
+    )
     assert "status 401 invalid_client" in await wrong.failed()

@@ -13,15 +13,15 @@ from urllib.parse import urlsplit
 import pytest
 from faultkit import Reply, upstream
 from gatewaykit import gateway
-from housekit import house
 from hypothesis import given
 from hypothesis import strategies as st
+from servicekit import service_view
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.image_hosts import NONE, Inside, is_host, why_not
-from causerie.protocol.parsing import Rules, parse
-from causerie.upstreams.dialects import DIALECTS
-from causerie.upstreams.outgoing import outgoing
+from causerie.protocol.parsing import ParsingRules, parse
+from causerie.providers.dialects import DIALECTS
+from causerie.providers.outgoing import outgoing
 
 OPENAI = DIALECTS["openai"]
 AT = "messages[0].content[1].image_url.url"
@@ -72,7 +72,7 @@ def body(url: str) -> bytes:
 def refusal(url: str, inside: Inside = NONE) -> InvalidRequest | None:
     """How the whole request is refused for a provider that fetches, if it is."""
     try:
-        outgoing(parse(body(url), Rules()), replace(OPENAI, inside=inside), "theirs")
+        outgoing(parse(body(url), ParsingRules()), replace(OPENAI, inside=inside), "theirs")
     except InvalidRequest as error:
         return error
     return None
@@ -116,7 +116,7 @@ def test_no_image_hides_in_a_part_of_another_type(dialect: str) -> None:
     hidden = {"type": "text", "text": "Hi", "image_url": {"url": "https://127.0.0.1/"}}
     raw = json.dumps({"model": "m", "messages": [{"role": "user", "content": [hidden]}]}).encode()
     with pytest.raises(InvalidRequest) as refused:
-        outgoing(parse(raw, Rules()), DIALECTS[dialect], "theirs")
+        outgoing(parse(raw, ParsingRules()), DIALECTS[dialect], "theirs")
     assert refused.value.param == "messages[0].content[0].image_url"
 
 
@@ -256,7 +256,7 @@ async def test_the_settings_have_exceptions(tmp_path: Path) -> None:
 [[doors]]
 name = "gateway"
 kind = "gateway"
-[[endpoints]]
+[[providers]]
 name = "there"
 base_url = "{up.base_url}"
 dialect = "vllm"
@@ -265,9 +265,9 @@ private_image_hosts = ["minio", "10.0.0.0/24"]
 health = {{ path = "" }}
 [[aliases]]
 id = "fast"
-targets = [{{ endpoint = "there", model = "m" }}]
+targets = [{{ provider = "there", model = "m" }}]
 """
-        async with house(tmp_path, text) as there:
+        async with service_view(tmp_path, text) as there:
             for host, status in (("minio", 200), ("10.0.0.7", 200), ("10.0.1.7", 400), ("db", 400)):
                 base = "/gateway/v1"
                 got, _, answer = await there.ask(base, "fast", messages=asked(host))

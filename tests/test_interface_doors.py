@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from faultkit import Reply, Upstream, upstream
 from hostedkit import Office, office
-from housekit import House, house
+from servicekit import ServiceView, service_view
 
 from causerie.cli.key import digest_line, new_key
 
@@ -60,32 +60,32 @@ keys = "off"
 id = "locked"
 engine = "fake"
 keys = ["{digest_line(OWN_KEY)}"]
-[[endpoints]]
+[[providers]]
 name = "provider"
 base_url = "{base_url}"
 dialect = "vllm"
 key = {{ env = "PROVIDER_KEY" }}
-[endpoints.health]
+[providers.health]
 path = ""
-[[endpoints.models]]
+[[providers.models]]
 id = "m"
 supported_parameters = ["max_tokens", "temperature", "reasoning", "reasoning_effort"]
 [[aliases]]
 id = "fast"
-targets = [{{ endpoint = "provider", model = "m" }}]
+targets = [{{ provider = "provider", model = "m" }}]
 [[catalog]]
 id = "acme/fast"
-[[catalog.offers]]
-endpoint = "provider"
+[[catalog.endpoints]]
+provider = "provider"
 model = "m"
 context_length = 8192
 [[catalog]]
 id = "own/small"
-[[catalog.offers]]
+[[catalog.endpoints]]
 model = "small"
 [[catalog]]
 id = "own/small:free"
-[[catalog.offers]]
+[[catalog.endpoints]]
 model = "small"
 context_length = 64
 """
@@ -95,7 +95,7 @@ context_length = 64
 class City:
     """The service, the provider behind it, and a key of an account, good for all its doors."""
 
-    house: House
+    service_view: ServiceView
     provider: Upstream
     office: Office
     key: str
@@ -106,7 +106,7 @@ class City:
     async def ask(self, door: str, model: str = "", **fields: Any) -> tuple[int, Any]:
         """Status and JSON, with the key that the door wants."""
         named = model or MODELS[door]
-        status, _, answer = await self.house.ask(door, named, self.key_of(door), **fields)
+        status, _, answer = await self.service_view.ask(door, named, self.key_of(door), **fields)
         return status, answer
 
 
@@ -114,7 +114,7 @@ class City:
 async def city(tmp_path: Path) -> AsyncIterator[City]:
     async with (
         upstream(lambda _: Reply("Yes, indeed.", reasoning="Let me see.")) as up,
-        house(tmp_path, config(up.base_url), PROVIDER_KEY=PROVIDER_KEY) as running,
+        service_view(tmp_path, config(up.base_url), PROVIDER_KEY=PROVIDER_KEY) as running,
         office(tmp_path / "data") as opened,
     ):
         yield City(running, up, opened, (await opened.key()).credential)
@@ -141,16 +141,16 @@ async def test_1_2_a_way_of_access_tells_what_it_supports(city: City) -> None:
     """And keeps to it. What others say is measured: ``test_probe_enforced.py``."""
     asked: dict[str, Any] = {"top_k": 5, "temperature": 0.5, "reasoning": {"effort": "low"}}
     for door, model in MODELS.items():
-        _, entry = await city.house.get(f"{door}/models/{model}", city.key_of(door))
+        _, entry = await city.service_view.get(f"{door}/models/{model}", city.key_of(door))
         for name, value in asked.items():
             status, _ = await city.ask(door, **{name: value})
             assert status == (200 if name in entry["supported_parameters"] else 400), (door, name)
-        status, _ = await city.house.get(f"{door}/models/count", city.key_of(door))
+        status, _ = await city.service_view.get(f"{door}/models/count", city.key_of(door))
         assert status == (200 if door == ROUTER else 404), door
 
 
 async def test_1_3_4_1_5_5_the_routers_catalog_is_open(city: City) -> None:
-    status, listed = await city.house.get(f"{ROUTER}/models")
+    status, listed = await city.service_view.get(f"{ROUTER}/models")
     assert status == 200
     entries = {entry["id"]: entry for entry in listed["data"]}
     assert [id for id in entries if id.startswith("own/")] == ["own/small", "own/small:free"]
@@ -164,7 +164,7 @@ async def test_1_3_4_1_5_5_the_routers_catalog_is_open(city: City) -> None:
 async def test_1_4_8_free_and_paid_variants_differ_in_context(city: City) -> None:
     long = [{"role": "user", "content": "word " * 50}]
     assert (await city.ask(ROUTER, "own/small", messages=long))[0] == 200
-    _, listed = await city.house.get(f"{ROUTER}/models")
+    _, listed = await city.service_view.get(f"{ROUTER}/models")
     lengths = {entry["id"]: entry["context_length"] for entry in listed["data"]}
     assert (lengths["own/small"], lengths["own/small:free"]) == (8192, 64)
     status, answer = await city.ask(ROUTER, "own/small:free", messages=long)
@@ -174,7 +174,7 @@ async def test_1_4_8_free_and_paid_variants_differ_in_context(city: City) -> Non
 
 async def test_2_1_only_the_router_names_its_models(city: City) -> None:
     for door, model in MODELS.items():
-        _, listed = await city.house.get(f"{door}/models", city.key_of(door))
+        _, listed = await city.service_view.get(f"{door}/models", city.key_of(door))
         entries = {entry["id"]: entry for entry in listed["data"]}
         assert ("name" in entries[model]) is (door == ROUTER), door
 
@@ -182,7 +182,7 @@ async def test_2_1_only_the_router_names_its_models(city: City) -> None:
 async def test_5_1_hosted_and_router_need_a_key(city: City) -> None:
     for door in (HOSTED, ROUTER):
         for key, code in (("", "missing_api_key"), (OWN_KEY, "invalid_api_key")):
-            status, headers, answer = await city.house.ask(door, MODELS[door], key)
+            status, headers, answer = await city.service_view.ask(door, MODELS[door], key)
             assert (status, answer["error"]["code"]) == (401, code)
             assert headers["www-authenticate"] == "Bearer"
         assert (await city.ask(door))[0] == 200
@@ -190,20 +190,20 @@ async def test_5_1_hosted_and_router_need_a_key(city: City) -> None:
 
 async def test_5_2_a_model_of_ones_own_needs_the_key_that_is_set_for_it(city: City) -> None:
     for key in ("", "placeholder", OWN_KEY):
-        assert (await city.house.ask(OPEN, "small", key))[0] == 200
+        assert (await city.service_view.ask(OPEN, "small", key))[0] == 200
         expected = 200 if key == OWN_KEY else 401
-        assert (await city.house.ask(LOCKED, "locked", key))[0] == expected
-        assert (await city.house.get("/v1/models", key, host="small.localhost"))[0] == 200
-        status, _ = await city.house.get("/v1/models", key, host="locked.localhost")
+        assert (await city.service_view.ask(LOCKED, "locked", key))[0] == expected
+        assert (await city.service_view.get("/v1/models", key, host="small.localhost"))[0] == 200
+        status, _ = await city.service_view.get("/v1/models", key, host="locked.localhost")
         assert status == expected
 
 
 async def test_5_3_every_way_of_access_has_keys_of_its_own(city: City) -> None:
     """The console, where people make theirs: ``test_console_keys.py``."""
     made = await city.office.key(doors=frozenset({"router"}))
-    assert (await city.house.ask(ROUTER, "acme/fast", made.credential))[0] == 200
-    assert (await city.house.ask(HOSTED, "fast", made.credential))[0] in (401, 403)
-    assert (await city.house.ask(LOCKED, "locked", city.key))[0] == 401
+    assert (await city.service_view.ask(ROUTER, "acme/fast", made.credential))[0] == 200
+    assert (await city.service_view.ask(HOSTED, "fast", made.credential))[0] in (401, 403)
+    assert (await city.service_view.ask(LOCKED, "locked", city.key))[0] == 401
     keys = {sent.headers["authorization"] for sent in city.provider.requests}
     assert keys == {f"Bearer {PROVIDER_KEY}"}
 
@@ -212,7 +212,7 @@ async def test_5_4_no_key_is_kept_as_it_is(city: City, capfd: pytest.CaptureFixt
     for door in MODELS:
         status, answer = await city.ask(door)
         assert status == 200, answer
-    written = [file for file in city.house.file.parent.rglob("*") if file.is_file()]
+    written = [file for file in city.service_view.file.parent.rglob("*") if file.is_file()]
     assert "causerie.db" in {file.name for file in written}
     told = "".join(capfd.readouterr())
     for secret in (city.key.removeprefix("ck_").partition("_")[2], OWN_KEY, PROVIDER_KEY):
@@ -243,9 +243,9 @@ async def streamed(city: City, door: str, usage: bool) -> list[dict[str, Any]]:
         "stream": True,
         "stream_options": {"include_usage": usage},
     }
-    url = f"{city.house.root}{door}/chat/completions"
+    url = f"{city.service_view.root}{door}/chat/completions"
     key = {"authorization": f"Bearer {city.key_of(door)}"}
-    async with city.house.session.post(url, json=body, headers=key) as response:
+    async with city.service_view.session.post(url, json=body, headers=key) as response:
         *lines, done, rest = (await response.text()).split("\n\n")
     assert (done, rest) == ("data: [DONE]", "")
     assert all(line.startswith("data: ") for line in lines)
@@ -256,11 +256,11 @@ async def test_9_the_version_is_in_the_address(city: City) -> None:
     """All but a gateway that was given another address."""
     for door in MODELS:
         key = city.key_of(door)
-        assert (await city.house.get(f"{door}/models", key))[0] == 200
+        assert (await city.service_view.get(f"{door}/models", key))[0] == 200
         other = f"{door}/v1" if door == ELSEWHERE else door.removesuffix("/v1")
-        status, answer = await city.house.get(f"{other}/models", key)
+        status, answer = await city.service_view.get(f"{other}/models", key)
         assert (status, answer["error"]["code"]) == (404, "unknown_path")
     for host in ("small.localhost", "gateway.localhost", "router.localhost"):
-        assert (await city.house.get("/v1/models", host=host))[0] == 200
-        assert (await city.house.get("/models", host=host))[0] == 404
-        assert (await city.house.get("/v2/models", host=host))[0] == 404
+        assert (await city.service_view.get("/v1/models", host=host))[0] == 200
+        assert (await city.service_view.get("/models", host=host))[0] == 404
+        assert (await city.service_view.get("/v2/models", host=host))[0] == 404

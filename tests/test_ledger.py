@@ -19,8 +19,8 @@ from ledgerkit import ledger, record
 from sqlalchemy import select, text
 
 from causerie.errors import StoreUnavailable
-from causerie.metering.journal import FileJournal, JournalTaken
 from causerie.metering.ledger import Ledger, UsageRecord, record_id
+from causerie.metering.write_ahead_log import WriteAheadLog, WriteAheadLogTaken
 from causerie.store.database import Database
 from causerie.store.schema import upgrade
 from causerie.store.tables import usage_records
@@ -240,7 +240,7 @@ async def test_what_was_told_is_what_counts_where_the_answer_to_a_commit_was_los
 
 
 async def test_with_a_journal_a_database_may_be_away(tmp_path: Path) -> None:
-    store, journal = Memory(), FileJournal(tmp_path)
+    store, journal = Memory(), WriteAheadLog(tmp_path)
     store.away = True
     many = [record() for _ in range(5)]
     async with Ledger(store, journal) as made:
@@ -253,7 +253,7 @@ async def test_with_a_journal_a_database_may_be_away(tmp_path: Path) -> None:
 
 
 async def test_what_is_left_in_the_journal_is_written_at_the_next_start(tmp_path: Path) -> None:
-    store, journal = Memory(), FileJournal(tmp_path)
+    store, journal = Memory(), WriteAheadLog(tmp_path)
     store.away = True
     many = [record() for _ in range(5)]
     async with Ledger(store, journal, max_batch=2) as made:
@@ -261,14 +261,14 @@ async def test_what_is_left_in_the_journal_is_written_at_the_next_start(tmp_path
             await made.commit(each)
     journal.close()
     later = Memory()
-    journal = FileJournal(tmp_path)
+    journal = WriteAheadLog(tmp_path)
     async with Ledger(later, journal, max_batch=2):
         assert later.records == many
     journal.close()
 
 
 async def test_what_waits_is_bounded(tmp_path: Path) -> None:
-    store, journal = Memory(), FileJournal(tmp_path)
+    store, journal = Memory(), WriteAheadLog(tmp_path)
     store.open.clear()
     async with Ledger(store, journal, max_waiting=3) as made:
         for _ in range(3):
@@ -283,7 +283,7 @@ async def test_what_waits_is_bounded(tmp_path: Path) -> None:
 
 
 async def test_a_record_that_is_refused_does_not_hold_up_the_others(tmp_path: Path) -> None:
-    store, journal = Memory(), FileJournal(tmp_path)
+    store, journal = Memory(), WriteAheadLog(tmp_path)
     store.refuses = "bad"
     bad, good = record(request_id="bad"), [record() for _ in range(4)]
     async with Ledger(store, journal) as made:
@@ -296,14 +296,14 @@ async def test_a_record_that_is_refused_does_not_hold_up_the_others(tmp_path: Pa
 
 async def test_a_record_that_was_refused_keeps_no_service_from_starting(tmp_path: Path) -> None:
     """The journal still has it, with others that the database has not seen."""
-    store, journal = Memory(), FileJournal(tmp_path)
+    store, journal = Memory(), WriteAheadLog(tmp_path)
     bad, good = record(request_id="bad"), [record() for _ in range(3)]
     store.away = True
     async with Ledger(store, journal) as made:
         for each in (good[0], bad, *good[1:]):
             await made.commit(each)
     journal.close()
-    later, journal = Memory(), FileJournal(tmp_path)
+    later, journal = Memory(), WriteAheadLog(tmp_path)
     later.refuses = "bad"
     async with Ledger(later, journal):
         assert later.records == good
@@ -329,7 +329,7 @@ def test_ids_sort_by_time_and_are_version_7() -> None:
 
 @pytest.mark.parametrize("sync", [False, True])
 async def test_the_journal_keeps_no_more_than_is_needed(tmp_path: Path, sync: bool) -> None:
-    store, journal = Memory(), FileJournal(tmp_path, sync=sync, part_bytes=2000)
+    store, journal = Memory(), WriteAheadLog(tmp_path, sync=sync, part_bytes=2000)
     async with Ledger(store, journal) as made:
         await asyncio.gather(*(made.commit(record()) for _ in range(50)))
     assert len(store.records) == 50
@@ -338,7 +338,7 @@ async def test_the_journal_keeps_no_more_than_is_needed(tmp_path: Path, sync: bo
 
 
 async def test_a_damaged_line_costs_only_itself(tmp_path: Path) -> None:
-    store, journal = Memory(), FileJournal(tmp_path)
+    store, journal = Memory(), WriteAheadLog(tmp_path)
     store.away = True
     many = [record() for _ in range(3)]
     async with Ledger(store, journal) as made:
@@ -348,7 +348,7 @@ async def test_a_damaged_line_costs_only_itself(tmp_path: Path) -> None:
     [part] = tmp_path.glob("*.journal")
     lines = part.read_bytes().splitlines(keepends=True)
     part.write_bytes(lines[0] + lines[1].replace(b"hosted", b"h\0sted") + lines[2] + lines[0][:50])
-    journal = FileJournal(tmp_path)
+    journal = WriteAheadLog(tmp_path)
     assert list(journal.left()) == [many[0], many[2]]
     journal.close()
 
@@ -356,7 +356,7 @@ async def test_a_damaged_line_costs_only_itself(tmp_path: Path) -> None:
 async def test_a_full_disk_costs_only_the_record_that_it_did_not_take(tmp_path: Path) -> None:
     resource = pytest.importorskip("resource", reason="only there files have a limit")
     kept = [record() for _ in range(2)]
-    journal = FileJournal(tmp_path)
+    journal = WriteAheadLog(tmp_path)
     journal.begin()
     journal.write(kept[0])
     [part] = tmp_path.glob("*.journal")
@@ -369,7 +369,7 @@ async def test_a_full_disk_costs_only_the_record_that_it_did_not_take(tmp_path: 
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     journal.write(kept[1])
     journal.close()
-    journal = FileJournal(tmp_path)
+    journal = WriteAheadLog(tmp_path)
     assert list(journal.left()) == kept
     journal.close()
 
@@ -382,7 +382,7 @@ def fails(_file: int) -> None:
 async def test_a_record_that_a_disk_does_not_keep_is_safe_in_the_database_or_not_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_bytes: int
 ) -> None:
-    store, journal = Memory(), FileJournal(tmp_path, sync=True, part_bytes=part_bytes)
+    store, journal = Memory(), WriteAheadLog(tmp_path, sync=True, part_bytes=part_bytes)
     monkeypatch.setattr("os.fdatasync", fails)
     one, other = record(), record()
     async with Ledger(store, journal) as made:
@@ -401,7 +401,7 @@ async def test_a_record_that_a_disk_does_not_keep_is_safe_in_the_database_or_not
 async def test_a_record_that_a_journal_does_not_take_is_safe_in_the_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, journal = Memory(), FileJournal(tmp_path)
+    store, journal = Memory(), WriteAheadLog(tmp_path)
     one = record()
     async with Ledger(store, journal) as made:
         monkeypatch.setattr("os.write", lambda _file, _line: fails(0))
@@ -416,7 +416,7 @@ async def test_a_record_that_a_journal_does_not_take_is_safe_in_the_database(
 async def test_a_disk_says_only_once_that_it_did_not_keep_what_several_wait_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = FileJournal(tmp_path, sync=True)
+    journal = WriteAheadLog(tmp_path, sync=True)
     journal.begin()
     first, second = journal.write(record()), journal.write(record())
     monkeypatch.setattr("os.fdatasync", fails)
@@ -439,21 +439,21 @@ async def test_a_file_that_fails_as_it_is_closed_is_not_written_to_again(
         raise OSError("no space left")
 
     kept = [record() for _ in range(2)]
-    journal = FileJournal(tmp_path, part_bytes=1)
+    journal = WriteAheadLog(tmp_path, part_bytes=1)
     journal.begin()
     monkeypatch.setattr("os.close", closes)
     journal.write(kept[0])
     monkeypatch.undo()
     journal.write(kept[1])
     journal.close()
-    journal = FileJournal(tmp_path)
+    journal = WriteAheadLog(tmp_path)
     assert list(journal.left()) == kept
     journal.close()
 
 
 async def test_a_file_of_the_journal_goes_on_where_there_can_be_no_other(tmp_path: Path) -> None:
     kept = [record() for _ in range(2)]
-    journal = FileJournal(tmp_path, part_bytes=1)
+    journal = WriteAheadLog(tmp_path, part_bytes=1)
     journal.begin()
     in_the_way = tmp_path / "00000002.journal"
     in_the_way.mkdir()
@@ -461,14 +461,14 @@ async def test_a_file_of_the_journal_goes_on_where_there_can_be_no_other(tmp_pat
     in_the_way.rmdir()
     journal.write(kept[1])
     journal.close()
-    journal = FileJournal(tmp_path)
+    journal = WriteAheadLog(tmp_path)
     assert list(journal.left()) == kept
     journal.close()
 
 
 async def test_the_database_is_written_to_whatever_becomes_of_the_folder(tmp_path: Path) -> None:
     folder = tmp_path / "journal"
-    store, journal = Memory(), FileJournal(folder, part_bytes=1)
+    store, journal = Memory(), WriteAheadLog(folder, part_bytes=1)
     store.refuses = "bad"
     good = [record() for _ in range(3)]
     async with Ledger(store, journal) as made:
@@ -481,9 +481,9 @@ async def test_the_database_is_written_to_whatever_becomes_of_the_folder(tmp_pat
 
 
 async def test_two_processes_cannot_share_a_journal(tmp_path: Path) -> None:
-    journal = FileJournal(tmp_path)
-    with pytest.raises(JournalTaken, match="another process"):
-        FileJournal(tmp_path)
+    journal = WriteAheadLog(tmp_path)
+    with pytest.raises(WriteAheadLogTaken, match="another process"):
+        WriteAheadLog(tmp_path)
     journal.close()
 
 

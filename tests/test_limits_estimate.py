@@ -8,10 +8,10 @@ from msgspec import structs
 
 from causerie.access.estimate import estimate
 from causerie.access.quota import Tokens
-from causerie.protocol.bounds import Bounds
+from causerie.protocol.bounds import TokenBounds
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.estimate import UNNAMED_OUTPUT
-from causerie.protocol.parsing import Rules, parse
+from causerie.protocol.parsing import ParsingRules, parse
 from causerie.protocol.request import (
     ChatRequest,
     ImagePart,
@@ -65,16 +65,16 @@ def test_output_by_its_limit_for_each_choice() -> None:
 
 def test_output_by_what_is_given_at_most() -> None:
     asked = request(Message("user", "hi"), max_tokens=50, n=3)
-    few, more = (Candidate(str(most), bounds=Bounds(None, most)) for most in (7, 9))
+    few, more = (Candidate(str(most), bounds=TokenBounds(None, most)) for most in (7, 9))
     assert estimate(asked, [few, more]) == Tokens(5, 27)
     assert estimate(asked, [few, Candidate("unbounded")]) == Tokens(5, 150)
-    assert estimate(asked, [Candidate("long", bounds=Bounds(None, 60))]) == Tokens(5, 150)
+    assert estimate(asked, [Candidate("long", bounds=TokenBounds(None, 60))]) == Tokens(5, 150)
 
 
 @pytest.mark.parametrize("second", ["abcde", "你好", "", [{"type": "text", "text": "abc"}]])
 def test_a_length_that_reading_left_behind_says_the_same(second: object) -> None:
     said = [{"role": "system", "content": "abcd" * 9}, {"role": "user", "content": second}]
     body = msgspec.json.encode({"model": "m", "messages": said})
-    read = parse(body, Rules())
+    read = parse(body, ParsingRules())
     assert (read.characters is None) == (second not in ("abcde", ""))
     assert estimate(read) == estimate(structs.replace(read, characters=None))

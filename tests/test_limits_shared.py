@@ -10,36 +10,36 @@ from pathlib import Path
 from secrets import token_hex
 
 import pytest
-from housekit import house
-from limitkit import Used, key, model, open_house, shared_counters, told
+from limitkit import Used, key, model, open_service_view, shared_counters, told
+from servicekit import service_view
 from structlog.testing import capture_logs
 from valkey.asyncio import Valkey
 from valkeyserver import ValkeyServer
 from waiting import eventually
 
-from causerie.access.quota import Scope, Tokens
+from causerie.access.quota import RateScope, Tokens
+from causerie.distributed.counters import DistributedCounters
+from causerie.distributed.leases import DistributedLease, LocalLease
+from causerie.distributed.line import ConnectionOptions
+from causerie.distributed.replica import DistributedOptions, Replica
 from causerie.errors import RateLimited, StoreUnavailable
-from causerie.shared.counters import SharedCounters
-from causerie.shared.leases import LocalLease, SharedLease
-from causerie.shared.line import LineOptions
-from causerie.shared.replica import Replica, SharedOptions
 
-QUICK = LineOptions(reply_seconds=0.2, connect_seconds=5.0, beat_seconds=0.1)
+QUICK = ConnectionOptions(reply_seconds=0.2, connect_seconds=5.0, beat_seconds=0.1)
 ONE = key(concurrent=1)
 
 REPLICA = """
 import asyncio, sys
-from causerie.access.quota import Rates, Scope, Tokens
-from causerie.shared.counters import SharedCounters
-from causerie.shared.replica import Replica, SharedOptions
+from causerie.access.quota import Rates, RateScope, Tokens
+from causerie.distributed.counters import DistributedCounters
+from causerie.distributed.replica import Replica, DistributedOptions
 
 async def main():
-    counters = SharedCounters(
-        Replica(sys.argv[1], SharedOptions(prefix=sys.argv[2], life_seconds=4))
+    counters = DistributedCounters(
+        Replica(sys.argv[1], DistributedOptions(prefix=sys.argv[2], life_seconds=4))
     )
     async with counters.replica.running():
         await counters.replica.wait()
-        hold = await counters.take([Scope("key", "ck_a", Rates(concurrent=1))], Tokens)
+        hold = await counters.take([RateScope("key", "ck_a", Rates(concurrent=1))], Tokens)
         print(type(hold).__name__, file=sys.stderr, flush=True)
         await asyncio.Event().wait()
 
@@ -47,25 +47,25 @@ asyncio.run(main())
 """
 
 
-async def lost(counters: SharedCounters) -> None:
+async def lost(counters: DistributedCounters) -> None:
     async def away() -> bool:
         return not counters.replica.here
 
     await eventually(away)
 
 
-async def admitted(counters: SharedCounters) -> None:
+async def admitted(counters: DistributedCounters) -> None:
     async def let_in() -> bool:
         return not await refused(counters, ONE)
 
     await eventually(let_in)
 
 
-async def taken(counters: SharedCounters, *scopes: Scope) -> SharedLease | LocalLease:
+async def taken(counters: DistributedCounters, *scopes: RateScope) -> DistributedLease | LocalLease:
     return await counters.take(scopes, Tokens)
 
 
-async def refused(counters: SharedCounters, *scopes: Scope) -> bool:
+async def refused(counters: DistributedCounters, *scopes: RateScope) -> bool:
     try:
         found = await counters.take(scopes, Tokens)
     except RateLimited:
@@ -88,16 +88,18 @@ async def test_replicas_have_one_limit_together(valkey: ValkeyServer) -> None:
             return_exceptions=True,
         )
         holds = [each for each in done if not isinstance(each, BaseException)]
-        assert all(isinstance(each, RateLimited | SharedLease) for each in done)
+        assert all(isinstance(each, RateLimited | DistributedLease) for each in done)
         assert len(holds) == 30
         for hold in holds:
             hold.release(100, 50)
         assert sum([not await refused(two, *scopes) for _ in range(30)]) == 10
-        standings = await _standing_of(three, scopes)
+        standings = await _target_stats_of(three, scopes)
         assert standings == (0, 10_000 - 30 * 150)
 
 
-async def _standing_of(counters: SharedCounters, scopes: tuple[Scope, ...]) -> tuple[int, int]:
+async def _target_stats_of(
+    counters: DistributedCounters, scopes: tuple[RateScope, ...]
+) -> tuple[int, int]:
     with pytest.raises(RateLimited) as refusal:
         await counters.take(scopes, Tokens)
     left = refusal.value.headers
@@ -107,7 +109,7 @@ async def _standing_of(counters: SharedCounters, scopes: tuple[Scope, ...]) -> t
 async def test_a_clock_of_the_server_that_is_put_back_keeps_nobody_out(
     valkey: ValkeyServer,
 ) -> None:
-    async with open_house(valkey) as there:
+    async with open_service_view(valkey) as there:
         one = key(requests_per_minute=1)
         await there.pass_through(one)
         with pytest.raises(RateLimited):
@@ -198,11 +200,11 @@ async def test_a_server_that_hangs_keeps_nobody_waiting(own_valkey: ValkeyServer
             await counters.replica.wait()
         assert await refused(counters, ONE)  # that it runs has been told
         hold.release(0, 0)
-        assert isinstance(await taken(counters, ONE), SharedLease)
+        assert isinstance(await taken(counters, ONE), DistributedLease)
 
 
 async def test_cancelled_while_it_waits_nothing_is_held(own_valkey: ValkeyServer) -> None:
-    patient = LineOptions(reply_seconds=30, connect_seconds=30, beat_seconds=30)
+    patient = ConnectionOptions(reply_seconds=30, connect_seconds=30, beat_seconds=30)
     scope = key(concurrent=1, requests_per_minute=1, tokens_per_minute=10)
     async with shared_counters(own_valkey, line=patient) as counters:
         own_valkey.pause()
@@ -215,7 +217,7 @@ async def test_cancelled_while_it_waits_nothing_is_held(own_valkey: ValkeyServer
         own_valkey.go_on()
         assert await refused(counters, scope)  # the server had let it in before it hears of it
         found = await counters.take([scope], lambda: Tokens(5, 5))
-        assert isinstance(found, SharedLease)
+        assert isinstance(found, DistributedLease)
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -226,7 +228,7 @@ async def test_cancelled_at_the_moment_of_the_answer_nothing_is_held(
         asking = asyncio.ensure_future(counters.take([ONE], Tokens))
         count = counters.count
 
-        def count_and_cancel(scopes: Sequence[Scope], more: int) -> None:
+        def count_and_cancel(scopes: Sequence[RateScope], more: int) -> None:
             count(scopes, more)
             if more > 0 and late:
                 asyncio.get_running_loop().call_soon(asking.cancel)
@@ -259,7 +261,7 @@ async def test_a_server_that_forgets_is_told_again(valkey: ValkeyServer, command
 
 async def test_a_wrong_password_is_no_end_of_the_service(own_valkey: ValkeyServer) -> None:
     url = own_valkey.url.replace("tests", "nobody")
-    counters = SharedCounters(Replica(url, SharedOptions(line=QUICK)))
+    counters = DistributedCounters(Replica(url, DistributedOptions(line=QUICK)))
     with capture_logs() as lines:
 
         async def said() -> bool:
@@ -307,8 +309,8 @@ async def test_a_service_counts_where_the_settings_say(
         f'[shared]\nurl = "{valkey.url}"\nprefix = "{token_hex(4)}"\n'
     )
     seen = []
-    for _ in range(2):  # one after the other, as replicas would beside each other
-        async with house(tmp_path, text) as service:
+    for _ in range(2):  # one after the other, as replicas would side by side
+        async with service_view(tmp_path, text) as service:
             seen += [(await service.ask("/v1", "own"))[0] for _ in range(2)]
     assert seen == [200, 200, 200, 429]
 
@@ -319,6 +321,6 @@ async def test_a_service_starts_without_the_server(tmp_path: Path) -> None:
         "[models.limits]\nrequests_per_minute = 3\n"
         '[shared]\nurl = "valkey://127.0.0.1:9/0"\naway = "refuse"\n'
     )
-    async with house(tmp_path, text) as service:
+    async with service_view(tmp_path, text) as service:
         status, _, body = await service.ask("/v1", "own")
         assert (status, body["error"]["code"]) == (503, "store_unavailable")

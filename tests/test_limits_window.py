@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from limitkit import House, Used, key, model, open_house
+from limitkit import ServiceView, Used, key, model, open_service_view
 from valkeyserver import ValkeyServer
 
-from causerie.access.quota import Scope, Tokens
+from causerie.access.quota import RateScope, Tokens
 from causerie.errors import RateLimited
 
 MINUTE = 60_000  # milliseconds
@@ -35,7 +35,7 @@ class Seen:
     """A request that was let in: when (in ms), what it counts as, and whether it runs."""
 
     at: int
-    scopes: tuple[Scope, ...]
+    scopes: tuple[RateScope, ...]
     reserved: Tokens
     counts: list[tuple[int, Tokens]] = field(default_factory=list)
     running: bool = True
@@ -47,7 +47,7 @@ class Book:
 
     seen: list[Seen] = field(default_factory=list)
 
-    def used(self, scope: Scope, part: str, now: int, back: int) -> int:
+    def used(self, scope: RateScope, part: str, now: int, back: int) -> int:
         """In the last ``back`` milliseconds, this one included."""
         if part == "requests":
             return sum(now - each.at < back for each in self.seen if scope in each.scopes)
@@ -59,10 +59,10 @@ class Book:
             if now - at < back
         )
 
-    def running(self, scope: Scope) -> int:
+    def running(self, scope: RateScope) -> int:
         return sum(each.running for each in self.seen if scope in each.scopes)
 
-    def fits(self, scopes: tuple[Scope, ...], need: Tokens, now: int, back: int) -> bool:
+    def fits(self, scopes: tuple[RateScope, ...], need: Tokens, now: int, back: int) -> bool:
         return all(
             self.running(scope) < scope.concurrent
             and all(
@@ -84,20 +84,22 @@ steps = st.lists(st.tuples(pauses, groups, needs, st.integers(0, 3), truths), ma
 @given(steps=steps, foreseen=st.booleans())
 async def test_never_more_than_the_limit_and_nobody_blocked_while_there_is_room(
     counted_in: ValkeyServer | None,
-    steps: list[tuple[int, tuple[Scope, ...], Tokens, int, Tokens]],
+    steps: list[tuple[int, tuple[RateScope, ...], Tokens, int, Tokens]],
     foreseen: bool,
 ) -> None:
-    async with open_house(counted_in) as house:
-        await _walk(house, steps, foreseen)
+    async with open_service_view(counted_in) as service_view:
+        await _walk(service_view, steps, foreseen)
 
 
 async def _walk(
-    house: House, steps: list[tuple[int, tuple[Scope, ...], Tokens, int, Tokens]], foreseen: bool
+    service_view: ServiceView,
+    steps: list[tuple[int, tuple[RateScope, ...], Tokens, int, Tokens]],
+    foreseen: bool,
 ) -> None:
     book, now = Book(), 0
     open_leases: list[tuple[ExitStack, Seen, Tokens]] = []
     for pause, scopes, need, ends, truth in steps:
-        house.clock.pass_ms(pause)
+        service_view.clock.pass_ms(pause)
         now += pause
         for _ in range(min(ends, len(open_leases))):
             stack, seen, used = open_leases.pop(0)
@@ -106,7 +108,7 @@ async def _walk(
         stack = ExitStack()
         try:
             lease = stack.enter_context(
-                await house.admit(*scopes, input=need.input, output=need.output)
+                await service_view.admit(*scopes, input=need.input, output=need.output)
             )
         except RateLimited:
             assert not book.fits(scopes, need, now, MINUTE), "blocked while there is room"
@@ -142,24 +144,26 @@ def _settle(seen: Seen, used: Tokens, now: int) -> None:
 async def test_who_waits_as_long_as_told_is_let_in(
     counted_in: ValkeyServer | None, past: list[tuple[int, Tokens]], need: Tokens
 ) -> None:
-    async with open_house(counted_in) as house:
-        await _wait_as_told(house, past, need)
+    async with open_service_view(counted_in) as service_view:
+        await _wait_as_told(service_view, past, need)
 
 
-async def _wait_as_told(house: House, past: list[tuple[int, Tokens]], need: Tokens) -> None:
+async def _wait_as_told(
+    service_view: ServiceView, past: list[tuple[int, Tokens]], need: Tokens
+) -> None:
     for pause, each in past:
-        house.clock.pass_ms(pause)
+        service_view.clock.pass_ms(pause)
         try:
-            await house.pass_through(*SCOPES, input=each.input, output=each.output)
+            await service_view.pass_through(*SCOPES, input=each.input, output=each.output)
         except RateLimited:
             continue
     try:
-        await house.pass_through(*SCOPES, input=need.input, output=need.output)
+        await service_view.pass_through(*SCOPES, input=need.input, output=need.output)
     except RateLimited as refused:
         wait = int(refused.headers["Retry-After"])
         assert 1 <= wait <= 60
-        house.clock.pass_seconds(wait)
-        await house.pass_through(*SCOPES, input=need.input, output=need.output)
+        service_view.clock.pass_seconds(wait)
+        await service_view.pass_through(*SCOPES, input=need.input, output=need.output)
 
 
 @settings(max_examples=100, deadline=None)
@@ -167,19 +171,19 @@ async def _wait_as_told(house: House, past: list[tuple[int, Tokens]], need: Toke
 async def test_no_minute_has_more_requests_than_the_limit(
     counted_in: ValkeyServer | None, pauses: list[int], limit: int
 ) -> None:
-    async with open_house(counted_in) as house:
-        await _count(house, pauses, limit)
+    async with open_service_view(counted_in) as service_view:
+        await _count(service_view, pauses, limit)
 
 
-async def _count(house: House, pauses: list[int], limit: int) -> None:
+async def _count(service_view: ServiceView, pauses: list[int], limit: int) -> None:
     now = 0
     scope = key(requests_per_minute=limit)
     let_in: list[int] = []
     for pause in pauses:
-        house.clock.pass_ms(pause)
+        service_view.clock.pass_ms(pause)
         now += pause
         try:
-            await house.pass_through(scope)
+            await service_view.pass_through(scope)
         except RateLimited:
             continue
         let_in.append(now)
@@ -191,18 +195,19 @@ async def _count(house: House, pauses: list[int], limit: int) -> None:
 async def test_a_steady_caller_gets_the_whole_limit(
     counted_in: ValkeyServer | None, step_ms: int
 ) -> None:
-    async with open_house(counted_in) as house:
-        # Ten in each of five minutes; a sixth may have begun, as each is a tenth of a second early.
-        assert 50 <= await _steady(house, step_ms) < 60
+    async with open_service_view(counted_in) as service_view:
+        # Ten in each of five minutes; a sixth may have started, as each is a tenth of a second
+        # early.
+        assert 50 <= await _steady(service_view, step_ms) < 60
 
 
-async def _steady(house: House, step_ms: int) -> int:
+async def _steady(service_view: ServiceView, step_ms: int) -> int:
     scope = key(requests_per_minute=10)
     let_in = 0
     for _ in range(5 * MINUTE // step_ms):
-        house.clock.pass_ms(step_ms)
+        service_view.clock.pass_ms(step_ms)
         try:
-            await house.pass_through(scope)
+            await service_view.pass_through(scope)
         except RateLimited:
             continue
         let_in += 1

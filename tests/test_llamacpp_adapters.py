@@ -18,7 +18,7 @@ import pytest_asyncio
 from enginekit import THREADS
 from hub import item, text
 
-from causerie.engines.base import EngineFailed, EngineState, Sampling, TextRequest, Token
+from causerie.engines.base import EngineFailed, EngineSampling, EngineState, TextRequest, Token
 from causerie.engines.llamacpp.engine import LlamaCppEngine
 from causerie.engines.llamacpp.options import LlamaCppOptions
 from causerie.engines.weights.gguf import read_header
@@ -93,7 +93,7 @@ async def engine(gguf: Path, **options: object) -> AsyncIterator[LlamaCppEngine]
 
 async def said(engine: LlamaCppEngine) -> list[int]:
     prompt = await engine.tokenize([PROMPT], special=True)
-    request = TextRequest(prompt, MADE, Sampling(temperature=0.0), ignore_eos=True)
+    request = TextRequest(prompt, MADE, EngineSampling(temperature=0.0), ignore_eos=True)
     async with engine.generate(request) as outputs:
         return [output.id async for output in outputs if isinstance(output, Token)]
 
@@ -146,7 +146,7 @@ async def test_a_file_beside_the_weights_that_is_wrong_is_named(
 async def test_a_file_beside_the_weights_that_is_gone_is_not_waited_for(
     gguf: Path, tmp_path: Path, option: str
 ) -> None:
-    file = tmp_path / "beside.gguf"
+    file = tmp_path / "alongside.gguf"
     if option == "draft":
         file.symlink_to(gguf)
     else:

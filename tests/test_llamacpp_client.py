@@ -11,25 +11,25 @@ import pytest
 from aiohttp import web
 
 from causerie.engines.base import (
-    Alternative,
     EngineFailed,
+    EngineSampling,
     Output,
     PromptTooLong,
-    Sampling,
     Started,
     Stopped,
     TextRequest,
     Token,
+    TokenAlternative,
 )
+from causerie.engines.ipc_socket import IpcSocket
 from causerie.engines.llamacpp.client import LlamaCppClient, completion_body
 from causerie.engines.llamacpp.withheld import PartialTokens
-from causerie.engines.meeting import Meeting
-from causerie.engines.weights.vocabulary import Vocabulary
+from causerie.engines.weights.vocabulary import TokenTable
 
 REQUEST = TextRequest(prompt=(1, 2, 3), max_tokens=8)
 TOKENS = (b"a", b"\xf0\x9f", b"\x99\x82", b" \xe6", b"\x97", b"\xa5", b"\xf0", b"\x9f", b"\x97\xa5")
 PARTIAL = PartialTokens(
-    Vocabulary(tokens=TOKENS, types=(1,) * len(TOKENS), bos=None, eos=None, end=())
+    TokenTable(tokens=TOKENS, types=(1,) * len(TOKENS), bos=None, eos=None, end=())
 )
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -91,12 +91,12 @@ LAST = item(
 
 
 async def outputs(client: LlamaCppClient, request: TextRequest = REQUEST) -> list[Output]:
-    async with client.complete(request, Sampling(), PARTIAL) as stream:
+    async with client.complete(request, EngineSampling(), PARTIAL) as stream:
         return [output async for output in stream]
 
 
 def test_what_nobody_set_is_neutral() -> None:
-    body = completion_body(REQUEST, Sampling())
+    body = completion_body(REQUEST, EngineSampling())
     assert body["prompt"] == (1, 2, 3)
     assert (body["n_predict"], body["stream"]) == (8, True)
     assert (body["temperature"], body["top_p"], body["top_k"], body["min_p"]) == (1.0, 1.0, 0, 0.0)
@@ -107,19 +107,21 @@ def test_what_nobody_set_is_neutral() -> None:
 
 
 def test_the_request_wins_over_the_model_and_the_model_over_neutral() -> None:
-    defaults = Sampling(temperature=0.6, top_k=20, repetition_penalty=1.05)
-    request = TextRequest((1,), 1, Sampling(temperature=0.0, top_p=0.9, repetition_penalty=1.0))
+    defaults = EngineSampling(temperature=0.6, top_k=20, repetition_penalty=1.05)
+    request = TextRequest(
+        (1,), 1, EngineSampling(temperature=0.0, top_p=0.9, repetition_penalty=1.0)
+    )
     body = completion_body(request, defaults)
     assert (body["temperature"], body["top_p"], body["top_k"]) == (0.0, 0.9, 1)
     assert body["repeat_penalty"] == 1.0
 
 
 def test_everything_asked_for_is_in_the_body() -> None:
-    sampling = Sampling(seed=-1, logit_bias={5: -100.0}, frequency_penalty=0.5)
+    sampling = EngineSampling(seed=-1, logit_bias={5: -100.0}, frequency_penalty=0.5)
     request = TextRequest(
         (1,), 1, sampling, grammar="g", logprobs=0, visible=("<x>",), ignore_eos=True
     )
-    body = completion_body(request, Sampling())
+    body = completion_body(request, EngineSampling())
     assert body["seed"] == 2**32 - 1
     assert body["logit_bias"] == [[5, -100.0]]
     assert (body["grammar"], body["n_probs"], body["ignore_eos"]) == ("g", 1, True)
@@ -184,7 +186,7 @@ async def test_log_probabilities() -> None:
         item(content="a", tokens=[0], tokens_predicted=1, completion_probabilities=[entry]) + LAST
     )
     async with engine(saying(stream)) as client:
-        for asked, top in ((1, (Alternative(9, "b", b"b", -2.0),)), (0, ())):
+        for asked, top in ((1, (TokenAlternative(9, "b", b"b", -2.0),)), (0, ())):
             token, _ = await outputs(client, TextRequest((1,), 1, logprobs=asked))
             assert token == Token(0, "a", b"a", -0.5, top)
 
@@ -213,7 +215,7 @@ async def test_a_prompt_too_long_is_refused_on_entering() -> None:
 
     async with engine(handler) as client:
         with pytest.raises(PromptTooLong) as failure:
-            await client.complete(REQUEST, Sampling(), PARTIAL).__aenter__()
+            await client.complete(REQUEST, EngineSampling(), PARTIAL).__aenter__()
     assert (failure.value.tokens, failure.value.context_length) == (900, 512)
 
 
@@ -239,17 +241,17 @@ async def test_other_refusals_are_failures(status: int, body: bytes, loading: bo
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no Unix sockets")
 async def test_a_unix_socket_does_as_well() -> None:
-    meeting = Meeting()
-    assert meeting.path is not None
+    ipc_socket = IpcSocket()
+    assert ipc_socket.path is not None
     said = saying(item(content="a", tokens=[0]), LAST)
     try:
-        async with at_a_socket(said, meeting.path) as client:
+        async with at_a_socket(said, ipc_socket.path) as client:
             assert [type(output) for output in await outputs(client)] == [Token, Stopped]
         with pytest.raises(EngineFailed, match="gone") as failure:
             await outputs(client)
         assert failure.value.loading
     finally:
-        meeting.close()
+        ipc_socket.close()
 
 
 async def test_nobody_there_means_that_it_is_coming_back() -> None:
@@ -268,6 +270,6 @@ async def test_nobody_there_means_that_it_is_coming_back() -> None:
 async def test_what_the_reader_raises_stays_what_it_is() -> None:
     async with engine(saying(item(content="a", tokens=[0]), LAST)) as client:
         with pytest.raises(ConnectionError, match="mine"):
-            async with client.complete(REQUEST, Sampling(), PARTIAL) as stream:
+            async with client.complete(REQUEST, EngineSampling(), PARTIAL) as stream:
                 async for _ in stream:
                     raise ConnectionError("mine")

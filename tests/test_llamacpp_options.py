@@ -137,11 +137,11 @@ def test_threads_spin_shortly_only_where_cores_are_shared(
 ) -> None:
     machine.delenv("GOMP_SPINCOUNT", raising=False)
     alone = for_machine(FILE, LlamaCppOptions(), HEADER)
-    beside = for_machine(FILE, LlamaCppOptions(shares_cores=True), HEADER)
+    alongside = for_machine(FILE, LlamaCppOptions(shares_cores=True), HEADER)
     assert "GOMP_SPINCOUNT" not in environment(alone)
-    assert environment(beside)["GOMP_SPINCOUNT"] == "1000"
+    assert environment(alongside)["GOMP_SPINCOUNT"] == "1000"
     machine.setenv("GOMP_SPINCOUNT", "7")
-    assert environment(alone)["GOMP_SPINCOUNT"] == environment(beside)["GOMP_SPINCOUNT"] == "7"
+    assert environment(alone)["GOMP_SPINCOUNT"] == environment(alongside)["GOMP_SPINCOUNT"] == "7"
 
 
 @pytest.mark.parametrize(

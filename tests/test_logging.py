@@ -19,7 +19,7 @@ import structlog
 from hub import gguf, serving
 
 from causerie.engines.weights import HubOptions, Silent, fetch
-from causerie.journal import Journal
+from causerie.log_buffer import LogBuffer
 from causerie.logging import configure, request_id
 from causerie.metering.meter import Record
 from causerie.metering.request_log import RequestLog
@@ -115,7 +115,7 @@ def test_a_request_is_one_line_of_numbers_and_names() -> None:
     record = Record("r-1", "endpoint", "ck_a", model="m", served_by="m", status=200, code=None)
     record.used, record.first_token_seconds = Usage(5, 7, estimated=True), 0.0123
     record.tried = ["a/m: bad_gateway", "m: answered"]
-    log = RequestLog(Journal())
+    log = RequestLog(LogBuffer())
     log.write(record)
     log.write(Record("r-2", "endpoint", "ck_a", status=502, code="bad_gateway"))
     answered, failed = lines(stream)
@@ -152,7 +152,7 @@ def bare(level: Literal["info", "warning"], when: datetime) -> Bare:
 async def test_lines_that_come_by_the_thousand_are_written_together() -> None:
     stream = io.StringIO()
     configure("warning", "json", stream)
-    journal = Journal()
+    journal = LogBuffer()
     journal.tell("info", news, 0)
     journal.tell("warning", alarm, 1)
     assert stream.getvalue() == ""
@@ -173,7 +173,7 @@ async def test_lines_that_come_by_the_thousand_are_written_together() -> None:
 async def test_no_more_lines_are_kept_than_are_soon_written() -> None:
     stream = io.StringIO()
     configure("info", "json", stream)
-    journal = Journal()
+    journal = LogBuffer()
     for number in range(300):
         journal.tell("info", news, number)
     assert [line["number"] for line in lines(stream)] == list(range(256))
@@ -199,6 +199,6 @@ async def test_lines_do_not_wait_for_others() -> None:
     written = asyncio.Event()
     stream = Written()
     configure("info", "json", stream)
-    Journal().tell("info", news, 1)
+    LogBuffer().tell("info", news, 1)
     await asyncio.wait_for(written.wait(), 5)
     assert [line["event"] for line in lines(stream)] == ["news"]

@@ -26,19 +26,19 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from causerie.management.document import document
-from causerie.management.endpoints import EndpointDesk
-from causerie.management.keys import KeyDesk
-from causerie.management.people import PeopleDesk
-from causerie.management.projects import ProjectDesk
+from causerie.management.keys import KeyOperations
+from causerie.management.people import PeopleOperations
+from causerie.management.projects import ProjectOperations
+from causerie.management.providers import ProviderOperations
 from causerie.management.route import AnyRoute
 from causerie.management.routes import (
-    endpoint_routes,
     key_routes,
     people_routes,
     project_routes,
+    provider_routes,
     usage_routes,
 )
-from causerie.management.usage import UsageDesk
+from causerie.management.usage import UsageOperations
 from causerie.store.database import Database
 
 PAGE = Path(__file__).parents[1] / "docs" / "management.md"
@@ -47,11 +47,11 @@ PAGE = Path(__file__).parents[1] / "docs" / "management.md"
 def _routes() -> list[AnyRoute]:
     nobody: Any = None  # nothing is asked of them
     return [
-        *people_routes(PeopleDesk(nobody, link_path)),
-        *project_routes(ProjectDesk(nobody, link_path, nobody)),
-        *key_routes(KeyDesk(nobody, nobody)),
-        *usage_routes(UsageDesk(nobody, nobody)),
-        *endpoint_routes(EndpointDesk(nobody)),
+        *people_routes(PeopleOperations(nobody, link_path)),
+        *project_routes(ProjectOperations(nobody, link_path, nobody)),
+        *key_routes(KeyOperations(nobody, nobody)),
+        *usage_routes(UsageOperations(nobody, nobody)),
+        *provider_routes(ProviderOperations(nobody)),
     ]
 
 
@@ -59,8 +59,8 @@ DOCUMENT: Any = json.loads(json.dumps(document(_routes())))
 
 
 async def test_it_is_served_to_everybody(world: World) -> None:
-    async with office(world) as desk:
-        answer = await call(desk.edge, "/api/openapi.json")
+    async with office(world) as services:
+        answer = await call(services.edge, "/api/openapi.json")
     assert answer.status == 200
     assert answer.json() == DOCUMENT
 
@@ -101,9 +101,9 @@ def address(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
     async def run() -> None:
         database = Database(f"sqlite:///{file}")
-        async with office(World(database)) as desk:
-            await _furnish(desk)
-            async with serving(desk.edge) as port:
+        async with office(World(database)) as services:
+            await _furnish(services)
+            async with serving(services.edge) as port:
                 ports.append(port)
                 ready.set()
                 await stop.wait()
@@ -120,9 +120,9 @@ def address(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         loop.close()
 
 
-async def _furnish(desk: Office) -> None:
-    owner = await desk.world.person("olga")
-    await desk.world.key(await desk.world.project(owner=owner), owner)
+async def _furnish(services: Office) -> None:
+    owner = await services.world.person("olga")
+    await services.world.key(await services.world.project(owner=owner), owner)
 
 
 SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)

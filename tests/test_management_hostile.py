@@ -34,7 +34,7 @@ STRINGS = (
 
 
 @pytest.fixture
-async def desk(world: World) -> AsyncIterator[Office]:
+async def services(world: World) -> AsyncIterator[Office]:
     async with office(world) as made:
         yield made
 
@@ -46,36 +46,36 @@ def _filled(route: AnyRoute, word: str) -> str:
     return path
 
 
-async def test_in_every_path_query_and_body(desk: Office) -> None:
-    user = await desk.world.person("ann")
-    await desk.world.project(owner=user)
-    for route in desk.management.routes:
+async def test_in_every_path_query_and_body(services: Office) -> None:
+    user = await services.world.person("ann")
+    await services.world.project(owner=user)
+    for route in services.management.routes:
         for word in STRINGS:
             answers = []
             if route.parameters:
                 empty: object = {} if route.takes_body else None
                 answers.append(
-                    await desk.ask(OPERATOR, _filled(route, word), empty, method=route.method)
+                    await services.ask(OPERATOR, _filled(route, word), empty, method=route.method)
                 )
             fields = route.query.__struct_fields__
             for name in (*fields, word[:50]):
                 path = f"{_filled(route, 'x')}?{quote(name)}={quote(word)}"
-                answers.append(await desk.ask(OPERATOR, path, method="GET"))
+                answers.append(await services.ask(OPERATOR, path, method="GET"))
             if route.takes_body:
                 for name in (*route.body.__struct_fields__, word):
                     body = {"name": "n", "email": "n@example.org", "role": "member", name: word}
                     answers.append(
-                        await desk.ask(OPERATOR, _filled(route, "x"), body, method=route.method)
+                        await services.ask(OPERATOR, _filled(route, "x"), body, method=route.method)
                     )
             for answer in answers:
                 assert answer.status < 500, (route.path, word, answer.body)
 
-    assert await _all_there(desk)
+    assert await _all_there(services)
 
 
-async def _all_there(desk: Office) -> bool:
-    users = await desk.ask(OPERATOR, "/users?limit=1000")
-    projects = await desk.ask(OPERATOR, "/projects")
+async def _all_there(services: Office) -> bool:
+    users = await services.ask(OPERATOR, "/users?limit=1000")
+    projects = await services.ask(OPERATOR, "/projects")
     return "ann@example.org" in users.body.decode() and len(projects.json()["data"]) >= 1
 
 
@@ -93,16 +93,16 @@ async def _all_there(desk: Office) -> bool:
         "Bearer",
     ],
 )
-async def test_in_the_authorization_header(desk: Office, credential: str) -> None:
-    answer = await desk.ask("", "/users", headers={"authorization": credential})
+async def test_in_the_authorization_header(services: Office, credential: str) -> None:
+    answer = await services.ask("", "/users", headers={"authorization": credential})
     assert (answer.status, answer.error["type"]) == (401, "authentication_error")
     assert credential.removeprefix("Bearer ") not in answer.body.decode() or credential == "Bearer"
 
 
-async def test_a_name_is_kept_as_it_is(desk: Office) -> None:
+async def test_a_name_is_kept_as_it_is(services: Office) -> None:
     """What looks like a query is a name like any other."""
     for word in ("'; DROP TABLE users; --", "<script>alert(1)</script>", "Robert' OR 1=1"):
-        made = await desk.ask(OPERATOR, "/projects", {"name": word})
+        made = await services.ask(OPERATOR, "/projects", {"name": word})
         assert made.json()["name"] == word
-        seen = await desk.ask(OPERATOR, f"/projects/{made.json()['id']}")
+        seen = await services.ask(OPERATOR, f"/projects/{made.json()['id']}")
         assert seen.json()["name"] == word

@@ -12,11 +12,11 @@ from managekit import OPERATOR, Office, office
 
 from causerie.accounts.keys import Purpose
 from causerie.accounts.people import Project, Role, User
-from causerie.accounts.rights import RIGHTS, Action, Extent, Part
+from causerie.accounts.rights import RIGHTS, Action, Extent, RoleColumn
 
 
 @pytest.fixture
-async def desk(world: World) -> AsyncIterator[Office]:
+async def services(world: World) -> AsyncIterator[Office]:
     async with office(world) as made:
         yield made
 
@@ -25,7 +25,7 @@ async def desk(world: World) -> AsyncIterator[Office]:
 class Scene:
     """Somebody asks about a project; ``own`` says whether about what they made themselves."""
 
-    desk: Office
+    services: Office
     project: Project
     target: User
     key: str
@@ -33,7 +33,7 @@ class Scene:
     own: bool
 
     async def ask(self, path: str, body: object = None, method: str | None = None) -> Response:
-        return await self.desk.ask(self.key, path, body, method=method)
+        return await self.services.ask(self.key, path, body, method=method)
 
     @property
     def place(self) -> str:
@@ -42,7 +42,7 @@ class Scene:
     async def a_key(self, purpose: Purpose = Purpose.INFERENCE) -> str:
         """Where a key is that was made by whoever asks, or by somebody else."""
         maker = self.me if self.own else self.target
-        made = await self.desk.world.key(self.project, maker, purpose=purpose)
+        made = await self.services.world.key(self.project, maker, purpose=purpose)
         return f"/keys/{made.key.id}"
 
     async def a_member(self) -> str:
@@ -52,8 +52,8 @@ class Scene:
 
 async def _member(scene: Scene) -> str:
     """A plain member, who may be removed and changed by admins."""
-    user = await scene.desk.world.person()
-    await scene.desk.world.join(scene.project, user, Role.MEMBER)
+    user = await scene.services.world.person()
+    await scene.services.world.join(scene.project, user, Role.MEMBER)
     return f"{scene.place}/members/{user.id}"
 
 
@@ -132,8 +132,8 @@ ASKS: dict[Action, Ask] = {
     Action.USERS_CHANGE: asking("/users/{user}/disable", {}),
     Action.PROJECTS_CREATE: asking("/projects", {"name": "new"}),
     Action.SERVICE_SEE: asking("/usage"),
-    Action.ENDPOINTS_SEE: asking("/endpoints"),
-    Action.ENDPOINTS_PROBE: asking("/endpoints/south/probe/use", {"model": "m"}),
+    Action.PROVIDERS_SEE: asking("/providers"),
+    Action.PROVIDERS_PROBE: asking("/providers/south/probe/use", {"model": "m"}),
 }
 OF_THE_SERVICE = {
     Action.USERS_SEE,
@@ -141,32 +141,32 @@ OF_THE_SERVICE = {
     Action.USERS_CHANGE,
     Action.PROJECTS_CREATE,
     Action.SERVICE_SEE,
-    Action.ENDPOINTS_SEE,
-    Action.ENDPOINTS_PROBE,
+    Action.PROVIDERS_SEE,
+    Action.PROVIDERS_PROBE,
 }
 
 
-async def scene_of(desk: Office, part: Part, *, own: bool) -> Scene:
-    world = desk.world
+async def scene_of(services: Office, part: RoleColumn, *, own: bool) -> Scene:
+    world = services.world
     owner = await world.person()
     project = await world.project(owner=owner)
     me, key = None, OPERATOR
-    if part is Part.MANAGEMENT_KEY:
-        key = await desk.manager(project)
-    elif part is Part.OUTSIDER:
-        key = await desk.manager(await world.project(owner=await world.person()))
-    elif part is not Part.OPERATOR:
+    if part is RoleColumn.MANAGEMENT_KEY:
+        key = await services.manager(project)
+    elif part is RoleColumn.OUTSIDER:
+        key = await services.manager(await world.project(owner=await world.person()))
+    elif part is not RoleColumn.OPERATOR:
         me = await world.person()
         await world.join(project, me, Role(part))
-        key = desk.people.let_in(me)
-    return Scene(desk, project, owner, key, me, own)
+        key = services.people.let_in(me)
+    return Scene(services, project, owner, key, me, own)
 
 
-def expected(action: Action, part: Part, *, own: bool) -> set[int]:
+def expected(action: Action, part: RoleColumn, *, own: bool) -> set[int]:
     extent = RIGHTS[action][part]
     if extent is Extent.ALL or (extent is Extent.OWN and own):
         return {200, 201, 204}
-    if action not in OF_THE_SERVICE and part is Part.OUTSIDER:
+    if action not in OF_THE_SERVICE and part is RoleColumn.OUTSIDER:
         return {404}
     return {403}
 
@@ -178,41 +178,44 @@ def test_every_action_is_walked() -> None:
     }
 
 
-@pytest.mark.parametrize("part", Part)
-async def test_everybody_may_what_the_table_says(desk: Office, part: Part) -> None:
+@pytest.mark.parametrize("part", RoleColumn)
+async def test_everybody_may_what_the_table_says(services: Office, part: RoleColumn) -> None:
     for action, ask in ASKS.items():
-        if action is Action.SERVICE_SEE and part in (Part.MANAGEMENT_KEY, Part.OUTSIDER):
+        if action is Action.SERVICE_SEE and part in (
+            RoleColumn.MANAGEMENT_KEY,
+            RoleColumn.OUTSIDER,
+        ):
             continue  # without a project, such a key is told of its own
-        scene = await scene_of(desk, part, own=False)
+        scene = await scene_of(services, part, own=False)
         answer = await ask(scene)
         assert answer.status in expected(action, part, own=False), (action, answer.body)
         if answer.status == 403:
             assert answer.error["code"] == "scope_not_allowed"
 
 
-@pytest.mark.parametrize("part", [Part.OWNER, Part.ADMIN, Part.MEMBER])
-async def test_ones_own_keys(desk: Office, part: Part) -> None:
+@pytest.mark.parametrize("part", [RoleColumn.OWNER, RoleColumn.ADMIN, RoleColumn.MEMBER])
+async def test_ones_own_keys(services: Office, part: RoleColumn) -> None:
     for action in (
         Action.KEYS_EDIT,
         Action.KEYS_DISABLE,
         Action.KEYS_ROTATE,
         Action.KEYS_DELETE,
     ):
-        scene = await scene_of(desk, part, own=True)
+        scene = await scene_of(services, part, own=True)
         answer = await ASKS[action](scene)
         assert answer.status in expected(action, part, own=True), (action, answer.body)
 
 
-@pytest.mark.parametrize("part", [Part.ADMIN, Part.MEMBER, Part.VIEWER])
-async def test_everybody_may_leave(desk: Office, part: Part) -> None:
-    scene = await scene_of(desk, part, own=True)
+@pytest.mark.parametrize("part", [RoleColumn.ADMIN, RoleColumn.MEMBER, RoleColumn.VIEWER])
+async def test_everybody_may_leave(services: Office, part: RoleColumn) -> None:
+    scene = await scene_of(services, part, own=True)
     assert (await _leaving(scene)).status == 200
 
 
-async def test_an_inference_key_may_nothing(desk: Office) -> None:
-    scene = await scene_of(desk, Part.OWNER, own=False)
-    scene.key = (await desk.world.key(scene.project, scene.me)).credential
-    before = await desk.world.actions()
+async def test_an_inference_key_may_nothing(services: Office) -> None:
+    scene = await scene_of(services, RoleColumn.OWNER, own=False)
+    scene.key = (await services.world.key(scene.project, scene.me)).credential
+    before = await services.world.actions()
     for action, ask in ASKS.items():
         if action in (
             *(Action.KEYS_EDIT, Action.KEYS_DISABLE, Action.KEYS_ROTATE, Action.KEYS_DELETE),
@@ -226,16 +229,16 @@ async def test_an_inference_key_may_nothing(desk: Office) -> None:
             continue  # these make a key or a member first
         answer = await ask(scene)
         assert (answer.status, answer.error["code"]) == (403, "scope_not_allowed"), action
-    assert await desk.world.actions() == before
+    assert await services.world.actions() == before
 
 
-async def test_nobody_raises_themselves(desk: Office) -> None:
-    admin = await scene_of(desk, Part.ADMIN, own=False)
+async def test_nobody_raises_themselves(services: Office) -> None:
+    admin = await scene_of(services, RoleColumn.ADMIN, own=False)
     assert admin.me is not None
     mine = f"{admin.place}/members/{admin.me.id}"
     assert (await admin.ask(mine, {"role": "owner"}, "PATCH")).status == 403
     assert (await admin.ask("/invitations", {"operator": True})).status == 403
-    manager = await scene_of(desk, Part.MANAGEMENT_KEY, own=False)
+    manager = await scene_of(services, RoleColumn.MANAGEMENT_KEY, own=False)
     keys = f"{manager.place}/keys"
     refused = await manager.ask(keys, {"name": "heir", "purpose": "management"})
     assert refused.status == 403
@@ -250,5 +253,5 @@ async def test_nobody_raises_themselves(desk: Office) -> None:
         answer = await manager.ask(keys, {"name": "a", field: "x"})
         assert (answer.status, answer.error["param"]) == (400, field)
     # The project of the key it makes is that of the path, which it cannot see.
-    other = await scene_of(desk, Part.OWNER, own=False)
+    other = await scene_of(services, RoleColumn.OWNER, own=False)
     assert (await manager.ask(f"{other.place}/keys", {"name": "a"})).status == 404

@@ -1,4 +1,4 @@
-"""The management API in a whole service, with keys that the command line made beside it."""
+"""The management API in a whole service, with keys that the command line made alongside it."""
 
 from __future__ import annotations
 

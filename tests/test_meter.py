@@ -23,9 +23,9 @@ from causerie.protocol.events import FinishReason, Usage
 @pytest.mark.parametrize(
     "failure",
     [
-        RateLimited("This key may send 60 requests a minute."),
+        RateLimited("This key may send 60 requests per minute."),
         OverBudget("The budget of this key, 5 USD for a day, is spent."),
-        UpstreamFailed("The endpoint does not answer.", metadata={"upstream_failure": "connect"}),
+        UpstreamFailed("The provider does not answer.", metadata={"upstream_failure": "connect"}),
     ],
 )
 def test_a_failure_is_kept_in_its_own_words(failure: ServiceError) -> None:
@@ -69,14 +69,14 @@ class Gone:
 def test_only_a_whole_reply_without_a_failure_is_good(
     whole: bool, failure: Exception | None, status: int
 ) -> None:
-    record = Record("req-1", "door", "ck_a", way=Gone(whole))
+    record = Record("req-1", "door", "ck_a", outcome=Gone(whole))
     if failure is not None:
         record.ended(failure)
     record.settle()
     assert (record.status, record.finish) == (status, "stop")
     assert record.used == Usage(7, 5, estimated=True)
     assert (record.attempts, record.tried) == (2, ["a: full", "b: answered"])
-    assert record.way is None
+    assert record.outcome is None
 
 
 @dataclass
@@ -112,7 +112,7 @@ async def test_sinks_are_told_what_the_client_is(
     failure: Exception | None, told: tuple[int, str | None]
 ) -> None:
     sink = Kept()
-    writing = Meter([sink], Books(failure)).write(Record("req-1", "door", "ck_a", way=Gone()))
+    writing = Meter([sink], Books(failure)).write(Record("req-1", "door", "ck_a", outcome=Gone()))
     assert writing is not None
     with nullcontext() if failure is None else pytest.raises(type(failure)):
         await writing

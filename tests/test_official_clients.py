@@ -28,14 +28,14 @@ default_door = "gateway"
 name = "gateway"
 kind = "gateway"
 
-[[endpoints]]
+[[providers]]
 name = "behind"
 base_url = "{behind}/v1"
 dialect = "generic"
 
 [[aliases]]
 id = "fast"
-targets = [{{ endpoint = "behind", model = "small" }}, {{ model = "small", priority = 1 }}]
+targets = [{{ provider = "behind", model = "small" }}, {{ model = "small", priority = 1 }}]
 """
 DOORS = {
     "default": ("/v1", "fast"),
@@ -55,7 +55,7 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 def asked(front: Service, door: str) -> tuple[str, str]:
-    """The base address and the model of a door."""
+    """The base URL and the model of a door."""
     path, model = DOORS[door]
     return front.root + path, model
 

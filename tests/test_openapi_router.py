@@ -43,26 +43,26 @@ kind = "router"
 [[models]]
 id = "small"
 engine = "fake"
-[[endpoints]]
+[[providers]]
 name = "away"
 base_url = "http://127.0.0.1:9/v1"
-[endpoints.health]
+[providers.health]
 path = ""
 [[catalog]]
 id = "own/small"
 ends = 2999-01-01
-[[catalog.offers]]
+[[catalog.endpoints]]
 model = "small"
 price = { prompt = "1", completion = "2", cached = "0.5", reasoning = "3" }
-[[catalog.offers]]
-endpoint = "away"
+[[catalog.endpoints]]
+provider = "away"
 model = "m"
 price = { prompt = "100", completion = "200" }
 quantization = "fp8"
 max_output_tokens = 100
 [[catalog]]
 id = "own/small:free"
-[[catalog.offers]]
+[[catalog.endpoints]]
 model = "small"
 """
 DOCUMENT = json.loads(json.dumps(document(4096)))

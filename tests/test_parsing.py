@@ -7,10 +7,9 @@ import json
 import pytest
 
 from causerie.errors import InvalidRequest
-from causerie.protocol.parsing import HINTS, REFUSED, Rules, parse
+from causerie.protocol.parsing import HINTS, REFUSED, ParsingRules, parse
 from causerie.protocol.request import (
     ChatRequest,
-    Choice,
     Grammar,
     ImagePart,
     JsonObject,
@@ -19,6 +18,7 @@ from causerie.protocol.request import (
     TextPart,
     Thinking,
     ToolChoice,
+    ToolMode,
 )
 
 USER = {"role": "user", "content": "Hello"}
@@ -26,12 +26,12 @@ TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type
 OTHER = {"type": "function", "function": {"name": "clock"}}
 
 
-def read(rules: Rules | None = None, **fields: object) -> ChatRequest:
+def read(rules: ParsingRules | None = None, **fields: object) -> ChatRequest:
     body = {"model": "m", "messages": [USER], **fields}
-    return parse(json.dumps(body).encode(), rules or Rules())
+    return parse(json.dumps(body).encode(), rules or ParsingRules())
 
 
-def refuse(rules: Rules | None = None, **fields: object) -> InvalidRequest:
+def refuse(rules: ParsingRules | None = None, **fields: object) -> InvalidRequest:
     with pytest.raises(InvalidRequest) as caught:
         read(rules, **fields)
     assert caught.value.status == 400
@@ -150,7 +150,7 @@ def test_stop_is_a_string_or_a_few() -> None:
 def test_stop_token_ids_and_biases_name_tokens() -> None:
     assert read(stop_token_ids=[1, 2]).stop_token_ids == (1, 2)
     assert refuse(stop_token_ids=[1, -2]).param == "stop_token_ids[1]"
-    assert read(logit_bias={"15": -100, "16": 0.5}).draw.logit_bias == {15: -100.0, 16: 0.5}
+    assert read(logit_bias={"15": -100, "16": 0.5}).sampling.logit_bias == {15: -100.0, 16: 0.5}
     assert refuse(logit_bias={"15": 101}).param == "logit_bias.15"
     assert refuse(logit_bias={"x": 1}).param == "logit_bias"
     assert refuse(logit_bias={"-1": 1}).param == "logit_bias"
@@ -183,7 +183,7 @@ def test_model_and_messages_are_required() -> None:
     assert refuse(messages=[]).param == "messages"
     assert refuse(messages={}).code == "invalid_type"
     assert refuse(messages=[3]).param == "messages[0]"
-    assert refuse(Rules(max_messages=2), messages=[USER] * 3).param == "messages"
+    assert refuse(ParsingRules(max_messages=2), messages=[USER] * 3).param == "messages"
 
 
 def test_thinking_is_one_setting() -> None:
@@ -217,14 +217,14 @@ def test_thinking_is_one_setting() -> None:
     ],
 )
 def test_contradictions_about_thinking_are_refused(fields: dict[str, object]) -> None:
-    assert refuse(Rules(reasoning_object=True), **fields).code == "invalid_value"
+    assert refuse(ParsingRules(reasoning_object=True), **fields).code == "invalid_value"
 
 
 def test_the_reasoning_object_belongs_to_the_router() -> None:
     error = refuse(reasoning={"effort": "high"})
     assert (error.code, error.param) == ("unsupported_parameter", "reasoning")
     assert "reasoning_effort" in error.message
-    router = Rules(reasoning_object=True)
+    router = ParsingRules(reasoning_object=True)
     for effort in ("max", "xhigh", "high", "medium", "low", "minimal"):
         assert read(router, reasoning={"effort": effort}).thinking.effort == effort
     assert read(router, reasoning={"effort": "none"}).thinking.enabled is False
@@ -291,8 +291,8 @@ def test_the_shape_of_the_answer_is_asked_for_once() -> None:
     schema = {"type": "object"}
     wanted = {"type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": schema}}
     assert read(response_format=wanted).output == JsonSchema(schema, "a")
-    beside = {"type": "json_object", "schema": {"required": ["a"]}}
-    assert read(response_format=beside).output == JsonSchema(
+    alongside = {"type": "json_object", "schema": {"required": ["a"]}}
+    assert read(response_format=alongside).output == JsonSchema(
         {"type": "object", "required": ["a"]}, param="response_format.schema"
     )
     listed = {"type": "json_object", "schema": []}
@@ -300,7 +300,7 @@ def test_the_shape_of_the_answer_is_asked_for_once() -> None:
     at = "structured_outputs.json"
     assert read(structured_outputs={"json": schema}).output == JsonSchema(schema, param=at)
     assert read(structured_outputs={"regex": "a+"}).output == Regex("a+")
-    assert read(structured_outputs={"choice": ["a", "b"]}).output == Choice(("a", "b"))
+    assert read(structured_outputs={"choice": ["a", "b"]}).output == ToolMode(("a", "b"))
     assert read(structured_outputs={"grammar": "start: /a/"}).output == Grammar("start: /a/")
     empty = refuse(structured_outputs={})
     assert (empty.code, empty.param) == ("missing_parameter", "structured_outputs")

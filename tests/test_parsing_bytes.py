@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causerie.errors import InvalidRequest
-from causerie.protocol.parsing import HINTS, HONOURED, REFUSED, Rules, parse
+from causerie.protocol.parsing import HINTS, HONOURED, REFUSED, ParsingRules, parse
 from causerie.protocol.request import ChatRequest
 
 MINIMAL = b'{"model":"m","messages":[{"role":"user","content":"%s"}]%s}'
 
 
-def attempt(body: bytes, rules: Rules | None = None) -> ChatRequest | InvalidRequest:
+def attempt(body: bytes, rules: ParsingRules | None = None) -> ChatRequest | InvalidRequest:
     try:
-        return parse(body, rules or Rules())
+        return parse(body, rules or ParsingRules())
     except InvalidRequest as error:
         return error
 
@@ -70,7 +70,7 @@ def test_what_is_not_one_json_object_is_refused(body: bytes) -> None:
 
 def test_why_it_is_no_json_is_told_without_the_decoders_own_signs() -> None:
     with pytest.raises(InvalidRequest, match=re.escape("(number out of range);")):
-        parse(b'{"temperature":1e999}', Rules())
+        parse(b'{"temperature":1e999}', ParsingRules())
 
 
 def test_nesting_is_counted_outside_strings() -> None:
@@ -160,7 +160,7 @@ bodies = st.dictionaries(names, anything, max_size=6) | st.builds(
 @given(document=anything | bodies, router=st.booleans(), strict=st.booleans())
 def test_any_json_is_a_request_or_a_refusal(document: Any, router: bool, strict: bool) -> None:
     text = json.dumps(document).encode("utf-8", "surrogatepass")
-    rules = Rules(reasoning_object=router, reject_unknown=strict)
+    rules = ParsingRules(reasoning_object=router, reject_unknown=strict)
     result = attempt(text, rules)
     if isinstance(result, InvalidRequest):
         assert result.status == 400
@@ -169,7 +169,11 @@ def test_any_json_is_a_request_or_a_refusal(document: Any, router: bool, strict:
         return
     assert result.messages
     assert result.model
-    values = [result.draw.temperature, result.draw.top_p, *result.draw.logit_bias.values()]
+    values = [
+        result.sampling.temperature,
+        result.sampling.top_p,
+        *result.sampling.logit_bias.values(),
+    ]
     assert all(value is None or math.isfinite(value) for value in values)
 
 

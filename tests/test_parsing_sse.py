@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.protocol.sse import DONE, PING, Decoder, LineTooLong, encode
+from causerie.protocol.sse import DONE, PING, EventDecoder, LineTooLong, encode
 
 
 def decode(pieces: list[bytes]) -> list[bytes]:
-    decoder = Decoder()
+    decoder = EventDecoder()
     events = [event for piece in pieces for event in decoder.feed(piece)]
     return events + decoder.close()
 
@@ -55,10 +55,10 @@ def test_an_event_without_data_is_none(empty: bytes) -> None:
 
 
 def test_an_endless_line_is_not_held() -> None:
-    decoder = Decoder(max_bytes=100)
+    decoder = EventDecoder(max_bytes=100)
     with pytest.raises(LineTooLong):
         decoder.feed(b"data: " + b"x" * 200)
-    decoder = Decoder(max_bytes=100)
+    decoder = EventDecoder(max_bytes=100)
     with pytest.raises(LineTooLong):
         decoder.feed(b"data: 0123456789\n" * 20)
 

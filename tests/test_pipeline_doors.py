@@ -8,8 +8,8 @@ from routingkit import REPLY, Scripted, router
 from causerie.access.keys import Caller, StaticKeys
 from causerie.access.windows import MemoryCounters
 from causerie.catalog.catalog import Catalog
-from causerie.catalog.model import Card, Model, Offer
-from causerie.edge.doors import Door
+from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities
+from causerie.edge.doors import MountedDoor
 from causerie.errors import Forbidden, NotFound
 from causerie.metering.meter import Meter
 from causerie.pipeline import Pipeline, Scopes
@@ -21,7 +21,7 @@ ANYBODY = Caller(key="", name="anonymous", door="d")
 def pipeline() -> Pipeline:
     return Pipeline(
         keys=StaticKeys(),
-        catalog=Catalog([Model(Card("m", "M"), [Offer(Candidate("t0"))])]),
+        catalog=Catalog([ServedModel(ModelCard("m", "M"), [TargetCapabilities(Candidate("t0"))])]),
         limits=MemoryCounters(),
         scopes=Scopes({}, {}),
         router=router(Scripted(REPLY)),
@@ -31,14 +31,14 @@ def pipeline() -> Pipeline:
 
 def test_a_door_that_shows_less_after_a_reload_lets_nobody_through() -> None:
     made = pipeline()
-    assert made.allowed(Door("d", "/v1"), ANYBODY, "m").id == "m"
-    narrow = Door("d", "/v1", models=frozenset())
+    assert made.allowed(MountedDoor("d", "/v1"), ANYBODY, "m").id == "m"
+    narrow = MountedDoor("d", "/v1", models=frozenset())
     with pytest.raises(NotFound):
         made.allowed(narrow, ANYBODY, "m")
 
 
 def test_whom_a_model_is_not_for_is_asked_of_every_caller() -> None:
-    made, door = pipeline(), Door("d", "/v1")
+    made, door = pipeline(), MountedDoor("d", "/v1")
     assert made.allowed(door, ANYBODY, "m").id == "m"
     with pytest.raises(Forbidden):
         made.allowed(door, Caller(key="k", name="k", door="d", models=frozenset({"x"})), "m")

@@ -1,4 +1,4 @@
-"""From a probe to the validator: what an endpoint does not do is refused in front of it."""
+"""From a probe to the validator: what a provider does not do is refused in front of it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ name = "front"
 kind = "gateway"
 keys = "off"
 
-[[endpoints]]
+[[providers]]
 name = "back"  # the only one
 base_url = "{base_url}"
 
 [[aliases]]
 id = "public"
-targets = [{{ endpoint = "back", model = "echo" }}]
+targets = [{{ provider = "back", model = "echo" }}]
 """
 
 
@@ -63,7 +63,7 @@ def ask(service: Service, **fields: Any) -> tuple[int, dict[str, Any]]:
 
 
 def test_the_validator_enforces_what_was_found(tmp_path: Path, monkeypatch: Any) -> None:
-    """Interface 1.2: what an endpoint supports is confirmed against it."""
+    """Interface 1.2: what a provider supports is confirmed against it."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     (tmp_path / "up").mkdir()
     (tmp_path / "front").mkdir()
@@ -71,7 +71,7 @@ def test_the_validator_enforces_what_was_found(tmp_path: Path, monkeypatch: Any)
     with serving(tmp_path / "up", UPSTREAM) as upstream:
         config = GATEWAY.format(base_url=upstream.base_url)
         with serving(tmp_path / "front", config) as gateway:
-            # Nobody has asked the endpoint yet, so everything is let through.
+            # Nobody has asked the provider yet, so everything is let through.
             assert ask(gateway, temperature=0.5)[0] == 200
             causerie("probe", upstream.base_url, "--write", "-c", str(file), runtime=tmp_path)
             causerie("reload", "--config", str(file), runtime=tmp_path)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from faultkit import Broken, Fault, upstream
 
-from causerie.probe.asker import Asker, Bounds
+from causerie.probe.asker import ProbeBounds, ProbeClient
 from causerie.probe.entry import supported
 from causerie.probe.interview import Finding, Interview, Patience
 from causerie.probe.questions import QUESTIONS
 from causerie.probe.subject import Subject
 from causerie.probe.verdict import Grade
 
-SHORT = Bounds(seconds=0.3, bytes=100_000)
+SHORT = ProbeBounds(seconds=0.3, bytes=100_000)
 HASTY = Patience(total_seconds=20, busy_seconds=0.01, busy_tries=1)
 _GOING_WRONG = [fault for fault in Fault if not fault.complete]
 
@@ -20,7 +20,7 @@ _GOING_WRONG = [fault for fault in Fault if not fault.complete]
 async def asked(fault: Fault) -> dict[str, Finding]:
     async with (
         upstream(Broken(fault, pause=0.0002)) as up,
-        Asker(up.base_url, None, bounds=SHORT) as asker,
+        ProbeClient(up.base_url, None, bounds=SHORT) as asker,
     ):
         interview = Interview(Subject(up.base_url, "m"), asker, HASTY)
         found = {one.question.id: one async for one in interview.findings(QUESTIONS)}

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from service import free_port, serving
 
-from causerie.probe.asker import Asker
+from causerie.probe.asker import ProbeClient
 from causerie.probe.cost import cost
 from causerie.probe.entry import supported
 from causerie.probe.interview import Finding, Interview
@@ -35,12 +35,12 @@ p.cpuparams.n_threads = p.cpuparams_batch.n_threads = 1
 s = xllamacpp.Server(p)
 time.sleep(600)
 """
-# Asked with a key on a door that needs one, so these are not what an endpoint of ours must answer.
+# Asked with a key on a door that needs one, so these are not what a provider of ours must answer.
 _OF_ROUTERS = {"reasoning", "models.open"}
 
 
 async def asked(base_url: str, model: str, key: str | None) -> tuple[Interview, dict[str, Finding]]:
-    async with Asker(base_url, key) as asker:
+    async with ProbeClient(base_url, key) as asker:
         interview = Interview(Subject(base_url, model, keyed=key is not None), asker)
         found = {one.question.id: one async for one in interview.findings(QUESTIONS)}
     return interview, found
@@ -62,8 +62,8 @@ async def test_a_scripted_model_behind_a_door_with_keys(tmp_path: Path) -> None:
     with serving(tmp_path, config) as service:
         interview, found = await asked(service.base_url, "echo", KEY)
     assert interview.complete
-    drawing = {"temperature", "frequency_penalty", "presence_penalty", "repetition_penalty"}
-    assert set(graded(found, Grade.NO)) == _OF_ROUTERS | drawing | {"documents"}
+    sampling = {"temperature", "frequency_penalty", "presence_penalty", "repetition_penalty"}
+    assert set(graded(found, Grade.NO)) == _OF_ROUTERS | sampling | {"documents"}
     assert graded(found, Grade.PARTLY) == {}
     quiet = {"top_p", "top_k", "min_p", "seed", "parallel_tool_calls", "cancel.plain"}
     assert set(graded(found, Grade.UNCLEAR)) == quiet | {"session_id", "key.placeholder"}

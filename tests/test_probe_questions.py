@@ -1,4 +1,4 @@
-"""Each question, by what honest and dishonest endpoints answer."""
+"""Each question, by what honest and dishonest providers answer."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from probekit import (
     usage_chunk,
 )
 
-from causerie.probe.ask import Ask
+from causerie.probe.ask import ProbeRequest
 from causerie.probe.entry import entry, supported
 from causerie.probe.questions import QUESTIONS
-from causerie.probe.reply import Reply
+from causerie.probe.reply import ProbeReply
 from causerie.probe.subject import Subject
 from causerie.probe.verdict import Grade
 from causerie.protocol.parsing.rules import HONOURED
@@ -56,7 +56,7 @@ def test_every_parameter_of_the_contract_is_decided_by_a_question() -> None:
     assert HONOURED - decided == {"model", "messages", "session_id"}
 
 
-CASES: dict[str, Sequence[tuple[Grade, Subject, Sequence[Reply]]]] = {
+CASES: dict[str, Sequence[tuple[Grade, Subject, Sequence[ProbeReply]]]] = {
     "base": [(YES, SUBJECT, []), (PARTLY, replace(SUBJECT, base_url="http://x/api"), [])],
     "models.parameters": [
         (YES, replace(SUBJECT, entry={"supported_parameters": ["seed"]}), []),
@@ -85,7 +85,7 @@ CASES: dict[str, Sequence[tuple[Grade, Subject, Sequence[Reply]]]] = {
     ],
     "identity": [
         (YES, SUBJECT, [answer()]),
-        (NO, SUBJECT, [Reply(200, {}, b'{"choices": [{"message": {"content": "x"}}]}')]),
+        (NO, SUBJECT, [ProbeReply(200, {}, b'{"choices": [{"message": {"content": "x"}}]}')]),
     ],
     "messages.roles": [
         (YES, SUBJECT, [answer()] * 4),
@@ -119,7 +119,7 @@ CASES: dict[str, Sequence[tuple[Grade, Subject, Sequence[Reply]]]] = {
             PARTLY,
             SUBJECT,
             [
-                Reply(
+                ProbeReply(
                     200,
                     {"content-type": "text/event-stream"},
                     b'event: x\r\ndata: {"choices": []}\r\n\r\ndata: [DONE]\n\n',
@@ -396,10 +396,10 @@ CASES: dict[str, Sequence[tuple[Grade, Subject, Sequence[Reply]]]] = {
     "errors.json": [
         (YES, SUBJECT, [refused()]),
         (PARTLY, SUBJECT, [refused(status=500)]),
-        (PARTLY, SUBJECT, [Reply(400, {}, b'{"error": {"message": "bad"}}')]),
-        (NO, SUBJECT, [Reply(500, {}, b"<html>oops</html>")]),
+        (PARTLY, SUBJECT, [ProbeReply(400, {}, b'{"error": {"message": "bad"}}')]),
+        (NO, SUBJECT, [ProbeReply(500, {}, b"<html>oops</html>")]),
         (NO, SUBJECT, [answer()]),
-        (UNCLEAR, SUBJECT, [Reply(trouble="no answer within 60 s", ended="late")]),
+        (UNCLEAR, SUBJECT, [ProbeReply(trouble="no answer within 60 s", ended="late")]),
     ],
     "errors.missing": [(YES, SUBJECT, [refused()])],
     "errors.model": [(YES, SUBJECT, [refused(status=404)]), (NO, SUBJECT, [answer()])],
@@ -451,7 +451,7 @@ FLAT = [
 
 
 @pytest.mark.parametrize(("id", "grade", "subject", "replies"), FLAT)
-def test_verdict(id: str, grade: Grade, subject: Subject, replies: Sequence[Reply]) -> None:
+def test_verdict(id: str, grade: Grade, subject: Subject, replies: Sequence[ProbeReply]) -> None:
     verdict = judged(id, *replies, subject=subject)
     assert verdict.grade is grade, verdict
     assert verdict.how or grade is YES
@@ -472,7 +472,7 @@ def test_the_first_completion_finds_the_name_of_the_limit() -> None:
     assert known.steady == {}
     assert body(known.ask("Hi", 5))["max_completion_tokens"] == 5
     assert judged("completion", answer()).grade is YES
-    assert judged("completion", Reply(200, {}, b"<html>")).grade is NO
+    assert judged("completion", ProbeReply(200, {}, b"<html>")).grade is NO
 
 
 @pytest.mark.parametrize(
@@ -488,7 +488,7 @@ def test_the_first_completion_finds_the_name_of_the_limit() -> None:
         ),
     ],
 )
-def test_the_switch_of_thinking(replies: list[Reply], grade: Grade, thinking: str) -> None:
+def test_the_switch_of_thinking(replies: list[ProbeReply], grade: Grade, thinking: str) -> None:
     assert judged("thinking", *replies).grade is grade
     known = learned("thinking", *replies)
     assert known.thinking == thinking
@@ -541,14 +541,14 @@ def test_leaving_is_seen_on_a_page_of_the_server() -> None:
     left = replace(stream(chunk(content="One")), ended="left")
     assert judged("cancel.stream", none, idle, left, busy, idle).grade is YES
     assert judged("cancel.stream", none, idle, left, *[busy] * 12).grade is NO
-    gauge = Reply(200, {}, b'vllm:num_requests_running{model="m"} 0.0\n')
+    gauge = ProbeReply(200, {}, b'vllm:num_requests_running{model="m"} 0.0\n')
     assert judged("cancel.stream", none, none, gauge, left, gauge).grade is YES
     assert judged("cancel.plain", none, idle, answer()).grade is UNCLEAR
 
 
 @pytest.mark.parametrize("number", [b"1.2.3", b"1e+", b"1e999", b"..", b"9" * 40])
 async def test_a_gauge_may_hold_any_number(number: bytes) -> None:
-    page = Reply(200, {}, b"vllm:num_requests_running " + number)
+    page = ProbeReply(200, {}, b"vllm:num_requests_running " + number)
     asked = [BY_ID["cancel.stream"]]
     _, found = await interviewed(Made(lambda ask: page if ask.at_root else answer()), asked)
     assert found["cancel.stream"].verdict.grade is UNCLEAR
@@ -575,7 +575,7 @@ async def test_json_may_be_nested_beyond_every_measure() -> None:
 
 
 def test_leaving_is_seen_in_the_next_request_where_there_is_no_page() -> None:
-    none, left = refused(status=404), Reply(ended="left")
+    none, left = refused(status=404), ProbeReply(ended="left")
     quick, slow = replace(answer(), seconds=0.1), replace(answer(), seconds=9.0)
     pages = [none, none, none]
     assert judged("cancel.plain", *pages, quick, left, slow).grade is NO
@@ -591,7 +591,7 @@ async def test_a_server_that_says_yes_to_everything_is_believed_in_nothing() -> 
 
 
 async def test_what_is_claimed_and_not_done_is_told() -> None:
-    def claims(ask: Ask) -> Reply:
+    def claims(ask: ProbeRequest) -> ProbeReply:
         listed = {"id": MODEL, "supported_parameters": ["stop", "stream", "seed", "teleport", 3]}
         return document({"data": [listed]}) if ask.method == "GET" else says_yes(ask)
 
@@ -605,22 +605,26 @@ async def test_what_is_claimed_and_not_done_is_told() -> None:
 @pytest.mark.parametrize(
     "reply",
     [
-        Reply(200, {"content-type": "text/html"}, b"<html><body>Welcome</body></html>"),
-        Reply(200, {"content-type": "application/json"}, b'{"choices": 3, "usage": [], "data": 1}'),
-        Reply(200, {"content-type": "application/json"}, b'{"choices": [null, {"message": 1}]}'),
-        Reply(200, {"content-type": "text/event-stream"}, b"data: \xff\xfe\n\ndata: {}\n\n"),
-        Reply(200, {}, b"\x00" * 5000),
-        Reply(204),
-        Reply(302, {}, b""),
-        Reply(500, {}, b"Traceback (most recent call last):"),
-        Reply(401, {}, b'{"error": "no key"}'),
-        Reply(ended="late", trouble="no answer within 1 s"),
-        Reply(ended="broken", trouble="the connection broke"),
-        Reply(200, {}, b"x" * 2000, ended="large", trouble="did not end"),
+        ProbeReply(200, {"content-type": "text/html"}, b"<html><body>Welcome</body></html>"),
+        ProbeReply(
+            200, {"content-type": "application/json"}, b'{"choices": 3, "usage": [], "data": 1}'
+        ),
+        ProbeReply(
+            200, {"content-type": "application/json"}, b'{"choices": [null, {"message": 1}]}'
+        ),
+        ProbeReply(200, {"content-type": "text/event-stream"}, b"data: \xff\xfe\n\ndata: {}\n\n"),
+        ProbeReply(200, {}, b"\x00" * 5000),
+        ProbeReply(204),
+        ProbeReply(302, {}, b""),
+        ProbeReply(500, {}, b"Traceback (most recent call last):"),
+        ProbeReply(401, {}, b'{"error": "no key"}'),
+        ProbeReply(ended="late", trouble="no answer within 1 s"),
+        ProbeReply(ended="broken", trouble="the connection broke"),
+        ProbeReply(200, {}, b"x" * 2000, ended="large", trouble="did not end"),
     ],
     ids=lambda reply: f"{reply.status}-{reply.ended}-{re.sub(r'[^a-z]', '', str(reply.body))[:9]}",
 )
-async def test_nonsense_is_never_a_yes_and_never_a_failure(reply: Reply) -> None:
+async def test_nonsense_is_never_a_yes_and_never_a_failure(reply: ProbeReply) -> None:
     asked = [replace(question, alone=True) for question in QUESTIONS]
     _, found = await interviewed(Made(lambda ask: reply), asked, LOUD)
     assert len(found) == len(QUESTIONS)

@@ -13,23 +13,23 @@ import pytest
 from probekit import BY_ID, Made, answer, interviewed
 from probekit import document as json_reply
 
-from causerie.probe.ask import Ask, chat
-from causerie.probe.asker import Asker, Bounds
+from causerie.probe.ask import ProbeRequest, chat
+from causerie.probe.asker import ProbeBounds, ProbeClient
 from causerie.probe.evidence import exchange
 from causerie.probe.interview import Interview, Patience
 from causerie.probe.questions import QUESTIONS
-from causerie.probe.reply import Reply
+from causerie.probe.reply import ProbeReply
 from causerie.probe.subject import Subject
 from causerie.probe.verdict import Grade
 
 KEY = "sk-very/secret+key"
-SHORT = Bounds(seconds=0.4, bytes=20_000, listing_bytes=20_000)
+SHORT = ProbeBounds(seconds=0.4, bytes=20_000, listing_bytes=20_000)
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
 async def server(serve: Serve) -> AsyncIterator[str]:
-    """A base address behind which ``serve`` gets every connection, its request unread."""
+    """A base URL behind which ``serve`` gets every connection, its request unread."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
@@ -51,7 +51,7 @@ async def request(reader: asyncio.StreamReader) -> tuple[str, bytes]:
     return head, await reader.readexactly(int(sizes[0].split(":")[1]) if sizes else 0)
 
 
-def response(reply: Reply) -> bytes:
+def response(reply: ProbeReply) -> bytes:
     lines = [f"HTTP/1.1 {reply.status} x", f"content-length: {len(reply.body)}"]
     lines += [f"{name}: {value}" for name, value in reply.headers.items()]
     return "\r\n".join([*lines, "connection: close", "", ""]).encode() + reply.body
@@ -97,19 +97,20 @@ NASTY: dict[str, Serve] = {
     "never ends": endless,
     "resets": reset,
     "no HTTP": always(b"\x16\x03\x01 hello\r\n\r\n"),
-    "a page": always(response(Reply(200, {"content-type": "text/html"}, b"<h1>Welcome</h1>"))),
-    "garbage": always(response(Reply(200, {"content-type": "application/json"}, b"\xff{]\x00"))),
-    "huge": always(response(Reply(200, {}, b'{"data": "' + b"x" * 90_000 + b'"}'))),
+    "a page": always(response(ProbeReply(200, {"content-type": "text/html"}, b"<h1>Welcome</h1>"))),
+    "garbage": always(response(ProbeReply(200, {"content-type": "application/json"},
+          b"\xff{]\x00"))),
+    "huge": always(response(ProbeReply(200, {}, b'{"data": "' + b"x" * 90_000 + b'"}'))),
     "cut": always(b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\n{"),
     "redirect": always(b"HTTP/1.1 302 x\r\nlocation: http://127.0.0.1:1/\r\nconnection: close\r\n"
                        b"content-length: 0\r\n\r\n"),
-    "deep": always(response(Reply(200, {}, b"[" * 15_000))),
+    "deep": always(response(ProbeReply(200, {}, b"[" * 15_000))),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("serve", NASTY.values(), ids=NASTY)
 async def test_nothing_makes_the_probe_hang_or_fail(serve: Serve) -> None:
-    async with server(serve) as base_url, Asker(base_url, KEY, bounds=SHORT) as asker:
+    async with server(serve) as base_url, ProbeClient(base_url, KEY, bounds=SHORT) as asker:
         interview = Interview(Subject(base_url, "m", keyed=True), asker)
         began = time.monotonic()
         found = [one async for one in interview.findings(QUESTIONS)]
@@ -122,7 +123,7 @@ async def test_nothing_makes_the_probe_hang_or_fail(serve: Serve) -> None:
 
 
 async def test_a_silent_server_is_left_alone_after_three_requests() -> None:
-    async with server(hang) as base_url, Asker(base_url, None, bounds=SHORT) as asker:
+    async with server(hang) as base_url, ProbeClient(base_url, None, bounds=SHORT) as asker:
         interview = Interview(Subject(base_url, "m"), asker)
         found = [one async for one in interview.findings(QUESTIONS)]
     assert interview.requests <= 6
@@ -131,7 +132,7 @@ async def test_a_silent_server_is_left_alone_after_three_requests() -> None:
 
 async def test_all_questions_together_have_a_deadline() -> None:
     slow = Patience(total_seconds=0.5)
-    async with server(hang_in_body) as base_url, Asker(base_url, None, bounds=SHORT) as asker:
+    async with server(hang_in_body) as base_url, ProbeClient(base_url, None, bounds=SHORT) as asker:
         interview = Interview(Subject(base_url, "m"), asker, slow)
         found = [one async for one in interview.findings(QUESTIONS)]
     assert "0.5 s for all questions were over" in found[-1].verdict.how
@@ -143,10 +144,10 @@ async def test_a_busy_server_gets_the_time_it_asks_for() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request(reader)
         turns.append("")
-        busy = Reply(429, {"retry-after": "0"}, b"{}")
+        busy = ProbeReply(429, {"retry-after": "0"}, b"{}")
         writer.write(response(busy if len(turns) < 3 else answer()))
 
-    async with server(serve) as base_url, Asker(base_url, None) as asker:
+    async with server(serve) as base_url, ProbeClient(base_url, None) as asker:
         interview = Interview(Subject(base_url, "m"), asker)
         (found,) = [one async for one in interview.findings([BY_ID["completion"]])]
     assert found.verdict.grade is Grade.YES
@@ -154,7 +155,7 @@ async def test_a_busy_server_gets_the_time_it_asks_for() -> None:
 
 
 async def test_a_time_to_wait_that_is_no_number_is_none() -> None:
-    replies = [Reply(429, {"retry-after": "\xb2"}), answer()]
+    replies = [ProbeReply(429, {"retry-after": "\xb2"}), answer()]
     hasty = Patience(busy_seconds=0.01)
     asked = [BY_ID["completion"]]
     interview, found = await interviewed(Made(lambda ask: replies.pop(0)), asked, patience=hasty)
@@ -163,8 +164,10 @@ async def test_a_time_to_wait_that_is_no_number_is_none() -> None:
 
 
 async def test_a_server_that_stays_busy_leaves_it_unclear() -> None:
-    busy = always(response(Reply(503, {"retry-after": "0"}, b'{"error": {"message": "full"}}')))
-    async with server(busy) as base_url, Asker(base_url, None) as asker:
+    busy = always(
+        response(ProbeReply(503, {"retry-after": "0"}, b'{"error": {"message": "full"}}'))
+    )
+    async with server(busy) as base_url, ProbeClient(base_url, None) as asker:
         interview = Interview(Subject(base_url, "m"), asker)
         (found,) = [one async for one in interview.findings([BY_ID["completion"]])]
     assert found.verdict.grade is Grade.UNCLEAR
@@ -178,7 +181,7 @@ async def test_a_placeholder_for_a_key_spoils_no_reply(placeholder: str) -> None
     said = answer(f"1 {placeholder} x")
     async with (
         server(always(response(said))) as base_url,
-        Asker(base_url, placeholder) as asker,
+        ProbeClient(base_url, placeholder) as asker,
     ):
         assert (await asker.put(chat({}))).body == said.body
 
@@ -191,12 +194,12 @@ async def test_the_key_is_sent_and_never_shown() -> None:
         heads.append(head)
         told = {"error": {"message": f"bad key {KEY}, {json.dumps(KEY)}, sk-very%2Fsecret%2Bkey"}}
         reply = json_reply(told, 401)
-        writer.write(response(Reply(401, {**reply.headers, "x-request-id": KEY}, reply.body)))
+        writer.write(response(ProbeReply(401, {**reply.headers, "x-request-id": KEY}, reply.body)))
 
-    async with server(echo) as base_url, Asker(base_url, KEY) as asker:
+    async with server(echo) as base_url, ProbeClient(base_url, KEY) as asker:
         reply = await asker.put(chat({"model": "m"}))
-        await asker.put(Ask("GET", "/models", credential="none"))
-        await asker.put(Ask("GET", "/models", credential="wrong"))
+        await asker.put(ProbeRequest("GET", "/models", credential="none"))
+        await asker.put(ProbeRequest("GET", "/models", credential="wrong"))
     assert f"authorization: Bearer {KEY}" in heads[0]
     assert "authorization" not in heads[1]
     assert KEY not in heads[2]
@@ -215,11 +218,14 @@ async def test_what_a_server_says_cannot_move_the_cursor() -> None:
 @pytest.mark.parametrize(
     ("ask", "sent"),
     [
-        (Ask("POST", "/chat/completions", b'{"stream": true}', leave_at_data=True), hang_in_body),
-        (Ask("POST", "/chat/completions", b"{}", leave_after=0.05), hang),
+        (
+            ProbeRequest("POST", "/chat/completions", b'{"stream": true}', leave_at_data=True),
+            hang_in_body,
+        ),
+        (ProbeRequest("POST", "/chat/completions", b"{}", leave_after=0.05), hang),
     ],
 )
-async def test_leaving_closes_the_connection(ask: Ask, sent: Serve) -> None:
+async def test_leaving_closes_the_connection(ask: ProbeRequest, sent: Serve) -> None:
     gone = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -228,7 +234,7 @@ async def test_leaving_closes_the_connection(ask: Ask, sent: Serve) -> None:
         finally:
             gone.set()
 
-    async with server(serve) as base_url, Asker(base_url, None) as asker:
+    async with server(serve) as base_url, ProbeClient(base_url, None) as asker:
         reply = await asker.put(ask)
         assert reply.ended == "left"
         async with asyncio.timeout(5):
@@ -238,7 +244,7 @@ async def test_leaving_closes_the_connection(ask: Ask, sent: Serve) -> None:
 async def test_nobody_there() -> None:
     async with server(hang) as base_url:
         pass
-    async with Asker(base_url, None, bounds=SHORT) as asker:
-        reply = await asker.put(Ask("GET", "/models"))
+    async with ProbeClient(base_url, None, bounds=SHORT) as asker:
+        reply = await asker.put(ProbeRequest("GET", "/models"))
     assert (reply.status, reply.ended) == (0, "broken")
     assert "refused" in reply.trouble

@@ -6,18 +6,18 @@ from typing import Any
 
 import msgspec
 import pytest
-from endpoint import ScriptedEndpoint, piece, running
 from gatewaykit import gateway
-from upstreamkit import F, joined, read, reader, request, sent
-from upstreamkit import chunk as streamed
+from provider import ScriptedProvider, piece, running
+from providerkit import F, joined, read, reader, request, sent
+from providerkit import chunk as streamed
 
+from causerie.chunk_encoder import ChunkEncoder, CompletionIdentity, ResponseContext
 from causerie.errors import InvalidRequest
-from causerie.fold import Fold, Frame, Identity
 from causerie.protocol.events import Event, Finished, ReasoningDelta, TextDelta, Usage
 from causerie.protocol.reasoning import Block, are_plain, block_of, seal_of
 from causerie.protocol.reasoning import joined as together
-from causerie.protocol.sse import Decoder
-from causerie.upstreams.dialects import DIALECTS
+from causerie.protocol.sse import EventDecoder
+from causerie.providers.dialects import DIALECTS
 
 SIGNED = {
     "type": "reasoning.text",
@@ -40,18 +40,20 @@ RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "2"}
 USER = {"role": "user", "content": "q"}
 
 
-def framed(*, router_names: bool, visible: bool = True) -> Frame:
-    return Frame(Identity("chatcmpl-1", 1, "r"), "m", "f", visible, router_names)
+def framed(*, router_names: bool, visible: bool = True) -> ResponseContext:
+    return ResponseContext(
+        CompletionIdentity("chatcmpl-1", 1, "r"), "m", "f", visible, router_names
+    )
 
 
-def plain(frame: Frame, events: list[Event]) -> dict[str, Any]:
+def plain(frame: ResponseContext, events: list[Event]) -> dict[str, Any]:
     [choice] = msgspec.json.decode(msgspec.json.encode(frame.completion(events)))["choices"]
     message: dict[str, Any] = choice["message"]
     return message
 
 
-def deltas(frame: Frame, events: list[Event]) -> list[dict[str, Any]]:
-    chunks = map(msgspec.json.decode, Decoder().feed(Fold(frame).feed(events)))
+def deltas(frame: ResponseContext, events: list[Event]) -> list[dict[str, Any]]:
+    chunks = map(msgspec.json.decode, EventDecoder().feed(ChunkEncoder(frame).feed(events)))
     return [choice["delta"] for one in chunks for choice in one["choices"]]
 
 
@@ -105,7 +107,7 @@ def test_what_is_hidden_is_hidden_by_every_name() -> None:
     assert deltas(frame, REPLY) == [{"role": "assistant", "content": ""}, {"content": "Hi"}, {}]
 
 
-def test_read_from_an_endpoint() -> None:
+def test_read_from_an_provider() -> None:
     pieces = [streamed(reasoning="so", reasoning_details=[SIGNED]), streamed("stop", content="Hi")]
     events = joined(read(reader(DIALECTS["openrouter"]), *pieces))
     assert events[:2] == [ReasoningDelta("so", blocks=(SIGNED,)), TextDelta("Hi")]
@@ -182,8 +184,8 @@ async def test_through_a_gateway(stream: bool) -> None:
         piece("stop"),
     ]
     async with (
-        running(ScriptedEndpoint([script])) as endpoint,
-        gateway(endpoint.base_url, dialect="llama-server", reasoning_object=True) as front,
+        running(ScriptedProvider([script])) as provider,
+        gateway(provider.base_url, dialect="llama-server", reasoning_object=True) as front,
     ):
         answer = await (front.stream() if stream else front.plain())
     assert answer.reasoning == answer.alias == "so"
@@ -198,8 +200,8 @@ async def test_reasoning_inside_tags_has_every_name_of_a_router(
 ) -> None:
     script = [piece(role="assistant", content=""), *(piece(content=text) for text in pieces)]
     async with (
-        running(ScriptedEndpoint([[*script, piece("stop")]])) as endpoint,
-        gateway(endpoint.base_url, dialect="llama-server", reasoning_object=True) as front,
+        running(ScriptedProvider([[*script, piece("stop")]])) as provider,
+        gateway(provider.base_url, dialect="llama-server", reasoning_object=True) as front,
     ):
         answer = await (front.stream() if stream else front.plain())
     assert (answer.reasoning, answer.alias, answer.text) == ("so", "so", "Hi")
@@ -232,7 +234,7 @@ def test_what_stands_beside_a_call_is_kept(whole: bool) -> None:
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("way", ["beside", "block", "both"])
 def test_what_stands_beside_a_call_goes_back(dialect: str, way: str) -> None:
-    """Clients keep it beside the call, or in the block that says the same."""
+    """Clients keep it alongside the call, or in the block that says the same."""
     call = CALL if way == "block" else CALL | {"extra_content": SIGNATURE}
     told: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": [call]}
     if way != "beside":

@@ -15,9 +15,9 @@ import msgspec
 import pytest
 
 from causerie.errors import InvalidRequest
-from causerie.protocol.parsing import Rules, parse
-from causerie.upstreams.dialects import DIALECTS
-from causerie.upstreams.outgoing import outgoing
+from causerie.protocol.parsing import ParsingRules, parse
+from causerie.providers.dialects import DIALECTS
+from causerie.providers.outgoing import outgoing
 
 LIMIT = 1000
 BUDGET = 250  # a quarter of the limit: within `low`, not within `medium`
@@ -147,7 +147,7 @@ def told(dialect: str, asked: Mapping[str, Any]) -> Meant | None:
     """What the server is really told."""
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": LIMIT}
     try:
-        request = parse(msgspec.json.encode(body | asked), Rules(reasoning_object=True))
+        request = parse(msgspec.json.encode(body | asked), ParsingRules(reasoning_object=True))
         out = outgoing(request, DIALECTS[dialect], "m")
     except InvalidRequest:
         return None
@@ -178,7 +178,7 @@ def test_what_is_said_otherwise_is_named(dialect: str) -> None:
             continue
         [name] = given
         body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], **asked}
-        request = parse(msgspec.json.encode(body), Rules(reasoning_object=True))
+        request = parse(msgspec.json.encode(body), ParsingRules(reasoning_object=True))
         out = outgoing(request, DIALECTS[dialect], "m")
         sent = msgspec.json.decode(out.body).get(name)
         if (name != "reasoning" and sent != asked[name]) or (

@@ -8,12 +8,12 @@ import signal
 from pathlib import Path
 
 from faultkit import Reply, upstream
-from housekit import SERVER, House, house
 from hub import gguf
+from servicekit import SERVER, ServiceView, service_view
 from structlog.testing import capture_logs
 
 from causerie.cli.key import digest_line, new_key
-from causerie.reloading import refusals
+from causerie.composition.reloading import refusals
 from causerie.settings import Loaded, load
 
 LINES = SERVER.count("\n")
@@ -23,19 +23,19 @@ LONG_OWN = f'[[models]]\nid = "long"\nengine = "fake"\noptions = {{ replies = ["
 TALE = Reply("Once upon a time there was a gateway that went on.", pause=0.01)
 
 
-def endpoint(base_url: str, more: str = "") -> str:
-    return f'[[endpoints]]\nname = "up"\nbase_url = "{base_url}"\n{more}\n'
+def provider(base_url: str, more: str = "") -> str:
+    return f'[[providers]]\nname = "up"\nbase_url = "{base_url}"\n{more}\n'
 
 
 def alias(id: str, *targets: str) -> str:
-    listed = ", ".join(targets or ('{ endpoint = "up", model = "m" }',))
+    listed = ", ".join(targets or ('{ provider = "up", model = "m" }',))
     return f'[[aliases]]\nid = "{id}"\ntargets = [{listed}]\n'
 
 
 async def test_models_aliases_and_doors_come_and_go(tmp_path: Path) -> None:
-    async with upstream(lambda _: TALE) as up, house(tmp_path, OWN) as service:
+    async with upstream(lambda _: TALE) as up, service_view(tmp_path, OWN) as service:
         assert await service.models("/v1") == ["own"]
-        outcome = await service.reload(OWN + endpoint(up.base_url) + alias("tale"))
+        outcome = await service.reload(OWN + provider(up.base_url) + alias("tale"))
         assert (outcome.problems, outcome.doors, outcome.models, outcome.aliases) == ((), 3, 1, 1)
         assert await service.models("/v1") == ["tale"]
         assert await service.models("/gateway/v1") == ["tale"]
@@ -51,7 +51,7 @@ async def test_models_aliases_and_doors_come_and_go(tmp_path: Path) -> None:
 
 
 async def test_what_is_known_of_a_loaded_model_is_shown_before_it_is_asked(tmp_path: Path) -> None:
-    async with house(tmp_path, OWN) as service:
+    async with service_view(tmp_path, OWN) as service:
         for text in (OWN, f"{OWN}max_output_tokens = 9\n"):
             assert (await service.reload(text)).applied
             _, listed = await service.get("/v1/models")
@@ -61,7 +61,7 @@ async def test_what_is_known_of_a_loaded_model_is_shown_before_it_is_asked(tmp_p
 async def test_beside_a_draft_model_no_probabilities_are_promised(tmp_path: Path) -> None:
     (tmp_path / "m.gguf").write_bytes(gguf({}))
     text = '[[models]]\nid = "own"\nref = "./m.gguf"\npreload = false\n'
-    async with house(tmp_path, f'{text}[models.llamacpp]\ndraft = "m.gguf"\n') as service:
+    async with service_view(tmp_path, f'{text}[models.llamacpp]\ndraft = "m.gguf"\n') as service:
         status, _, answer = await service.ask("/v1", "own", logprobs=True)
         assert (status, answer["error"]["param"]) == (400, "logprobs")
         _, listed = await service.get("/v1/models")
@@ -72,9 +72,9 @@ async def test_beside_a_draft_model_no_probabilities_are_promised(tmp_path: Path
 
 
 async def test_entries_of_the_catalog_are_counted(tmp_path: Path) -> None:
-    entry = '[[catalog]]\nid = "a/own"\n[[catalog.offers]]\nmodel = "own"\n'
+    entry = '[[catalog]]\nid = "a/own"\n[[catalog.endpoints]]\nmodel = "own"\n'
     router = '[[doors]]\nname = "router"\nkind = "router"\nkeys = "off"\n'
-    async with house(tmp_path, OWN) as service:
+    async with service_view(tmp_path, OWN) as service:
         assert (await service.reload()).entries == 0
         outcome = await service.reload(OWN + router + entry + entry.replace("a/own", "b/own"))
         assert (outcome.problems, outcome.entries) == ((), 2)
@@ -82,7 +82,7 @@ async def test_entries_of_the_catalog_are_counted(tmp_path: Path) -> None:
 
 
 async def test_a_bad_file_changes_nothing_and_says_where_it_is_wrong(tmp_path: Path) -> None:
-    async with house(tmp_path, OWN) as service:
+    async with service_view(tmp_path, OWN) as service:
         outcome = await service.reload(
             OWN + '[[doors]]\nname = "d"\nkeys = []\n[[models]]\nid = "new"\nengin = "fake"\n'
         )
@@ -104,7 +104,7 @@ async def test_a_bad_file_changes_nothing_and_says_where_it_is_wrong(tmp_path: P
 
 
 async def test_a_file_that_was_emptied_changes_nothing(tmp_path: Path) -> None:
-    async with house(tmp_path, OWN) as service:
+    async with service_view(tmp_path, OWN) as service:
         for text in ("", "# to be written\n"):
             service.file.write_text(text, encoding="utf-8")
             [problem] = (await service.reload()).problems
@@ -113,7 +113,7 @@ async def test_a_file_that_was_emptied_changes_nothing(tmp_path: Path) -> None:
 
 
 async def test_a_pipe_is_not_read_again(tmp_path: Path) -> None:
-    async with house(tmp_path, OWN) as service:
+    async with service_view(tmp_path, OWN) as service:
         service.file.unlink()
         os.mkfifo(service.file)
         [problem] = (await service.reload()).problems
@@ -156,12 +156,12 @@ async def test_a_secret_that_is_gone_changes_nothing(tmp_path: Path) -> None:
     secret.write_text("sk-first")
     key = 'key = { file = "key.txt" }'
     async with upstream(lambda _: TALE) as up:
-        text = endpoint(up.base_url, key) + alias("tale")
-        async with house(tmp_path, text) as service:
+        text = provider(up.base_url, key) + alias("tale")
+        async with service_view(tmp_path, text) as service:
             assert (await service.ask("/v1", "tale"))[0] == 200
             secret.unlink()
             [problem] = (await service.reload()).problems
-            assert f"causerie.toml:{LINES + 4}: endpoints[0].key: the file" in problem
+            assert f"causerie.toml:{LINES + 4}: providers[0].key: the file" in problem
             assert (await service.ask("/v1", "tale"))[0] == 200
             secret.write_text("sk-second")
             assert (await service.reload()).applied
@@ -176,7 +176,7 @@ async def test_keys_of_doors_change(tmp_path: Path) -> None:
     def door(key: str) -> str:
         return OWN + f'[[doors]]\nname = "d"\nkeys = ["{digest_line(key)}"]\n'
 
-    async with house(tmp_path, door(first)) as service:
+    async with service_view(tmp_path, door(first)) as service:
         assert await service.models("/v1", first) == ["own"]
         assert (await service.reload(door(second))).applied
         assert (await service.get("/v1/models", first))[0] == 401
@@ -184,7 +184,7 @@ async def test_keys_of_doors_change(tmp_path: Path) -> None:
 
 
 async def test_what_waits_for_a_restart_is_said(tmp_path: Path) -> None:
-    async with house(tmp_path, OWN) as service:
+    async with service_view(tmp_path, OWN) as service:
         service.file.write_text('[server]\nport = 9\nhost = "::1"\n' + OWN)
         outcome = await service.reload()
         assert outcome.applied
@@ -211,7 +211,7 @@ async def test_what_waits_for_a_restart_is_said(tmp_path: Path) -> None:
 
 
 async def test_a_removed_model_finishes_what_it_began(tmp_path: Path) -> None:
-    async with house(tmp_path, OWN + LONG_OWN) as service, asyncio.TaskGroup() as group:
+    async with service_view(tmp_path, OWN + LONG_OWN) as service, asyncio.TaskGroup() as group:
         began = asyncio.Event()
         running = group.create_task(service.stream("/v1", "long", began))
         await began.wait()
@@ -229,7 +229,7 @@ async def test_a_changed_model_is_another_engine_and_an_unchanged_one_is_not(
     def loads() -> int:
         return [line["event"] for line in lines].count("model loaded")
 
-    async with house(tmp_path, OWN) as service:
+    async with service_view(tmp_path, OWN) as service:
         await service.ask("/v1", "own")
         with capture_logs() as lines:
             renamed = (
@@ -244,16 +244,16 @@ async def test_a_changed_model_is_another_engine_and_an_unchanged_one_is_not(
             assert loads() == 1
 
 
-async def test_an_unchanged_endpoint_keeps_its_connections(tmp_path: Path) -> None:
+async def test_an_unchanged_provider_keeps_its_connections(tmp_path: Path) -> None:
     async with upstream(lambda _: Reply("Yes.")) as up:
-        text = endpoint(up.base_url, "[endpoints.health]\npath = ''") + alias("x")
-        async with house(tmp_path, text) as service:
+        text = provider(up.base_url, "[providers.health]\npath = ''") + alias("x")
+        async with service_view(tmp_path, text) as service:
             await service.ask("/v1", "x")
             [first] = up.open_connections
             assert (await service.reload(text + alias("y"))).applied
             await service.ask("/v1", "y")
             assert up.open_connections == [first]
-            changed = text.replace("[endpoints.health]", "max_concurrent = 9\n[endpoints.health]")
+            changed = text.replace("[providers.health]", "max_concurrent = 9\n[providers.health]")
             assert (await service.reload(changed)).applied
             await service.ask("/v1", "x")
             async with asyncio.timeout(5):
@@ -263,7 +263,7 @@ async def test_an_unchanged_endpoint_keeps_its_connections(tmp_path: Path) -> No
 
 
 async def test_sighup_reloads(tmp_path: Path) -> None:
-    async with house(tmp_path, OWN) as service:
+    async with service_view(tmp_path, OWN) as service:
         service.write(OWN.replace('"own"', '"other"'))
         os.kill(os.getpid(), signal.SIGHUP)
         async with asyncio.timeout(10):
@@ -277,7 +277,7 @@ async def test_sighup_while_it_starts_reloads_then(tmp_path: Path) -> None:
     key = f"""key = {{ command = ["sh", "-c", "{hang_up}"] }}"""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # where it is not handled this test fails, no more
     try:
-        async with house(tmp_path, OWN + endpoint("http://127.0.0.1:9/v1", key)) as service:
+        async with service_view(tmp_path, OWN + provider("http://127.0.0.1:9/v1", key)) as service:
             async with asyncio.timeout(10):
                 while await service.models("/v1") != ["other"]:  # noqa: ASYNC110 - from outside
                     await asyncio.sleep(0.01)
@@ -286,7 +286,7 @@ async def test_sighup_while_it_starts_reloads_then(tmp_path: Path) -> None:
 
 
 async def test_racing_reloads_end_with_the_last_file(tmp_path: Path) -> None:
-    async with house(tmp_path, OWN) as service:
+    async with service_view(tmp_path, OWN) as service:
 
         async def one(number: int) -> None:
             assert (await service.reload(OWN.replace('"own"', f'"own-{number}"'))).applied
@@ -297,18 +297,18 @@ async def test_racing_reloads_end_with_the_last_file(tmp_path: Path) -> None:
 
 
 async def test_fifty_reloads_under_load_fail_nobody(tmp_path: Path) -> None:
-    """Streams from an endpoint and from our own engine, while everything else changes."""
+    """Streams from a provider and from our own engine, while everything else changes."""
     counts = {"tale": 0, "own": 0}
 
-    async def load(service: House, model: str, base: str, over: asyncio.Event) -> None:
+    async def load(service: ServiceView, model: str, base: str, over: asyncio.Event) -> None:
         while not over.is_set():
             text = await service.stream(base, model)
             assert text == (TALE.text if model == "tale" else "Me.")
             counts[model] += 1
 
     async with upstream(lambda _: TALE) as up:
-        fixed = OWN + endpoint(up.base_url) + alias("tale")
-        async with house(tmp_path, fixed) as service, asyncio.TaskGroup() as group:
+        fixed = OWN + provider(up.base_url) + alias("tale")
+        async with service_view(tmp_path, fixed) as service, asyncio.TaskGroup() as group:
             over = asyncio.Event()
             for _ in range(6):
                 group.create_task(load(service, "tale", "/gateway/v1", over))
@@ -319,7 +319,7 @@ async def test_fifty_reloads_under_load_fail_nobody(tmp_path: Path) -> None:
                 )
                 more = f"max_concurrent = {100 + number % 3}"
                 text = (
-                    OWN + extra + endpoint(up.base_url, more) + alias("tale") + alias(f"t{number}")
+                    OWN + extra + provider(up.base_url, more) + alias("tale") + alias(f"t{number}")
                 )
                 if number % 10 == 5:
                     assert (await service.reload(text + "[[aliases]]\n")).problems

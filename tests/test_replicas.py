@@ -1,4 +1,4 @@
-"""Two whole services on one database and one shared server, as they are run beside each other."""
+"""Two whole services on one database and one shared server, as they are run side by side."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from valkey.asyncio import Valkey
 from valkeyserver import ValkeyServer
 from waiting import eventually
 
-from causerie.accounts.bounds import Bounds, Budget, Limit
-from causerie.accounts.issuing import Draft, NewKey
+from causerie.accounts.bounds import Budget, Limit, LimitsAndBudgets
+from causerie.accounts.issuing import KeyDraft, NewKey
 from causerie.accounts.keys import Purpose
 from causerie.accounts.people import SYSTEM, Role, actor_of
 
@@ -36,15 +36,15 @@ secret_keys = [{{ command = ["echo", "{secret}"] }}]
 [[doors]]
 name = "hosted"
 kind = "hosted"
-[[endpoints]]
+[[providers]]
 name = "up"
 base_url = "{upstream}"
 dialect = "vllm"
-[endpoints.health]
+[providers.health]
 path = ""
 [[aliases]]
 id = "small"
-targets = [{{ endpoint = "up", model = "m" }}]
+targets = [{{ provider = "up", model = "m" }}]
 price = {{ prompt = "0", completion = "0", request = "1" }}
 """
 PATIENCE = 10  # within a second is the promise; machines that run tests are busy
@@ -110,7 +110,7 @@ class Replicas:
     async def key(self, *, budget: int | None = None, **limits: int) -> NewKey:
         budgets = () if budget is None else (Budget(Decimal(budget)),)
         return await self.office.key(
-            bounds=Bounds(limits=(Limit(**limits),) if limits else (), budgets=budgets)
+            bounds=LimitsAndBudgets(limits=(Limit(**limits),) if limits else (), budgets=budgets)
         )
 
     async def ask(self, number: int, key: NewKey | str) -> Reply:
@@ -188,95 +188,95 @@ def started(folder: Path, text: str, count: int) -> Iterator[list[Service]]:
 async def test_twice_as_many_as_a_budget_has_do_not_pass_it(
     valkey: ValkeyServer, hosted_database: str, tmp_path: Path
 ) -> None:
-    async with replicas(tmp_path, hosted_database, valkey) as house:
-        key = await house.key(budget=10)
-        house.upstream.open.clear()
-        asked = asyncio.ensure_future(house.statuses(key, 10))
+    async with replicas(tmp_path, hosted_database, valkey) as service_view:
+        key = await service_view.key(budget=10)
+        service_view.upstream.open.clear()
+        asked = asyncio.ensure_future(service_view.statuses(key, 10))
 
         async def refused() -> bool:
-            return house.upstream.asked == 10
+            return service_view.upstream.asked == 10
 
         await eventually(refused)
-        assert (await house.ask(0, key)).code == "insufficient_budget"  # all of it is held
-        house.upstream.open.set()
+        assert (await service_view.ask(0, key)).code == "insufficient_budget"  # all of it is held
+        service_view.upstream.open.set()
         assert sorted(await asked) == [200] * 10 + [402] * 10
-        assert await house.statuses(key, 2) == [402] * 4
+        assert await service_view.statuses(key, 2) == [402] * 4
 
         async def recorded() -> bool:
-            return await house.spent(key) == 10
+            return await service_view.spent(key) == 10
 
         await eventually(recorded)
-        assert await house.shared(1) == {"shared": True, "answers": True}
+        assert await service_view.shared(1) == {"shared": True, "answers": True}
 
 
 async def test_what_a_killed_service_held_is_free_again(
     valkey: ValkeyServer, hosted_database: str, tmp_path: Path
 ) -> None:
-    async with replicas(tmp_path, hosted_database, valkey) as house:
-        key = await house.key(budget=3, concurrent=4)
-        assert (await house.ask(1, key)).status == 200
-        house.upstream.open.clear()
-        held = asyncio.gather(*(house.ask(0, key) for _ in range(2)), return_exceptions=True)
+    async with replicas(tmp_path, hosted_database, valkey) as service_view:
+        key = await service_view.key(budget=3, concurrent=4)
+        assert (await service_view.ask(1, key)).status == 200
+        service_view.upstream.open.clear()
+        held = asyncio.gather(*(service_view.ask(0, key) for _ in range(2)), return_exceptions=True)
 
         async def both_run() -> bool:
-            return house.upstream.asked == 3
+            return service_view.upstream.asked == 3
 
         await eventually(both_run)
-        assert (await house.ask(1, key)).status == 402
-        house.services[0].process.kill()
+        assert (await service_view.ask(1, key)).status == 402
+        service_view.services[0].process.kill()
         assert all(isinstance(each, aiohttp.ClientError) for each in await held)
-        house.upstream.open.set()
+        service_view.upstream.open.set()
 
         async def let_in() -> bool:
-            return (await house.ask(1, key)).status == 200
+            return (await service_view.ask(1, key)).status == 200
 
         await eventually(let_in)
-        assert (await house.ask(1, key)).status == 200
-        assert (await house.ask(1, key)).status == 402
+        assert (await service_view.ask(1, key)).status == 200
+        assert (await service_view.ask(1, key)).status == 402
 
 
 async def test_requests_go_on_whatever_becomes_of_the_shared_server(
     own_valkey: ValkeyServer, hosted_database: str, tmp_path: Path
 ) -> None:
-    async with replicas(tmp_path, hosted_database, own_valkey) as house:
-        key = await house.key(budget=12)
+    async with replicas(tmp_path, hosted_database, own_valkey) as service_view:
+        key = await service_view.key(budget=12)
 
         async def answers(expected: bool) -> None:
             async def said() -> bool:
-                found = [await house.shared(n) for n in range(2)]
+                found = [await service_view.shared(n) for n in range(2)]
                 return found == [{"shared": True, "answers": expected}] * 2
 
             await eventually(said)
 
         async def recorded(count: int) -> None:
             async def there() -> bool:
-                return await house.spent(key) == count
+                return await service_view.spent(key) == count
 
             await eventually(there)
 
-        assert await house.statuses(key, 1) == [200] * 2
+        assert await service_view.statuses(key, 1) == [200] * 2
         own_valkey.pause()
-        assert await house.statuses(key, 1) == [200] * 2
+        assert await service_view.statuses(key, 1) == [200] * 2
         await answers(False)
         own_valkey.go_on()
         await answers(True)
-        assert await house.statuses(key, 1) == [200] * 2
+        assert await service_view.statuses(key, 1) == [200] * 2
         own_valkey.kill()
         await answers(False)
-        assert await house.statuses(key, 1) == [200] * 2
+        assert await service_view.statuses(key, 1) == [200] * 2
         own_valkey.start()
         await answers(True)
         await recorded(8)
         async with Valkey.from_url(own_valkey.url) as client:
             await client.flushall()
-        assert sorted(await house.statuses(key, 1)) == [200] * 2  # alone, when they notice
+        assert sorted(await service_view.statuses(key, 1)) == [200] * 2  # alone, when they notice
         await answers(True)
         await recorded(10)
 
         async def joined() -> bool:
-            return (await house.ask(0, key)).status == 402
+            return (await service_view.ask(0, key)).status == 402
 
-        found = await house.statuses(key, 4)
+        found = await service_view.statuses(key, 4)
         await eventually(joined)
         assert 2 <= found.count(200) <= 4  # what the other let in before it was heard of
         assert set(found) <= {200, 402}
@@ -285,10 +285,10 @@ async def test_requests_go_on_whatever_becomes_of_the_shared_server(
 async def test_a_key_that_is_revoked_stops_everywhere_within_a_second(
     valkey: ValkeyServer, hosted_database: str, tmp_path: Path
 ) -> None:
-    async with replicas(tmp_path, hosted_database, valkey) as house:
-        key = await house.key()
-        assert await house.statuses(key, 1) == [200] * 2
-        await house.office.accounts.keys.delete(SYSTEM, key.key.id)
+    async with replicas(tmp_path, hosted_database, valkey) as service_view:
+        key = await service_view.key()
+        assert await service_view.statuses(key, 1) == [200] * 2
+        await service_view.office.accounts.keys.delete(SYSTEM, key.key.id)
         revoked = time.monotonic()
 
         async def last(number: int) -> tuple[float, float]:
@@ -297,7 +297,7 @@ async def test_a_key_that_is_revoked_stops_everywhere_within_a_second(
             async with asyncio.timeout(30):
                 while True:
                     at = time.monotonic()
-                    reply = await house.ask(number, key)
+                    reply = await service_view.ask(number, key)
                     slowest = max(slowest, time.monotonic() - at)
                     if reply.status == 401:
                         return began, slowest
@@ -313,48 +313,48 @@ async def test_a_database_that_is_stopped_opens_no_door_and_turns_nobody_away(
     own_postgres: PostgresServer, tmp_path: Path
 ) -> None:
     url = address(own_postgres)
-    async with replicas(tmp_path, url, None, count=1, offline=4) as house:
-        known, unknown = await house.key(budget=1000), await house.key()
-        refused = await house.key()
-        await house.office.accounts.keys.disable(SYSTEM, refused.key.id)
-        assert (await house.ask(0, known)).status == 200
-        assert (await house.ask(0, refused)).status == 401
-        assert await house.shared(0) == {"shared": False}
+    async with replicas(tmp_path, url, None, count=1, offline=4) as service_view:
+        known, unknown = await service_view.key(budget=1000), await service_view.key()
+        refused = await service_view.key()
+        await service_view.office.accounts.keys.disable(SYSTEM, refused.key.id)
+        assert (await service_view.ask(0, known)).status == 200
+        assert (await service_view.ask(0, refused)).status == 401
+        assert await service_view.shared(0) == {"shared": False}
         own_postgres.stop()
         answered = 0
         never_seen = f"{unknown.credential[:-6]}aaaaaa"
         for _ in range(10):
             for other in (unknown, never_seen):
-                assert await house.ask(0, other) == Reply(503, "store_unavailable")
-            answered += (await house.ask(0, known)).status == 200
+                assert await service_view.ask(0, other) == Reply(503, "store_unavailable")
+            answered += (await service_view.ask(0, known)).status == 200
         assert answered > 0
 
         async def over() -> bool:
-            reply = await house.ask(0, known)
+            reply = await service_view.ask(0, known)
             assert reply.status in (200, 503)
             nonlocal answered
             answered += reply.status == 200
             return reply.status == 503
 
         await eventually(over)  # as long as was stated, and no longer
-        assert await house.ask(0, known) == Reply(503, "store_unavailable")
+        assert await service_view.ask(0, known) == Reply(503, "store_unavailable")
         own_postgres.start()
 
         async def back() -> bool:
-            reply = await house.ask(0, unknown)
+            reply = await service_view.ask(0, unknown)
             assert reply.status in (200, 503)
             return reply.status == 200
 
         await eventually(back)
 
         async def known_again() -> bool:
-            return (await house.ask(0, known)).status == 200
+            return (await service_view.ask(0, known)).status == 200
 
         await eventually(known_again)
-        assert (await house.ask(0, never_seen)).status == 401
+        assert (await service_view.ask(0, never_seen)).status == 401
 
         async def recorded() -> bool:
-            return await house.spent(known) == answered + 2
+            return await service_view.spent(known) == answered + 2
 
         await eventually(recorded)  # nothing is lost of what was served meanwhile
 
@@ -366,22 +366,22 @@ async def test_what_derives_from_people_stops_in_every_service_with_them(
 ) -> None:
     """Keys of keys too; and where a role or account comes back, they work again."""
     url = hosted_database if kind == "postgresql" else f"sqlite:///{tmp_path / 'both.db'}"
-    async with replicas(tmp_path, url, None) as house:
-        accounts, project = house.office.accounts, house.office.project
+    async with replicas(tmp_path, url, None) as service_view:
+        accounts, project = service_view.office.accounts, service_view.office.project
         user = await accounts.users.create(
             SYSTEM, email=f"{token_hex(4)}@example.org", name="Ada", password=None
         )
         offer = await accounts.projects.invite(SYSTEM, project, Role.ADMIN)
         await accounts.users.join(offer.token, user)
-        draft = Draft("manager", Purpose.MANAGEMENT)
+        draft = KeyDraft("manager", Purpose.MANAGEMENT)
         manager = await accounts.keys.create(actor_of(user), project, draft)
-        made = await house.manage(0, manager, f"/projects/{project}/keys", {"name": "robot"})
+        made = await service_view.manage(0, manager, f"/projects/{project}/keys", {"name": "robot"})
         key, keys = str(made["credential"]), f"/projects/{project}/keys"
 
         async def answers() -> list[int]:
             return [
-                *[(await house.ask(n, key)).status for n in (0, 1)],
-                *[await house.status(n, manager, keys, {"name": "other"}) for n in (0, 1)],
+                *[(await service_view.ask(n, key)).status for n in (0, 1)],
+                *[await service_view.status(n, manager, keys, {"name": "other"}) for n in (0, 1)],
             ]
 
         assert await answers() == [200, 200, 201, 201]

@@ -14,12 +14,12 @@ import pytest
 from accountkit import World
 from faultkit import Fault, Reply, upstream
 from hostedkit import Office, office
-from housekit import House, house
+from servicekit import ServiceView, service_view
 
-from causerie.access.admission import Gate
+from causerie.access.admission import SlotQueue
 from causerie.access.free import FreeScopes
 from causerie.access.quota import Rates
-from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
+from causerie.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
 from causerie.accounts.credit import Balance, bounded
 from causerie.accounts.names import digest
 from causerie.accounts.people import SYSTEM, actor_of
@@ -27,24 +27,24 @@ from causerie.errors import InvalidRequest, RateLimited
 from causerie.protocol.candidate import Candidate
 
 R = "/router/v1"
-PROMPT, COMPLETION = Decimal("1000"), Decimal("2000")  # for a million tokens
+PROMPT, COMPLETION = Decimal("1000"), Decimal("2000")  # per 1M tokens
 
 
 def config(base_url: str) -> str:
     entries = ""
     for id, price in (("a/paid", PROMPT), ("a/dear", PROMPT * 1000), ("a/paid:free", 0)):
         entries += (
-            f'[[catalog]]\nid = "{id}"\n[[catalog.offers]]\nendpoint = "up"\nmodel = "m"\n'
+            f'[[catalog]]\nid = "{id}"\n[[catalog.endpoints]]\nprovider = "up"\nmodel = "m"\n'
             f'price = {{ prompt = "{price}", completion = "{price * 2}" }}\n'
         )
     return f"""\
 [store]
 folder = "data"
-[[endpoints]]
+[[providers]]
 name = "up"
 base_url = "{base_url}"
 dialect = "vllm"
-[endpoints.health]
+[providers.health]
 path = ""
 {entries}"""
 
@@ -53,7 +53,7 @@ path = ""
 class Bank:
     """A running router, and its database from outside."""
 
-    house: House
+    service_view: ServiceView
     office: Office
 
     async def put(self, amount: str) -> None:
@@ -61,7 +61,7 @@ class Bank:
         await self.office.accounts.credits.put(SYSTEM, self.office.project, Decimal(amount))
 
     async def get(self, path: str, key: str = "") -> tuple[int, Any]:
-        return await self.house.get(R + path, key)
+        return await self.service_view.get(R + path, key)
 
     async def until(self, path: str, key: str, wanted: Any) -> Any:
         """What is told, once it is as wanted; records are written a little after a reply."""
@@ -77,13 +77,13 @@ class Bank:
 async def bank(tmp_path: Path) -> AsyncIterator[Bank]:
     async with upstream(lambda received: Reply("Yes, indeed.")) as up:
         text = config(up.base_url)
-        async with house(tmp_path, text) as running, office(tmp_path / "data") as opened:
+        async with service_view(tmp_path, text) as running, office(tmp_path / "data") as opened:
             yield Bank(running, opened)
 
 
 async def test_what_a_request_cost_is_told_afterwards(bank: Bank) -> None:
     made = await bank.office.key(name="robot")
-    status, _, answer = await bank.house.ask(R, "a/paid", made.credential)
+    status, _, answer = await bank.service_view.ask(R, "a/paid", made.credential)
     assert status == 200, answer
     usage = answer["usage"]
     cost = float(
@@ -111,14 +111,14 @@ async def test_what_a_request_cost_is_told_afterwards(bank: Bank) -> None:
 
 async def test_programs_are_labels(bank: Bank, caplog: pytest.LogCaptureFixture) -> None:
     made = await bank.office.key()
-    url = f"{bank.house.root}{R}/chat/completions"
+    url = f"{bank.service_view.root}{R}/chat/completions"
     body = {"model": "a/paid", "messages": [{"role": "user", "content": "Hi"}]}
     headers = {
         "authorization": f"Bearer {made.credential}",
         "HTTP-Referer": "https://robot.example/chat?who=me",
         "X-OpenRouter-Title": "Robot",
     }
-    async with bank.house.session.post(url, json=body, headers=headers) as response:
+    async with bank.service_view.session.post(url, json=body, headers=headers) as response:
         assert response.status == 200
         answer = await response.json()
     told = await bank.until(f"/generation?id={answer['id']}", made.credential, bool)
@@ -127,16 +127,16 @@ async def test_programs_are_labels(bank: Bank, caplog: pytest.LogCaptureFixture)
     [kept] = await bank.office.records()
     assert (kept.app, kept.key) == ("Robot", made.key.id)
     assert "Robot" not in caplog.text
-    _, _, plain = await bank.house.ask(R, "a/paid", made.credential)
+    _, _, plain = await bank.service_view.ask(R, "a/paid", made.credential)
     told = await bank.until(f"/generation?id={plain['id']}", made.credential, bool)
     assert (told["http_referer"], told["origin"], told["app_id"]) == (None, "", None)
 
 
 async def test_others_are_told_nothing(bank: Bank) -> None:
     mine, other = await bank.office.key(), await bank.office.accounts.projects.create(SYSTEM, "B")
-    async with office(bank.house.file.parent / "data", other.id) as theirs:
+    async with office(bank.service_view.file.parent / "data", other.id) as theirs:
         stranger = await theirs.key()
-    _, _, answer = await bank.house.ask(R, "a/paid", mine.credential)
+    _, _, answer = await bank.service_view.ask(R, "a/paid", mine.credential)
     path = f"/generation?id={answer['id']}"
     await bank.until(path, mine.credential, lambda data: True)
     assert (await bank.get(path, stranger.credential))[0] == 404
@@ -147,7 +147,7 @@ async def test_others_are_told_nothing(bank: Bank) -> None:
 
 async def test_free_requests_are_counted_apart(bank: Bank) -> None:
     made = await bank.office.key()
-    assert (await bank.house.ask(R, "a/paid:free", made.credential))[0] == 200
+    assert (await bank.service_view.ask(R, "a/paid:free", made.credential))[0] == 200
     key = await bank.until(
         "/key", made.credential, lambda data: data["free_model_daily_requests"]["used"] == 1
     )
@@ -159,15 +159,15 @@ async def test_free_requests_are_counted_apart(bank: Bank) -> None:
 async def test_nobody_spends_more_than_was_put_in(bank: Bank) -> None:
     await bank.put("0.5")
     made = await bank.office.key()
-    status, _, answer = await bank.house.ask(R, "a/paid", made.credential, max_tokens=10)
+    status, _, answer = await bank.service_view.ask(R, "a/paid", made.credential, max_tokens=10)
     assert status == 200, answer
-    assert (await bank.house.ask(R, "a/dear", made.credential, max_tokens=100))[
+    assert (await bank.service_view.ask(R, "a/dear", made.credential, max_tokens=100))[
         0
     ] == 200  # the last
-    status, _, refused = await bank.house.ask(R, "a/paid", made.credential, max_tokens=10)
+    status, _, refused = await bank.service_view.ask(R, "a/paid", made.credential, max_tokens=10)
     assert (status, refused["error"]["code"]) == (402, "insufficient_budget")
-    assert (await bank.house.ask(R, "a/paid:free", made.credential, max_tokens=10))[0] == 200
-    status, headers, _ = await bank.house.ask(
+    assert (await bank.service_view.ask(R, "a/paid:free", made.credential, max_tokens=10))[0] == 200
+    status, headers, _ = await bank.service_view.ask(
         R, "a/paid", made.credential, models=["a/paid:free"], max_tokens=10
     )
     assert (status, headers["x-served-model"]) == (200, "a/paid:free")
@@ -176,7 +176,7 @@ async def test_nobody_spends_more_than_was_put_in(bank: Bank) -> None:
     await bank.put("1000")
     async with asyncio.timeout(10):
         while True:
-            status, _, _ = await bank.house.ask(R, "a/paid", made.credential, max_tokens=10)
+            status, _, _ = await bank.service_view.ask(R, "a/paid", made.credential, max_tokens=10)
             if status == 200:
                 break
             await asyncio.sleep(0.05)  # other processes hear of it within a second
@@ -185,11 +185,11 @@ async def test_nobody_spends_more_than_was_put_in(bank: Bank) -> None:
 
 
 async def test_no_more_is_held_than_an_offer_gives(tmp_path: Path) -> None:
-    once = Bounds(limits=(Limit(tokens_per_minute=1000),))
+    once = LimitsAndBudgets(limits=(Limit(tokens_per_minute=1000),))
     async with upstream(Reply("Yes.")) as up:
         offer = 'model = "m"\nmax_output_tokens = 100'
         text = config(up.base_url).replace('model = "m"', offer)
-        async with house(tmp_path, text) as there, office(tmp_path / "data") as opened:
+        async with service_view(tmp_path, text) as there, office(tmp_path / "data") as opened:
             key = (await opened.key(bounds=once)).credential
             status, headers, _ = await there.ask(R, "a/paid", key, max_tokens=100_000)
             assert (status, headers["x-ratelimit-remaining-tokens"]) == (200, "895")
@@ -197,10 +197,10 @@ async def test_no_more_is_held_than_an_offer_gives(tmp_path: Path) -> None:
 
 async def test_a_record_tells_of_no_model_but_its_own(tmp_path: Path) -> None:
     """The first one breaks its reply off, the second one may not be paid any more."""
-    spent = Bounds(budgets=(Budget(Decimal(0), model="a/dear"),))
+    spent = LimitsAndBudgets(budgets=(Budget(Decimal(0), model="a/dear"),))
     async with upstream(Fault.RESET_MID_STREAM) as up:
         text = config(up.base_url).replace('"vllm"', '"llama-server"')
-        async with house(tmp_path, text) as there, office(tmp_path / "data") as opened:
+        async with service_view(tmp_path, text) as there, office(tmp_path / "data") as opened:
             key = (await opened.key(bounds=spent)).credential
             status, headers, _ = await there.ask(R, "a/paid", key, models=["a/dear"])
             assert status == 402
@@ -224,7 +224,7 @@ async def test_a_request_costs_what_it_did_when_it_began(tmp_path: Path, change:
             if change == "dearer"
             else (text.replace(f"[[catalog]]{paid}", ""))
         )
-        async with house(tmp_path, text) as there, office(tmp_path / "data") as opened:
+        async with service_view(tmp_path, text) as there, office(tmp_path / "data") as opened:
             key, bank = (await opened.key()).credential, Bank(there, opened)
             body = {
                 "model": "a/paid",
@@ -249,11 +249,13 @@ async def test_a_key_that_may_use_one_model_sees_one(bank: Bank) -> None:
     made = await bank.office.key(models=frozenset({"a/paid"}))
     status, mine = await bank.get("/models/user", made.credential)
     assert [one["id"] for one in mine["data"]] == ["a/paid"]
-    status, _, refused = await bank.house.ask(R, "a/dear", made.credential)
+    status, _, refused = await bank.service_view.ask(R, "a/dear", made.credential)
     assert (status, refused["error"]["code"]) == (403, "model_not_allowed")
-    status, _, refused = await bank.house.ask(R, "a/paid", made.credential, models=["a/dear"])
+    status, _, refused = await bank.service_view.ask(
+        R, "a/paid", made.credential, models=["a/dear"]
+    )
     assert (status, refused["error"]["code"]) == (403, "model_not_allowed")
-    assert (await bank.house.ask(R, "a/paid:floor", made.credential))[0] == 200
+    assert (await bank.service_view.ask(R, "a/paid:floor", made.credential))[0] == 200
 
 
 async def test_money_is_put_in_and_taken_out(world: World) -> None:
@@ -290,18 +292,18 @@ async def test_what_was_put_in_stays_a_sum_that_can_be_kept(world: World) -> Non
     with pytest.raises(InvalidRequest):
         await world.credits.put(SYSTEM, project.id, Decimal(-1))
     assert (await world.credits.balance(SYSTEM, project.id)).left == -most
-    async with world.store.reading() as books:
-        assert await books.keys.grant(digest(made.credential)) is not None
+    async with world.store.reading() as repositories:
+        assert await repositories.keys.grant(digest(made.credential)) is not None
 
 
 async def test_a_key_is_bounded_by_the_credits_of_its_project(world: World) -> None:
     project = await world.project()
     made = await world.key(project)
     await world.credits.put(SYSTEM, project.id, Decimal(7))
-    async with world.store.reading() as books:
-        grant = await books.keys.grant(digest(made.credential))
+    async with world.store.reading() as repositories:
+        grant = await repositories.keys.grant(digest(made.credential))
     assert grant is not None
-    assert grant.project_bounds.budgets == (Budget(Decimal(7), Period.NEVER, Unit.MONEY),)
+    assert grant.project_bounds.budgets == (Budget(Decimal(7), BudgetPeriod.NEVER, Unit.MONEY),)
 
 
 async def test_who_asks_without_a_key_is_bounded_by_them_too(world: World) -> None:
@@ -309,18 +311,20 @@ async def test_who_asks_without_a_key_is_bounded_by_them_too(world: World) -> No
     project = await world.project(member=(user := await world.person()))
     await world.credits.put(SYSTEM, project.id, Decimal(7))
     view = await world.projects.ask(actor_of(user), project.id)
-    assert view.bounds.budgets == (Budget(Decimal(7), Period.NEVER, Unit.MONEY),)
-    assert (await world.projects.see(SYSTEM, project.id)).bounds == Bounds()
+    assert view.bounds.budgets == (Budget(Decimal(7), BudgetPeriod.NEVER, Unit.MONEY),)
+    assert (await world.projects.see(SYSTEM, project.id)).bounds == LimitsAndBudgets()
 
 
 def test_of_a_budget_and_credits_the_smaller_one_holds() -> None:
-    whole = Budget(Decimal(5), Period.NEVER, Unit.MONEY)
-    month = Budget(Decimal(1), Period.MONTH, Unit.MONEY)
-    bounds = Bounds(budgets=(whole, month))
+    whole = Budget(Decimal(5), BudgetPeriod.NEVER, Unit.MONEY)
+    month = Budget(Decimal(1), BudgetPeriod.MONTH, Unit.MONEY)
+    bounds = LimitsAndBudgets(budgets=(whole, month))
     assert bounded(bounds, None) is bounds
     assert bounded(bounds, Decimal(9)).budgets == (month, whole)
-    assert bounded(bounds, Decimal(2)).budgets == (month, Budget(Decimal(2), Period.NEVER))
-    assert bounded(Bounds(), Decimal(-2)).budgets == (Budget(Decimal(0), Period.NEVER),)
+    assert bounded(bounds, Decimal(2)).budgets == (month, Budget(Decimal(2), BudgetPeriod.NEVER))
+    assert bounded(LimitsAndBudgets(), Decimal(-2)).budgets == (
+        Budget(Decimal(0), BudgetPeriod.NEVER),
+    )
 
 
 def test_free_requests_do_not_wait_where_paid_ones_are() -> None:
@@ -342,7 +346,7 @@ def test_free_requests_do_not_wait_where_paid_ones_are() -> None:
 def test_a_quarter_of_the_places_is_left_to_paid_requests(
     slots: int, taken: int, spares: bool
 ) -> None:
-    gate = Gate("m", lambda: slots, 4, 1.0)
+    gate = SlotQueue("m", lambda: slots, 4, 1.0)
     assert gate.take_now(taken) or not taken
     assert gate.spares is spares
 
@@ -351,7 +355,7 @@ async def test_reasoning_is_charged_at_its_own_price(tmp_path: Path) -> None:
     thinking = Reply("Yes.", reasoning="Let me see, what was it?")
     async with upstream(lambda _: thinking) as up:
         text = config(up.base_url).replace('"2000" }', '"2000", reasoning = "7000" }')
-        async with house(tmp_path, text) as there, office(tmp_path / "data") as opened:
+        async with service_view(tmp_path, text) as there, office(tmp_path / "data") as opened:
             made = await opened.key()
             status, _, answer = await there.ask(R, "a/paid", made.credential)
             assert status == 200, answer

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 from faultkit import Reply, upstream
-from housekit import House, house
+from servicekit import ServiceView, service_view
 
 from causerie.catalog.catalog import Catalog
+from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.listing import Listing
-from causerie.catalog.model import Card, Offer, Profile
-from causerie.catalog.supply import Supply
+from causerie.catalog.model import ModelCard, ModelProfile, TargetCapabilities
 from causerie.catalog.tariff import Tariff
-from causerie.edge.shelf import Shelf
+from causerie.edge.catalog_cache import CatalogCache
 from causerie.errors import InvalidRequest, NotFound
 from causerie.protocol.candidate import Candidate
 from causerie.settings import Settings, SettingsError, load
@@ -39,21 +39,21 @@ id = "small"
 engine = "fake"
 options = {{ context_length = 1024 }}
 
-[[endpoints]]
+[[providers]]
 name = "dear"
 base_url = "{base_url}"
-[endpoints.health]
+[providers.health]
 path = ""
-[[endpoints.models]]
+[[providers.models]]
 id = "big"
 context_length = 8192
 supported_parameters = ["max_tokens", "tools", "tool_choice", "seed"]
 probed = 2025-06-01
 
-[[endpoints]]
+[[providers]]
 name = "cheap"
 base_url = "{base_url}"
-[endpoints.health]
+[providers.health]
 path = ""
 
 [[catalog]]
@@ -63,13 +63,13 @@ description = "A big model."
 created = {DAY}
 ends = 2999-01-01
 aliases = ["big"]
-[[catalog.offers]]
-endpoint = "dear"
+[[catalog.endpoints]]
+provider = "dear"
 model = "big"
 price = {{ prompt = "2", completion = "6.5", cached = "0.2", reasoning = "9" }}
 quantization = "fp8"
-[[catalog.offers]]
-endpoint = "cheap"
+[[catalog.endpoints]]
+provider = "cheap"
 model = "big-q4"
 price = {{ prompt = "1", completion = "3" }}
 context_length = 4096
@@ -79,28 +79,28 @@ keeps_data = false
 
 [[catalog]]
 id = "acme/big:free"
-[[catalog.offers]]
-endpoint = "cheap"
+[[catalog.endpoints]]
+provider = "cheap"
 model = "big-q4"
 context_length = 2048
 supported_parameters = ["max_tokens"]
 
 [[catalog]]
 id = "own/small"
-[[catalog.offers]]
+[[catalog.endpoints]]
 model = "small"
 price = {{ prompt = "0.1", completion = "0.1" }}
 
 [[catalog]]
 id = "acme/old"
 ends = 2020-01-01
-[[catalog.offers]]
-endpoint = "cheap"
+[[catalog.endpoints]]
+provider = "cheap"
 model = "old"
 """
 
 
-async def ids(there: House, query: str = "") -> list[str]:
+async def ids(there: ServiceView, query: str = "") -> list[str]:
     status, listed = await there.get(f"{R}/models{query}")
     assert status == 200, listed
     assert listed["total_count"] >= len(listed["data"])
@@ -108,7 +108,10 @@ async def ids(there: House, query: str = "") -> list[str]:
 
 
 async def test_the_catalog_is_open_and_says_what_it_costs(tmp_path: Path) -> None:
-    async with upstream([Reply("Yes.")]) as up, house(tmp_path, config(up.base_url)) as there:
+    async with (
+        upstream([Reply("Yes.")]) as up,
+        service_view(tmp_path, config(up.base_url)) as there,
+    ):
         status, listed = await there.get(f"{R}/models")
         assert status == 200
         entries = {entry["id"]: entry for entry in listed["data"]}
@@ -150,14 +153,20 @@ def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 @pytest.mark.usefixtures("zone")
 async def test_what_has_no_date_is_of_today_in_utc(tmp_path: Path) -> None:
-    async with upstream([Reply("Yes.")]) as up, house(tmp_path, config(up.base_url)) as there:
+    async with (
+        upstream([Reply("Yes.")]) as up,
+        service_view(tmp_path, config(up.base_url)) as there,
+    ):
         _, listed = await there.get(f"{R}/models")
         created = {entry["id"]: entry["created"] for entry in listed["data"]}
     assert created["own/small"] == int(datetime.now(UTC).timestamp()) // 86_400 * 86_400
 
 
 async def test_each_endpoint_has_its_own_facts(tmp_path: Path) -> None:
-    async with upstream([Reply("Yes, it is.")]) as up, house(tmp_path, config(up.base_url)) as it:
+    async with (
+        upstream([Reply("Yes, it is.")]) as up,
+        service_view(tmp_path, config(up.base_url)) as it,
+    ):
         before = await endpoints(it, "acme/big")
         assert before["dear/big"]["supported_parameters_measured"] == "2025-06-01"
         assert before["dear/big"]["pricing"]["input_cache_read"] == "0.0000002"
@@ -178,14 +187,17 @@ async def test_each_endpoint_has_its_own_facts(tmp_path: Path) -> None:
         assert own["small"]["provider_name"] == "causerie"
 
 
-async def endpoints(there: House, model: str) -> Mapping[str, Any]:
+async def endpoints(there: ServiceView, model: str) -> Mapping[str, Any]:
     status, shown = await there.get(f"{R}/models/{model}/endpoints")
     assert status == 200, shown
     return {one["tag"]: one for one in shown["data"]["endpoints"]}
 
 
 async def test_filters_sorts_and_pages(tmp_path: Path) -> None:
-    async with upstream([Reply("Yes.")]) as up, house(tmp_path, config(up.base_url)) as there:
+    async with (
+        upstream([Reply("Yes.")]) as up,
+        service_view(tmp_path, config(up.base_url)) as there,
+    ):
         assert await ids(there, "?supported_parameters=tools,seed") == ["acme/big", "own/small"]
         assert await ids(there, "?output_modalities=image") == []
         assert await ids(there, "?output_modalities=text") == await ids(there)
@@ -213,7 +225,10 @@ async def test_filters_sorts_and_pages(tmp_path: Path) -> None:
 
 
 async def test_what_is_known_already_is_not_sent_again(tmp_path: Path) -> None:
-    async with upstream([Reply("Yes.")]) as up, house(tmp_path, config(up.base_url)) as there:
+    async with (
+        upstream([Reply("Yes.")]) as up,
+        service_view(tmp_path, config(up.base_url)) as there,
+    ):
         url = f"{there.root}{R}/models"
         async with there.session.get(url) as first:
             etag, length = first.headers["etag"], first.headers["content-length"]
@@ -240,63 +255,69 @@ async def test_what_is_known_already_is_not_sent_again(tmp_path: Path) -> None:
 
 
 def listing(number: int, **more: Any) -> Listing:
-    offer = Offer(Candidate(f"e{number}/m"), None, lambda: Profile(context_length=number + 1))
-    supply = Supply(offer, f"e{number}", Tariff(Decimal(number) / 10**6, Decimal(number) / 10**6))
-    card = Card(f"author/model-{number}", f"Model {number}", "words " * 20)
-    return Listing(card, (supply,), lambda name: None, **more)
+    offer = TargetCapabilities(
+        Candidate(f"e{number}/m"), None, lambda: ModelProfile(context_length=number + 1)
+    )
+    endpoint = CatalogEndpoint(
+        offer, f"e{number}", Tariff(Decimal(number) / 10**6, Decimal(number) / 10**6)
+    )
+    card = ModelCard(f"author/model-{number}", f"Model {number}", "words " * 20)
+    return Listing(card, (endpoint,), lambda name: None, **more)
 
 
 def test_a_thousand_entries_are_a_copy_of_bytes() -> None:
     entries = [listing(number) for number in range(1000)]
-    shelf, asked = Shelf(lambda: 0.0), 0
+    catalog_cache, asked = CatalogCache(lambda: 0.0), 0
 
     def every() -> list[Listing]:
         nonlocal asked
         asked += 1
         return entries
 
-    first = shelf.page("router", "/v1/models", "", every)
-    again = shelf.page("router", "/v1/models", "", every)
+    first = catalog_cache.page("router", "/v1/models", "", every)
+    again = catalog_cache.page("router", "/v1/models", "", every)
     assert again is first
     assert asked == 1
     assert first.body.count(b'"canonical_slug"') == 1000
 
 
 def test_no_more_is_kept_than_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    shelf, one = Shelf(lambda: 0.0), [listing(1)]
-    size = len(shelf.page("router", "/", "", lambda: one).body)
-    monkeypatch.setattr("causerie.edge.shelf._MOST_BYTES", 10 * size)
+    catalog_cache, one = CatalogCache(lambda: 0.0), [listing(1)]
+    size = len(catalog_cache.page("router", "/", "", lambda: one).body)
+    monkeypatch.setattr("causerie.edge.catalog_cache._MOST_BYTES", 10 * size)
     queries = [f"q=author&limit={number + 1}" for number in range(100)]
     for query in queries:
-        shelf.page("router", "/", query, lambda: one)
-    kept = [query for query in reversed(queries) if b'"id"' in _again(shelf, query)]
+        catalog_cache.page("router", "/", query, lambda: one)
+    kept = [query for query in reversed(queries) if b'"id"' in _again(catalog_cache, query)]
     assert 5 <= len(kept) <= 10
     assert kept == queries[: -len(kept) - 1 : -1]
 
 
 def test_pages_that_show_nothing_are_not_kept_without_end() -> None:
     """Whoever asks for what nobody has, again and again, asks for another page each time."""
-    shelf, one = Shelf(lambda: 0.0), [listing(1)]
+    catalog_cache, one = CatalogCache(lambda: 0.0), [listing(1)]
     queries = [f"limit={number + 1}&q=author" for number in range(1000)]
     for query in queries:
-        shelf.page("router", "/", query, lambda: one)
-    kept = [query for query in reversed(queries) if b'"id"' in _again(shelf, query)]
+        catalog_cache.page("router", "/", query, lambda: one)
+    kept = [query for query in reversed(queries) if b'"id"' in _again(catalog_cache, query)]
     assert 0 < len(kept) <= 256
 
 
-def _again(shelf: Shelf, query: str) -> bytes:
+def _again(catalog_cache: CatalogCache, query: str) -> bytes:
     """The page that is kept, or an empty one."""
-    return shelf.page("router", "/", query, list).body
+    return catalog_cache.page("router", "/", query, list).body
 
 
 def test_pages_are_made_anew_after_a_while_and_written_anew_after_a_change() -> None:
     now, length = [0.0], [100]
-    offer = Offer(Candidate("e/m"), None, lambda: Profile(context_length=length[0]))
-    one = Listing(Card("a/b", "B"), (Supply(offer, "e"),), lambda name: None)
-    shelf = Shelf(lambda: now[0])
+    offer = TargetCapabilities(
+        Candidate("e/m"), None, lambda: ModelProfile(context_length=length[0])
+    )
+    one = Listing(ModelCard("a/b", "B"), (CatalogEndpoint(offer, "e"),), lambda name: None)
+    catalog_cache = CatalogCache(lambda: now[0])
 
     def page() -> bytes:
-        return shelf.page("router", "/v1/models", "", lambda: [one]).body
+        return catalog_cache.page("router", "/v1/models", "", lambda: [one]).body
 
     assert b'"context_length":100' in page()
     length[0] = 200
@@ -324,7 +345,7 @@ def settings(folder: Path, text: str) -> Settings:
 @pytest.mark.parametrize(
     ("old", "new", "key"),
     [
-        ('endpoint = "cheap"\nmodel = "old"', 'endpoint = "none"\nmodel = "old"', "endpoint"),
+        ('provider = "cheap"\nmodel = "old"', 'provider = "none"\nmodel = "old"', "endpoint"),
         ('model = "small"\nprice', 'model = "smaller"\nprice', "model"),
         ('id = "acme/old"', 'id = "acme/big"', "id"),
         ('id = "acme/old"', 'id = "old"', "id"),
@@ -352,17 +373,18 @@ def test_a_router_takes_keys_of_accounts_unless_it_is_said_otherwise(tmp_path: P
 
 def test_a_query_with_too_many_parts_is_refused() -> None:
     with pytest.raises(InvalidRequest):
-        Shelf().page("router", "/models", "&".join(["q=a"] * 100), list)
+        CatalogCache().page("router", "/models", "&".join(["q=a"] * 100), list)
 
 
 async def test_a_thousand_entries_over_http(tmp_path: Path) -> None:
     more = "".join(
-        f'[[catalog]]\nid = "author/m{n}"\n[[catalog.offers]]\nendpoint = "cheap"\nmodel = "m{n}"\n'
+        f'[[catalog]]\nid = "author/m{n}"\n[[catalog.endpoints]]\nprovider = "cheap"\nmodel = '
+        f'"m{n}"\n'
         for n in range(1000)
     )
     async with (
         upstream([Reply("Yes.")]) as up,
-        house(tmp_path, config(up.base_url) + more) as there,
+        service_view(tmp_path, config(up.base_url) + more) as there,
     ):
         assert len(await ids(there)) == 1003
         assert len(await ids(there, "?offset=990&limit=500")) == 13

@@ -16,25 +16,25 @@ from routingkit import REPLY, Clock, Scripted, middle
 
 from causerie.catalog.catalog import Catalog
 from causerie.catalog.choice import able, ranked, weighted
+from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.catalog.listing import Listing
-from causerie.catalog.model import Card, Model, Offer, Profile
-from causerie.catalog.supply import Supply
+from causerie.catalog.model import ModelCard, ModelProfile, ServedModel, TargetCapabilities
 from causerie.catalog.tariff import Tariff
 from causerie.errors import InvalidRequest, NotFound, UpstreamFailed
 from causerie.protocol.candidate import Candidate
-from causerie.protocol.parsing import Rules, parse
+from causerie.protocol.parsing import ParsingRules, parse
 from causerie.protocol.preferences import MostPrice, Preferences
 from causerie.protocol.request import ChatRequest, Message
-from causerie.protocol.standing import Percentiles, Standing
-from causerie.routing.breaker import THRESHOLD, Breaker
+from causerie.protocol.target_stats import Percentiles, TargetStats
+from causerie.routing.circuit_breaker import THRESHOLD, CircuitBreaker
 from causerie.routing.order import order
-from causerie.routing.seat import Seat
+from causerie.routing.target_state import TargetState
 
 BASE = frozenset({"model", "messages"})
-ROUTER = Rules(reasoning_object=True, router=True)
+ROUTER = ParsingRules(reasoning_object=True, router=True)
 
 
-def supply(
+def endpoint(
     name: str,
     price: float = 1,
     *params: str,
@@ -42,12 +42,12 @@ def supply(
     quantization: Any = None,
     private: bool = False,
     unknown: bool = False,
-) -> Supply:
+) -> CatalogEndpoint:
     money = Decimal(str(price)) / 10**6
     known = None if unknown else BASE | {"max_tokens", *params}
-    profile = Profile(context_length=context)
-    offer = Offer(Candidate(f"{name}/m"), known, lambda: profile)
-    return Supply(offer, name, Tariff(money, money), quantization, private)
+    profile = ModelProfile(context_length=context)
+    offer = TargetCapabilities(Candidate(f"{name}/m"), known, lambda: profile)
+    return CatalogEndpoint(offer, name, Tariff(money, money), quantization, private)
 
 
 def asking(**fields: Any) -> ChatRequest:
@@ -55,12 +55,14 @@ def asking(**fields: Any) -> ChatRequest:
     return parse(json.dumps(body).encode(), ROUTER)
 
 
-def nobody(name: str) -> Standing | None:
+def nobody(name: str) -> TargetStats | None:
     return None
 
 
-def listing(*supplies: Supply, standings: Mapping[str, Standing] | None = None) -> Listing:
-    return Listing(Card("a/m", "M"), supplies, (standings or {}).get)
+def listing(
+    *endpoints: CatalogEndpoint, standings: Mapping[str, TargetStats] | None = None
+) -> Listing:
+    return Listing(ModelCard("a/m", "M"), endpoints, (standings or {}).get)
 
 
 def names(candidates: Sequence[Candidate]) -> list[str]:
@@ -70,10 +72,10 @@ def names(candidates: Sequence[Candidate]) -> list[str]:
 
 
 MARKET = (
-    supply("one", 1, "seed", quantization="fp8"),
-    supply("two", 2, "seed", "tools", private=True),
-    supply("four", 4, "tools", context=4000),
-    supply("new", 3, unknown=True),
+    endpoint("one", 1, "seed", quantization="fp8"),
+    endpoint("two", 2, "seed", "tools", private=True),
+    endpoint("four", 4, "tools", context=4000),
+    endpoint("new", 3, unknown=True),
 )
 
 
@@ -87,24 +89,24 @@ def test_cheap_ones_are_asked_more_by_the_inverse_square() -> None:
 
 def test_conversations_spread_by_those_weights() -> None:
     candidates = weighted(MARKET[:3])
-    seats = {one.name: seat(one.name) for one in candidates}
+    target_states = {one.name: target_state(one.name) for one in candidates}
     talks = [ChatRequest(model="m", messages=(Message("user", str(n)),)) for n in range(2000)]
-    first = Counter(order(candidates, seats, talk, middle)[0].name for talk in talks)
+    first = Counter(order(candidates, target_states, talk, middle)[0].name for talk in talks)
     assert first["one/m"] / 2000 == pytest.approx(16 / 21, abs=0.05)
     assert first["two/m"] / 2000 == pytest.approx(4 / 21, abs=0.05)
 
 
-def seat(name: str) -> Seat:
-    return Seat(name, Scripted(REPLY), None, Breaker(Clock(), middle))
+def target_state(name: str) -> TargetState:
+    return TargetState(name, Scripted(REPLY), None, CircuitBreaker(Clock(), middle))
 
 
 def test_a_cache_key_keeps_conversations_together() -> None:
-    candidates = weighted([supply("a"), supply("b"), supply("c"), supply("d")])
-    seats = {one.name: seat(one.name) for one in candidates}
+    candidates = weighted([endpoint("a"), endpoint("b"), endpoint("c"), endpoint("d")])
+    target_states = {one.name: target_state(one.name) for one in candidates}
     talks = [asking(prompt_cache_key="k", messages=[user(str(n))]) for n in range(20)]
-    assert len({order(candidates, seats, talk, middle)[0].name for talk in talks}) == 1
+    assert len({order(candidates, target_states, talk, middle)[0].name for talk in talks}) == 1
     talks = [asking(messages=[user(str(n))]) for n in range(20)]
-    assert len({order(candidates, seats, talk, middle)[0].name for talk in talks}) > 1
+    assert len({order(candidates, target_states, talk, middle)[0].name for talk in talks}) > 1
 
 
 def user(text: str) -> dict[str, str]:
@@ -112,7 +114,9 @@ def user(text: str) -> dict[str, str]:
 
 
 def test_what_costs_nothing_comes_first() -> None:
-    found = listing(supply("dear", 5), supply("gratis", 0), supply("cheap", 1)).candidates(asking())
+    found = listing(endpoint("dear", 5), endpoint("gratis", 0), endpoint("cheap", 1)).candidates(
+        asking()
+    )
     assert names(found) == ["gratis", "cheap", "dear"]
     assert [one.priority for one in found if one.name == "gratis/m"] == [0]
 
@@ -145,8 +149,8 @@ def test_preferences(provider: Mapping[str, Any], expected: list[str]) -> None:
     assert names(found) == expected
 
 
-def measured(speed: float | None, first: float | None, *, idle: bool = True) -> Standing:
-    return Standing(
+def measured(speed: float | None, first: float | None, *, idle: bool = True) -> TargetStats:
+    return TargetStats(
         idle=idle,
         speed=None if speed is None else Percentiles(speed, speed, speed, speed),
         first_token=None if first is None else Percentiles(first, first, first, first),
@@ -177,7 +181,7 @@ def test_the_fastest_is_the_one_that_was_measured_to_be() -> None:
 
 
 def test_without_fallbacks_the_only_one_is_up() -> None:
-    entry = listing(*MARKET, standings={"one/m": Standing(up=False)})
+    entry = listing(*MARKET, standings={"one/m": TargetStats(up=False)})
     assert names(entry.candidates(asking(provider={"allow_fallbacks": False}))) == ["two"]
 
 
@@ -224,30 +228,30 @@ prices = st.decimals(0, 100, places=2)
 def test_the_cheapest_that_is_up_able_and_within_the_price_is_asked_first(
     offers: list[tuple[Decimal, bool, bool]], most: Decimal | None
 ) -> None:
-    supplies = [
-        supply(f"e{n}", float(price), *(["seed"] if knows else []))
+    endpoints = [
+        endpoint(f"e{n}", float(price), *(["seed"] if knows else []))
         for n, (price, knows, _) in enumerate(offers)
     ]
     preferences = Preferences(sort="price", max_price=MostPrice(prompt=most))
     wanted = BASE | {"seed"}
-    seats = {one.name: seat(one.name) for one in supplies}
-    for (_, _, up), one in zip(offers, supplies, strict=True):
+    target_states = {one.name: target_state(one.name) for one in endpoints}
+    for (_, _, up), one in zip(offers, endpoints, strict=True):
         for _ in range(0 if up else THRESHOLD):
-            seats[one.name].failed(UpstreamFailed("It broke."))
+            target_states[one.name].failed(UpstreamFailed("It broke."))
     fitting = [
         (price, f"e{n}/m")
         for n, (price, knows, _) in enumerate(offers)
         if knows and (most is None or price <= most)
     ]
-    healthy = [one for one in fitting if seats[one[1]].breaker.state() == "up"]
+    healthy = [one for one in fitting if target_states[one[1]].breaker.state() == "up"]
     if not fitting:
         with pytest.raises(InvalidRequest):
-            able("a/m", supplies, wanted, preferences)
+            able("a/m", endpoints, wanted, preferences)
         return
     candidates = ranked(
-        able("a/m", supplies, wanted, preferences), preferences, None, lambda name: None
+        able("a/m", endpoints, wanted, preferences), preferences, None, lambda name: None
     )
-    asked = order(candidates, seats, ChatRequest(model="m", messages=()), middle)
+    asked = order(candidates, target_states, ChatRequest(model="m", messages=()), middle)
     assert {one.name for one in candidates} == {name for _, name in fitting}
     cost = {name: price for price, name in fitting}
     if healthy:
@@ -258,8 +262,8 @@ def test_the_cheapest_that_is_up_able_and_within_the_price_is_asked_first(
 
 def test_suffixes_choose_and_ids_of_their_own_win() -> None:
     base = listing(*MARKET)
-    free = Listing(Card("a/m:free", "M"), (supply("gratis", 0),), nobody)
-    own = Model(Card("plain", "Plain"), [Offer(Candidate("plain"))])
+    free = Listing(ModelCard("a/m:free", "M"), (endpoint("gratis", 0),), nobody)
+    own = ServedModel(ModelCard("plain", "Plain"), [TargetCapabilities(Candidate("plain"))])
     catalog = Catalog([base, free, own])
     assert catalog.resolve(None, "a/m:free") is free
     floor = catalog.resolve(None, "a/m:floor")
@@ -274,8 +278,8 @@ def test_suffixes_choose_and_ids_of_their_own_win() -> None:
 
 
 def test_thinking_as_a_suffix() -> None:
-    thinker = supply("thinker", 9, "reasoning")
-    entry = listing(supply("plain", 1), thinker).twisted("thinking")
+    thinker = endpoint("thinker", 9, "reasoning")
+    entry = listing(endpoint("plain", 1), thinker).twisted("thinking")
     request = asking()
     told = entry.adapted(request)
     assert told.thinking.enabled is True
@@ -338,7 +342,7 @@ def test_what_is_said_to_the_router_stays_with_it() -> None:
 
 def test_other_doors_do_not_know_these_fields() -> None:
     body = {"model": "m", "messages": [user("Hi")], "provider": {"speed": 1}, "models": ["x"]}
-    request = parse(json.dumps(body).encode(), Rules(reasoning_object=True))
+    request = parse(json.dumps(body).encode(), ParsingRules(reasoning_object=True))
     assert request.unlisted is not None
     assert request.unlisted.names == ("provider", "models")
     assert set(request.document) == {"model", "messages"}

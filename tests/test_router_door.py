@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from faultkit import Broken, Fault, Reply, upstream
-from housekit import House, house
+from servicekit import ServiceView, service_view
 
 from causerie.cli.key import digest_line, new_key
 
@@ -19,8 +19,8 @@ FEW = "max_output_tokens = 2"
 
 def config(good: str, bad: str, full: str, *, keys: str = '"off"') -> str:
     endpoints = "".join(
-        f'[[endpoints]]\nname = "{name}"\nbase_url = "{url}"\ndialect = "vllm"\n'
-        '[endpoints.health]\npath = ""\n'
+        f'[[providers]]\nname = "{name}"\nbase_url = "{url}"\ndialect = "vllm"\n'
+        '[providers.health]\npath = ""\n'
         for name, url in (("good", good), ("bad", bad), ("full", full))
     )
     entries = {
@@ -36,7 +36,7 @@ def config(good: str, bad: str, full: str, *, keys: str = '"off"') -> str:
         catalog += f'[[catalog]]\nid = "{id}"\n'
         for name, price in offers:
             catalog += (
-                f'[[catalog.offers]]\nendpoint = "{name}"\nmodel = "m"\n'
+                f'[[catalog.endpoints]]\nprovider = "{name}"\nmodel = "m"\n'
                 f'price = {{ prompt = "{price}", completion = "{price}" }}\n'
             )
     return f"""\
@@ -53,20 +53,20 @@ keys = "off"
 {endpoints}
 [[aliases]]
 id = "plain"
-targets = [{{ endpoint = "good", model = "m" }}]
+targets = [{{ provider = "good", model = "m" }}]
 {catalog}
 [[catalog]]
 id = "a/probed"
-[[catalog.offers]]
-endpoint = "good"
+[[catalog.endpoints]]
+provider = "good"
 model = "m"
 supported_parameters = ["max_tokens", "temperature"]
 context_length = 100
 [[catalog]]
 id = "a/over"
 ends = 2025-01-31
-[[catalog.offers]]
-endpoint = "good"
+[[catalog.endpoints]]
+provider = "good"
 model = "m"
 """
 
@@ -78,18 +78,18 @@ class Market:
         self._folder = folder
         self._keys = keys
 
-    async def __aenter__(self) -> House:
+    async def __aenter__(self) -> ServiceView:
         self.good = upstream([Reply("Yes.")])
         self.bad = upstream([Fault.SERVER_ERROR])
         self.full = upstream([Fault.TOO_MANY_SECONDS])
         ups = [await each.__aenter__() for each in (self.good, self.bad, self.full)]
         self.ups = ups
         text = config(*(up.base_url for up in ups), keys=self._keys)
-        self.house = house(self._folder, text)
-        return await self.house.__aenter__()
+        self.service_view = service_view(self._folder, text)
+        return await self.service_view.__aenter__()
 
     async def __aexit__(self, *failure: Any) -> None:
-        await self.house.__aexit__(*failure)
+        await self.service_view.__aexit__(*failure)
         for each in (self.good, self.bad, self.full):
             await each.__aexit__(*failure)
 
@@ -131,9 +131,9 @@ async def test_nothing_said_to_the_router_reaches_an_upstream(tmp_path: Path) ->
 
 def own(id: str, lengths: str, *others: str) -> str:
     """An entry whose first offer is our own model, with these lengths."""
-    text = f'[[catalog]]\nid = "{id}"\n[[catalog.offers]]\nmodel = "own"\n{lengths}\n'
+    text = f'[[catalog]]\nid = "{id}"\n[[catalog.endpoints]]\nmodel = "own"\n{lengths}\n'
     return text + "".join(
-        f'[[catalog.offers]]\nendpoint = "up"\nmodel = "m"\n{other}\n' for other in others
+        f'[[catalog.endpoints]]\nprovider = "up"\nmodel = "m"\n{other}\n' for other in others
     )
 
 
@@ -143,8 +143,8 @@ async def test_an_offer_may_be_shorter_than_its_model(tmp_path: Path) -> None:
     text += own("a/full", "") + own("a/short", "context_length = 4") + own("a/few", FEW)
     text += own("a/both", "context_length = 4", FEW)
     async with upstream(Reply("Yes.")) as up:
-        text += f'[[endpoints]]\nname = "up"\nbase_url = "{up.base_url}"\n'
-        async with house(tmp_path, text) as there:
+        text += f'[[providers]]\nname = "up"\nbase_url = "{up.base_url}"\n'
+        async with service_view(tmp_path, text) as there:
             _, _, full = await there.ask(R, "a/full")
             status, _, answer = await there.ask(R, "a/short", max_tokens=9)
             assert (status, answer["error"]["code"]) == (400, "context_length_exceeded")
@@ -205,10 +205,10 @@ async def test_of_several_models_that_are_full_the_one_with_room_first_is_told(
         for name, seconds in waits.items():
             full = Broken(Fault.TOO_MANY_SECONDS, retry_after=seconds)
             up = await held.enter_async_context(upstream(full))
-            text += f'[[endpoints]]\nname = "{name}"\nbase_url = "{up.base_url}"\n'
+            text += f'[[providers]]\nname = "{name}"\nbase_url = "{up.base_url}"\n'
             text += f'[[catalog]]\nid = "a/{name}"\n'
-            text += f'[[catalog.offers]]\nendpoint = "{name}"\nmodel = "m"\n'
-        there = await held.enter_async_context(house(tmp_path, text))
+            text += f'[[catalog.endpoints]]\nprovider = "{name}"\nmodel = "m"\n'
+        there = await held.enter_async_context(service_view(tmp_path, text))
         others = ["a/soon", "a/later"]
         status, headers, _ = await there.ask(R, "a/late", models=others, stream=stream)
         assert (status, headers["Retry-After"]) == (503, "3")

@@ -13,12 +13,12 @@ import pytest
 from accountkit import World
 from faultkit import Reply, upstream
 from hostedkit import Office, office
-from housekit import House, house
 from ledgerkit import record
+from servicekit import ServiceView, service_view
 
-from causerie.accounts.free_days import FreeDays, FreeOptions
+from causerie.accounts.free_days import FreeAllowances, FreeOptions
 from causerie.accounts.people import SYSTEM
-from causerie.accounts.usage import Question, UsageReader, UsageSum
+from causerie.accounts.usage import UsageQuery, UsageReader, UsageSum
 from causerie.errors import RateLimited, StoreUnavailable, UpstreamFailed
 from causerie.metering.ledger import UsageRecord
 from causerie.store.reports import SqlUsageReader
@@ -38,9 +38,11 @@ class Passing:
         return self.now
 
 
-def days_of(world: World, seconds: Passing, reader: UsageReader | None = None) -> FreeDays:
+def days_of(world: World, seconds: Passing, reader: UsageReader | None = None) -> FreeAllowances:
     """Those of a process that has just been started."""
-    made = FreeDays(world.store, reader or SqlUsageReader(world.database), world.clock, seconds)
+    made = FreeAllowances(
+        world.store, reader or SqlUsageReader(world.database), world.clock, seconds
+    )
     made.options = OPTIONS
     return made
 
@@ -57,7 +59,7 @@ async def test_a_day_has_so_many_and_then_begins_anew(world: World) -> None:
     for _ in range(2):
         with await days.take("prj_a") as hold:
             pass
-    assert (hold.standing.limit, hold.standing.left) == (2, 0)
+    assert (hold.day_status.limit, hold.day_status.left) == (2, 0)
     with pytest.raises(RateLimited) as caught:
         await days.take("prj_a")
     refused = caught.value
@@ -70,7 +72,7 @@ async def test_a_day_has_so_many_and_then_begins_anew(world: World) -> None:
         pass  # another account
     world.now = datetime(2026, 11, 22, 0, 0, 0, tzinfo=UTC)
     with await days.take("prj_a") as hold:
-        assert hold.standing.used == 1
+        assert hold.day_status.used == 1
 
 
 async def test_what_fails_is_given_back_and_what_is_left_counts(world: World) -> None:
@@ -136,7 +138,7 @@ class Away(SqlUsageReader):
 
     away = False
 
-    async def sums(self, question: Question) -> Sequence[UsageSum]:
+    async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
         if self.away:
             raise StoreUnavailable("It is away.")
         return await super().sums(question)
@@ -150,7 +152,7 @@ async def test_without_a_database_those_who_are_known_go_on(world: World) -> Non
     reader.away = True
     seconds.now += 60
     with await days.take("prj_a") as hold:
-        assert hold.standing.used == 2
+        assert hold.day_status.used == 2
     with pytest.raises(StoreUnavailable):
         await days.take("prj_b")
 
@@ -164,25 +166,25 @@ paid_requests_per_day = 3
 [[doors]]
 name = "router"
 kind = "router"
-[[endpoints]]
+[[providers]]
 name = "up"
 base_url = "{base_url}"
-[endpoints.health]
+[providers.health]
 path = ""
 [[catalog]]
 id = "a/m"
-[[catalog.offers]]
-endpoint = "up"
+[[catalog.endpoints]]
+provider = "up"
 model = "m"
 [[catalog]]
 id = "a/m:free"
-[[catalog.offers]]
-endpoint = "up"
+[[catalog.endpoints]]
+provider = "up"
 model = "m"
 [[catalog]]
 id = "b/m:free"
-[[catalog.offers]]
-endpoint = "up"
+[[catalog.endpoints]]
+provider = "up"
 model = "m"
 """
 
@@ -190,11 +192,11 @@ model = "m"
 async def test_an_account_has_one_day_for_all_its_keys_and_free_models(tmp_path: Path) -> None:
     async with upstream(lambda _: Reply("Yes.")) as up:
         text = CONFIG.format(base_url=up.base_url)
-        async with house(tmp_path, text) as there, office(tmp_path / "data") as opened:
+        async with service_view(tmp_path, text) as there, office(tmp_path / "data") as opened:
             await _spend(there, opened)
             one = await opened.key()
             await _written(opened)
-        async with house(tmp_path, text) as there:
+        async with service_view(tmp_path, text) as there:
             assert (await there.ask(R, "a/m:free", one.credential))[0] == 429
             _, told = await there.get(f"{R}/key", one.credential)
             used = {"limit": 2, "used": 2, "remaining": 0}
@@ -204,7 +206,7 @@ async def test_an_account_has_one_day_for_all_its_keys_and_free_models(tmp_path:
             assert (await there.ask(R, "a/m:free", one.credential))[0] == 200
 
 
-async def _spend(there: House, opened: Office) -> None:
+async def _spend(there: ServiceView, opened: Office) -> None:
     """The whole day, by two keys and two models."""
     one, other = await opened.key(), await opened.key()
     left: list[str] = []

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from faultkit import Fault, Received, Reply, Upstream, upstream
 from hostedkit import office
-from housekit import House, house
+from servicekit import ServiceView, service_view
 
-from causerie.accounts.bounds import Bounds, Limit
+from causerie.accounts.bounds import Limit, LimitsAndBudgets
 
 R = "/router/v1"
 THOUGHT = "Let me see."
@@ -23,8 +23,8 @@ NAMES = ("cheap", "mid", "dear")
 
 def config(up: Mapping[str, Upstream]) -> str:
     endpoints = "".join(
-        f'[[endpoints]]\nname = "{name}"\nbase_url = "{each.base_url}"\ndialect = "{dialect}"\n'
-        f'[endpoints.health]\npath = ""\n'
+        f'[[providers]]\nname = "{name}"\nbase_url = "{each.base_url}"\ndialect = "{dialect}"\n'
+        f'[providers.health]\npath = ""\n'
         for name, each, dialect in (
             ("cheap", up["cheap"], "vllm"),
             ("mid", up["mid"], "openai"),
@@ -43,42 +43,42 @@ keys = "off"
 {endpoints}
 [[aliases]]
 id = "plain"
-targets = [{{ endpoint = "cheap", model = "m" }}]
+targets = [{{ provider = "cheap", model = "m" }}]
 [[catalog]]
 id = "a/m"
 aliases = ["m-latest"]
-[[catalog.offers]]
-endpoint = "cheap"
+[[catalog.endpoints]]
+provider = "cheap"
 model = "m"
 price = {{ prompt = "1", completion = "1" }}
 context_length = 4096
 quantization = "int4"
 supported_parameters = ["max_tokens", "temperature", "reasoning", "reasoning_effort"]
-[[catalog.offers]]
-endpoint = "mid"
+[[catalog.endpoints]]
+provider = "mid"
 model = "m"
 price = {{ prompt = "2", completion = "2" }}
 context_length = 8192
 keeps_data = false
 supported_parameters = ["max_tokens", "temperature", "seed"]
-[[catalog.offers]]
-endpoint = "dear"
+[[catalog.endpoints]]
+provider = "dear"
 model = "m"
 price = {{ prompt = "3", completion = "3" }}
 context_length = 32768
 [[catalog]]
 id = "a/old"
 ends = 2020-01-01
-[[catalog.offers]]
-endpoint = "cheap"
+[[catalog.endpoints]]
+provider = "cheap"
 model = "m"
 [[catalog]]
 id = "a/even"
-[[catalog.offers]]
-endpoint = "cheap"
+[[catalog.endpoints]]
+provider = "cheap"
 model = "m"
-[[catalog.offers]]
-endpoint = "dear"
+[[catalog.endpoints]]
+provider = "dear"
 model = "m"
 """
 
@@ -87,18 +87,18 @@ model = "m"
 class Street:
     """A router before three endpoints."""
 
-    house: House
+    service_view: ServiceView
     up: Mapping[str, Upstream]
 
     async def served(self, model: str = "a/m", **fields: Any) -> str:
         """Who answered, without the name of the model there."""
-        status, headers, answer = await self.house.ask(R, model, **fields)
+        status, headers, answer = await self.service_view.ask(R, model, **fields)
         assert status == 200, answer
         assert answer["model"] == model
         return headers["x-served-by"].partition("/")[0]
 
     async def refused(self, **fields: Any) -> tuple[int, Any]:
-        status, _, answer = await self.house.ask(R, "a/m", **fields)
+        status, _, answer = await self.service_view.ask(R, "a/m", **fields)
         return status, answer["error"]
 
 
@@ -111,16 +111,16 @@ async def street(tmp_path: Path) -> AsyncIterator[Street]:
             )
             for name in NAMES
         }
-        yield Street(await held.enter_async_context(house(tmp_path, config(up))), up)
+        yield Street(await held.enter_async_context(service_view(tmp_path, config(up))), up)
 
 
 async def test_a_model_has_other_names_and_a_last_day(street: Street) -> None:
-    status, headers, answer = await street.house.ask(R, "m-latest")
+    status, headers, answer = await street.service_view.ask(R, "m-latest")
     assert (status, answer["model"]) == (200, "m-latest")
     assert headers["x-served-model"] == "a/m"
-    status, headers, answer = await street.house.ask(R, "m-latest:floor")
+    status, headers, answer = await street.service_view.ask(R, "m-latest:floor")
     assert (status, answer["model"]) == (200, "m-latest:floor")
-    status, _, answer = await street.house.ask(R, "a/old")
+    status, _, answer = await street.service_view.ask(R, "a/old")
     assert (status, answer["error"]["code"]) == (404, "model_not_found")
     assert "2020-01-01" in answer["error"]["message"]
 
@@ -142,7 +142,7 @@ async def test_nitro_takes_the_fastest_that_was_measured(tmp_path: Path) -> None
             name: await held.enter_async_context(upstream(speaking(pause)))
             for name, pause in pauses.items()
         }
-        there = await held.enter_async_context(house(tmp_path, config(up)))
+        there = await held.enter_async_context(service_view(tmp_path, config(up)))
         for _ in NAMES:  # one that nobody has measured comes first
             assert await there.stream(R, "a/m:nitro") == "Yes, indeed."
         assert {name: len(each.requests) for name, each in up.items()} == dict.fromkeys(NAMES, 1)
@@ -201,14 +201,14 @@ async def test_a_conversation_stays_where_it_began(street: Street, by: str) -> N
 async def _home(street: Street, messages: list[Any], named: dict[str, Any], session: str) -> str:
     headers = {"x-session-id": session} if session else {}
     body = {"model": "a/even", "messages": messages, **named}
-    url = f"{street.house.root}{R}/chat/completions"
-    async with street.house.session.post(url, json=body, headers=headers) as response:
+    url = f"{street.service_view.root}{R}/chat/completions"
+    async with street.service_view.session.post(url, json=body, headers=headers) as response:
         assert response.status == 200, await response.text()
         return response.headers["x-served-by"]
 
 
 async def test_what_was_rewritten_for_an_endpoint_is_told(street: Street) -> None:
-    status, headers, _ = await street.house.ask(
+    status, headers, _ = await street.service_view.ask(
         R,
         "a/m",
         provider={"only": ["cheap"]},
@@ -222,20 +222,22 @@ async def test_what_was_rewritten_for_an_endpoint_is_told(street: Street) -> Non
 
 
 async def test_reasoning_has_both_names_on_this_door_only(street: Street) -> None:
-    _, _, routed = await street.house.ask(R, "a/m", provider={"only": ["cheap"]})
-    _, _, plain = await street.house.ask("/gateway/v1", "plain")
+    _, _, routed = await street.service_view.ask(R, "a/m", provider={"only": ["cheap"]})
+    _, _, plain = await street.service_view.ask("/gateway/v1", "plain")
     message, other = (each["choices"][0]["message"] for each in (routed, plain))
     assert message["reasoning_content"] == message["reasoning"] == THOUGHT
     assert message["reasoning_details"][0]["text"] == THOUGHT
     assert other["reasoning_content"] == THOUGHT
     assert not {"reasoning", "reasoning_details"} & set(other)
-    _, _, hidden = await street.house.ask(
+    _, _, hidden = await street.service_view.ask(
         R, "a/m", provider={"only": ["cheap"]}, reasoning={"exclude": True}
     )
     assert not {"reasoning", "reasoning_content", "reasoning_details"} & set(
         hidden["choices"][0]["message"]
     )
-    status, _, answer = await street.house.ask("/gateway/v1", "plain", reasoning={"effort": "low"})
+    status, _, answer = await street.service_view.ask(
+        "/gateway/v1", "plain", reasoning={"effort": "low"}
+    )
     assert (status, answer["error"]["param"]) == (400, "reasoning")
 
 
@@ -260,31 +262,31 @@ folder = "data"
 [[doors]]
 name = "router"
 kind = "router"
-[[endpoints]]
+[[providers]]
 name = "up"
 base_url = "{base_url}"
 max_concurrent = 1
-[endpoints.health]
+[providers.health]
 path = ""
 [[catalog]]
 id = "a/m"
-[[catalog.offers]]
-endpoint = "up"
+[[catalog.endpoints]]
+provider = "up"
 model = "m"
 price = {{ prompt = "1", completion = "1" }}
 [[catalog]]
 id = "a/m:free"
-[[catalog.offers]]
-endpoint = "up"
+[[catalog.endpoints]]
+provider = "up"
 model = "m"
 """
 
 
 async def test_free_and_paid_share_no_limit(tmp_path: Path) -> None:
-    once = Bounds(limits=(Limit(requests_per_minute=1),))
+    once = LimitsAndBudgets(limits=(Limit(requests_per_minute=1),))
     async with upstream(lambda _: Reply("Yes.")) as up:
         text = ACCOUNTS.format(base_url=up.base_url)
-        async with house(tmp_path, text) as there, office(tmp_path / "data") as opened:
+        async with service_view(tmp_path, text) as there, office(tmp_path / "data") as opened:
             key = (await opened.key(bounds=once)).credential
             for model in ("a/m", "a/m:free"):
                 assert (await there.ask(R, model, key))[0] == 200
@@ -295,7 +297,7 @@ async def test_free_requests_go_away_at_once_where_paid_ones_are(tmp_path: Path)
     script: list[Reply | Fault] = [Reply("Yes, it is. " * 20, pause=0.05), Reply("Yes.")]
     async with upstream(script) as up:
         text = ACCOUNTS.format(base_url=up.base_url)
-        async with house(tmp_path, text) as there, office(tmp_path / "data") as opened:
+        async with service_view(tmp_path, text) as there, office(tmp_path / "data") as opened:
             key = (await opened.key()).credential
             body = {"model": "a/m", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
             url, headers = f"{there.root}{R}/chat/completions", {"authorization": f"Bearer {key}"}
@@ -313,16 +315,16 @@ async def test_free_requests_go_away_at_once_where_paid_ones_are(tmp_path: Path)
 SEVERAL = (
     ACCOUNTS
     + """\
-[[endpoints]]
+[[providers]]
 name = "ill"
 base_url = "{ill}"
 dialect = "llama-server"
-[endpoints.health]
+[providers.health]
 path = ""
 [[catalog]]
 id = "a/ill"
-[[catalog.offers]]
-endpoint = "ill"
+[[catalog.endpoints]]
+provider = "ill"
 model = "m"
 price = {{ prompt = "1", completion = "1" }}
 """
@@ -331,10 +333,10 @@ price = {{ prompt = "1", completion = "1" }}
 
 @pytest.mark.parametrize("fault", [Fault.SERVER_ERROR, Fault.RESET_MID_STREAM])
 async def test_a_request_that_falls_back_is_one_request(tmp_path: Path, fault: Fault) -> None:
-    once = Bounds(limits=(Limit(requests_per_minute=1),))
+    once = LimitsAndBudgets(limits=(Limit(requests_per_minute=1),))
     async with upstream(Reply("Yes.")) as up, upstream(fault) as ill:
         text = SEVERAL.format(base_url=up.base_url, ill=ill.base_url)
-        async with house(tmp_path, text) as there, office(tmp_path / "data") as opened:
+        async with service_view(tmp_path, text) as there, office(tmp_path / "data") as opened:
             key = (await opened.key(bounds=once)).credential
             status, headers, answer = await there.ask(R, "a/ill", key, models=["a/m"])
             assert (status, headers["x-served-model"]) == (200, "a/m")

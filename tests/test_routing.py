@@ -20,8 +20,8 @@ from routingkit import (
     Scripted,
     begun,
     in_turn,
-    poured,
     router,
+    streamed,
     told,
 )
 
@@ -41,18 +41,18 @@ from causerie.protocol.events import (
 )
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest
-from causerie.routing.breaker import THRESHOLD
-from causerie.routing.terms import RetryBudget
+from causerie.routing.circuit_breaker import THRESHOLD
+from causerie.routing.context import RetryBudget
 
 
 async def test_the_first_that_can_answers() -> None:
     first, second, third = Scripted([BROKEN]), Scripted(REPLY), Scripted(REPLY)
     way = router(first, second, third)
-    async with begun(way.generate(in_turn(3), ASK)) as journey:
-        said = await poured(journey)
+    async with begun(way.generate(in_turn(3), ASK)) as execution:
+        said = await streamed(execution)
     assert said == [*REPLY, Usage(PROMPT, 7)]
-    assert (journey.served_by, len(journey.tried), journey.continued) == ("t1", 2, 0)
-    assert [attempt.failure for attempt in journey.tried] == ["bad_gateway", ""]
+    assert (execution.served_by, len(execution.tried), execution.continued) == ("t1", 2, 0)
+    assert [attempt.failure for attempt in execution.tried] == ["bad_gateway", ""]
     assert third.asked == []
     assert (first.open, second.open) == (0, 0)
 
@@ -111,9 +111,9 @@ async def test_when_all_rest_the_one_that_is_back_first_is_told(
     """Though only one of them is asked: it may have to rest longer then than another one."""
     made = router(Scripted([last]), Scripted(REPLY))
     for name, wait in (("t0", 10), ("t1", 20)):
-        seat = made.seat(name)
-        assert seat is not None
-        seat.breaker.full(wait, "full")
+        target_state = made.target_state(name)
+        assert target_state is not None
+        target_state.breaker.full(wait, "full")
     with pytest.raises(Overloaded) as failure:
         await told(made, 2)
     assert failure.value.headers["Retry-After"] == said
@@ -136,8 +136,8 @@ async def test_leaving_early_frees_the_target() -> None:
         raise ConnectionResetError
 
     with pytest.raises(ConnectionResetError):
-        async with begun(way.generate(in_turn(1), ASK)) as journey:
-            await journey.pour(leave)
+        async with begun(way.generate(in_turn(1), ASK)) as execution:
+            await execution.stream(leave)
     [status] = way.status()
     assert (target.open, status.in_flight) == (0, 0)
 
@@ -227,8 +227,8 @@ async def test_who_takes_slowly_is_waited_for() -> None:
         return None if len(taken) > 1 else room.wait()
 
     way = router(Scripted(REPLY))
-    async with begun(way.generate(in_turn(1), ASK)) as journey, asyncio.TaskGroup() as group:
-        pouring = group.create_task(journey.pour(take))
+    async with begun(way.generate(in_turn(1), ASK)) as execution, asyncio.TaskGroup() as group:
+        pouring = group.create_task(execution.stream(take))
         for _ in range(20):
             await asyncio.sleep(0)
         assert (taken, pouring.done()) == ([REPLY[0]], False)

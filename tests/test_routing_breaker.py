@@ -26,7 +26,12 @@ from causerie.protocol.events import (
     TextDelta,
     Usage,
 )
-from causerie.routing.breaker import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, THRESHOLD, Breaker
+from causerie.routing.circuit_breaker import (
+    FIRST_WAIT_SECONDS,
+    LONGEST_WAIT_SECONDS,
+    THRESHOLD,
+    CircuitBreaker,
+)
 
 
 async def test_a_target_that_fails_is_left_alone_then_tried_by_one() -> None:
@@ -63,9 +68,9 @@ async def test_while_one_tries_a_broken_target_others_go_elsewhere() -> None:
     bad.script = REPLY
     asked = len(bad.asked)
     trial = way.generate(in_turn(2), ASK)
-    seat = way.seat("t0")
-    assert seat is not None
-    seat.breaker.begin()  # the trial is under way
+    target_state = way.target_state("t0")
+    assert target_state is not None
+    target_state.breaker.begin()  # the trial is under way
     await told(way, 2)
     assert len(bad.asked) == asked
     del trial
@@ -112,7 +117,7 @@ async def test_when_all_are_down_the_least_bad_is_tried_and_then_503() -> None:
 @given(st.lists(st.sampled_from(["ok", "fail", "full", "wait"]), max_size=60))
 def test_a_breaker_always_lets_somebody_through_again(steps: list[str]) -> None:
     clock = Clock()
-    breaker = Breaker(clock, middle)
+    breaker = CircuitBreaker(clock, middle)
     for step in steps:
         match step:
             case "ok":
@@ -141,13 +146,13 @@ async def test_a_target_that_has_answered_nothing_is_down_after_one_failure() ->
     assert [status.state for status in way.status()] == ["down", "up"]
     clock.now += LONGEST_WAIT_SECONDS
     assert way.status()[0].state == "half_open"
-    standing = way.standing("t0")
-    assert standing is not None
-    assert (standing.up, standing.uptime_half_hour) == (False, 0.0)
+    target_stats = way.target_stats("t0")
+    assert target_stats is not None
+    assert (target_stats.up, target_stats.uptime_half_hour) == (False, 0.0)
 
 
-def down(clock: Clock, failures: int = THRESHOLD) -> Breaker:
-    breaker = Breaker(clock, middle)
+def down(clock: Clock, failures: int = THRESHOLD) -> CircuitBreaker:
+    breaker = CircuitBreaker(clock, middle)
     for _ in range(failures):
         breaker.failed("x")
     return breaker
@@ -216,7 +221,7 @@ async def test_waits_are_spread_by_chance() -> None:
     clock = Clock()
     waits = set()
     for chance in (0.0, 0.3, 0.999):
-        breaker = Breaker(clock, iter([chance]).__next__)
+        breaker = CircuitBreaker(clock, iter([chance]).__next__)
         for _ in range(THRESHOLD):
             breaker.failed("x")
         waits.add(breaker.wait())

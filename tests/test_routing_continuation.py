@@ -18,8 +18,8 @@ from routingkit import (
     Scripted,
     begun,
     in_turn,
-    poured,
     router,
+    streamed,
     told,
 )
 
@@ -35,9 +35,9 @@ from causerie.protocol.events import (
 )
 from causerie.protocol.partial import Partial
 from causerie.protocol.request import ChatRequest, Thinking
-from causerie.routing.breaker import THRESHOLD
+from causerie.routing.circuit_breaker import THRESHOLD
+from causerie.routing.context import RetryBudget
 from causerie.routing.continuation import MANY, Passed, added
-from causerie.routing.terms import RetryBudget
 
 
 def put_together(events: Sequence[Event]) -> list[Event]:
@@ -53,12 +53,12 @@ def breaks(after: int) -> list[Event | ServiceError]:
 async def test_a_reply_that_breaks_goes_on_elsewhere(after: int) -> None:
     first, second = Scripted(breaks(after)), Scripted(REPLY)
     way = router(first, second)
-    async with begun(way.generate(in_turn(2), ASK)) as journey:
-        said = await poured(journey)
+    async with begun(way.generate(in_turn(2), ASK)) as execution:
+        said = await streamed(execution)
         assert (first.open, second.open) == (0, 1)
     assert said == [*REPLY, Usage(PROMPT, 7)]
-    assert (journey.served_by, journey.continued, len(journey.tried)) == ("t1", 1, 2)
-    assert journey.usage() == Usage(PROMPT, 7)
+    assert (execution.served_by, execution.continued, len(execution.tried)) == ("t1", 1, 2)
+    assert execution.usage() == Usage(PROMPT, 7)
     [partial] = second.asked
     assert partial is not None
     written = "".join(event.text for event in REPLY[:after] if isinstance(event, TextDelta))
@@ -92,10 +92,10 @@ async def test_where_nobody_can_go_on_the_failure_is_told() -> None:
     way = router(Scripted(breaks(3)), Scripted(REPLY, able=False))
     said: list[Event] = []
     with pytest.raises(UpstreamFailed, match="It broke"):
-        async with begun(way.generate(in_turn(2), ASK)) as journey:
-            await journey.pour(said.extend)
+        async with begun(way.generate(in_turn(2), ASK)) as execution:
+            await execution.stream(said.extend)
     assert said == list(REPLY[:3])
-    assert journey.usage() == Usage(PROMPT, 3)
+    assert execution.usage() == Usage(PROMPT, 3)
 
 
 async def test_several_choices_are_not_continued() -> None:
@@ -145,17 +145,17 @@ async def test_who_is_back_soon_is_waited_for() -> None:
         clock.now += seconds
 
     way = router(Restarting(breaks(3)), clock=clock, pause=pause)
-    async with begun(way.generate(in_turn(1), ASK)) as journey:
-        said = await poured(journey)
+    async with begun(way.generate(in_turn(1), ASK)) as execution:
+        said = await streamed(execution)
     assert said == [*REPLY, Usage(PROMPT, 7)]
     assert pauses == [5, 5]
-    assert [attempt.failure for attempt in journey.tried] == [
+    assert [attempt.failure for attempt in execution.tried] == [
         "bad_gateway",
         "engine_loading",
         "engine_loading",
         "",
     ]
-    assert (journey.continued, journey.served_by) == (1, "t0")
+    assert (execution.continued, execution.served_by) == (1, "t0")
 
 
 async def test_waiting_for_somebody_to_go_on_has_an_end() -> None:
@@ -177,14 +177,14 @@ async def test_who_is_down_by_then_is_asked_last() -> None:
     clock = Clock()
     second, third = Scripted(REPLY), Scripted(REPLY)
     way = router(Scripted(breaks(3)), second, third, clock=clock)
-    async with begun(way.generate(in_turn(3), ASK)) as journey:
-        seat = way.seat("t1")
-        assert seat is not None
+    async with begun(way.generate(in_turn(3), ASK)) as execution:
+        target_state = way.target_state("t1")
+        assert target_state is not None
         for _ in range(THRESHOLD):
-            seat.breaker.failed("x")
-        said = await poured(journey)
+            target_state.breaker.failed("x")
+        said = await streamed(execution)
     assert said == [*REPLY, Usage(PROMPT, 7)]
-    assert (journey.served_by, second.asked) == ("t2", [])
+    assert (execution.served_by, second.asked) == ("t2", [])
 
 
 async def test_a_refusal_to_go_on_is_tried_elsewhere() -> None:
@@ -240,11 +240,11 @@ async def test_a_reply_that_had_reached_its_limit_is_not_made_longer(after: int)
     limited = ChatRequest(model="m", messages=ASK.messages, max_tokens=after)
     first, second = Scripted(breaks(after)), Scripted(REPLY)
     way = router(first, second)
-    async with begun(way.generate(in_turn(2), limited)) as journey:
-        said = await poured(journey)
+    async with begun(way.generate(in_turn(2), limited)) as execution:
+        said = await streamed(execution)
     assert said == [*REPLY[:after], Finished("length"), Usage(PROMPT, after)]
-    assert (second.asked, journey.whole, journey.finish) == ([], True, "length")
-    assert journey.usage() == Usage(PROMPT, after)
+    assert (second.asked, execution.whole, execution.finish) == ([], True, "length")
+    assert execution.usage() == Usage(PROMPT, after)
     assert way.status()[0].failures == 1
 
 
@@ -258,12 +258,16 @@ async def test_what_nobody_has_been_shown_is_begun_anew() -> None:
     refusing = Scripted([Overloaded("Full.")], able=False)
     targets = [Scripted(breaks(2), able=False), refusing, Scripted(REPLY, able=False)]
     way = router(*targets)
-    async with begun(way.generate(in_turn(3), HIDDEN)) as journey:
-        said = await poured(journey)
+    async with begun(way.generate(in_turn(3), HIDDEN)) as execution:
+        said = await streamed(execution)
     assert said == [*REPLY[:2], *REPLY, Usage(PROMPT, 7)]
     assert [target.asked for target in targets] == [[None], [None], [None]]
-    assert (journey.served_by, journey.continued, journey.usage()) == ("t2", 0, Usage(PROMPT, 7))
-    assert journey.whole
+    assert (execution.served_by, execution.continued, execution.usage()) == (
+        "t2",
+        0,
+        Usage(PROMPT, 7),
+    )
+    assert execution.whole
 
 
 @pytest.mark.parametrize(
@@ -278,9 +282,13 @@ async def test_what_somebody_has_been_shown_is_not_begun_anew(
     way = router(Scripted(breaks(after), able=False), second)
     said: list[Event] = []
     with pytest.raises(UpstreamFailed, match="It broke"):
-        async with begun(way.generate(in_turn(2), request_)) as journey:
-            await journey.pour(said.extend)
-    assert (said, second.asked, journey.usage()) == (list(REPLY[:after]), [], Usage(PROMPT, after))
+        async with begun(way.generate(in_turn(2), request_)) as execution:
+            await execution.stream(said.extend)
+    assert (said, second.asked, execution.usage()) == (
+        list(REPLY[:after]),
+        [],
+        Usage(PROMPT, after),
+    )
 
 
 async def test_beginning_anew_is_one_of_the_attempts() -> None:

@@ -15,8 +15,8 @@ from routingkit import (
     Scripted,
     begun,
     in_turn,
-    poured,
     router,
+    streamed,
 )
 
 from causerie.errors import InvalidRequest
@@ -26,9 +26,9 @@ from causerie.protocol.events import (
     TextDelta,
     Usage,
 )
+from causerie.routing.context import RetryBudget
 from causerie.routing.router import Router
-from causerie.routing.search import SLOWER
-from causerie.routing.terms import RetryBudget
+from causerie.routing.target_selector import SLOWER
 
 
 @dataclass
@@ -44,8 +44,8 @@ class Slow(Scripted):
 
 
 async def hedged(way: Router, count: int) -> tuple[list[Event], str]:
-    async with begun(way.generate(in_turn(count), ASK, 0.0)) as journey:
-        return await poured(journey), journey.served_by
+    async with begun(way.generate(in_turn(count), ASK, 0.0)) as execution:
+        return await streamed(execution), execution.served_by
 
 
 async def test_where_the_first_is_slow_a_second_is_asked_and_the_first_is_left() -> None:
@@ -112,8 +112,11 @@ async def test_leaving_while_two_are_asked_frees_both() -> None:
 
 async def test_everybody_who_was_asked_is_told_of() -> None:
     slow, quick = Slow(REPLY), Scripted(REPLY)
-    async with begun(router(slow, quick).generate(in_turn(2), ASK, 0.0)) as journey:
-        assert [(one.target, one.failure) for one in journey.tried] == [("t0", SLOWER), ("t1", "")]
+    async with begun(router(slow, quick).generate(in_turn(2), ASK, 0.0)) as execution:
+        assert [(one.target, one.failure) for one in execution.tried] == [
+            ("t0", SLOWER),
+            ("t1", ""),
+        ]
 
 
 async def test_a_second_one_that_failed_is_not_asked_again() -> None:

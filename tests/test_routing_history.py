@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causerie.protocol.standing import QUARTER_SECONDS
-from causerie.routing.pace import Pace
+from causerie.protocol.target_stats import QUARTER_SECONDS
+from causerie.routing.latency_stats import LatencyStats
 
 SECOND = 1_000_000_000
 
@@ -30,15 +30,15 @@ class Told:
 
     def __init__(self, clocks: Clocks) -> None:
         self._clock = clocks.steady
-        self._pace = Pace(clocks.steady, clocks.wall)
-        self.failed = self._pace.failed
-        self.day = self._pace.history.day
+        self._latency_stats = LatencyStats(clocks.steady, clocks.wall)
+        self.failed = self._latency_stats.failed
+        self.day = self._latency_stats.history.day
 
     def answered(self, seconds: float) -> None:
-        self._pace.answered(seconds, self._clock())
+        self._latency_stats.answered(seconds, self._clock())
 
     def wrote(self, speed: float) -> None:
-        self._pace.wrote(round(speed * 10), 10.0, self._clock())
+        self._latency_stats.wrote(round(speed * 10), 10.0, self._clock())
 
 
 def test_what_happened_is_in_its_quarter() -> None:

@@ -17,17 +17,19 @@ from routingkit import (
 
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.request import ChatRequest, Message
-from causerie.routing.breaker import THRESHOLD, Breaker
+from causerie.routing.circuit_breaker import THRESHOLD, CircuitBreaker
 from causerie.routing.order import order
-from causerie.routing.seat import Seat
+from causerie.routing.target_state import TargetState
 
 
-def seats(*loads: int) -> dict[str, Seat]:
+def target_states(*loads: int) -> dict[str, TargetState]:
     made = {}
     for number, load in enumerate(loads):
-        seat = Seat(f"t{number}", Scripted(REPLY), None, Breaker(Clock(), middle))
-        seat.in_flight = load
-        made[seat.name] = seat
+        target_state = TargetState(
+            f"t{number}", Scripted(REPLY), None, CircuitBreaker(Clock(), middle)
+        )
+        target_state.in_flight = load
+        made[target_state.name] = target_state
     return made
 
 
@@ -40,7 +42,7 @@ def talk(number: int) -> ChatRequest:
 
 
 def test_a_conversation_stays_where_it_began() -> None:
-    there = seats(0, 0, 0)
+    there = target_states(0, 0, 0)
     long = ChatRequest(
         model="m",
         messages=(Message("user", "Hi"), Message("assistant", "Hello"), Message("user", "More")),
@@ -50,7 +52,7 @@ def test_a_conversation_stays_where_it_began() -> None:
 
 
 def test_a_session_stays_whatever_is_said() -> None:
-    there = seats(0, 0, 0, 0)
+    there = target_states(0, 0, 0, 0)
     asked = [
         ChatRequest(model="m", messages=(Message("user", str(n)),), session_id="s")
         for n in range(20)
@@ -59,7 +61,7 @@ def test_a_session_stays_whatever_is_said() -> None:
 
 
 def test_conversations_are_spread_by_weight() -> None:
-    there = seats(0, 0)
+    there = target_states(0, 0)
     found = Counter(
         order(group(3, 1), there, talk(number), middle)[0].name for number in range(4000)
     )
@@ -68,7 +70,7 @@ def test_conversations_are_spread_by_weight() -> None:
 
 @given(st.lists(st.integers(0, 50), min_size=2, max_size=6), st.integers())
 def test_staying_never_overloads(loads: list[int], number: int) -> None:
-    there = seats(*loads)
+    there = target_states(*loads)
     chosen = order(group(*[1.0] * len(loads)), there, talk(number), middle)[0]
     assert chosen.in_flight <= 1.25 * (sum(loads) + 1) / len(loads)
 
@@ -77,14 +79,14 @@ def test_staying_never_overloads(loads: list[int], number: int) -> None:
 def test_one_that_is_up_always_comes_before_one_that_is_down(
     kinds: list[tuple[int, bool]],
 ) -> None:
-    there = seats(*[0] * len(kinds))
+    there = target_states(*[0] * len(kinds))
     candidates = []
     for number, (priority, up) in enumerate(kinds):
         candidates.append(Candidate(f"t{number}", priority))
         if not up:
             for _ in range(THRESHOLD):
                 there[f"t{number}"].breaker.failed("x")
-    found = [int(seat.name[1:]) for seat in order(candidates, there, ASK, middle)]
+    found = [int(target_state.name[1:]) for target_state in order(candidates, there, ASK, middle)]
     ups = [kinds[number][1] for number in found]
     assert ups == sorted(ups, reverse=True)
     assert ups.count(False) <= 1
@@ -96,7 +98,7 @@ def test_one_that_is_up_always_comes_before_one_that_is_down(
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(0, 99))
 def test_nobody_who_is_up_is_starved(weights: list[int], seed: int) -> None:
     """Requests that all stay under way are everywhere, nowhere more than a share and a quarter."""
-    there = seats(*[0] * len(weights))
+    there = target_states(*[0] * len(weights))
     candidates = group(*map(float, weights))
     chance = random.Random(seed).random
     total = 20 * sum(weights)
@@ -107,14 +109,14 @@ def test_nobody_who_is_up_is_starved(weights: list[int], seed: int) -> None:
 
 
 def test_one_conversation_that_asks_much_is_spread() -> None:
-    there = seats(0, 0, 0, 0)
+    there = target_states(0, 0, 0, 0)
     for _ in range(100):
         order(group(1, 1, 1, 1), there, ASK, middle)[0].in_flight += 1
-    assert max(seat.in_flight for seat in there.values()) <= 32
+    assert max(target_state.in_flight for target_state in there.values()) <= 32
 
 
 def test_most_conversations_stay_when_a_target_comes() -> None:
-    there = seats(0, 0, 0, 0)
+    there = target_states(0, 0, 0, 0)
     before = [order(group(1, 1, 1), there, talk(n), middle)[0].name for n in range(1000)]
     after = [order(group(1, 1, 1, 1), there, talk(n), middle)[0].name for n in range(1000)]
     moved = [new for old, new in zip(before, after, strict=True) if old != new]

@@ -10,13 +10,13 @@ import pytest
 
 from causerie.access.credential import Credential
 from causerie.access.keys import KeyDigest, StaticKeys
-from causerie.assembly.house import House
 from causerie.catalog.catalog import Catalog
-from causerie.catalog.model import Card, Model, Offer
+from causerie.catalog.model import ModelCard, ServedModel, TargetCapabilities
 from causerie.cli.key import digest_line, new_key
+from causerie.composition.service import door_table, limits, listen
+from causerie.composition.service_view import LiveServiceView
 from causerie.errors import NotFound, Unauthenticated
 from causerie.protocol.candidate import Candidate
-from causerie.service import door_table, limits, listen
 from causerie.settings import Settings, load
 
 
@@ -68,10 +68,10 @@ def test_names_for_people_are_the_consoles(tmp_path: Path) -> None:
     id = "small"
     engine = "fake"
     """
-    small = Model(Card("small", "A small one"), [Offer(Candidate("small"))])
+    small = ServedModel(ModelCard("small", "A small one"), [TargetCapabilities(Candidate("small"))])
     parts: Any = SimpleNamespace(settings=settings(tmp_path, text), catalog=Catalog([small]))
     unused: Any = None
-    [shown] = House(parts, unused, unused).models()
+    [shown] = LiveServiceView(parts, unused, unused).models()
     assert (shown["id"], shown["name"]) == ("small", "A small one")
     assert "name" not in small.entry()
 

@@ -16,13 +16,13 @@ TEXT = """\
 [server]
 port = 1 # p
 
-[[endpoints]]
+[[providers]]
 name = "a"   # first
 base_url = "http://a/v1"
-[endpoints.timeouts]
+[providers.timeouts]
 connect = 1.0
 # the models of a
-[[endpoints.models]]
+[[providers.models]]
 id = "x" # keep
 note = '''
 # no comment
@@ -33,7 +33,7 @@ supported_parameters = [
 context_length = 5  # guessed
 
 # the second
-[[endpoints]]
+[[providers]]
 name = "b"
 base_url = "http://b/v1"
 
@@ -50,18 +50,18 @@ def lines_gone(before: str, after: str) -> list[str]:
 
 
 def test_a_new_table_stands_behind_those_of_its_owner() -> None:
-    edited = with_table(TEXT, ("endpoints", 0, "models"), {"id": "y", **VALUES})
+    edited = with_table(TEXT, ("providers", 0, "models"), {"id": "y", **VALUES})
     assert lines_gone(TEXT, edited) == []
-    added = '[[endpoints.models]]\nid = "y"\ncontext_length = 99\n'
+    added = '[[providers.models]]\nid = "y"\ncontext_length = 99\n'
     assert f'5  # guessed\n\n{added}supported_parameters = ["n", "stop"]\n\n# the second' in edited
-    other = with_table(TEXT, ("endpoints", 1, "models"), {"id": "y", **VALUES})
-    assert '\n\n[[endpoints.models]]\nid = "y"' in other.split("http://b/v1")[1].split("# after")[0]
+    other = with_table(TEXT, ("providers", 1, "models"), {"id": "y", **VALUES})
+    assert '\n\n[[providers.models]]\nid = "y"' in other.split("http://b/v1")[1].split("# after")[0]
 
 
 def test_a_known_table_gets_new_values_in_their_old_places() -> None:
     edited = with_table(
         TEXT,
-        ("endpoints", 0, "models"),
+        ("providers", 0, "models"),
         {"id": "x", **VALUES, "probed": "2026-11-21"},
         remarks={"probed": "3 yes;\n2 no"},
     )
@@ -74,41 +74,41 @@ def test_a_known_table_gets_new_values_in_their_old_places() -> None:
 
 
 def test_again_changes_nothing() -> None:
-    once = with_table(TEXT, ("endpoints", 1, "models"), {"id": "y", **VALUES})
-    assert with_table(once, ("endpoints", 1, "models"), {"id": "y", **VALUES}) == once
+    once = with_table(TEXT, ("providers", 1, "models"), {"id": "y", **VALUES})
+    assert with_table(once, ("providers", 1, "models"), {"id": "y", **VALUES}) == once
 
 
 def test_long_lists_are_wrapped() -> None:
     names = [f"parameter_{number}" for number in range(30)]
-    edited = with_table(TEXT, ("endpoints", 1, "models"), {"id": "y", "names": names})
+    edited = with_table(TEXT, ("providers", 1, "models"), {"id": "y", "names": names})
     assert max(map(len, edited.split("\n"))) <= 100
-    assert tomllib.loads(edited)["endpoints"][1]["models"][0]["names"] == names
+    assert tomllib.loads(edited)["providers"][1]["models"][0]["names"] == names
 
 
 def test_an_owner_may_be_the_file_itself() -> None:
     place = {"name": "c", "base_url": "http://c/v1", "key": {"env": "C_KEY"}}
-    edited = with_table(TEXT, ("endpoints",), place, key="base_url")
-    assert tomllib.loads(edited)["endpoints"][2] == place
-    assert with_table("", ("endpoints",), place, key="base_url").startswith("[[endpoints]]\n")
+    edited = with_table(TEXT, ("providers",), place, key="base_url")
+    assert tomllib.loads(edited)["providers"][2] == place
+    assert with_table("", ("providers",), place, key="base_url").startswith("[[providers]]\n")
     assert edited.startswith(TEXT.rstrip("\n"))
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        'endpoints = [{ name = "a", models = [{ id = "x" }] }]\n',
-        '[[endpoints]]\nname = "a"\nmodels = [{ id = "x" }]\n',
-        '[[endpoints]]\nname = "a"\nmodels = 3\n',
+        'providers = [{ name = "a", models = [{ id = "x" }] }]\n',
+        '[[providers]]\nname = "a"\nmodels = [{ id = "x" }]\n',
+        '[[providers]]\nname = "a"\nmodels = 3\n',
     ],
 )
 def test_what_cannot_be_edited_safely_is_left(text: str) -> None:
     with pytest.raises(CannotEdit):
-        with_table(text, ("endpoints", 0, "models"), {"id": "y", **VALUES})
+        with_table(text, ("providers", 0, "models"), {"id": "y", **VALUES})
 
 
 def test_the_table_can_be_put_in_by_hand() -> None:
-    text = by_hand(("endpoints", "models"), {"id": "y", **VALUES})
-    assert tomllib.loads(text)["endpoints"]["models"] == [{"id": "y", **VALUES}]
+    text = by_hand(("providers", "models"), {"id": "y", **VALUES})
+    assert tomllib.loads(text)["providers"]["models"] == [{"id": "y", **VALUES}]
 
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=12)
@@ -123,10 +123,10 @@ def test_what_comes_out_holds_what_was_asked_for(
     owner: int, id: str, table: dict[str, Any], remark: str
 ) -> None:
     values = {"id": id, **table}
-    edited = with_table(TEXT, ("endpoints", owner, "models"), values, remarks={"probed": remark})
+    edited = with_table(TEXT, ("providers", owner, "models"), values, remarks={"probed": remark})
     before, after = tomllib.loads(TEXT), tomllib.loads(edited)
-    (found,) = [one for one in after["endpoints"][owner]["models"] if one["id"] == id]
+    (found,) = [one for one in after["providers"][owner]["models"] if one["id"] == id]
     assert found.items() >= values.items()
-    after["endpoints"][owner].pop("models")
-    before["endpoints"][owner].pop("models", None)
+    after["providers"][owner].pop("models")
+    before["providers"][owner].pop("models", None)
     assert after == before

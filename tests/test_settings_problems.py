@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from causerie.assembly.checked import checked
 from causerie.cli.root import app
+from causerie.composition.validated import checked
 from causerie.settings import SettingsError, load
 
 # Each line of a valid configuration, and where it can be wrong: the line then, and the key.
@@ -38,24 +38,24 @@ LINES: tuple[tuple[str, str, str], ...] = (
     ("[[models]]", "", ""),
     ('id = "other"', "", "models[1].id"),
     ('engine = "fake"', 'engine = "fake"\ntemplate = "broken.jinja"', "models[1].template"),
-    ("[[endpoints]]", "", ""),
-    ('name = "north"', "name = 3", "endpoints[0].name"),
-    ('base_url = "https://a.example/v1"', 'base_url = "https://u:p@a/v1"', "endpoints[0].base_url"),
-    ("", 'key = { env = "NOT_SET" }', "endpoints[0].key"),
-    ("", 'proxy = { file = "nowhere" }', "endpoints[0].proxy"),
-    ("", 'dialect = "frob"', "endpoints[0].dialect"),
-    ("[endpoints.tls]", "", ""),
-    ("", 'ca_file = "nowhere.pem"', "endpoints[0].tls.ca_file"),
-    ("[[endpoints]]", "", ""),
-    ('name = "south"', 'name = "South"', "endpoints[1].name"),
-    ('base_url = "https://b.example/v1"', "", "endpoints[1].base_url"),
+    ("[[providers]]", "", ""),
+    ('name = "north"', "name = 3", "providers[0].name"),
+    ('base_url = "https://a.example/v1"', 'base_url = "https://u:p@a/v1"', "providers[0].base_url"),
+    ("", 'key = { env = "NOT_SET" }', "providers[0].key"),
+    ("", 'proxy = { file = "nowhere" }', "providers[0].proxy"),
+    ("", 'dialect = "frob"', "providers[0].dialect"),
+    ("[providers.tls]", "", ""),
+    ("", 'ca_file = "nowhere.pem"', "providers[0].tls.ca_file"),
+    ("[[providers]]", "", ""),
+    ('name = "south"', 'name = "South"', "providers[1].name"),
+    ('base_url = "https://b.example/v1"', "", "providers[1].base_url"),
     ("[[aliases]]", "", ""),
     ('id = "fast"', 'id = ["fast"]', "aliases[0].id"),
-    ('targets = [{ endpoint = "north", model = "m" }, { model = "own" }]',
-     'targets = [{ endpoint = "north" }, { model = "own" }]', "aliases[0].targets[0].model"),
+    ('targets = [{ provider = "north", model = "m" }, { model = "own" }]',
+     'targets = [{ provider = "north" }, { model = "own" }]', "aliases[0].targets[0].model"),
     ("[[aliases]]", "", ""),
     ('id = "slow"', 'id = "slow"\nhedge_seconds = -1', "aliases[1].hedge_seconds"),
-    ('targets = [{ endpoint = "south", model = "m" }]', "targets = 3", "aliases[1].targets"),
+    ('targets = [{ provider = "south", model = "m" }]', "targets = 3", "aliases[1].targets"),
 )  # fmt: skip
 FAULTS = [number for number, (_, _, key) in enumerate(LINES) if key]
 

@@ -13,9 +13,9 @@ import aiohttp
 import pytest
 from edgekit import Statuses, make_edge
 
+from causerie.composition.startup import CannotStart, run, take_address
 from causerie.edge.server import Bound, Listen
 from causerie.engines.base import EngineFailed, EngineState, EngineStatus, ModelFacts, TextEngine
-from causerie.startup import CannotStart, run, take_address
 
 FACTS = ModelFacts("", 8, 1, {}, "", "", (), "test")
 LISTEN = Listen(port=0, drain_seconds=0.1)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from sqlalchemy import Select, text
 
 from causerie.accounts.people import SYSTEM
-from causerie.accounts.usage import TIMED, By, Question, RecordFilter, Step
+from causerie.accounts.usage import TIMED, By, RecordFilter, Step, UsageQuery
 from causerie.errors import InvalidRequest
 from causerie.metering.ledger import UsageRecord
 from causerie.store.database import Database
@@ -31,7 +31,7 @@ from causerie.store.usage import SqlUsage
 
 HOUR = 3_600_000_000
 TODAY = datetime(2026, 11, 21, tzinfo=UTC)
-WEEK = Question(TODAY - timedelta(days=6), TODAY + timedelta(days=1))
+WEEK = UsageQuery(TODAY - timedelta(days=6), TODAY + timedelta(days=1))
 
 
 def made() -> list[UsageRecord]:
@@ -63,7 +63,7 @@ async def records(database: Database) -> list[UsageRecord]:
 
 
 async def test_sums_by_day_and_model(database: Database, records: list[UsageRecord]) -> None:
-    question = Question(WEEK.since, WEEK.until, by=(By.MODEL,), project="prj_a")
+    question = UsageQuery(WEEK.since, WEEK.until, by=(By.MODEL,), project="prj_a")
     found = await SqlUsageReader(database).sums(question)
     wanted: Counter[tuple[datetime, str]] = Counter()
     cost: Counter[tuple[datetime, str]] = Counter()
@@ -79,7 +79,7 @@ async def test_sums_by_day_and_model(database: Database, records: list[UsageReco
 
 
 async def test_sums_of_everything(database: Database, records: list[UsageRecord]) -> None:
-    question = Question(WEEK.since, WEEK.until, Step.ALL)
+    question = UsageQuery(WEEK.since, WEEK.until, Step.ALL)
     [found] = await SqlUsageReader(database).sums(question)
     assert found.start is None
     assert found.requests == len(records)
@@ -95,7 +95,7 @@ async def test_sums_of_everything(database: Database, records: list[UsageRecord]
 
 async def test_hours_and_narrowing(database: Database, records: list[UsageRecord]) -> None:
     noon = TODAY + timedelta(hours=12)
-    question = Question(noon, noon + timedelta(hours=2), Step.HOUR, (By.KEY, By.USER), key="ck_1")
+    question = UsageQuery(noon, noon + timedelta(hours=2), Step.HOUR, (By.KEY, By.USER), key="ck_1")
     found = await SqlUsageReader(database).sums(question)
     wanted = Counter(
         (datetime.fromtimestamp(each.at // 10**6, UTC), each.key, each.user)
@@ -127,7 +127,7 @@ def assert_about(found: Sequence[float], times: list[float]) -> None:
 async def test_percentiles_by_group(
     database: Database, records: list[UsageRecord], by: By, project: str | None
 ) -> None:
-    question = Question(WEEK.since, WEEK.until, Step.ALL, (by,), project=project)
+    question = UsageQuery(WEEK.since, WEEK.until, Step.ALL, (by,), project=project)
     found = await SqlUsageReader(database).first_tokens(question, (0.5, 0.999))
     wanted = times_by([one for one in records if project in (None, one.project)], by)
     assert len(wanted) > 1 or by is By.PROJECT
@@ -142,7 +142,7 @@ async def test_percentiles_of_everything_and_of_a_part(
     database: Database, records: list[UsageRecord]
 ) -> None:
     for narrowed in ({}, {"key": "ck_1"}, {"user": "usr_0"}, {"key": "ck_2", "model": "large"}):
-        question = Question(WEEK.since, WEEK.until, Step.ALL, **narrowed)
+        question = UsageQuery(WEEK.since, WEEK.until, Step.ALL, **narrowed)
         [found] = await SqlUsageReader(database).first_tokens(question, (0.5, 0.999))
         assert found.group == ""
         mine = [
@@ -166,7 +166,7 @@ async def test_no_key_is_not_the_same_as_a_key_that_was_not_kept(database: Datab
     )
     reader = SqlUsageReader(database)
     for by, name in ((By.KEY, "ck_a"), (By.USER, "usr_a")):
-        question = Question(WEEK.since, WEEK.until, Step.ALL, (by,))
+        question = UsageQuery(WEEK.since, WEEK.until, Step.ALL, (by,))
         found = {one.group: one.times[0] for one in await reader.first_tokens(question, [1.0])}
         assert set(found) == {name, "", None}
         assert found[None] == pytest.approx(0.9, rel=0.2)
@@ -175,7 +175,7 @@ async def test_no_key_is_not_the_same_as_a_key_that_was_not_kept(database: Datab
 
 async def test_percentiles_over_time(database: Database, records: list[UsageRecord]) -> None:
     reader = SqlUsageReader(database)
-    question = Question(
+    question = UsageQuery(
         WEEK.since, WEEK.until, Step.DAY, (By.USER,), project="prj_a", model="small"
     )
     found = await reader.first_tokens(question, [0.5, 0.999])
@@ -191,7 +191,9 @@ async def test_percentiles_over_time(database: Database, records: list[UsageReco
         assert one.start is not None
         assert one.group is not None
         assert_about(one.times, sorted(days[one.start, one.group]))
-    hourly = await reader.first_tokens(Question(TODAY, TODAY + timedelta(days=1), Step.HOUR), [0.5])
+    hourly = await reader.first_tokens(
+        UsageQuery(TODAY, TODAY + timedelta(days=1), Step.HOUR), [0.5]
+    )
     assert [each.start.hour for each in hourly if each.start is not None] == sorted(
         {each.at // HOUR % 24 for each in records if each.first_token_us and each.at >= NOON}
     )
@@ -245,25 +247,25 @@ async def test_one_request_by_its_id(database: Database) -> None:
 
 async def test_questions_that_make_no_sense(world: World) -> None:
     for question in (
-        Question(TODAY, TODAY),
-        Question(TODAY.replace(tzinfo=None), TODAY + timedelta(days=1)),
+        UsageQuery(TODAY, TODAY),
+        UsageQuery(TODAY.replace(tzinfo=None), TODAY + timedelta(days=1)),
     ):
         with pytest.raises(InvalidRequest):
             await world.usage.of_all(SYSTEM, question)
 
 
 PLANS: list[tuple[Select[Any], str]] = [
-    (sums_query(Question(WEEK.since, WEEK.until, by=(By.KEY,), project="prj_a")), "usage_daily"),
-    (sums_query(Question(WEEK.since, WEEK.until, Step.HOUR, key="ck_a")), "usage_hourly"),
-    (sums_query(Question(WEEK.since, WEEK.until, by=(By.PROJECT,))), "usage_daily"),
-    (sums_query(Question(WEEK.since, WEEK.until, by=(By.APP,), project="prj_a")), "usage_apps"),
-    (sums_query(Question(WEEK.since, WEEK.until, Step.ALL, by=(By.APP,))), "usage_apps"),
-    (first_token_query(Question(WEEK.since, WEEK.until, project="prj_a")), "usage_first_token"),
+    (sums_query(UsageQuery(WEEK.since, WEEK.until, by=(By.KEY,), project="prj_a")), "usage_daily"),
+    (sums_query(UsageQuery(WEEK.since, WEEK.until, Step.HOUR, key="ck_a")), "usage_hourly"),
+    (sums_query(UsageQuery(WEEK.since, WEEK.until, by=(By.PROJECT,))), "usage_daily"),
+    (sums_query(UsageQuery(WEEK.since, WEEK.until, by=(By.APP,), project="prj_a")), "usage_apps"),
+    (sums_query(UsageQuery(WEEK.since, WEEK.until, Step.ALL, by=(By.APP,))), "usage_apps"),
+    (first_token_query(UsageQuery(WEEK.since, WEEK.until, project="prj_a")), "usage_first_token"),
     (
-        first_token_query(Question(WEEK.since, WEEK.until, Step.ALL, (By.KEY,), project="prj_a")),
+        first_token_query(UsageQuery(WEEK.since, WEEK.until, Step.ALL, (By.KEY,), project="prj_a")),
         "usage_first_token",
     ),
-    (first_token_query(Question(WEEK.since, WEEK.until, by=(By.USER,))), "usage_first_token"),
+    (first_token_query(UsageQuery(WEEK.since, WEEK.until, by=(By.USER,))), "usage_first_token"),
     (records_query(RecordFilter(WEEK.since, WEEK.until, project="prj_a")), "usage_records"),
     (records_query(RecordFilter(WEEK.since, WEEK.until, key="ck_a")), "usage_records"),
     (records_query(RecordFilter(WEEK.since, WEEK.until)), "usage_records"),
@@ -298,7 +300,7 @@ async def test_no_question_reads_a_whole_table(
 
 
 async def test_nothing_used_adds_up_to_nothing(database: Database) -> None:
-    assert await SqlUsageReader(database).sums(Question(TODAY, WEEK.until, step=Step.ALL)) == []
+    assert await SqlUsageReader(database).sums(UsageQuery(TODAY, WEEK.until, step=Step.ALL)) == []
 
 
 @pytest.mark.parametrize("step", list(Step))
@@ -309,7 +311,7 @@ async def test_sums_by_app(database: Database, step: Step) -> None:
     span = 24 * HOUR if step is Step.DAY else HOUR
     noon = TODAY - timedelta(days=3) + timedelta(hours=12)
     for since, model in ((WEEK.since, None), (noon, "small")):
-        question = Question(since, WEEK.until, step, (By.APP, By.PROJECT), model=model)
+        question = UsageQuery(since, WEEK.until, step, (By.APP, By.PROJECT), model=model)
         found = await SqlUsageReader(database).sums(question)
         began = int(since.timestamp() * 10**6) // span * span
         wanted = Counter(

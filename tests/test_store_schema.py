@@ -13,7 +13,7 @@ import pytest
 from ledgerkit import record
 from sqlalchemy import exc, inspect, text
 
-from causerie.accounts.usage import By, Question, RecordFilter, Step
+from causerie.accounts.usage import By, RecordFilter, Step, UsageQuery
 from causerie.errors import StoreUnavailable
 from causerie.store.database import Database, WrongAddress
 from causerie.store.latency import bucket_of
@@ -71,7 +71,7 @@ async def test_records_of_before_stay_readable(bare: Database) -> None:
     [found] = await SqlUsageReader(bare).records(asked)
     assert (found.id, found.tried, found.reason, found.param) == (id, (), "", None)
     assert (found.app, found.referer) == ("", "")
-    by_app = Question(began, began + timedelta(days=1), by=(By.APP, By.MODEL))
+    by_app = UsageQuery(began, began + timedelta(days=1), by=(By.APP, By.MODEL))
     [summed] = await SqlUsageReader(bare).sums(by_app)
     assert (summed.group, summed.requests) == ({By.APP: "", By.MODEL: "m"}, 2)
     assert summed.charged == summed.prompt + summed.completion == 4
@@ -114,7 +114,7 @@ async def test_first_tokens_of_before_are_told_apart_where_records_are_kept(
     }
     assert await differences(bare) == []
     began = datetime(2026, 11, 21, tzinfo=UTC)
-    by_key = Question(began, began + timedelta(days=1), Step.ALL, (By.KEY,))
+    by_key = UsageQuery(began, began + timedelta(days=1), Step.ALL, (By.KEY,))
     found = await SqlUsageReader(bare).first_tokens(by_key, [0.5])
     assert {each.group for each in found} == {"ck_0", "ck_1", "ck_2", None}
     await downgrade(bare, "0008")
@@ -125,7 +125,7 @@ async def test_first_tokens_of_before_are_told_apart_where_records_are_kept(
 async def test_the_migration_knows_every_bucket(bare: Database) -> None:
     """It compares where the program computes: just below and above each bound they agree."""
     bounds = [int(2.0 ** (bucket / 4)) for bucket in range(8, 180)]
-    times = sorted({bound + beside for bound in bounds for beside in (-1, 0, 1)})
+    times = sorted({bound + alongside for bound in bounds for alongside in (-1, 0, 1)})
     await upgrade(bare)
     await SqlUsage(bare).append([record(first_token_us=time) for time in times])
     written = await counted(bare)

@@ -20,22 +20,22 @@ from test_accounts_keys import HOSTED
 from causerie.access.credential import Credential
 from causerie.access.quota import Tokens
 from causerie.accounts.audit import AuditFilter
-from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
+from causerie.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
+from causerie.accounts.encryption import Cipher
+from causerie.accounts.key_cache import AccountCaller
 from causerie.accounts.keys import new_secret
 from causerie.accounts.links import LinkKind
 from causerie.accounts.names import digest
 from causerie.accounts.people import Role
-from causerie.accounts.prices import Price, Prices
+from causerie.accounts.prices import ModelPrices, TokenPrice
 from causerie.accounts.recording import Recording
-from causerie.accounts.ring import Member
-from causerie.accounts.seal import Seal
-from causerie.accounts.usage import By, Question, RecordFilter, Step
+from causerie.accounts.usage import By, RecordFilter, Step, UsageQuery
+from causerie.composition.account_backend import AccountBackend, account_backend
 from causerie.errors import OverBudget, Unauthenticated
-from causerie.hosting import Hosting, hosting
 from causerie.metering.meter import Record
 from causerie.protocol.events import Usage
-from causerie.settings import Store
-from causerie.store.accounts import SqlBooks, SqlStore
+from causerie.settings import StoreSettings
+from causerie.store.accounts import SqlRepositories, SqlStore
 from causerie.store.columns import moment_of
 from causerie.store.database import Database
 from causerie.store.latency import bucket_of, upper_bound
@@ -51,7 +51,7 @@ FAR = MIDNIGHT + 36_500 * DAY
 BUCKET = bucket_of(15_000)
 KEY, OTHER = new_secret("ck_aaaaaaaaaaaa"), new_secret("ck_bbbbbbbbbbbb")
 ID, LATER = "01900000-0000-7000-8000-000000000000", "01900000-0000-7000-8000-000000000001"
-SEAL = Seal([SECRET])
+SEAL = Cipher([SECRET])
 
 _PLACE = {"project_id": "prj_a", "key_id": "ck_aaaaaaaaaaaa", "user_id": "usr_a", "model": "small"}
 _OTHER = _PLACE | {"key_id": "ck_bbbbbbbbbbbb"}
@@ -157,7 +157,7 @@ async def filled(database: Database) -> list[Table]:
     async with database.writing() as connection:
         await connection.run_sync(found.reflect, only=lambda name, _: name in METADATA.tables)
         for table in found.sorted_tables:
-            if table.name == "change_counter":  # which the step has begun
+            if table.name == "change_counter":  # which the step has started
                 await connection.execute(delete(table))
             for row in ROWS[table.name]:
                 values = {each.name: _stored(each.type, row[each.name]) for each in table.c}
@@ -195,71 +195,75 @@ async def test_a_service_goes_on_where_a_version_before_has_left_off(
     counted = [each for each in tables if each.name == "usage_first_token"]  # is told apart more
     others = [each for each in tables if each not in counted]
     before = await rows(bare, others)
-    async with hosting(Store(url=store_url, folder=str(tmp_path), journal="off"), [SECRET]) as here:
+    async with account_backend(
+        StoreSettings(url=store_url, folder=str(tmp_path), journal="off"), [SECRET]
+    ) as here:
         assert await rows(bare, others) == before
         if counted:
             async with bare.reading() as connection:
                 assert await connection.scalar(select(func.sum(usage_first_token.c.requests))) == 3
-        async with SqlStore(bare, SEAL).writing() as books:
-            await _people_are_who_they_were(books)
-            await _what_was_said_is_kept(books, step)
+        async with SqlStore(bare, SEAL).writing() as bookkeeping:
+            await _people_are_who_they_were(bookkeeping)
+            await _what_was_said_is_kept(bookkeeping, step)
         if step >= "0002":
             await _requests_are_charged(here, step)
         if step >= "0003":
             await _usage_is_shown(SqlUsageReader(bare), step)
 
 
-async def _people_are_who_they_were(books: SqlBooks) -> None:
-    user = await books.people.by_email("ada@example.org")
+async def _people_are_who_they_were(bookkeeping: SqlRepositories) -> None:
+    user = await bookkeeping.people.by_email("ada@example.org")
     assert user is not None
     assert (user.id, user.name, user.operator, user.created_at) == (
         *("usr_a", "Ada", True),
         moment_of(AT),
     )
-    assert await books.people.by_identity("https://i", "7") == user
-    [[project, membership]] = await books.projects.of("usr_a")
+    assert await bookkeeping.people.by_identity("https://i", "7") == user
+    [[project, membership]] = await bookkeeping.projects.of("usr_a")
     assert (project.name, project.archived_at, membership.role) == ("A", None, Role.OWNER)
-    session = await books.sessions.by_digest(digest("session"))
+    session = await bookkeeping.sessions.by_digest(digest("session"))
     assert session is not None
     assert session.good(moment_of(AT))
-    factor = await books.factors.find("usr_a")
+    factor = await bookkeeping.factors.find("usr_a")
     assert factor is not None
     assert factor.secret == "JBSWY3DPEHPK3PXP"
-    assert await books.attempts.lock(["address:::1"], moment_of(AT))
-    link = await books.links.by_digest(digest("link"))
+    assert await bookkeeping.attempts.lock(["address:::1"], moment_of(AT))
+    link = await bookkeeping.links.by_digest(digest("link"))
     assert link is not None
     assert (link.kind, link.role, link.used_at) == (LinkKind.INVITATION, Role.MEMBER, None)
     assert link.person == "usr_a"
-    [entry] = await books.audit.find(AuditFilter(project_id="prj_a"))
+    [entry] = await bookkeeping.audit.find(AuditFilter(project_id="prj_a"))
     assert (entry.at, entry.details) == (moment_of(AT), {"name": "robot"})
 
 
-async def _what_was_said_is_kept(books: SqlBooks, step: str) -> None:
+async def _what_was_said_is_kept(bookkeeping: SqlRepositories, step: str) -> None:
     said = Recording(ID, "prj_a", "usr_a", moment_of(AT), "{}", False, "Hi.", True)
-    assert await books.recordings.find(ID, moment_of(AT)) == (said if step >= "0006" else None)
+    assert await bookkeeping.recordings.find(ID, moment_of(AT)) == (
+        said if step >= "0006" else None
+    )
 
 
-async def _requests_are_charged(hosted: Hosting, step: str) -> None:
+async def _requests_are_charged(hosted: AccountBackend, step: str) -> None:
     """One that a key may still make; then its budget is spent, with what it has used before."""
     with pytest.raises(Unauthenticated):
-        await hosted.ring.authenticate(HOSTED, Credential.of(OTHER))
-    caller = await hosted.ring.authenticate(HOSTED, Credential.of(KEY))
-    assert isinstance(caller, Member)
-    assert caller.grant.key.bounds == Bounds(
+        await hosted.key_cache.authenticate(HOSTED, Credential.of(OTHER))
+    caller = await hosted.key_cache.authenticate(HOSTED, Credential.of(KEY))
+    assert isinstance(caller, AccountCaller)
+    assert caller.grant.key.bounds == LimitsAndBudgets(
         (Limit(requests_per_minute=60, concurrent=4),),
-        (Budget(Decimal(130), Period.NEVER, Unit.TOKENS),),
+        (Budget(Decimal(130), BudgetPeriod.NEVER, Unit.TOKENS),),
     )
     most = Decimal(9_000_000_000) if step < "0005" else Decimal("10.5")
-    assert caller.grant.project_bounds.budgets == (Budget(most, Period.NEVER, Unit.MONEY),)
+    assert caller.grant.project_bounds.budgets == (Budget(most, BudgetPeriod.NEVER, Unit.MONEY),)
     assert caller.recorded is (step >= "0006")
-    hosted.books.prices = Prices({"small": Price(request=Decimal(1))})
+    hosted.bookkeeping.prices = ModelPrices({"small": TokenPrice(request=Decimal(1))})
     used = 10 if step >= "0003" else 130
     record = Record("r", "hosted", caller.key, "small", status=200, code=None)
     record.project, record.used = caller.project, Usage(used - 1, 1)
-    record.held = await hosted.books.reserve(caller, "small", lambda: Tokens(1, 1))
-    await hosted.books.enter(record)
+    record.held = await hosted.bookkeeping.reserve(caller, "small", lambda: Tokens(1, 1))
+    await hosted.bookkeeping.enter(record)
     with pytest.raises(OverBudget):
-        await hosted.books.reserve(caller, "small", lambda: Tokens(1, 1))
+        await hosted.bookkeeping.reserve(caller, "small", lambda: Tokens(1, 1))
     told = await hosted.statements.key(caller)
     assert told["usage"] == (1.000123456 if step >= "0003" else 1.0)
 
@@ -274,9 +278,9 @@ async def _usage_is_shown(reader: SqlUsageReader, step: str) -> None:
     assert oldest.tried == (("near: away",) if step >= "0004" else ())
     assert oldest.app == ("Robot" if step >= "0008" else "")
     for by in (By.KEY, By.APP):
-        sums = await reader.sums(Question(*day, Step.HOUR, (by,)))
+        sums = await reader.sums(UsageQuery(*day, Step.HOUR, (by,)))
         assert sum(each.requests for each in sums) == 3, by
-    [times] = await reader.first_tokens(Question(*day, Step.ALL), [1.0])
+    [times] = await reader.first_tokens(UsageQuery(*day, Step.ALL), [1.0])
     assert times.times == (upper_bound(BUCKET) / 1e6,)
 
 
@@ -301,7 +305,7 @@ OLD_KEYS = {
 
 
 async def test_keys_of_before_derive_from_whoever_made_them(bare: Database) -> None:
-    """Also those that a version before makes beside this one."""
+    """Also those that a version before makes alongside this one."""
     await upgrade(bare, "0010")
     gone = ROWS["users"][0] | {"id": "usr_gone", "email": "gone@example.org", "operator": False}
     audit = ROWS["audit"][0] | {"action": "member.remove", "subject": "usr_gone"}
@@ -321,8 +325,8 @@ async def test_keys_of_before_derive_from_whoever_made_them(bare: Database) -> N
     await _inserted(bare, "api_keys", late, without=("person", "withdrawn_at"))
     late_link = link | {"id": "lnk_late", "digest": digest("late"), "created_by": "user:usr_a"}
     await _inserted(bare, "one_time_links", [late_link], without=("person",))
-    async with SqlStore(bare, SEAL).writing() as books:
-        found = {key.id: (key.person, key.withdrawn) for key in await books.keys.of("prj_a")}
+    async with SqlStore(bare, SEAL).writing() as bookkeeping:
+        found = {key.id: (key.person, key.withdrawn) for key in await bookkeeping.keys.of("prj_a")}
         assert found == {
             "ck_member": ("usr_a", False),
             "ck_cli": ("", False),
@@ -335,13 +339,13 @@ async def test_keys_of_before_derive_from_whoever_made_them(bare: Database) -> N
             "ck_late": ("usr_a", False),
             "ck_late_of": ("usr_a", False),
         }
-        assert {key.id for key in await books.keys.derived("usr_a")} == {
+        assert {key.id for key in await bookkeeping.keys.derived("usr_a")} == {
             id for id, (person, _) in found.items() if person == "usr_a"
         }
-        assert await books.projects.left("prj_a", "usr_gone") == moment_of(AT)
-        derived = [each.id for each in await books.links.derived("usr_a", moment_of(AT))]
+        assert await bookkeeping.projects.left("prj_a", "usr_gone") == moment_of(AT)
+        derived = [each.id for each in await bookkeeping.links.derived("usr_a", moment_of(AT))]
         assert sorted(derived) == ["lnk_0", "lnk_2", "lnk_late"]
-        assert {each.person for each in await books.links.open("prj_a", moment_of(AT))} == {
+        assert {each.person for each in await bookkeeping.links.open("prj_a", moment_of(AT))} == {
             *("usr_a", "usr_gone", "")
         }
 

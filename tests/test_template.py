@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pytest
 
-from causerie.chat.budget import Limits, TooMuch
+from causerie.chat.budget import RenderLimits, TooMuch
 from causerie.chat.taint import authored
 from causerie.chat.template import ChatTemplate, Rendered
 from causerie.errors import InvalidRequest
@@ -26,7 +26,7 @@ def _template(source: str, **limits: float) -> ChatTemplate:
         source,
         bos_token="<s>",
         eos_token="</s>",
-        limits=Limits(**limits) if limits else None,  # type: ignore[arg-type]
+        limits=RenderLimits(**limits) if limits else None,  # type: ignore[arg-type]
     )
 
 

@@ -24,13 +24,13 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from causerie.chat.arguments import read_arguments
 from causerie.chat.encoding import ControlTokens, split
-from causerie.chat.formats.format import Format, Reasoning
+from causerie.chat.formats.format import ModelFormat, Reasoning
 from causerie.chat.formats.registry import detect
 from causerie.chat.prompt import prompt_of, render
 from causerie.chat.template import ChatTemplate, Rendered
+from causerie.chat.template_capabilities import capabilities_of
 from causerie.chat.template_wire import Ask, Done, Load, Refusal, Shown, encode, read_answer
 from causerie.chat.template_worker import Worker
-from causerie.chat.traits import traits_of
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest, Message, Tool, ToolCall
 
@@ -293,12 +293,12 @@ TOOL = Tool(
 
 
 @every_template
-def test_every_request_renders_by_its_traits(path: Path) -> None:
+def test_every_request_renders_by_its_capabilities(path: Path) -> None:
     """Whatever a template cannot show is put where it can show it, and nothing is lost."""
     if path.stem in _NEEDS_MORE_VARIABLES:
         pytest.skip("this template needs variables that no request has")
     template = _template(path)
-    format = Format(name="probe", reasoning=Reasoning(), reasoning_keys=("reasoning_content",))
+    format = ModelFormat(name="probe", reasoning=Reasoning(), reasoning_keys=("reasoning_content",))
     request = ChatRequest(
         model="m",
         messages=(
@@ -327,7 +327,9 @@ def test_a_system_message_alone_is_shown(path: Path) -> None:
     if path.stem in _NEEDS_MORE_VARIABLES:
         pytest.skip("this template needs variables that no request has")
     request = ChatRequest(model="m", messages=(Message("system", "be kind"),))
-    rendered = render(_template(path), Format(name="probe"), request, thinking_on=None, effort=None)
+    rendered = render(
+        _template(path), ModelFormat(name="probe"), request, thinking_on=None, effort=None
+    )
     assert "be kind" in rendered.text
 
 
@@ -340,7 +342,9 @@ def test_an_answer_is_continued_where_it_ends(path: Path) -> None:
         messages=(Message("user", "tell me"), Message("assistant", "Once upon a")),
         continue_final_message=True,
     )
-    rendered = render(_template(path), Format(name="probe"), request, thinking_on=None, effort=None)
+    rendered = render(
+        _template(path), ModelFormat(name="probe"), request, thinking_on=None, effort=None
+    )
     assert rendered.text.endswith("Once upon a")
     assert rendered.user[-1][1] == len(rendered.text)
 
@@ -359,7 +363,7 @@ def test_nothing_is_cut_where_nothing_is_forged(path: Path) -> None:
 @every_template
 def test_call_arguments_keep_their_characters(path: Path) -> None:
     template = _template(path)
-    if not traits_of(template).calls or traits_of(template).arguments == "text":
+    if not capabilities_of(template).calls or capabilities_of(template).arguments == "text":
         pytest.skip("this template shows no calls, or shows their text")
     text = '{"place":"\\u00e9",  "days": 1.0, "n": 1e5}'
     call = {"id": _ID, "type": "function"}

@@ -7,14 +7,14 @@ import pytest
 
 from causerie.chat.thinking import budget
 from causerie.protocol.effort import EFFORTS, effort_within
-from causerie.protocol.parsing import Rules, parse
+from causerie.protocol.parsing import ParsingRules, parse
 from causerie.protocol.request import Thinking
 
 
 def asked(**fields: object) -> Thinking:
     """The setting of a request at a router's door."""
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], **fields}
-    return parse(msgspec.json.encode(body), Rules(reasoning_object=True)).thinking
+    return parse(msgspec.json.encode(body), ParsingRules(reasoning_object=True)).thinking
 
 
 @pytest.mark.parametrize(

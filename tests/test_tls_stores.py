@@ -14,20 +14,20 @@ from test_limits_shared import taken
 from valkeyserver import ValkeyServer
 from waiting import eventually
 
+from causerie.distributed.counters import DistributedCounters
+from causerie.distributed.leases import DistributedLease, LocalLease
+from causerie.distributed.line import ConnectionOptions
+from causerie.distributed.replica import DistributedOptions, Replica
 from causerie.errors import StoreUnavailable
 from causerie.settings import SettingsError, load
-from causerie.shared.counters import SharedCounters
-from causerie.shared.leases import LocalLease, SharedLease
-from causerie.shared.line import LineOptions
-from causerie.shared.replica import Replica, SharedOptions
 from causerie.store.database import Database
 from causerie.store.schema import upgrade
 from causerie.store.tls import WrongAddress
 
 
-def counters(url: str, trusted: Path | None) -> SharedCounters:
-    line = LineOptions(connect_seconds=10, ca_file=None if trusted is None else str(trusted))
-    return SharedCounters(Replica(url, SharedOptions(line=line, prefix=token_hex(4))))
+def counters(url: str, trusted: Path | None) -> DistributedCounters:
+    line = ConnectionOptions(connect_seconds=10, ca_file=None if trusted is None else str(trusted))
+    return DistributedCounters(Replica(url, DistributedOptions(line=line, prefix=token_hex(4))))
 
 
 async def test_limits_over_tls(tls_valkey: ValkeyServer, certificates: Certificates) -> None:
@@ -35,7 +35,7 @@ async def test_limits_over_tls(tls_valkey: ValkeyServer, certificates: Certifica
         made = counters(url, certificates.ca)
         async with made.replica.running():
             await made.replica.wait()
-            assert isinstance(await taken(made, key(concurrent=1)), SharedLease)
+            assert isinstance(await taken(made, key(concurrent=1)), DistributedLease)
 
 
 async def _why(url: str, trusted: Path | None) -> str:

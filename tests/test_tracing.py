@@ -22,7 +22,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as SentSpan
 from service import serving
 
-from causerie.service import service
+from causerie.composition.service import service
 from causerie.settings import SettingsError, load
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -37,14 +37,14 @@ address = "{collector}"
 name = "gateway"
 kind = "gateway"
 
-[[endpoints]]
+[[providers]]
 name = "north"
 base_url = "{north}"
 dialect = "vllm"
 timeouts = {{ first_token = 5, between_chunks = 0.5 }}
 health = {{ path = "" }}
 
-[[endpoints]]
+[[providers]]
 name = "south"
 base_url = "{south}"
 dialect = "mistral"
@@ -53,8 +53,8 @@ health = {{ path = "" }}
 [[aliases]]
 id = "m"
 targets = [
-  {{ endpoint = "north", model = "their-m", priority = 0 }},
-  {{ endpoint = "south", model = "m-large", priority = 1 }},
+  {{ provider = "north", model = "their-m", priority = 0 }},
+  {{ provider = "south", model = "m-large", priority = 1 }},
 ]
 """
 
@@ -368,5 +368,5 @@ def test_a_password_in_the_address_is_refused(tmp_path: Path) -> None:
 
 
 def test_who_does_not_trace_loads_nothing_of_it() -> None:
-    code = "import sys, causerie.app; sys.exit('opentelemetry' in sys.modules)"
+    code = "import sys, causerie.composition.app; sys.exit('opentelemetry' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

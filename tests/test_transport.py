@@ -16,13 +16,13 @@ import pytest
 import trustme
 from faultkit import Reply, upstream
 
-from causerie.assembly.endpoints import reach
 from causerie.cli.loop import run
-from causerie.settings.endpoint import Endpoint, Tls
+from causerie.composition.providers import reach
+from causerie.settings.provider import ProviderSettings, TlsSettings
 from causerie.traffic import traffic
 from causerie.transport.address import Address
 from causerie.transport.client import HttpClient, Reach
-from causerie.transport.connection import Connection
+from causerie.transport.connection import ClientConnection
 from causerie.transport.errors import TransportFailed
 from causerie.transport.response import HttpResponse
 
@@ -527,15 +527,15 @@ async def test_cancelling_before_the_head_closes_the_connection() -> None:
 def test_who_leaves_while_a_connection_is_made_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the loop of the service: its sockets are closed by then."""
     tasks: list[asyncio.Task[HttpResponse]] = []
-    made = Connection.connection_made
+    made = ClientConnection.connection_made
 
-    def leave(self: Connection, transport: asyncio.BaseTransport) -> None:
+    def leave(self: ClientConnection, transport: asyncio.BaseTransport) -> None:
         made(self, transport)
         tasks[0].cancel()
 
     async def main() -> None:
         async with server(answers) as there, client(there.url, Reach(max_connections=1)) as http:
-            monkeypatch.setattr(Connection, "connection_made", leave)
+            monkeypatch.setattr(ClientConnection, "connection_made", leave)
             tasks.append(asyncio.create_task(http.send("GET", "/")))
             waiting = asyncio.create_task(http.send("GET", "/"))
             with pytest.raises(asyncio.CancelledError):
@@ -731,7 +731,7 @@ async def test_certificates_as_configured(
     listening = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
     base_url = f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
     files = {key: str(tmp_path / one) for key, one in said.items() if one in ("ca", "me")}
-    settings = Endpoint(name="e", base_url=base_url, tls=Tls(**(said | files)))
+    settings = ProviderSettings(name="e", base_url=base_url, tls=TlsSettings(**(said | files)))
     async with listening, client(base_url, reach(settings, None)) as http:
         try:
             response = await http.send("GET", "/models")

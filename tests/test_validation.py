@@ -8,12 +8,12 @@ import pytest
 
 from causerie.chat.validation import validate
 from causerie.protocol.request import (
-    Choice,
     Grammar,
     JsonObject,
     JsonSchema,
     OutputFormat,
     Regex,
+    ToolMode,
 )
 
 
@@ -28,7 +28,7 @@ def _schema(**keywords: object) -> JsonSchema:
         (JsonObject(), "{}", '{"a": NaN}'),
         (JsonObject(), "{}", '{"a": '),
         (JsonSchema(True), "3", "x"),
-        (Choice(("yes", "no")), "no", "no "),
+        (ToolMode(("yes", "no")), "no", "no "),
         (Regex(r"^\d+-[a-z]+$"), "12-ab", "12-"),
         (Regex("a|b"), "b", "ab"),
         (Grammar('start: "a" /[0-9]+/'), "a12", "a"),

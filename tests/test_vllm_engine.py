@@ -21,18 +21,18 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import vllm_stand_in
-from housekit import house
+from servicekit import service_view
 from tokenizer_kinds import byte_level
 
 from causerie.engines.base import (
-    Alternative,
     EngineFailed,
+    EngineSampling,
     Output,
     PromptTooLong,
-    Sampling,
     Stopped,
     TextRequest,
     Token,
+    TokenAlternative,
 )
 from causerie.engines.vllm.engine import VllmEngine
 from causerie.engines.vllm.options import VllmOptions, arguments
@@ -43,11 +43,11 @@ pytestmark = [
     pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for processes by pidfd"),
 ]
 
-GREEDY = Sampling(temperature=0.0)
+GREEDY = EngineSampling(temperature=0.0)
 
 
 def made(folder: Path) -> Path:
-    """A model folder without weights that anybody reads, and the program beside it."""
+    """A model folder without weights that anybody reads, and the program alongside it."""
     tokenizer = byte_level()
     end = tokenizer.token_to_id("<|end|>")
     config = {"model_type": "llama", "max_position_embeddings": 4096, "eos_token_id": end}
@@ -160,7 +160,7 @@ async def test_a_text_goes_through_and_ends(engine: VllmEngine) -> None:
 async def test_what_is_asked_for(home: Path, engine: VllmEngine) -> None:
     end = (await engine.facts()).end_tokens[0]
     prompt = await engine.tokenize(["the fox"], special=True)
-    sampling = Sampling(top_k=4, seed=7, logit_bias={3: -100.0})
+    sampling = EngineSampling(top_k=4, seed=7, logit_bias={3: -100.0})
     request = TextRequest(prompt, 500, sampling, grammar="start: x", ignore_eos=True)
     *_, stopped = await run(engine, request)
     command, *_, body = asked(home)
@@ -199,7 +199,7 @@ async def test_log_probabilities_are_of_tokens(home: Path, engine: VllmEngine, h
     tokens = [output for output in outputs if isinstance(output, Token)]
     assert b"".join(token.raw for token in tokens) == "é".encode()
     assert {token.logprob for token in tokens} == {-2.0}
-    assert {token.top for token in tokens} == {(Alternative(5, other, other.encode(), -0.5),)}
+    assert {token.top for token in tokens} == {(TokenAlternative(5, other, other.encode(), -0.5),)}
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ async def test_a_grammar_that_goes_on_needs_one_thread(engine: VllmEngine) -> No
     loop.set_default_executor(only)
     try:
         async with asyncio.timeout(20):
-            request = TextRequest(prompt, 9, GREEDY, grammar="start: /[a-z]*/", begun="the")
+            request = TextRequest(prompt, 9, GREEDY, grammar="start: /[a-z]*/", resumed="the")
             *tokens, _ = await run(engine, request)
     finally:
         only.shutdown(wait=False, cancel_futures=True)
@@ -255,7 +255,7 @@ async def test_what_ends_a_text_is_no_part_of_it(folder: Path) -> None:
         prompt = await engine.tokenize(["the"], special=True)
         for request in (
             TextRequest(prompt, 9, GREEDY),
-            TextRequest(prompt, 9, GREEDY, grammar='start: "x" "the"', begun="x"),
+            TextRequest(prompt, 9, GREEDY, grammar='start: "x" "the"', resumed="x"),
         ):
             *tokens, _ = await run(engine, request)
             assert [token.id for token in tokens if isinstance(token, Token)] == [*prompt, end]
@@ -420,7 +420,7 @@ async def test_a_service_answers_with_it(folder: Path, tmp_path: Path) -> None:
     """What the stand-in says is what it was asked: the prompt, as the template has it."""
     model = f'[[models]]\nid = "m"\nengine = "vllm"\nref = "{folder}"\npreload = true\n'
     options = f'[models.vllm]\ncommand = "{folder / "vllm"}"\nparallel = 2\n'
-    async with house(tmp_path, model + options) as service:
+    async with service_view(tmp_path, model + options) as service:
         status, headers, answer = await service.ask("/v1", "m")
         assert (status, headers["x-served-by"]) == (200, "m")
         assert answer["choices"][0]["message"]["content"] == "Hi"

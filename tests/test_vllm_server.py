@@ -16,20 +16,20 @@ from pathlib import Path
 
 import pytest
 from certificates import Certificates
-from housekit import house
 from hub import serving
+from servicekit import service_view
 from test_vllm_engine import GREEDY, asked, behave, made, run, until, written
 from vllm_stand_in import CONTEXT, Server, listening
 
-from causerie.assembly.certificates import tls_context
+from causerie.composition.certificates import tls_context
 from causerie.engines.base import EngineFailed, EngineState, Stopped, TextRequest
-from causerie.engines.vllm import demands
+from causerie.engines.vllm import capability_check
 from causerie.engines.vllm import server as module
 from causerie.engines.vllm.engine import VllmEngine
 from causerie.engines.vllm.options import Elsewhere
 from causerie.engines.weights import Cache, HubOptions, Silent, fetch_folder
-from causerie.engines.weights.errors import NotFound, Offline
-from causerie.settings import Secret, SettingsError, Tls, Vllm, load
+from causerie.engines.weights.errors import Offline, WeightsNotFound
+from causerie.settings import Secret, SettingsError, TlsSettings, Vllm, load
 from causerie.settings.credentials import read_credentials
 from causerie.transport.client import Reach
 
@@ -127,7 +127,7 @@ async def test_what_a_server_lacks_is_said(folder: Path, how: str, why: str) -> 
 async def test_a_server_that_is_alive_and_makes_no_token(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demands, "_SECONDS", 0.2)
+    monkeypatch.setattr(capability_check, "_SECONDS", 0.2)
     behave(folder, "mute")
     async with listening(Server(folder, KEY)) as port:
         with pytest.raises(EngineFailed, match=r"has not answered within 0\.2 s"):
@@ -213,7 +213,7 @@ async def test_over_tls(folder: Path, certificates: Certificates) -> None:
     own.load_cert_chain(certificates.certificate, certificates.key)
 
     def trusting(file: Path) -> Reach:
-        return Reach(tls=tls_context(Tls(ca_file=str(file))))
+        return Reach(tls=tls_context(TlsSettings(ca_file=str(file))))
 
     async with listening(Server(folder, KEY), tls=own) as port:
         url = f"https://127.0.0.1:{port}"
@@ -235,7 +235,7 @@ def configuration(ref: str | Path, port: int, more: str = "") -> str:
 async def test_a_service_answers_with_it(folder: Path) -> None:
     async with listening(Server(folder, KEY)) as port:
         text = configuration(folder, port)
-        async with house(folder, text, VLLM_KEY=KEY) as service:
+        async with service_view(folder, text, VLLM_KEY=KEY) as service:
             status, headers, answer = await service.ask("/v1", "m")
             assert (status, headers["x-served-by"]) == (200, "m")
             assert answer["choices"][0]["message"]["content"] == "Hi"
@@ -261,7 +261,7 @@ async def test_weights_stay_where_they_are(folder: Path, tmp_path: Path) -> None
     async with serving() as hub, listening(Server(folder, KEY)) as port:
         hub.repositories["org/repo"] = {**small, **large}
         text = configuration("hf:org/repo", port) + f'[weights]\nhub_endpoint = "{hub.url}"\n'
-        async with house(tmp_path, text, VLLM_KEY=KEY) as service:
+        async with service_view(tmp_path, text, VLLM_KEY=KEY) as service:
             assert (await service.ask("/v1", "m"))[0] == 200
         assert hub.downloads() == len(small)
         cache = tmp_path / "causerie"
@@ -276,7 +276,7 @@ async def test_weights_stay_where_they_are(folder: Path, tmp_path: Path) -> None
         assert await again(hub=nowhere, weights=False) == whole  # it has all that is needed
         assert {one.path for one in Cache(cache).every()} == {whole.path, outline.path}
         hub.repositories["org/bare"] = {"tokenizer.json": b"{}"}
-        with pytest.raises(NotFound, match=r"holds no config\.json"):
+        with pytest.raises(WeightsNotFound, match=r"holds no config\.json"):
             await fetch_folder(
                 "hf:org/bare", cache, progress=Silent(), hub=HubOptions(hub.url), weights=False
             )
@@ -294,7 +294,7 @@ THERE = HERE + 'address = "http://10.0.0.7:8000"\n'
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (THERE + "tensor_parallel = 2", "tensor_parallel: means nothing beside `address`"),
+        (THERE + "tensor_parallel = 2", "tensor_parallel: means nothing alongside `address`"),
         (THERE + "pipeline_parallel = 2", "pipeline_parallel: means nothing"),
         (THERE + "data_parallel = 2", "data_parallel: means nothing"),
         (THERE + 'command = "/opt/vllm"', "command: means nothing"),

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from causerie.engines.vllm.tokenizer import FolderTokenizer
 from causerie.engines.weights.errors import NotModelFolder
-from causerie.engines.weights.vocabulary import Vocabulary, read_vocabulary
+from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
 
 CONTROL = [*SPECIAL, *(token.content for token in ADDED)]
 
@@ -28,7 +28,7 @@ def nothing(file: dict[str, Any]) -> None:
     """Leaves the file as it is."""
 
 
-def opened(kind: str, change: Change = nothing) -> tuple[FolderTokenizer, Vocabulary, Tokenizer]:
+def opened(kind: str, change: Change = nothing) -> tuple[FolderTokenizer, TokenTable, Tokenizer]:
     with TemporaryDirectory() as folder:
         file = Path(folder) / "tokenizer.json"
         content = json.loads(KINDS[kind]().to_str())
@@ -40,7 +40,7 @@ def opened(kind: str, change: Change = nothing) -> tuple[FolderTokenizer, Vocabu
 usual = cache(opened)
 
 
-def written(vocabulary: Vocabulary, ids: list[int]) -> str:
+def written(vocabulary: TokenTable, ids: list[int]) -> str:
     return b"".join(vocabulary.tokens[id] for id in ids).decode()
 
 

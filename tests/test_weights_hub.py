@@ -21,10 +21,10 @@ from causerie.engines.weights.errors import (
     Gated,
     NoNetwork,
     NoSpace,
-    NotFound,
     NotGguf,
     Offline,
     WeightsError,
+    WeightsNotFound,
 )
 from causerie.engines.weights.fetching import fetch
 from causerie.engines.weights.options import HubOptions
@@ -67,8 +67,8 @@ async def test_fetched_checked_and_kept(hub: Hub, tmp_path: Path) -> None:
     assert (weights.ref, weights.size) == ("hf:org/repo", len(MODEL))
     assert seen.totals == [(len(MODEL), "m-Q4_K_M.gguf")]
     assert (sum(seen.counts), seen.ends) == (len(MODEL), 1)
-    beside = weights.path.with_name("m-Q4_K_M.gguf.sha256").read_text("utf-8")
-    assert beside == f"{weights.sha256}  m-Q4_K_M.gguf\n"
+    alongside = weights.path.with_name("m-Q4_K_M.gguf.sha256").read_text("utf-8")
+    assert alongside == f"{weights.sha256}  m-Q4_K_M.gguf\n"
     assert partials(tmp_path) == []
     assert Cache(tmp_path).every() == (weights,)
 
@@ -215,8 +215,8 @@ class Failure(NamedTuple):
 
 
 FAILURES = (
-    Failure("hf:org/none", NotFound, "no repository org/none"),
-    Failure("hf:org/repo:Q9", NotFound, "m-Q4_K_M.gguf"),
+    Failure("hf:org/none", WeightsNotFound, "no repository org/none"),
+    Failure("hf:org/repo:Q9", WeightsNotFound, "m-Q4_K_M.gguf"),
     Failure("hf:org/two", Ambiguous, "a.gguf, b.gguf"),
     Failure("hf:org/html", NotGguf, "letters GGUF"),
     Failure("hf:org/evil", WeightsError, "unusable name"),
@@ -299,9 +299,9 @@ async def test_own_file(tmp_path: Path) -> None:
 
 
 async def test_own_file_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="hf:org/nothing"):
+    with pytest.raises(WeightsNotFound, match="hf:org/nothing"):
         await fetch("org/nothing", tmp_path, progress=Silent())
-    with pytest.raises(NotFound, match="is a folder"):
+    with pytest.raises(WeightsNotFound, match="is a folder"):
         await fetch(str(tmp_path), tmp_path, progress=Silent())
     with pytest.raises(WeightsError, match="cannot be read: File name too long"):
         await fetch(f"{'x' * 300}.gguf", tmp_path, progress=Silent())
@@ -309,5 +309,5 @@ async def test_own_file_that_is_none(tmp_path: Path) -> None:
         await fetch("~nobody-of-that-name/m.gguf", tmp_path, progress=Silent())
     first = tmp_path / "m-00001-of-00002.gguf"
     first.write_bytes(MODEL)
-    with pytest.raises(NotFound, match="00002-of-00002"):
+    with pytest.raises(WeightsNotFound, match="00002-of-00002"):
         await fetch(str(first), tmp_path, progress=Silent())

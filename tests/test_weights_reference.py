@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from causerie.engines.weights.errors import Ambiguous, BadReference, NotFound
+from causerie.engines.weights.errors import Ambiguous, BadReference, WeightsNotFound
 from causerie.engines.weights.pip import PUBLIC_INDEX, parsed
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.engines.weights.selection import choose
@@ -78,14 +78,19 @@ def test_the_only_file_is_the_one() -> None:
 @pytest.mark.parametrize(
     ("files", "wanted", "kind", "said"),
     [
-        (("a.safetensors",), None, NotFound, "no .gguf"),
-        (FILES, "Q2_K", NotFound, "m-Q4_K_M.gguf"),
-        (FILES, "Q4_K", NotFound, "Q4_K_S"),
-        (FILES, "other.gguf", NotFound, "no file 'other.gguf'"),
+        (("a.safetensors",), None, WeightsNotFound, "no .gguf"),
+        (FILES, "Q2_K", WeightsNotFound, "m-Q4_K_M.gguf"),
+        (FILES, "Q4_K", WeightsNotFound, "Q4_K_S"),
+        (FILES, "other.gguf", WeightsNotFound, "no file 'other.gguf'"),
         (("a-Q4_0.gguf", "b-Q4_0.gguf"), "Q4_0", Ambiguous, "a-Q4_0.gguf, b-Q4_0.gguf"),
         (("a-IQ2.gguf", "a-IQ3.gguf"), None, Ambiguous, "name one"),
-        (("m-00001-of-00003.gguf", "m-00003-of-00003.gguf"), None, NotFound, "2 of the 3 parts"),
-        (("mmproj.gguf",), None, NotFound, "companions"),
+        (
+            ("m-00001-of-00003.gguf", "m-00003-of-00003.gguf"),
+            None,
+            WeightsNotFound,
+            "2 of the 3 parts",
+        ),
+        (("mmproj.gguf",), None, WeightsNotFound, "companions"),
     ],
 )
 def test_no_choice(files: tuple[str, ...], wanted: str, kind: type[Exception], said: str) -> None:

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 
 from causerie.chat.compiler_worker import Worker
 from causerie.engines.weights.errors import NotModelFolder
-from causerie.engines.weights.vocabulary import TokenType, Vocabulary, read_vocabulary
+from causerie.engines.weights.vocabulary import TokenTable, TokenType, read_vocabulary
 
 SMALL = {
     "added_tokens": [
@@ -40,7 +40,7 @@ def written(path: Path, tokenizer: object = SMALL, **others: object) -> Path:
 
 
 @cache
-def made(kind: str) -> tuple[Tokenizer, Vocabulary]:
+def made(kind: str) -> tuple[Tokenizer, TokenTable]:
     tokenizer = KINDS[kind]()
     with TemporaryDirectory() as folder:
         file = Path(folder) / "tokenizer.json"

@@ -1,4 +1,4 @@
-"""An endpoint on loopback that thinks, calls functions and fills in schemas, and needs its
+"""A provider on loopback that thinks, calls functions and fills in schemas, and needs its
 reasoning back: what it says depends on what it is asked."""
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Thinker:
 
 @asynccontextmanager
 async def thinking() -> AsyncIterator[Thinker]:
-    """The endpoint behind a free port."""
+    """The provider behind a free port."""
     thinker = Thinker()
     app = web.Application()
     app.router.add_post("/v1/chat/completions", thinker.complete)

@@ -1,7 +1,7 @@
 """The small real model as a folder for vLLM: ``vllm_model.py FILE.gguf FOLDER``.
 
 Runs with vLLM's own Python, whose libraries read GGUF files and write such folders
-(`accelerate` is needed beside them).
+(`accelerate` is needed alongside them).
 """
 
 from __future__ import annotations

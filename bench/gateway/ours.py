@@ -25,7 +25,7 @@ keys = ["{digest}"]
 name = "gateway"
 kind = "gateway"
 
-[[endpoints]]
+[[providers]]
 name = "mock"
 base_url = "{mock}/v1"
 dialect = "{dialect}"
@@ -33,7 +33,7 @@ dialect = "{dialect}"
 ALIAS = """
 [[aliases]]
 id = "{model}"
-targets = [{{ endpoint = "mock", model = "{model}" }}]
+targets = [{{ provider = "mock", model = "{model}" }}]
 [aliases.limits]
 requests_per_minute = 1000000000
 tokens_per_minute = 1000000000000

@@ -29,13 +29,13 @@ def bars_svg(title: str, figures: Mapping[str, float], own: str, bound: float) -
         top = _TOP + number * _ROW
         kind = "own" if name == own else "bar"
         length = figure * scale
-        beside = _NAME + length + 6
-        if beside <= mark <= beside + _FIGURE:
-            beside = mark + 6
+        alongside = _NAME + length + 6
+        if alongside <= mark <= alongside + _FIGURE:
+            alongside = mark + 6
         parts += [
             f'<text x="{_NAME - 8}" y="{top + 15}" text-anchor="end">{escape(name)}</text>',
             f'<rect class="{kind}" x="{_NAME}" y="{top}" width="{length:.1f}" height="20" rx="2"/>',
-            f'<text x="{beside:.1f}" y="{top + 15}">{figure:,.0f}</text>',
+            f'<text x="{alongside:.1f}" y="{top + 15}">{figure:,.0f}</text>',
         ]
     parts.append(
         f'<line class="bound" x1="{mark:.1f}" x2="{mark:.1f}" y1="{_TOP - 6}" y2="{height - 8}"/>'

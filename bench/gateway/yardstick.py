@@ -1,7 +1,7 @@
 """How fast this machine is now, told by what others do on it.
 
 The bars were set on a quiet machine, on which others were measured too. What
-they do now, beside what they did there, is how much of that machine there is:
+they do now, alongside what they did there, is how much of that machine there is:
 what neighbours take of caches and clocks they take of everybody. Only whoever runs
 in Python stands for ours: a machine may do twice as much for C and Rust, and for
 an interpreter nothing more.
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import median
 
-# Requests a second at 16 connections on the machine of the bars, by the names of contestants.
+# Requests per second at 16 connections on the machine of the bars, by the names of contestants.
 THERE = {
     "nginx": 47_000.0,
     "vllm-router": 13_500.0,

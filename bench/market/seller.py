@@ -43,7 +43,7 @@ class Fate:
 
 @dataclass(frozen=True, slots=True)
 class Seller:
-    """Prices are in dollars for a million tokens, ``faulty`` is a share of the requests."""
+    """Prices are in dollars per 1M tokens, ``faulty`` is a share of the requests."""
 
     name: str
     prompt_price: float

@@ -72,7 +72,7 @@ class Stall:
 
 @asynccontextmanager
 async def stalls(sellers: Sequence[Seller], clock: Callable[[], float]) -> AsyncIterator[list[str]]:
-    """The base addresses of all, in their order."""
+    """The base URLs of all, in their order."""
     async with AsyncExitStack() as held:
         addresses = []
         for seller in sellers:

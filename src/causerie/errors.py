@@ -11,7 +11,7 @@
       TemplateFailed       500                 the model's chat template takes too much
       UpstreamFailed       502, 504            all attempts failed
         EngineLost         503                 an engine ended beneath the request
-      Overloaded           503                 loading, queue full, no endpoint
+      Overloaded           503                 loading, queue full, no provider
 
 Raised anywhere, turned into a response in one place (``edge``). A message says
 what was wrong, where, and what would be right; it never carries a credential,

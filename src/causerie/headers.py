@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from causerie.catalog.catalog import Entry
 from causerie.metering.meter import Record
 from causerie.protocol.request import ChatRequest
-from causerie.routing.journey import Journey
-from causerie.routing.visit import Visit
+from causerie.routing.attempt import Attempt
+from causerie.routing.execution import Execution
 
 _TIMING = "queue;dur=%.1f, route;dur=%.1f, upstream;dur=%.1f, overhead;dur=%.1f"  # milliseconds
 _MAX_CHARACTERS = 2048  # of the header that lists the changes
@@ -19,22 +19,26 @@ def head(
     asked: ChatRequest,
     request: ChatRequest,
     model: Entry,
-    journey: Journey,
-    visit: Visit,
+    execution: Execution,
+    attempt: Attempt,
 ) -> dict[str, str]:
     """All of them, once the first event is there; ``request`` is what the model makes of ``asked``.
 
     The record notes the first token.
     """
-    queue, route, upstream = visit.queued_seconds, journey.routed_seconds, visit.upstream_seconds
+    queue, route, upstream = (
+        attempt.queued_seconds,
+        execution.routed_seconds,
+        attempt.upstream_seconds,
+    )
     overhead = record.first_token(queue + route + upstream)
-    headers = served(journey)
+    headers = served(execution)
     headers["server-timing"] = _TIMING % (
         queue * 1000, route * 1000, upstream * 1000, overhead * 1000
     )  # fmt: skip
     if model.id != request.model:
         headers["x-served-model"] = model.id
-    changes = visit.changes(request, visit.answer.changes)
+    changes = attempt.changes(request, attempt.answer.changes)
     if changes or request is not asked:
         headers |= changed(asked, request, model, changes)
     return headers
@@ -49,9 +53,9 @@ def changed(
     return {"x-request-changes": _listed(changes)} if changes else {}
 
 
-def served(journey: Journey) -> dict[str, str]:
+def served(execution: Execution) -> dict[str, str]:
     """Who answers, and how many were asked."""
-    return {"x-served-by": journey.served_by, "x-attempts": str(len(journey.tried))}
+    return {"x-served-by": execution.served_by, "x-attempts": str(len(execution.tried))}
 
 
 def _listed(changes: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Sends short letters by SMTP, one after the other, beside everything else.
+"""Sends short letters by SMTP, one after the other, alongside everything else.
 
 A letter is queued at once and nobody waits for it, so how long a request takes says nothing of
 whether a letter was sent. What cannot be sent is tried again a few times, then left, and the log

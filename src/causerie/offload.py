@@ -1,7 +1,7 @@
 """Long work of one request, done off the event loop so that the other requests go on.
 
 There is one thread for it, however many requests are large. Python runs one thread at a time:
-beside one busy thread the event loop waits a few milliseconds for its turn, beside several of
+alongside one busy thread the event loop waits a few milliseconds for its turn, alongside several of
 them it would wait as much for each. A single native call keeps the turn to itself, so each
 must be bounded by whoever makes it.
 """
@@ -26,7 +26,7 @@ async def offload(
 ) -> _Made:
     """Return what ``work`` returns, done in the thread for long work; raises what it raises.
 
-    Work that has begun ends also where nobody waits for it any more.
+    Work that has started ends also where nobody waits for it any more.
     """
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(_thread, partial(work, *args, **kwargs))

@@ -25,10 +25,12 @@ from causerie.access.estimate import estimate
 from causerie.access.free import FreeScopes
 from causerie.access.keys import Caller, Locked, StaticKeys
 from causerie.access.lease import tell
-from causerie.access.limits import Limits
-from causerie.access.quota import Scope
+from causerie.access.limits import RateLimiter
+from causerie.access.quota import RateScope
+from causerie.account_ports import AccountPorts, FreeAllowance
 from causerie.catalog.catalog import Catalog, Entry, is_over
 from causerie.catalog.listing import Listing
+from causerie.chunk_encoder import CompletionIdentity, ResponseContext, ResponseSink
 from causerie.errors import (
     Forbidden,
     NotFound,
@@ -38,23 +40,21 @@ from causerie.errors import (
     ServiceError,
     UpstreamFailed,
 )
-from causerie.fold import Deliver, Frame, Identity
 from causerie.headers import changed, head, served
-from causerie.members import FreeDays, Members
 from causerie.metering.contents import Contents
 from causerie.metering.meter import Meter, Record
 from causerie.protocol.candidate import Candidate
-from causerie.protocol.events import Pour
+from causerie.protocol.events import ReplyStream
 from causerie.protocol.labels import UNLABELLED, Labels
 from causerie.protocol.request import ChatRequest
 from causerie.protocol.variants import free_name, is_free
-from causerie.routing.journey import Journey
+from causerie.routing.attempt import Attempt
+from causerie.routing.execution import Execution
 from causerie.routing.router import Router
-from causerie.routing.seat import wait_of
-from causerie.routing.visit import Visit
+from causerie.routing.target_state import wait_of
 
 
-class Door(Locked, Protocol):
+class PipelineDoor(Locked, Protocol):
     """What the pipeline asks of a door: whom it lets in, to which models, with which fields."""
 
     @property
@@ -70,12 +70,12 @@ class Door(Locked, Protocol):
 _FULL = (Overloaded, RateLimited)
 
 
-class _Offer(Struct, frozen=True):
+class _Choice(Struct, frozen=True):
     """A model as a door has it: what is limited of the two, and whether it is a free variant."""
 
-    door: Door
+    door: PipelineDoor
     model: Entry
-    scopes: Sequence[Scope]
+    scopes: Sequence[RateScope]
     free: bool
 
 
@@ -86,25 +86,25 @@ class _Asked(Struct, frozen=True):
     asked, of all models.
     """
 
-    door: Door
+    door: PipelineDoor
     caller: Caller
     request: ChatRequest
-    identity: Identity
-    deliver: Deliver
+    identity: CompletionIdentity
+    deliver: ResponseSink
     record: Record
     goes_on: Callable[[ServiceError], bool] | None = None
-    tried: list[Visit] = []
+    tried: list[Attempt] = []
 
 
 @dataclass(frozen=True, slots=True)
 class Scopes:
     """What is limited of models, by their ids, and of doors, by their names."""
 
-    models: Mapping[str, Scope]
-    doors: Mapping[str, Scope]
+    models: Mapping[str, RateScope]
+    doors: Mapping[str, RateScope]
     free: FreeScopes | None = None  # of accounts, for the free variants of models
 
-    def of(self, door: str, model: str) -> Sequence[Scope]:
+    def of(self, door: str, model: str) -> Sequence[RateScope]:
         """Those whose limits hold for a request."""
         of_model, of_door = self.models.get(model), self.doors.get(door)
         if of_model is None:
@@ -122,33 +122,33 @@ class Pipeline:
 
     keys: StaticKeys
     catalog: Catalog
-    limits: Limits
+    limits: RateLimiter
     scopes: Scopes
     router: Router
     meter: Meter
-    members: Members | None = None
-    _offers: dict[tuple[str, str], _Offer] = field(default_factory=dict, init=False)
+    members: AccountPorts | None = None
+    _choices: dict[tuple[str, str], _Choice] = field(default_factory=dict, init=False)
 
-    def known(self, door: Door, credential: Credential | None) -> Caller | None:
+    def known(self, door: PipelineDoor, credential: Credential | None) -> Caller | None:
         """As :meth:`authenticate`, or ``None`` where that would have to wait."""
         return None if door.accounts else self.keys.authenticate(door, credential)
 
-    async def authenticate(self, door: Door, credential: Credential | None) -> Caller:
+    async def authenticate(self, door: PipelineDoor, credential: Credential | None) -> Caller:
         """Who is calling; raises ``Unauthenticated``."""
         caller = self.known(door, credential)
         if caller is not None:
             return caller
         if self.members is None:
             raise ServiceError(f"The door {door.name} takes keys of accounts; there are none here.")
-        return await self.members.ring.authenticate(door, credential)
+        return await self.members.keys.authenticate(door, credential)
 
     async def answer(
         self,
-        door: Door,
+        door: PipelineDoor,
         caller: Caller,
         request: ChatRequest,
-        identity: Identity,
-        deliver: Deliver,
+        identity: CompletionIdentity,
+        deliver: ResponseSink,
         labels: Labels = UNLABELLED,
     ) -> None:
         """Hand an answer to ``deliver``, its first event at hand; raises ``ServiceError`` before.
@@ -169,65 +169,65 @@ class Pipeline:
 
     def _one(self, asked: _Asked, name: str) -> Awaitable[None]:
         """The answer of one model."""
-        offer = self._offer_to(asked, name)
+        choice = self._choice_to(asked, name)
         record = asked.record
-        record.model, record.stream = offer.model.id, asked.request.stream
-        if offer.free and self.members is not None and asked.caller.project:
-            return self._of_the_day(asked, offer, self.members.free_days)
-        return self._answered(asked, offer)
+        record.model, record.stream = choice.model.id, asked.request.stream
+        if choice.free and self.members is not None and asked.caller.project:
+            return self._of_the_day(asked, choice, self.members.free_days)
+        return self._answered(asked, choice)
 
-    async def _of_the_day(self, asked: _Asked, offer: _Offer, days: FreeDays) -> None:
+    async def _of_the_day(self, asked: _Asked, choice: _Choice, days: FreeAllowance) -> None:
         """The answer of a free model, which counts as one of the day."""
         hold = await days.take(asked.caller.project)
         with hold:
-            await self._answered(asked, offer, hold.standing.headers)
+            await self._answered(asked, choice, hold.day_status.headers)
 
     async def _answered(
-        self, asked: _Asked, offer: _Offer, more: Mapping[str, str] | None = None
+        self, asked: _Asked, choice: _Choice, more: Mapping[str, str] | None = None
     ) -> None:
         """The answer of this model; its headers say ``more`` of limits.
 
-        A plain one is begun anew where it breaks off.
+        A plain one is started anew where it breaks off.
         """
-        caller, record, model, members = asked.caller, asked.record, offer.model, self.members
+        caller, record, model, members = asked.caller, asked.record, choice.model, self.members
         request = model.adapted(asked.request)
-        candidates = self.able(model, request) if offer.free else model.candidates(request)
+        candidates = self.able(model, request) if choice.free else model.candidates(request)
         need = partial(estimate, request, candidates)
-        scopes = self._scopes(caller, offer) if members or offer.free else offer.scopes
+        scopes = self._scopes(caller, choice) if members or choice.free else choice.scopes
         with self.limits.take_now(scopes, need) or await self.limits.take(scopes, need) as lease:
             lease.spared = asked.goes_on
             if members is not None:
                 record.held = await members.allowances.reserve(caller, model.id, need)
             contents = _kept(asked) if caller.recorded else None
-            journey = self.router.generate(
+            execution = self.router.generate(
                 candidates, request, model.hedge_seconds, contents, asked.tried
             )
-            record.way = journey
+            record.outcome = execution
             try:
-                visit = await journey.begin()
+                attempt = await execution.begin()
                 while True:
-                    headers = head(record, asked.request, request, model, journey, visit)
-                    tell(lease.standings(), headers)
+                    headers = head(record, asked.request, request, model, execution, attempt)
+                    tell(lease.limit_statuses(), headers)
                     if more is not None:
                         headers |= more
-                    frame = _frame(asked, model, journey, visit)
+                    context = _context(asked, model, execution, attempt)
                     if contents is not None:
-                        contents.frame = frame
+                        contents.context = context
                     try:
-                        await asked.deliver(headers, frame, journey.pour)
-                        if journey.continued:  # those of a plain answer have not gone out yet
-                            headers |= served(journey)
+                        await asked.deliver(headers, context, execution.stream)
+                        if execution.continued:  # those of a plain answer have not gone out yet
+                            headers |= served(execution)
                         return
                     except (UpstreamFailed, Overloaded) as failure:
                         if request.stream:
                             raise
-                        visit = await journey.again(failure)
+                        attempt = await execution.again(failure)
             except ServiceError as failure:
                 failure.headers |= changed(asked.request, request, model, failure.changes)
                 raise
             finally:
-                left = journey.leave()
-                lease.settle(journey.usage())
+                left = execution.leave()
+                lease.settle(execution.usage())
                 if left is not None:
                     await left
 
@@ -238,17 +238,19 @@ class Pipeline:
         one is full, which of all has room first is told.
         """
         named = (asked.request.model, *asked.request.fallbacks)
-        models = {name: self._offer_to(asked, name).model for name in named}
+        models = {name: self._choice_to(asked, name).model for name in named}
         *others, last = [name for name in named if not is_over(models[name])] or named[:1]
-        begun = False
+        started = False
 
-        def begin(headers: Mapping[str, str], frame: Frame, pour: Pour) -> Awaitable[None]:
-            nonlocal begun
-            begun = asked.request.stream
-            return asked.deliver(headers, frame, pour)
+        def begin(
+            headers: Mapping[str, str], context: ResponseContext, stream: ReplyStream
+        ) -> Awaitable[None]:
+            nonlocal started
+            started = asked.request.stream
+            return asked.deliver(headers, context, stream)
 
         def goes_on(failure: ServiceError) -> bool:
-            return not begun and another_may(failure)
+            return not started and another_may(failure)
 
         record = asked.record
         full: list[ServiceError] = []
@@ -268,41 +270,41 @@ class Pipeline:
         try:
             await self._one(structs.replace(asked, deliver=begin), last)
         except _FULL as failure:
-            if begun or (soonest := min((failure, *full), key=wait_of)) is failure:
+            if started or (soonest := min((failure, *full), key=wait_of)) is failure:
                 raise
             raise soonest from failure
 
-    def allowed(self, door: Door, caller: Caller, name: str) -> Entry:
+    def allowed(self, door: PipelineDoor, caller: Caller, name: str) -> Entry:
         """The model of this name, which the caller may use at the door.
 
         Raises :class:`NotFound` and :class:`Forbidden`.
         """
-        return self._offer(door, caller, name).model
+        return self._choice(door, caller, name).model
 
-    def _offer_to(self, asked: _Asked, name: str) -> _Offer:
-        """As :meth:`_offer`, whose failures tell the field that the name stands in."""
+    def _choice_to(self, asked: _Asked, name: str) -> _Choice:
+        """As :meth:`_choice`, whose failures tell the field that the name stands in."""
         try:
-            return self._offer(asked.door, asked.caller, name)
+            return self._choice(asked.door, asked.caller, name)
         except (NotFound, Forbidden) as failure:
             asked.record.refused_model(name)
             if name in asked.request.fallbacks or "model" not in asked.request.params:
                 failure.param = "models"
             raise
 
-    def _offer(self, door: Door, caller: Caller, name: str) -> _Offer:
-        offer = self._offers.get((door.name, name))
-        if offer is None or offer.door is not door:  # a reload may come while a request is read
-            offer = self._offers[door.name, name] = self._offered(door, name)
-        if caller.models is not None and caller.models.isdisjoint(offer.model.names):
-            raise _not_for(caller, offer.model)
-        return offer
+    def _choice(self, door: PipelineDoor, caller: Caller, name: str) -> _Choice:
+        choice = self._choices.get((door.name, name))
+        if choice is None or choice.door is not door:  # a reload may come while a request is read
+            choice = self._choices[door.name, name] = self._resolved(door, name)
+        if caller.models is not None and caller.models.isdisjoint(choice.model.names):
+            raise _not_for(caller, choice.model)
+        return choice
 
-    def _offered(self, door: Door, name: str) -> _Offer:
+    def _resolved(self, door: PipelineDoor, name: str) -> _Choice:
         """Free variants have limits of their own, to stand in the way of no paid request."""
         model = self.catalog.resolve(door.models, name)
         free = is_free(model.id)
         limited = free_name(door.name) if free and self.scopes.free is not None else door.name
-        return _Offer(door, model, self.scopes.of(limited, model.id), free)
+        return _Choice(door, model, self.scopes.of(limited, model.id), free)
 
     def able(self, model: Entry, request: ChatRequest) -> Sequence[Candidate]:
         """Who can take an adapted request and has room for it; raises ``ServiceError``."""
@@ -311,16 +313,16 @@ class Pipeline:
             candidates = self.scopes.free.spare(model.id, candidates)
         return candidates
 
-    def _scopes(self, caller: Caller, offer: _Offer) -> Sequence[Scope]:
+    def _scopes(self, caller: Caller, choice: _Choice) -> Sequence[RateScope]:
         """Whose limits hold for a request."""
-        found = offer.scopes
-        if offer.free and self.scopes.free is not None:
+        found = choice.scopes
+        if choice.free and self.scopes.free is not None:
             found = [self.scopes.free.of(caller), *found]
         if self.members is not None:
-            found = [*self.members.allowances.scopes(caller, offer.model.id), *found]
+            found = [*self.members.allowances.scopes(caller, choice.model.id), *found]
         return found
 
-    def listed(self, door: Door, caller: Caller | None) -> Sequence[Listing]:
+    def listed(self, door: PipelineDoor, caller: Caller | None) -> Sequence[Listing]:
         """The router's catalog behind a door; with a caller what that one may use of it."""
         mine = None if caller is None else caller.models
         return [
@@ -329,7 +331,7 @@ class Pipeline:
             if mine is None or not mine.isdisjoint(one.names)
         ]
 
-    def listing(self, door: Door, name: str) -> Listing:
+    def listing(self, door: PipelineDoor, name: str) -> Listing:
         """One entry of the router's catalog; raises :class:`NotFound`."""
         entry = self.catalog.resolve(door.models, name)
         if not isinstance(entry, Listing) or entry.is_over:
@@ -341,7 +343,7 @@ class Pipeline:
             )
         return entry
 
-    def models(self, door: Door, caller: Caller | None) -> Sequence[Mapping[str, Any]]:
+    def models(self, door: PipelineDoor, caller: Caller | None) -> Sequence[Mapping[str, Any]]:
         """The catalog behind a door, as ``GET /models`` shows it to this caller."""
         mine = None if caller is None else caller.models
         return [
@@ -350,7 +352,7 @@ class Pipeline:
             if mine is None or not mine.isdisjoint(model.names)
         ]
 
-    def shown(self, door: Door, caller: Caller | None, name: str) -> Mapping[str, Any]:
+    def shown(self, door: PipelineDoor, caller: Caller | None, name: str) -> Mapping[str, Any]:
         """The entry of one model, by any of its names; raises as :meth:`allowed` does."""
         if caller is None:
             model = self.catalog.resolve(door.models, name)
@@ -361,8 +363,8 @@ class Pipeline:
 
 def _kept(asked: _Asked) -> Contents:
     """What the record keeps of the contents, of a project that wants it."""
-    frame = Frame(asked.identity, asked.request.model, "")
-    contents = asked.record.contents = Contents(asked.request, frame)
+    context = ResponseContext(asked.identity, asked.request.model, "")
+    contents = asked.record.contents = Contents(asked.request, context)
     return contents
 
 
@@ -382,15 +384,17 @@ def _not_for(caller: Caller, model: Entry) -> Forbidden:
     )
 
 
-def _frame(asked: _Asked, model: Entry, journey: Journey, visit: Visit) -> Frame:
+def _context(
+    asked: _Asked, model: Entry, execution: Execution, attempt: Attempt
+) -> ResponseContext:
     """What a reply costs is told once it is there, by who has given it."""
     listing = model if isinstance(model, Listing) else None
-    return Frame(
+    return ResponseContext(
         asked.identity,
         asked.request.model,
-        visit.answer.fingerprint,
+        attempt.answer.fingerprint,
         asked.request.thinking.visible,
         asked.door.reasoning_object,
-        (lambda usage: float(listing.cost(journey.served_by, usage))) if listing else None,
-        listing.provider(journey.served_by) if listing else UNSET,
+        (lambda usage: float(listing.cost(execution.served_by, usage))) if listing else None,
+        listing.provider(execution.served_by) if listing else UNSET,
     )

@@ -17,7 +17,7 @@ import socket
 from time import monotonic
 from weakref import WeakKeyDictionary
 
-_MAX_HELD = 16  # pieces; by then the price of waking is small beside them
+_MAX_HELD = 16  # pieces; by then the price of waking is small alongside them
 _LARGE = 16 * 1024  # bytes: such a piece costs more than waking, and is not kept in memory
 
 
@@ -56,7 +56,7 @@ class Traffic:
             self._ask_turn()
 
     def send(self, transport: asyncio.WriteTransport, data: bytes) -> None:
-        """Write to a connection, now or when what came beside it was handled, in this order."""
+        """Write to a connection, now or when what came alongside it was handled, in this order."""
         self._unanswered -= 1
         held = self._held
         if self._unanswered > 0 and len(data) <= _LARGE and len(held) < _MAX_HELD:

@@ -11,17 +11,17 @@ import pytest
 from enginekit import CONTEXT, SLOTS, Subject
 
 from causerie.engines.base import (
+    EngineSampling,
     EngineState,
     NotAdmitted,
     PromptTooLong,
-    Sampling,
     TextRequest,
     Token,
 )
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-GREEDY = Sampling(temperature=0.0)
+GREEDY = EngineSampling(temperature=0.0)
 MIXED = "naïve: 日本語 🎉 ok"
 
 
@@ -176,7 +176,7 @@ async def test_a_grammar_goes_on_behind_what_it_has_accepted(
 async def test_a_grammar_goes_on_behind_a_text(subject: Subject) -> None:
     grammar = says("Zo\u00eb: one two")
     prompt = [*await subject.prompt("Hi"), *await subject.engine.tokenize(["..."], special=False)]
-    run = await subject.run(TextRequest(prompt, 40, GREEDY, grammar, begun="Zo\u00eb: o"))
+    run = await subject.run(TextRequest(prompt, 40, GREEDY, grammar, resumed="Zo\u00eb: o"))
     assert (run.text, run.stopped.reason) == ("ne two", "stop")
 
 
@@ -199,7 +199,7 @@ async def test_what_a_grammar_cannot_have_accepted_is_refused_on_entering(
         async with subject.engine.generate(replace(request, accepted=begun)):
             pytest.fail("it was accepted")
     with pytest.raises(NotAdmitted):
-        async with subject.engine.generate(replace(request, begun="two")):
+        async with subject.engine.generate(replace(request, resumed="two")):
             pytest.fail("it was accepted")
     assert subject.engine.status().busy == 0
 
@@ -234,7 +234,7 @@ async def test_logprobs_and_alternatives(subject: Subject, count: int) -> None:
 
 async def test_a_seed_repeats(subject: Subject) -> None:
     prompt = await subject.prompt("Tell me a story.")
-    request = TextRequest(prompt, 20, Sampling(temperature=1.0, seed=2**31 + 5))
+    request = TextRequest(prompt, 20, EngineSampling(temperature=1.0, seed=2**31 + 5))
     _ = await subject.run(request)  # from here on the prompt is in the cache
     first, second = await subject.run(request), await subject.run(request)
     assert first.ids == second.ids
@@ -243,14 +243,16 @@ async def test_a_seed_repeats(subject: Subject) -> None:
 async def test_a_bias_forces_a_token(subject: Subject) -> None:
     (id,) = await subject.engine.tokenize(["a"], special=False)
     prompt = await subject.prompt("Hi")
-    bias = Sampling(temperature=0.0, logit_bias={id: 100.0})
+    bias = EngineSampling(temperature=0.0, logit_bias={id: 100.0})
     run = await subject.run(TextRequest(prompt, 4, bias))
     assert (run.ids, run.text) == ([id] * 4, "aaaa")
 
 
 async def test_a_bias_bans_the_end(subject: Subject) -> None:
     prompt = await subject.prompt("What is 2+2? Answer with one word.")
-    bias = Sampling(temperature=0.0, logit_bias=dict.fromkeys(subject.facts.end_tokens, -100.0))
+    bias = EngineSampling(
+        temperature=0.0, logit_bias=dict.fromkeys(subject.facts.end_tokens, -100.0)
+    )
     run = await subject.run(TextRequest(prompt, 40, bias))
     assert (run.stopped.reason, len(run.tokens)) == ("length", 40)
 

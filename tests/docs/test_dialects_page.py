@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from causerie.upstreams.dialects import DIALECTS
-from causerie.upstreams.reference import dialects_page
+from causerie.providers.dialects import DIALECTS
+from causerie.providers.reference import dialects_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "dialects.md"
 
@@ -16,5 +16,5 @@ def test_page_is_up_to_date() -> None:
 
 def test_every_dialect_has_its_column() -> None:
     for line in dialects_page().splitlines():
-        if line.startswith("| `") and "the endpoint answers" not in line:
+        if line.startswith("| `") and "the provider answers" not in line:
             assert line.count(" | ") == len(DIALECTS)

@@ -10,11 +10,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import Overloaded
-from causerie.metering.counters import Counters
+from causerie.metering.counters import MetricsCounters
 from causerie.metering.meter import Record
 from causerie.protocol.events import Usage
-from causerie.routing.breaker import Breaker
-from causerie.routing.seat import Seat
+from causerie.routing.circuit_breaker import CircuitBreaker
+from causerie.routing.target_state import TargetState
 
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `(causerie_\w+)` \| (\w+) \| ?([^|]*) ?\|", re.MULTILINE)
@@ -24,11 +24,11 @@ BESIDES = {"le"}  # of every histogram
 def exposed() -> dict[str, tuple[str, set[str]]]:
     """Kind and labels of every metric of a service in which everything has happened."""
     target: object = None
-    seat = Seat("t", target, None, Breaker(lambda: 0.0, lambda: 0.0))  # type: ignore[arg-type]
-    seat.failed(Overloaded("full"))
+    target_state = TargetState("t", target, None, CircuitBreaker(lambda: 0.0, lambda: 0.0))  # type: ignore[arg-type]
+    target_state.failed(Overloaded("full"))
     engine = EngineStatus("m", EngineState.READY, slots=4, memory_bytes=1)
-    counters = Counters(
-        Statuses([engine]).status, lambda: [("m", 1)], lambda: [seat.status()], lambda: True
+    counters = MetricsCounters(
+        Statuses([engine]).status, lambda: [("m", 1)], lambda: [target_state.status()], lambda: True
     )
     counters.refused("d", "invalid_json", 400)
     record = Record("r", "d", "k", model="m", used=Usage(3, 5), first_token_seconds=0.1)

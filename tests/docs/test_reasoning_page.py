@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from causerie.upstreams.dialects import DIALECTS
-from causerie.upstreams.thinking_reference import ASKED, reasoning_page
+from causerie.providers.dialects import DIALECTS
+from causerie.providers.thinking_reference import ASKED, reasoning_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "reasoning.md"
 

@@ -29,7 +29,7 @@ Script = Step | Sequence[Step] | Callable[[Received], Step]
 class Upstream:
     """``requests`` are those for completions, ``lookups`` all others.
 
-    ``mistakes`` says which requests went on with what the reply had not begun
+    ``mistakes`` says which requests went on with what the reply had not started
     with; they were answered 400. ``status`` is that of the list of models.
     """
 

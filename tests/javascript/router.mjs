@@ -1,4 +1,4 @@
-// What users of the well-known router's own clients would write, with another base address;
+// What users of the well-known router's own clients would write, with another base URL;
 // prints what came back as one line of JSON.
 import { OpenRouter } from "@openrouter/sdk";
 import { createOpenRouter } from "@openrouter/ai-sdk-provider";

@@ -1,6 +1,6 @@
 """May a request start now, or must it wait, or go away.
 
-One :class:`Gate` a model. It counts requests when they arrive, before any work
+One :class:`SlotQueue` a model. It counts requests when they arrive, before any work
 is done for them: as many run as the engine has slots, a bounded number waits
 in order, and the next is told at once to come back later.
 """
@@ -17,23 +17,23 @@ from types import TracebackType
 from causerie.errors import InvalidRequest, Overloaded
 
 
-class Entry:
+class SlotLease:
     """The places of one request. ``waited`` is how long it queued, in seconds."""
 
-    __slots__ = ("_gate", "_places", "_started", "waited")
+    __slots__ = ("_places", "_queue", "_started", "waited")
 
-    def __init__(self, gate: Gate, places: int) -> None:
-        self._gate = gate
+    def __init__(self, queue: SlotQueue, places: int) -> None:
+        self._queue = queue
         self._places = places
         self._started = 0.0
         self.waited = 0.0
 
-    async def __aenter__(self) -> Entry:
-        if self._gate.take_now(self._places):
+    async def __aenter__(self) -> SlotLease:
+        if self._queue.take_now(self._places):
             self._started = time.monotonic()
             return self
         arrived = time.monotonic()
-        await self._gate.take(self._places)
+        await self._queue.take(self._places)
         self._started = time.monotonic()
         self.waited = self._started - arrived
         return self
@@ -44,7 +44,7 @@ class Entry:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._gate.give_back(self._places, time.monotonic() - self._started)
+        self._queue.give_back(self._places, time.monotonic() - self._started)
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class _Waiting:
 
 
 @dataclass(slots=True)
-class Gate:
+class SlotQueue:
     """Admission to one model.
 
     ``slots`` says how many places there are now (it may change when a model is
@@ -81,14 +81,14 @@ class Gate:
         slots = max(self.slots(), 1)
         return not self._queue and (slots - self._taken) * 4 >= slots and self._taken < slots
 
-    def enter(self, places: int = 1) -> Entry:
+    def enter(self, places: int = 1) -> SlotLease:
         """Hold ``places`` (one for each choice) while the block runs.
 
         Entering raises :class:`Overloaded` at once where the queue is full, and
         after ``max_wait_seconds`` in it; :class:`InvalidRequest` for more places
         than there are.
         """
-        return Entry(self, places)
+        return SlotLease(self, places)
 
     def take_now(self, places: int) -> bool:
         """Take places that are free, unless others wait for them; whether there were."""

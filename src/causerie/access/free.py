@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from causerie.access.keys import Caller
-from causerie.access.quota import Rates, Scope
+from causerie.access.quota import Rates, RateScope
 from causerie.errors import RateLimited
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.variants import free_name
@@ -24,16 +24,16 @@ class FreeScopes:
     def __init__(self, rates: Rates, busy: Callable[[str], bool]) -> None:
         self._rates = rates
         self._busy = busy
-        self._made: dict[str, Scope] = {}
+        self._made: dict[str, RateScope] = {}
 
-    def of(self, caller: Caller) -> Scope:
+    def of(self, caller: Caller) -> RateScope:
         """The scope of the caller's project; of its key, or of all at a door without keys."""
         account = caller.project or caller.key or caller.name
         scope = self._made.get(account)
         if scope is None:
             if len(self._made) >= _KEPT:
                 del self._made[next(iter(self._made))]
-            scope = self._made[account] = Scope(
+            scope = self._made[account] = RateScope(
                 "project", f"{free_name(account)} models", self._rates
             )
         return scope

@@ -12,16 +12,16 @@ from typing import Protocol, Self
 
 from msgspec import Struct
 
-from causerie.access.quota import Standings
+from causerie.access.quota import LimitStatuses
 from causerie.errors import ServiceError
 from causerie.protocol.events import Usage
 
 _NOTHING = Usage(0, 0)
-_NO_LIMITS: Standings = (None, None)
+_NO_LIMITS: LimitStatuses = (None, None)
 _TENTHS = [f"{tenths // 10}.{tenths % 10}s" for tenths in range(601)]  # of a minute
 
 
-class Used(Protocol):
+class TokenUse(Protocol):
     """The tokens that a request has used; ``completion`` includes reasoning."""
 
     @property
@@ -36,7 +36,7 @@ class Lease(Struct, kw_only=True):
     ``spared`` says of a failure whether the request will count elsewhere instead.
     """
 
-    used: Used = _NOTHING
+    used: TokenUse = _NOTHING
     spared: Callable[[ServiceError], bool] | None = None
 
     def __enter__(self) -> Self:
@@ -55,10 +55,10 @@ class Lease(Struct, kw_only=True):
             self.release(self.used.prompt, self.used.completion)
         if failure is not None:
             headers: dict[str, str] = {}
-            tell(self.standings(), headers)
+            tell(self.limit_statuses(), headers)
             failure.headers = headers | failure.headers
 
-    def settle(self, used: Used) -> None:
+    def settle(self, used: TokenUse) -> None:
         """This is what was used until now; nothing where it is never said."""
         self.used = used
 
@@ -73,7 +73,7 @@ class Lease(Struct, kw_only=True):
     def undo(self) -> None:
         """As :meth:`release`, but as if nothing had been taken."""
 
-    def standings(self) -> Standings:
+    def limit_statuses(self) -> LimitStatuses:
         """How the strictest limits of its scopes stand, as far as is known here.
 
         After :meth:`release` too.
@@ -81,9 +81,9 @@ class Lease(Struct, kw_only=True):
         return _NO_LIMITS
 
 
-def tell(standings: Standings, headers: dict[str, str]) -> None:
+def tell(limit_statuses: LimitStatuses, headers: dict[str, str]) -> None:
     """Add ``x-ratelimit-…`` for these."""
-    requests, tokens = standings
+    requests, tokens = limit_statuses
     if requests is not None:
         headers["x-ratelimit-limit-requests"], left, reset = requests
         headers["x-ratelimit-remaining-requests"] = str(left)

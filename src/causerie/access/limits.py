@@ -6,7 +6,7 @@ request, and the tokens that are foreseen. The lease gives the place back and
 settles the tokens by the truth however the request ends. Where one scope has no
 room, nothing is taken anywhere, and the refusal says which limit, whose and when.
 
-What counts, and where, is behind :class:`Limits`: memory here, a shared store
+What counts, and where, is behind :class:`RateLimiter`: memory here, a shared store
 where replicas share their limits.
 """
 
@@ -16,20 +16,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from causerie.access.lease import Lease
-from causerie.access.quota import Scope, Tokens
+from causerie.access.quota import RateScope, Tokens
 from causerie.access.refusal import too_large
 
 _NO_TOKENS = Tokens()
 
 
-class Limits(Protocol):
+class RateLimiter(Protocol):
     """Lets requests in, and counts what scopes have used."""
 
-    def take_now(self, scopes: Sequence[Scope], estimate: Callable[[], Tokens]) -> Lease | None:
+    def take_now(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Lease | None:
         """As :meth:`take`, or ``None`` where that would have to wait."""
         ...
 
-    def take(self, scopes: Sequence[Scope], estimate: Callable[[], Tokens]) -> Awaitable[Lease]:
+    def take(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Awaitable[Lease]:
         """A lease on all scopes, which differ; it ends with its block.
 
         ``estimate`` is asked only where tokens are limited; output is reserved up
@@ -40,7 +40,7 @@ class Limits(Protocol):
         ...
 
 
-def needed(scopes: Sequence[Scope], estimate: Callable[[], Tokens]) -> Tokens:
+def needed(scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> Tokens:
     """What a request needs of these; raises :class:`InvalidRequest` where one never has that."""
     need = _NO_TOKENS
     for scope in scopes:

@@ -35,7 +35,7 @@ class LimitTexts(Struct, frozen=True):
     output: str
 
 
-class Scope:
+class RateScope:
     """Somebody or something with limits; made once, not for every request.
 
     Its counts belong to ``id``: another scope of the same kind and name goes on
@@ -80,19 +80,19 @@ class Tokens(Struct, frozen=True, gc=False):
     output: int = 0
 
 
-Standing = tuple[str, int, int]
+LimitStatus = tuple[str, int, int]
 """How one limit stands now: the limit, what is left of it, and the tenths of a second
 until that is more, at most 600."""
 
-Standings = tuple[Standing | None, Standing | None]
+LimitStatuses = tuple[LimitStatus | None, LimitStatus | None]
 """Of requests and of tokens the limit of which least is left, of all scopes of a request;
 ``None`` where none is set."""
 
 
-class Refusal(Struct, frozen=True):
+class ExceededLimit(Struct, frozen=True):
     """A limit that a request does not fit into now; it would after ``wait`` seconds."""
 
-    scope: Scope
+    scope: RateScope
     measure: Measure
     limit: int
     used: int
@@ -100,11 +100,11 @@ class Refusal(Struct, frozen=True):
     wait: float
 
 
-class Refused(Struct, frozen=True):
+class QuotaRefusal(Struct, frozen=True):
     """Nothing was taken: the limits that forbid it, and how the strictest stand."""
 
-    refusals: tuple[Refusal, ...]
-    standings: Standings
+    refusals: tuple[ExceededLimit, ...]
+    limit_statuses: LimitStatuses
 
 
 def _limit(given: int | None) -> int:

@@ -29,12 +29,12 @@ from causerie.access.lease import Lease
 from causerie.access.limits import needed
 from causerie.access.quota import (
     UNLIMITED,
+    ExceededLimit,
+    LimitStatus,
+    LimitStatuses,
     Measure,
-    Refusal,
-    Refused,
-    Scope,
-    Standing,
-    Standings,
+    QuotaRefusal,
+    RateScope,
     Tokens,
 )
 from causerie.access.refusal import limited
@@ -116,7 +116,7 @@ class _Windows(dict[str, _Window]):
         self._sweep_at = max(_FIRST_SWEEP, 2 * len(self))
 
 
-_Part = tuple[Scope, _Window, _Tick, int]  # what was taken of one scope, and how much output
+_Part = tuple[RateScope, _Window, _Tick, int]  # what was taken of one scope, and how much output
 
 
 class MemoryLease(Lease):
@@ -146,11 +146,11 @@ class MemoryLease(Lease):
                 tick.requests -= 1
                 window.requests -= 1
 
-    def standings(self) -> Standings:
+    def limit_statuses(self) -> LimitStatuses:
         """How the strictest limits stand now."""
         now = self.clock() // _TICK
-        requests: Standing | None = None
-        tokens: Standing | None = None
+        requests: LimitStatus | None = None
+        tokens: LimitStatus | None = None
         fewest = least = _FAR
         for scope, window, _, _ in self.parts:
             if window.newest.at != now:
@@ -193,11 +193,13 @@ class MemoryCounters:
         """Scopes that are remembered."""
         return len(self._windows)
 
-    async def take(self, scopes: Sequence[Scope], estimate: Callable[[], Tokens]) -> MemoryLease:
+    async def take(
+        self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]
+    ) -> MemoryLease:
         """As :meth:`take_now`."""
         return self.take_now(scopes, estimate)
 
-    def take_now(self, scopes: Sequence[Scope], estimate: Callable[[], Tokens]) -> MemoryLease:
+    def take_now(self, scopes: Sequence[RateScope], estimate: Callable[[], Tokens]) -> MemoryLease:
         """A lease on all scopes; see :meth:`causerie.access.limits.Limits.take`.
 
         Output that would not fit into an empty window is cut down to what does.
@@ -241,15 +243,17 @@ class MemoryCounters:
         MemoryLease(self._clock, input, parts).undo()
         raise limited(self._refused(scopes, needed(scopes, estimate)))
 
-    def _refused(self, scopes: Sequence[Scope], need: Tokens) -> Refused:
+    def _refused(self, scopes: Sequence[RateScope], need: Tokens) -> QuotaRefusal:
         now, parts = self._clock(), []
-        refusals: list[Refusal] = []
+        refusals: list[ExceededLimit] = []
         for scope in scopes:
             window = self._windows[scope.id]
             output = min(need.output, scope.output, scope.tokens - need.input)
             parts.append((scope, window, window.newest, output))
             refusals.extend(_refusals(scope, window, Tokens(need.input, output), now))
-        return Refused(tuple(refusals), MemoryLease(self._clock, need.input, parts).standings())
+        return QuotaRefusal(
+            tuple(refusals), MemoryLease(self._clock, need.input, parts).limit_statuses()
+        )
 
 
 _Read = Callable[[_Tick | _Window], int]
@@ -270,16 +274,16 @@ _READS: tuple[tuple[Measure, _Read], ...] = (
 )
 
 
-def _refusals(scope: Scope, window: _Window, need: Tokens, now: int) -> Iterator[Refusal]:
+def _refusals(scope: RateScope, window: _Window, need: Tokens, now: int) -> Iterator[ExceededLimit]:
     limits = (scope.requests, scope.tokens, scope.input, scope.output)
     needs = (1, need.input + need.output, need.input, need.output)
     for (measure, read), limit, more in zip(_READS, limits, needs, strict=True):
         used = read(window)
         if limit < UNLIMITED and used + more > limit:
             wait = _until(window, read, used + more - limit, now)
-            yield Refusal(scope, measure, limit, used, more, wait)
+            yield ExceededLimit(scope, measure, limit, used, more, wait)
     if window.running >= scope.concurrent:
-        yield Refusal(scope, "concurrent", scope.concurrent, window.running, 1, _SOON)
+        yield ExceededLimit(scope, "concurrent", scope.concurrent, window.running, 1, _SOON)
 
 
 def _reset(window: _Window, read: _Read, now: int) -> int:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from causerie.accounts.arrival import Arrivals
 from causerie.accounts.attempts import Attempts
+from causerie.accounts.authorization import Clock
 from causerie.accounts.credits import Credits
-from causerie.accounts.guard import Clock
-from causerie.accounts.issuing import Keys
+from causerie.accounts.issuing import KeyIssuing
 from causerie.accounts.operating import Operating
 from causerie.accounts.passwords import Passwords
-from causerie.accounts.ports import Store
-from causerie.accounts.profile import Profile
+from causerie.accounts.ports import AccountStore
+from causerie.accounts.profile import OwnAccount
 from causerie.accounts.projects import Projects
 from causerie.accounts.recordings import Recordings
 from causerie.accounts.sign_in import SignIn
 from causerie.accounts.sign_ups import SignUps
-from causerie.accounts.usage import Usage, UsageReader
+from causerie.accounts.sso_provisioning import SsoProvisioning
+from causerie.accounts.usage import UsageReader, UsageReports
 from causerie.accounts.users import Users
 
 
@@ -27,32 +27,34 @@ class Accounts:
 
     users: Users
     sign_ups: SignUps
-    profile: Profile
+    profile: OwnAccount
     sign_in: SignIn
     projects: Projects
-    keys: Keys
-    usage: Usage
+    keys: KeyIssuing
+    usage: UsageReports
     credits: Credits
     recordings: Recordings
     attempts: Attempts
     operating: Operating
 
     @property
-    def arrivals(self) -> Arrivals:
+    def arrivals(self) -> SsoProvisioning:
         """The way in with an identity of another provider."""
-        return Arrivals(self.users, self.sign_in)
+        return SsoProvisioning(self.users, self.sign_in)
 
     @staticmethod
-    def over(store: Store, reader: UsageReader, passwords: Passwords, clock: Clock) -> Accounts:
+    def over(
+        store: AccountStore, reader: UsageReader, passwords: Passwords, clock: Clock
+    ) -> Accounts:
         """All of them over this store."""
         return Accounts(
             users=Users(store, passwords, clock),
             sign_ups=SignUps(store, clock),
-            profile=Profile(store, passwords, clock),
+            profile=OwnAccount(store, passwords, clock),
             sign_in=SignIn(store, passwords, clock),
             projects=Projects(store, clock),
-            keys=Keys(store, clock),
-            usage=Usage(store, reader),
+            keys=KeyIssuing(store, clock),
+            usage=UsageReports(store, reader),
             credits=Credits(store, reader, clock),
             recordings=Recordings(store, clock),
             attempts=Attempts(store, clock),

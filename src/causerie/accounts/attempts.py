@@ -11,26 +11,26 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from causerie.accounts import throttle
-from causerie.accounts.guard import Clock
-from causerie.accounts.ports import Books, Store
-from causerie.accounts.sessions import Client
+from causerie.accounts.authorization import Clock
+from causerie.accounts.ports import AccountStore, Repositories
+from causerie.accounts.sessions import SessionClient
 from causerie.errors import NotFound, Overloaded, Unauthenticated
 
 
 class Attempts:
     """What was tried lately, by account and by address."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: AccountStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
     async def begin(self, allowed: Mapping[str, int]) -> None:
         """Count one in these scopes as failed; raises :class:`RateLimited` where one must wait."""
         now = self._clock()
-        async with self._store.writing() as books:
-            throttle.check(await books.attempts.lock(sorted(allowed), now), allowed, now)
+        async with self._store.writing() as repositories:
+            throttle.check(await repositories.attempts.lock(sorted(allowed), now), allowed, now)
             for scope in sorted(allowed):
-                await books.attempts.failed(scope, now, now - throttle.FORGET_AFTER)
+                await repositories.attempts.failed(scope, now, now - throttle.FORGET_AFTER)
 
     @asynccontextmanager
     async def guess(self, allowed: Mapping[str, int]) -> AsyncIterator[None]:
@@ -39,13 +39,13 @@ class Attempts:
         try:
             yield
         except Overloaded:
-            async with self._store.writing() as books:
+            async with self._store.writing() as repositories:
                 for scope in sorted(allowed):
-                    await books.attempts.forgive(scope)
+                    await repositories.attempts.forgive(scope)
             raise
 
     @asynccontextmanager
-    async def from_address(self, kind: throttle.Kind, client: Client) -> AsyncIterator[None]:
+    async def from_address(self, kind: throttle.Kind, client: SessionClient) -> AsyncIterator[None]:
         """One of this kind from the client's address.
 
         It stays counted where the block raises :class:`Unauthenticated` or
@@ -61,14 +61,14 @@ class Attempts:
             raise
         finally:
             if not wrong:
-                async with self._store.writing() as books:
-                    await succeeded(books, allowed)
+                async with self._store.writing() as repositories:
+                    await succeeded(repositories, allowed)
 
 
-async def succeeded(books: Books, allowed: Mapping[str, int]) -> None:
+async def succeeded(repositories: Repositories, allowed: Mapping[str, int]) -> None:
     """It was no guess: the account's count is gone, that of an address is one less."""
     for scope in sorted(allowed):
         if throttle.is_of_account(scope):
-            await books.attempts.clear(scope)
+            await repositories.attempts.clear(scope)
         else:
-            await books.attempts.forgive(scope)  # many people may share one
+            await repositories.attempts.forgive(scope)  # many people may share one

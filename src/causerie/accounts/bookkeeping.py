@@ -14,21 +14,21 @@ from decimal import Decimal
 from msgspec import Struct
 
 from causerie.access.keys import Caller
-from causerie.access.quota import Scope, Tokens
+from causerie.access.quota import RateScope, Tokens
 from causerie.accounts.budgets import Budgets, Reservation
 from causerie.accounts.entitlements import Entitlements
-from causerie.accounts.prices import FREE, Prices, is_charged
+from causerie.accounts.key_cache import AccountCaller
+from causerie.accounts.prices import FREE, ModelPrices, is_charged
 from causerie.accounts.recorder import Recorder
-from causerie.accounts.ring import Member
 from causerie.errors import StoreUnavailable
 from causerie.metering.ledger import Ledger, UsageRecord, record_id
 from causerie.metering.meter import Record
 
 
-class Held(Struct, frozen=True):
+class RequestHold(Struct, frozen=True):
     """What is held for a request, and what it costs: a reload meanwhile changes neither."""
 
-    prices: Prices
+    prices: ModelPrices
     reservation: Reservation | None = None
 
 
@@ -44,15 +44,15 @@ class Bookkeeping:
         self._recorder = recorder
         self._budgets = budgets
         self._entitlements = Entitlements()
-        self.prices = Prices()
+        self.prices = ModelPrices()
 
-    def scopes(self, caller: Caller, model: str) -> tuple[Scope, ...]:
+    def scopes(self, caller: Caller, model: str) -> tuple[RateScope, ...]:
         """Whose limits hold for the caller, with this model."""
-        if not isinstance(caller, Member):
+        if not isinstance(caller, AccountCaller):
             return ()
         return self._entitlements.of(caller.grant, model).scopes
 
-    async def reserve(self, caller: Caller, model: str, need: Callable[[], Tokens]) -> Held:
+    async def reserve(self, caller: Caller, model: str, need: Callable[[], Tokens]) -> RequestHold:
         """Hold the estimate of a request against the budgets that apply, if any do.
 
         Raises :class:`OverBudget`, and :class:`StoreUnavailable` where usage
@@ -61,20 +61,20 @@ class Bookkeeping:
         if self._ledger.full:
             raise StoreUnavailable("Usage cannot be recorded now. Try again.")
         prices = self.prices
-        if not isinstance(caller, Member):
-            return Held(prices)
+        if not isinstance(caller, AccountCaller):
+            return RequestHold(prices)
         claims = self._entitlements.of(caller.grant, model).claims
         if not claims:
-            return Held(prices)
+            return RequestHold(prices)
         tokens = need()
         price = prices.models.get(model, FREE)
         cost = price.most(prompt=tokens.input, completion=tokens.output)
         total = tokens.input + tokens.output
-        return Held(prices, await self._budgets.reserve(claims, model, cost, total))
+        return RequestHold(prices, await self._budgets.reserve(claims, model, cost, total))
 
     def release(self, held: object) -> None:
         """Give back what :meth:`reserve` holds."""
-        if isinstance(held, Held) and held.reservation is not None:
+        if isinstance(held, RequestHold) and held.reservation is not None:
             held.reservation.release()
 
     async def enter(self, record: Record) -> None:
@@ -83,7 +83,7 @@ class Bookkeeping:
         Raises :class:`StoreUnavailable` where it cannot be made safe.
         """
         used = record.used
-        held = record.held if isinstance(record.held, Held) else Held(self.prices)
+        held = record.held if isinstance(record.held, RequestHold) else RequestHold(self.prices)
         cost = held.prices.of(record.model, record.served_by).charge(
             status=record.status,
             prompt=used.prompt,

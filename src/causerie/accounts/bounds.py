@@ -20,7 +20,7 @@ _MOST = Decimal(9_000_000_000)
 _DECIMALS = 9  # which is what is kept; written out, many more would fill the memory
 
 
-class Period(StrEnum):
+class BudgetPeriod(StrEnum):
     """When a budget begins anew: at midnight UTC, Mondays, on the first, or not at all."""
 
     DAY = "day"
@@ -32,35 +32,35 @@ class Period(StrEnum):
         """The beginning of the period that ``at`` lies in."""
         midnight = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         match self:
-            case Period.DAY:
+            case BudgetPeriod.DAY:
                 return midnight
-            case Period.WEEK:
+            case BudgetPeriod.WEEK:
                 return midnight - timedelta(days=midnight.weekday())
-            case Period.MONTH:
+            case BudgetPeriod.MONTH:
                 return midnight.replace(day=1)
-            case Period.NEVER:
+            case BudgetPeriod.NEVER:
                 return _FOREVER
 
     def end(self, at: datetime) -> datetime | None:
         """When the next period begins."""
         start = self.start(at)
         match self:
-            case Period.DAY:
+            case BudgetPeriod.DAY:
                 return start + timedelta(days=1)
-            case Period.WEEK:
+            case BudgetPeriod.WEEK:
                 return start + timedelta(days=7)
-            case Period.MONTH:
+            case BudgetPeriod.MONTH:
                 return (start + timedelta(days=32)).replace(day=1)
-            case Period.NEVER:
+            case BudgetPeriod.NEVER:
                 return None
 
 
 _PERIODS = MappingProxyType(
     {
-        Period.DAY: "a day",
-        Period.WEEK: "a week",
-        Period.MONTH: "a month",
-        Period.NEVER: "for good",
+        BudgetPeriod.DAY: "a day",
+        BudgetPeriod.WEEK: "a week",
+        BudgetPeriod.MONTH: "a month",
+        BudgetPeriod.NEVER: "for good",
     }
 )
 
@@ -77,7 +77,7 @@ class Budget:
     """So much, within a period. ``model`` empty: over all models."""
 
     amount: Decimal
-    period: Period = Period.MONTH
+    period: BudgetPeriod = BudgetPeriod.MONTH
     unit: Unit = Unit.MONEY
     model: str = ""
 
@@ -101,7 +101,7 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class LimitsAndBudgets:
     """All limits and budgets of one key or project."""
 
     limits: tuple[Limit, ...] = ()
@@ -156,7 +156,7 @@ class Bounds:
         )
 
 
-UNBOUNDED = Bounds()
+UNBOUNDED = LimitsAndBudgets()
 
 
 def _for(model: str) -> str:

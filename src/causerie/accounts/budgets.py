@@ -26,15 +26,15 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
-from causerie.accounts.bounds import Budget, Period, Unit
-from causerie.accounts.together import Outcome, Together, Want
+from causerie.accounts.bounds import Budget, BudgetPeriod, Unit
+from causerie.accounts.shared_budgets import HoldOutcome, HoldRequest, SharedBudgetStore
 from causerie.accounts.usage import Spent
 from causerie.errors import OverBudget, StoreUnavailable
 
 _BILLION = 1_000_000_000
 _SECOND = 1_000_000_000
 
-_Place = tuple[str, str, Unit, Period]  # the owner, and the model
+_Place = tuple[str, str, Unit, BudgetPeriod]  # the owner, and the model
 
 
 class SpentReader(Protocol):
@@ -95,10 +95,10 @@ class _Part(Struct):
     amount: int
 
     @property
-    def want(self) -> Want:
+    def want(self) -> HoldRequest:
         """The same, for all replicas."""
         counter = self.counter
-        return Want(counter.place, counter.amount, self.amount, counter.spent)
+        return HoldRequest(counter.place, counter.amount, self.amount, counter.spent)
 
 
 class Reservation:
@@ -107,7 +107,7 @@ class Reservation:
     __slots__ = ("_budgets", "_open", "_parts", "_spent", "_wants", "ends")
 
     def __init__(
-        self, budgets: Budgets, parts: Sequence[_Part], wants: Sequence[Want], ends: int
+        self, budgets: Budgets, parts: Sequence[_Part], wants: Sequence[HoldRequest], ends: int
     ) -> None:
         self._budgets = budgets
         self._parts = parts
@@ -129,13 +129,13 @@ class Reservation:
         self._spent = [(part.counter, more) for part, more in zip(parts, spent, strict=True)]
         for counter, more in self._spent:
             counter.spent += more
-        together = self._budgets.together
-        if not parts or together is None:
+        shared_budgets = self._budgets.shared_budgets
+        if not parts or shared_budgets is None:
             return
         if any(spent):
-            await together.settle(self._wants, spent, held=held)
+            await shared_budgets.settle(self._wants, spent, held=held)
         elif held:
-            together.give_back(self._wants)
+            shared_budgets.give_back(self._wants)
 
     def take_back(self) -> None:
         """It is not charged, now or later; replicas that were told of it go on with that."""
@@ -149,8 +149,8 @@ class Reservation:
         """Give back what is reserved."""
         if self._open:
             self._close()
-            if self._parts and self._budgets.together is not None:
-                self._budgets.together.give_back(self._wants)
+            if self._parts and self._budgets.shared_budgets is not None:
+                self._budgets.shared_budgets.give_back(self._wants)
 
     def _close(self) -> None:
         if self._open:
@@ -174,7 +174,7 @@ class Reservation:
 class Budgets:
     """The budgets of one process; ``now`` gives nanoseconds since 1970.
 
-    ``together`` is where they are held with other replicas, if there is such a place.
+    ``shared_budgets`` is where they are held with other replicas, if there is such a place.
     """
 
     def __init__(
@@ -182,9 +182,9 @@ class Budgets:
         reader: SpentReader,
         now: Callable[[], int],
         options: BudgetOptions | None = None,
-        together: Together | None = None,
+        shared_budgets: SharedBudgetStore | None = None,
     ) -> None:
-        self.together = together
+        self.shared_budgets = shared_budgets
         self._reader = reader
         self._now = now
         self._options = options or BudgetOptions()
@@ -216,9 +216,9 @@ class Budgets:
         parts = [
             _Part(each, _counted(each.budget.unit, cost, tokens, up=True)) for each in counters
         ]
-        wants: Sequence[Want] = ()
-        if parts and self.together is not None:
-            wants = await self._hold(self.together, parts, read=not any(known))
+        wants: Sequence[HoldRequest] = ()
+        if parts and self.shared_budgets is not None:
+            wants = await self._hold(self.shared_budgets, parts, read=not any(known))
         else:
             self._check(parts)
         for part in parts:
@@ -229,26 +229,26 @@ class Budgets:
         return made
 
     async def _hold(
-        self, together: Together, parts: Sequence[_Part], *, read: bool
-    ) -> Sequence[Want]:
+        self, shared_budgets: SharedBudgetStore, parts: Sequence[_Part], *, read: bool
+    ) -> Sequence[HoldRequest]:
         """Hold it together with other replicas, or alone where they cannot be asked."""
         for part in parts:
-            await self._hear(part.counter, together.joins)
+            await self._hear(part.counter, shared_budgets.joins)
         reads = [part.counter.reads for part in parts]
         wants = [part.want for part in parts]
-        answer = await together.hold(wants, read=read)
-        if answer is not None and answer.outcome is Outcome.UNKNOWN:
+        answer = await shared_budgets.hold(wants, read=read)
+        if answer is not None and answer.outcome is HoldOutcome.UNKNOWN:
             for part, before in zip(parts, reads, strict=True):
                 await self._read(part.counter, before)
             wants = [part.want for part in parts]
-            answer = await together.hold(wants, read=True)
+            answer = await shared_budgets.hold(wants, read=True)
         if answer is None:
             self._check(parts)
-            together.held_alone(wants)
+            shared_budgets.held_alone(wants)
             return wants
         for part, (spent, _) in zip(parts, answer.stood, strict=True):
             part.counter.spent = max(part.counter.spent, spent)
-        if answer.outcome is Outcome.REFUSED:
+        if answer.outcome is HoldOutcome.REFUSED:
             for part, want, stood in zip(parts, wants, answer.stood, strict=True):
                 self._allow(part, want.amount, *stood)
         return wants

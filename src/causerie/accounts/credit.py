@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 
-from causerie.accounts.bounds import Bounds, Budget, Period, Unit
+from causerie.accounts.bounds import Budget, BudgetPeriod, LimitsAndBudgets, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +34,15 @@ class Balance:
         return self.put_in - self.spent
 
 
-def bounded(bounds: Bounds, put_in: Decimal | None) -> Bounds:
+def bounded(bounds: LimitsAndBudgets, put_in: Decimal | None) -> LimitsAndBudgets:
     """The bounds of a project that has this much; ``None``: nothing was ever put in."""
     if put_in is None:
         return bounds
     amount = max(put_in, Decimal(0))
     others: list[Budget] = []
     for each in bounds.budgets:
-        if (each.model, each.unit, each.period) == ("", Unit.MONEY, Period.NEVER):
+        if (each.model, each.unit, each.period) == ("", Unit.MONEY, BudgetPeriod.NEVER):
             amount = min(amount, each.amount)
         else:
             others.append(each)
-    return replace(bounds, budgets=(*others, Budget(amount, Period.NEVER, Unit.MONEY)))
+    return replace(bounds, budgets=(*others, Budget(amount, BudgetPeriod.NEVER, Unit.MONEY)))

@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from causerie.accounts.audit import entry
+from causerie.accounts.authorization import Clock, visible_project
 from causerie.accounts.credit import Balance, Credit
-from causerie.accounts.guard import Clock, visible_project
 from causerie.accounts.names import new_id
 from causerie.accounts.people import Actor
-from causerie.accounts.ports import Store
+from causerie.accounts.ports import AccountStore
 from causerie.accounts.rights import Action
 from causerie.accounts.usage import UsageReader
 from causerie.errors import InvalidRequest
@@ -30,7 +30,7 @@ _LONGEST_NOTE = 200
 class Credits:
     """Puts money in, and tells what is left."""
 
-    def __init__(self, store: Store, reader: UsageReader, clock: Clock) -> None:
+    def __init__(self, store: AccountStore, reader: UsageReader, clock: Clock) -> None:
         self._store = store
         self._reader = reader
         self._clock = clock
@@ -45,29 +45,31 @@ class Credits:
             raise InvalidRequest(f"A note has at most {_LONGEST_NOTE} characters.", param="note")
         now = self._clock()
         made = Credit(new_id("cr"), project_id, amount, now, actor.label, note.strip())
-        async with self._store.writing() as books:
-            await visible_project(books, actor, project_id, Action.CREDITS_PUT)
-            in_all = (await books.credits.total(project_id) or 0) + amount
+        async with self._store.writing() as repositories:
+            await visible_project(repositories, actor, project_id, Action.CREDITS_PUT)
+            in_all = (await repositories.credits.total(project_id) or 0) + amount
             if abs(in_all) > _MOST:
                 raise InvalidRequest(
                     f"It would be {in_all:,f} in all; at most {_MOST:,} are kept.", param="amount"
                 )
-            await books.credits.add(made)
-            await books.keys.announce(f"project:{project_id}", now)
+            await repositories.credits.add(made)
+            await repositories.keys.announce(f"project:{project_id}", now)
             details = {"amount": f"{amount:f}", "note": made.note}
-            await books.audit.add(entry(now, actor, "credits.put", made.id, project_id, **details))
+            await repositories.audit.add(
+                entry(now, actor, "credits.put", made.id, project_id, **details)
+            )
         return made
 
     async def of(self, actor: Actor, project_id: str) -> Sequence[Credit]:
         """Every amount that was put in, newest first."""
-        async with self._store.reading() as books:
-            await visible_project(books, actor, project_id, Action.USAGE_SEE)
-            return await books.credits.of(project_id)
+        async with self._store.reading() as repositories:
+            await visible_project(repositories, actor, project_id, Action.USAGE_SEE)
+            return await repositories.credits.of(project_id)
 
     async def balance(self, actor: Actor, project_id: str) -> Balance:
         """What is left."""
-        async with self._store.reading() as books:
-            await visible_project(books, actor, project_id, Action.USAGE_SEE)
-            put_in = await books.credits.total(project_id)
+        async with self._store.reading() as repositories:
+            await visible_project(repositories, actor, project_id, Action.USAGE_SEE)
+            put_in = await repositories.credits.total(project_id)
         spent = await self._reader.spent(f"project:{project_id}", "", BEGINNING)
         return Balance(put_in or Decimal(0), spent.cost)

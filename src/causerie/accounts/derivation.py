@@ -2,7 +2,7 @@
 
 Each key and link carries its person, also through other keys. It is judged by the person's
 present account and role whenever it is used, so losing either narrows all of them at once. What
-is lost for good is withdrawn besides, so that coming back does not revive it.
+is lost for good is withdrawn in addition, so that coming back does not revive it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from causerie.accounts.guard import reach
+from causerie.accounts.authorization import reach
 from causerie.accounts.keys import ApiKey, KeyState, Purpose, may_hold
-from causerie.accounts.links import Link, LinkKind, no_such_link, still_good
+from causerie.accounts.links import LinkKind, OneTimeLink, no_such_link, still_good
 from causerie.accounts.names import digest
 from causerie.accounts.people import Actor, Role, User
-from causerie.accounts.ports import Books
+from causerie.accounts.ports import Repositories
 from causerie.accounts.rights import Action, Extent
 from causerie.errors import InvalidRequest
 
@@ -30,7 +30,7 @@ class Narrowed:
     invitations_withdrawn: int = 0
 
 
-def needed(link: Link) -> tuple[Action, ...]:
+def needed(link: OneTimeLink) -> tuple[Action, ...]:
     """Return the rights that creating such a link takes, and so the rights that it lives by."""
     if link.kind is not LinkKind.INVITATION:
         return (Action.USERS_INVITE,)
@@ -40,36 +40,38 @@ def needed(link: Link) -> tuple[Action, ...]:
     return (Action.MEMBERS_INVITE, *owner)
 
 
-async def supported(books: Books, link: Link) -> bool:
+async def supported(repositories: Repositories, link: OneTimeLink) -> bool:
     """Return whether the person that a link derives from may still create it."""
     if not link.person:
         return True
     maker = Actor("user", link.person, "")
     for action in needed(link):
-        if await reach(books, maker, action, link.project_id) is not Extent.ALL:
+        if await reach(repositories, maker, action, link.project_id) is not Extent.ALL:
             return False
     return True
 
 
-async def usable_link(books: Books, token: str, now: datetime) -> Link:
+async def usable_link(repositories: Repositories, token: str, now: datetime) -> OneTimeLink:
     """Return the link of this token; raises :class:`NotFound` where it does not work any more."""
-    link = still_good(await books.links.by_digest(digest(token)), now)
-    if not await supported(books, link):
+    link = still_good(await repositories.links.by_digest(digest(token)), now)
+    if not await supported(repositories, link):
         raise no_such_link()
     return link
 
 
-async def used_link(books: Books, token: str, now: datetime, *kinds: LinkKind) -> Link:
+async def used_link(
+    repositories: Repositories, token: str, now: datetime, *kinds: LinkKind
+) -> OneTimeLink:
     """Use up the link of this token, which is of one of these kinds; raises :class:`NotFound`."""
-    link = await usable_link(books, token, now)
-    if link.kind not in kinds or not await books.links.use(link.id, now):
+    link = await usable_link(repositories, token, now)
+    if link.kind not in kinds or not await repositories.links.use(link.id, now):
         raise no_such_link()
     return link
 
 
-async def check_return(books: Books, link: Link, user_id: str) -> None:
+async def check_return(repositories: Repositories, link: OneTimeLink, user_id: str) -> None:
     """Raise :class:`InvalidRequest` where somebody has left the project since the link was made."""
-    left = await books.projects.left(link.project_id or "", user_id)
+    left = await repositories.projects.left(link.project_id or "", user_id)
     if left is not None and link.created_at <= left:
         raise InvalidRequest(
             "This invitation is older than the end of your membership; ask for a new one.",
@@ -78,17 +80,21 @@ async def check_return(books: Books, link: Link, user_id: str) -> None:
         )
 
 
-async def withdraw_links(books: Books, user_id: str, now: datetime) -> int:
+async def withdraw_links(repositories: Repositories, user_id: str, now: datetime) -> int:
     """Withdraw the links that a user may not create any more; returns how many those were."""
     found = [
-        link for link in await books.links.derived(user_id, now) if not await supported(books, link)
+        link
+        for link in await repositories.links.derived(user_id, now)
+        if not await supported(repositories, link)
     ]
     for link in found:
-        await books.links.withdraw(link.id)
+        await repositories.links.withdraw(link.id)
     return len(found)
 
 
-async def withdraw_open(books: Books, project_id: str, email: str, now: datetime) -> int:
+async def withdraw_open(
+    repositories: Repositories, project_id: str, email: str, now: datetime
+) -> int:
     """Withdraw a project's invitations that somebody who was shut out could use.
 
     Those are the ones for their address, and the ones for nobody in particular: whoever has
@@ -96,21 +102,21 @@ async def withdraw_open(books: Books, project_id: str, email: str, now: datetime
     """
     found = [
         link
-        for link in await books.links.open(project_id, now)
+        for link in await repositories.links.open(project_id, now)
         if link.email is None or link.email == email
     ]
     for link in found:
-        await books.links.withdraw(link.id)
+        await repositories.links.withdraw(link.id)
     return len(found)
 
 
-async def shut_out(books: Books, user: User, now: datetime) -> None:
+async def shut_out(repositories: Repositories, user: User, now: datetime) -> None:
     """Withdraw what lets a disabled user back in, by themselves or by others."""
-    await withdraw_links(books, user.id, now)
-    for link in await books.links.resets(user.id, now):
-        await books.links.withdraw(link.id)
-    for project, _ in await books.projects.of(user.id):
-        await withdraw_open(books, project.id, user.email, now)
+    await withdraw_links(repositories, user.id, now)
+    for link in await repositories.links.resets(user.id, now):
+        await repositories.links.withdraw(link.id)
+    for project, _ in await repositories.projects.of(user.id):
+        await withdraw_open(repositories, project.id, user.email, now)
 
 
 def working(keys: Sequence[ApiKey], now: datetime) -> frozenset[str]:
@@ -118,16 +124,18 @@ def working(keys: Sequence[ApiKey], now: datetime) -> frozenset[str]:
     return frozenset(key.id for key in keys if key.state(now) is KeyState.ACTIVE)
 
 
-async def handed_over(books: Books, key: ApiKey, to: str, *, param: str = "to") -> ApiKey:
+async def handed_over(
+    repositories: Repositories, key: ApiKey, to: str, *, param: str = "to"
+) -> ApiKey:
     """Return the key as one that derives from another user.
 
     Raises :class:`InvalidRequest` where that user may not have it.
     """
-    person_status = await books.people.person_status(to, key.project_id)
+    person_status = await repositories.people.person_status(to, key.project_id)
     heir = Actor("user", to, "")
     allowed = may_hold(person_status, key.purpose) and (
         key.purpose is Purpose.INFERENCE
-        or await reach(books, heir, Action.MANAGEMENT_KEYS, key.project_id) is Extent.ALL
+        or await reach(repositories, heir, Action.MANAGEMENT_KEYS, key.project_id) is Extent.ALL
     )
     if not allowed:
         raise InvalidRequest(

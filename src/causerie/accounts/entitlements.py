@@ -10,8 +10,8 @@ from dataclasses import fields
 
 from msgspec import Struct
 
-from causerie.access.quota import Rates, Scope, ScopeKind
-from causerie.accounts.bounds import Bounds, Limit
+from causerie.access.quota import Rates, RateScope, ScopeKind
+from causerie.accounts.bounds import Limit, LimitsAndBudgets
 from causerie.accounts.budgets import Claim
 from causerie.accounts.keys import Grant
 from causerie.protocol.variants import free_name, is_free
@@ -23,7 +23,7 @@ _RATES = tuple(each.name for each in fields(Limit) if each.name != "model")
 class Entitlement(Struct, frozen=True):
     """The scopes whose limits hold, and the owners whose budgets do."""
 
-    scopes: tuple[Scope, ...]
+    scopes: tuple[RateScope, ...]
     claims: tuple[Claim, ...]
 
 
@@ -48,13 +48,13 @@ class Entitlements:
 
 def _entitlement(grant: Grant, model: str) -> Entitlement:
     key, project = grant.key.id, grant.key.project_id
-    bounds: Sequence[tuple[ScopeKind, str, Bounds]] = (
+    bounds: Sequence[tuple[ScopeKind, str, LimitsAndBudgets]] = (
         ("key", key, grant.key.bounds),
         ("project", project, grant.project_bounds),
     )
     return Entitlement(
         scopes=tuple(
-            Scope(kind, _scope(name, limit, model), _rates(limit))
+            RateScope(kind, _scope(name, limit, model), _rates(limit))
             for kind, name, each in bounds
             for limit in _applying(each, model)
         ),
@@ -71,7 +71,7 @@ def _scope(name: str, limit: Limit, model: str) -> str:
     return free_name(name) if is_free(model) else name
 
 
-def _applying(bounds: Bounds, model: str) -> Iterator[Limit]:
+def _applying(bounds: LimitsAndBudgets, model: str) -> Iterator[Limit]:
     for limit in bounds.limits:
         if limit.model in ("", model):
             yield limit

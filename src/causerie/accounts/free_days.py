@@ -20,10 +20,10 @@ from types import TracebackType
 
 from msgspec import Struct
 
-from causerie.accounts.bounds import Period
-from causerie.accounts.guard import Clock
-from causerie.accounts.ports import Store
-from causerie.accounts.usage import By, Question, Step, UsageReader
+from causerie.accounts.authorization import Clock
+from causerie.accounts.bounds import BudgetPeriod
+from causerie.accounts.ports import AccountStore
+from causerie.accounts.usage import By, Step, UsageQuery, UsageReader
 from causerie.errors import RateLimited, ServiceError, StoreUnavailable, counted
 from causerie.money import exact
 from causerie.protocol.variants import is_free
@@ -75,18 +75,18 @@ class _Account:
         self.loading = asyncio.Lock()
 
 
-class FreeHold:
+class FreeUse:
     """One free request under way: counted while it runs, and for good unless it fails."""
 
-    __slots__ = ("_account", "_day", "standing")
+    __slots__ = ("_account", "_day", "day_status")
 
-    def __init__(self, account: _Account, standing: FreeDay) -> None:
+    def __init__(self, account: _Account, day_status: FreeDay) -> None:
         self._account = account
         self._day = account.day
-        self.standing = standing
+        self.day_status = day_status
         account.running += 1
 
-    def __enter__(self) -> FreeHold:
+    def __enter__(self) -> FreeUse:
         return self
 
     def __exit__(
@@ -100,11 +100,11 @@ class FreeHold:
             self._account.done += not isinstance(failure, ServiceError)
 
 
-class FreeDays:
+class FreeAllowances:
     """The accounts of one process. ``clock`` gives the moment, ``seconds`` never go back."""
 
     def __init__(
-        self, store: Store, reader: UsageReader, clock: Clock, seconds: Callable[[], float]
+        self, store: AccountStore, reader: UsageReader, clock: Clock, seconds: Callable[[], float]
     ) -> None:
         self._store = store
         self._reader = reader
@@ -113,27 +113,29 @@ class FreeDays:
         self._accounts: dict[str, _Account] = {}
         self.options = FreeOptions()
 
-    async def take(self, project: str) -> FreeHold:
+    async def take(self, project: str) -> FreeUse:
         """One more request, until the block is left.
 
         Raises :class:`RateLimited` where the day's are made, and
         :class:`StoreUnavailable` where nobody knows how many were.
         """
         account = await self._known(project)
-        standing = self._standing(account, account.running)
-        if not standing.left:
-            raise self._refusal(standing)
-        return FreeHold(account, FreeDay(standing.limit, standing.used + 1, standing.resets_in))
+        day_status = self._day_status(account, account.running)
+        if not day_status.left:
+            raise self._refusal(day_status)
+        return FreeUse(
+            account, FreeDay(day_status.limit, day_status.used + 1, day_status.resets_in)
+        )
 
     async def of(self, project: str) -> FreeDay:
         """How the day stands, requests under way left out; raises :class:`StoreUnavailable`."""
-        return self._standing(await self._known(project), 0)
+        return self._day_status(await self._known(project), 0)
 
-    def _standing(self, account: _Account, running: int) -> FreeDay:
+    def _day_status(self, account: _Account, running: int) -> FreeDay:
         options, now = self.options, self._clock()
         paid = account.put_in >= options.paid_from
         limit = options.paid_requests if paid else options.requests
-        ends = Period.DAY.start(now) + timedelta(days=1)
+        ends = BudgetPeriod.DAY.start(now) + timedelta(days=1)
         return FreeDay(
             limit, account.done + running, max(math.ceil((ends - now).total_seconds()), 1)
         )
@@ -171,8 +173,8 @@ class FreeDays:
 
     async def _made(self, project: str, now: datetime) -> int:
         """Those of today that were neither refused nor failed."""
-        midnight = Period.DAY.start(now)
-        today = Question(
+        midnight = BudgetPeriod.DAY.start(now)
+        today = UsageQuery(
             midnight,
             midnight + timedelta(days=1),
             step=Step.ALL,
@@ -184,37 +186,37 @@ class FreeDays:
         return sum(each.requests - each.refused - each.failed for each in free)
 
     async def _put_in(self, project: str) -> Decimal:
-        async with self._store.reading() as books:
-            return await books.credits.total(project) or Decimal(0)
+        async with self._store.reading() as repositories:
+            return await repositories.credits.total(project) or Decimal(0)
 
     def _forget(self) -> None:
         """Leave out whoever has nothing under way; the database knows the rest."""
         for project in [name for name, one in self._accounts.items() if not one.running]:
             del self._accounts[project]
 
-    def _refusal(self, standing: FreeDay) -> RateLimited:
-        options, wait = self.options, standing.resets_in
+    def _refusal(self, day_status: FreeDay) -> RateLimited:
+        options, wait = self.options, day_status.resets_in
         more = ""
-        if standing.limit < options.paid_requests:
+        if day_status.limit < options.paid_requests:
             more = (
                 f" Projects into which at least {exact(options.paid_from)} was put have "
                 f"{options.paid_requests} a day."
             )
         return RateLimited(
-            f"The project may make {counted(standing.limit, 'free request')} a day, over all its "
+            f"The project may make {counted(day_status.limit, 'free request')} a day, over all its "
             f"keys and models; none is left. They begin anew at 00:00 UTC, in {wait} s.{more} "
             "Without `:free` the model has no such limit.",
             code="requests",
             metadata={
                 "limit": "free_requests_per_day",
-                "allowed": standing.limit,
-                "used": standing.used,
+                "allowed": day_status.limit,
+                "used": day_status.used,
                 "needed": 1,
             },
             headers={
                 "Retry-After": str(wait),
-                **standing.headers,
-                "x-ratelimit-limit-requests": str(standing.limit),
+                **day_status.headers,
+                "x-ratelimit-limit-requests": str(day_status.limit),
                 "x-ratelimit-remaining-requests": "0",
                 "x-ratelimit-reset-requests": f"{wait}s",
             },

@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 from msgspec import UNSET, UnsetType
 
 from causerie.accounts.audit import entry
-from causerie.accounts.bounds import UNBOUNDED, Bounds
+from causerie.accounts.authorization import Clock, no_such, require, visible_project
+from causerie.accounts.bounds import UNBOUNDED, LimitsAndBudgets
 from causerie.accounts.derivation import handed_over
-from causerie.accounts.guard import Clock, no_such, require, visible_project
 from causerie.accounts.keys import ApiKey, KeySecret, Purpose, new_key_id, new_secret
 from causerie.accounts.names import digest, tidy_name
 from causerie.accounts.people import Actor
-from causerie.accounts.ports import Books, Store
+from causerie.accounts.ports import AccountStore, Repositories
 from causerie.accounts.rights import Action, Extent
 from causerie.errors import Forbidden, InvalidRequest, NotFound
 
@@ -26,7 +26,7 @@ _LONGEST_GRACE = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class KeyDraft:
     """A key to be made."""
 
     name: str
@@ -34,18 +34,18 @@ class Draft:
     expires_at: datetime | None = None
     doors: frozenset[str] | None = None
     models: frozenset[str] | None = None
-    bounds: Bounds = UNBOUNDED
+    bounds: LimitsAndBudgets = UNBOUNDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
+class KeyEdit:
     """What changes of a key; what is unset stays as it is."""
 
     name: str | UnsetType = UNSET
     expires_at: datetime | UnsetType | None = UNSET
     doors: frozenset[str] | UnsetType | None = UNSET
     models: frozenset[str] | UnsetType | None = UNSET
-    bounds: Bounds | UnsetType = UNSET
+    bounds: LimitsAndBudgets | UnsetType = UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +56,14 @@ class NewKey:
     credential: str = field(repr=False)
 
 
-class Keys:
+class KeyIssuing:
     """The keys of projects."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: AccountStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
-    async def create(self, actor: Actor, project_id: str, draft: Draft) -> NewKey:
+    async def create(self, actor: Actor, project_id: str, draft: KeyDraft) -> NewKey:
         """A new key; raises :class:`InvalidRequest` for an end that is past."""
         now = self._clock()
         draft.bounds.check()
@@ -82,49 +82,53 @@ class Keys:
             person=actor.person,
         )
         credential = new_secret(key.id)
-        async with self._store.writing() as books:
-            project = await visible_project(books, actor, project_id, Action.KEYS_CREATE)
-            await self._management_only(books, actor, key)
+        async with self._store.writing() as repositories:
+            project = await visible_project(repositories, actor, project_id, Action.KEYS_CREATE)
+            await self._management_only(repositories, actor, key)
             if project.archived_at is not None:
                 raise InvalidRequest(
                     "The project is archived; bring it back first.", code="archived", status=409
                 )
-            await books.keys.add(key, KeySecret(digest(credential), key.id))
-            await books.keys.set_bounds(f"key:{key.id}", key.bounds)
-            await self._note(books, actor, "key.create", key, name=key.name, purpose=key.purpose)
+            await repositories.keys.add(key, KeySecret(digest(credential), key.id))
+            await repositories.keys.set_bounds(f"key:{key.id}", key.bounds)
+            await self._note(
+                repositories, actor, "key.create", key, name=key.name, purpose=key.purpose
+            )
         return NewKey(key, credential)
 
     async def of(self, actor: Actor, project_id: str) -> Sequence[ApiKey]:
         """The keys of a project, newest first; deleted ones are gone."""
-        async with self._store.reading() as books:
-            await visible_project(books, actor, project_id, Action.KEYS_SEE)
-            return await books.keys.of(project_id)
+        async with self._store.reading() as repositories:
+            await visible_project(repositories, actor, project_id, Action.KEYS_SEE)
+            return await repositories.keys.of(project_id)
 
     async def see(self, actor: Actor, key_id: str) -> ApiKey:
         """One key; raises :class:`NotFound`."""
-        async with self._store.reading() as books:
-            return await self._key(books, actor, key_id, Action.KEYS_SEE)
+        async with self._store.reading() as repositories:
+            return await self._key(repositories, actor, key_id, Action.KEYS_SEE)
 
-    async def edit(self, actor: Actor, key_id: str, edit: Edit) -> ApiKey:
+    async def edit(self, actor: Actor, key_id: str, edit: KeyEdit) -> ApiKey:
         """Change a key; raises :class:`InvalidRequest`."""
         now = self._clock()
-        async with self._store.writing() as books:
-            key = await self._key(books, actor, key_id, Action.KEYS_EDIT)
+        async with self._store.writing() as repositories:
+            key = await self._key(repositories, actor, key_id, Action.KEYS_EDIT)
             changed = _edited(key, edit, now)
-            await books.keys.change(changed)
+            await repositories.keys.change(changed)
             if edit.bounds is not UNSET:
-                await books.keys.set_bounds(f"key:{key.id}", changed.bounds)
-            await self._changed(books, actor, "key.edit", changed, **_differences(key, changed))
+                await repositories.keys.set_bounds(f"key:{key.id}", changed.bounds)
+            await self._changed(
+                repositories, actor, "key.edit", changed, **_differences(key, changed)
+            )
         return changed
 
     async def disable(self, actor: Actor, key_id: str) -> ApiKey:
         """Stop a key."""
-        async with self._store.writing() as books:
-            key = await self._key(books, actor, key_id, Action.KEYS_DISABLE)
+        async with self._store.writing() as repositories:
+            key = await self._key(repositories, actor, key_id, Action.KEYS_DISABLE)
             by = BY_OPERATOR if actor.operator else actor.id
             changed = replace(key, disabled_at=self._clock(), disabled_by=by)
-            await books.keys.change(changed)
-            await self._changed(books, actor, "key.disable", changed)
+            await repositories.keys.change(changed)
+            await self._changed(repositories, actor, "key.disable", changed)
         return changed
 
     async def enable(self, actor: Actor, key_id: str) -> ApiKey:
@@ -133,10 +137,10 @@ class Keys:
         What an operator has stopped, an operator enables; with rights over one's
         own keys only, one enables what one has stopped oneself.
         """
-        async with self._store.writing() as books:
-            key = await self._key(books, actor, key_id, Action.KEYS_DISABLE)
+        async with self._store.writing() as repositories:
+            key = await self._key(repositories, actor, key_id, Action.KEYS_DISABLE)
             reach = await require(
-                books, actor, Action.KEYS_DISABLE, key.project_id, made_by=key.person
+                repositories, actor, Action.KEYS_DISABLE, key.project_id, made_by=key.person
             )
             others = reach is Extent.OWN and key.disabled_by not in (None, actor.id)
             if others or (key.disabled_by == BY_OPERATOR and not actor.operator):
@@ -145,77 +149,87 @@ class Keys:
                     code="scope_not_allowed",
                 )
             changed = replace(key, disabled_at=None, disabled_by=None)
-            await books.keys.change(changed)
-            await self._changed(books, actor, "key.enable", changed)
+            await repositories.keys.change(changed)
+            await self._changed(repositories, actor, "key.enable", changed)
         return changed
 
     async def rotate(self, actor: Actor, key_id: str, grace: timedelta = GRACE) -> NewKey:
         """A new secret for the same key; older ones work for ``grace`` longer, at most 30 days."""
         if not timedelta(0) <= grace <= _LONGEST_GRACE:
             raise InvalidRequest("The old secret may go on for 0 to 30 days.", param="grace")
-        async with self._store.writing() as books:
-            key = await self._key(books, actor, key_id, Action.KEYS_ROTATE)
+        async with self._store.writing() as repositories:
+            key = await self._key(repositories, actor, key_id, Action.KEYS_ROTATE)
             credential = new_secret(key.id)
-            await books.keys.rotate(KeySecret(digest(credential), key.id), self._clock() + grace)
+            await repositories.keys.rotate(
+                KeySecret(digest(credential), key.id), self._clock() + grace
+            )
             await self._changed(
-                books, actor, "key.rotate", key, grace_seconds=str(int(grace.total_seconds()))
+                repositories,
+                actor,
+                "key.rotate",
+                key,
+                grace_seconds=str(int(grace.total_seconds())),
             )
         return NewKey(key, credential)
 
     async def delete(self, actor: Actor, key_id: str) -> None:
         """End a key for good; its usage and its name in the log stay."""
-        async with self._store.writing() as books:
-            key = await self._key(books, actor, key_id, Action.KEYS_DELETE)
+        async with self._store.writing() as repositories:
+            key = await self._key(repositories, actor, key_id, Action.KEYS_DELETE)
             changed = replace(key, deleted_at=self._clock())
-            await books.keys.change(changed)
-            await books.keys.set_bounds(f"key:{key.id}", UNBOUNDED)
-            await self._changed(books, actor, "key.delete", changed)
+            await repositories.keys.change(changed)
+            await repositories.keys.set_bounds(f"key:{key.id}", UNBOUNDED)
+            await self._changed(repositories, actor, "key.delete", changed)
 
     async def transfer(self, actor: Actor, key_id: str, to: str) -> ApiKey:
         """Let a key derive from this member from now on; one that was withdrawn works again.
 
         Raises :class:`InvalidRequest` where that member may not have it.
         """
-        async with self._store.writing() as books:
-            key = await self._key(books, actor, key_id, Action.KEYS_TRANSFER)
-            changed = await handed_over(books, key, to)
-            await books.keys.change(changed)
-            await self._changed(books, actor, "key.transfer", changed, to=to)
+        async with self._store.writing() as repositories:
+            key = await self._key(repositories, actor, key_id, Action.KEYS_TRANSFER)
+            changed = await handed_over(repositories, key, to)
+            await repositories.keys.change(changed)
+            await self._changed(repositories, actor, "key.transfer", changed, to=to)
         return changed
 
     async def derived(self, actor: Actor, user_id: str) -> Sequence[ApiKey]:
         """The keys of all projects that derive from a user, newest first; for operators."""
-        async with self._store.reading() as books:
-            await require(books, actor, Action.USERS_SEE)
-            return await books.keys.derived(user_id)
+        async with self._store.reading() as repositories:
+            await require(repositories, actor, Action.USERS_SEE)
+            return await repositories.keys.derived(user_id)
 
-    async def _key(self, books: Books, actor: Actor, key_id: str, action: Action) -> ApiKey:
+    async def _key(
+        self, repositories: Repositories, actor: Actor, key_id: str, action: Action
+    ) -> ApiKey:
         """The key, where it is there and this may be done with it; else as if it were not."""
-        key = await books.keys.find(key_id)
+        key = await repositories.keys.find(key_id)
         if key is None or key.deleted_at is not None:
             raise no_such("key")
         try:
-            await require(books, actor, action, key.project_id, made_by=key.person)
+            await require(repositories, actor, action, key.project_id, made_by=key.person)
         except NotFound as failure:
             raise no_such("key") from failure  # the words would tell that it is there
         if action is not Action.KEYS_SEE:
-            await self._management_only(books, actor, key)
+            await self._management_only(repositories, actor, key)
         return key
 
-    async def _management_only(self, books: Books, actor: Actor, key: ApiKey) -> None:
+    async def _management_only(self, repositories: Repositories, actor: Actor, key: ApiKey) -> None:
         if key.purpose is Purpose.MANAGEMENT:
-            await require(books, actor, Action.MANAGEMENT_KEYS, key.project_id)
+            await require(repositories, actor, Action.MANAGEMENT_KEYS, key.project_id)
 
     async def _changed(
-        self, books: Books, actor: Actor, what: str, key: ApiKey, **details: str
+        self, repositories: Repositories, actor: Actor, what: str, key: ApiKey, **details: str
     ) -> None:
-        await books.keys.announce(f"key:{key.id}", self._clock())
-        await self._note(books, actor, what, key, **details)
+        await repositories.keys.announce(f"key:{key.id}", self._clock())
+        await self._note(repositories, actor, what, key, **details)
 
     async def _note(
-        self, books: Books, actor: Actor, what: str, key: ApiKey, **details: str
+        self, repositories: Repositories, actor: Actor, what: str, key: ApiKey, **details: str
     ) -> None:
-        await books.audit.add(entry(self._clock(), actor, what, key.id, key.project_id, **details))
+        await repositories.audit.add(
+            entry(self._clock(), actor, what, key.id, key.project_id, **details)
+        )
 
 
 def _check_end(end: datetime | None, now: datetime) -> None:
@@ -229,7 +243,7 @@ def _check_end(end: datetime | None, now: datetime) -> None:
         raise InvalidRequest("The end has to be in the future.", param="expires_at")
 
 
-def _edited(key: ApiKey, edit: Edit, now: datetime) -> ApiKey:
+def _edited(key: ApiKey, edit: KeyEdit, now: datetime) -> ApiKey:
     changed = key
     if edit.name is not UNSET:
         changed = replace(changed, name=tidy_name(edit.name))

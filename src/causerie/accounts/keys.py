@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from causerie.accounts.bounds import UNBOUNDED, Bounds
+from causerie.accounts.bounds import UNBOUNDED, LimitsAndBudgets
 from causerie.accounts.names import letters, new_token
 from causerie.accounts.people import PersonStatus
 from causerie.accounts.rights import Action, Extent, columns, extent
@@ -49,8 +49,8 @@ class ApiKey:
     ``None`` for doors and models: all that the project has; empty: none.
     ``disabled_by`` is who has to enable it again, or somebody with more rights.
     ``person`` is the user that it derives from, empty for a key of the project itself, and
-    ``person_status`` how that user stands now. ``withdrawn_at`` is when the person left the project:
-    coming back does not revive the key.
+    ``person_status`` how that user stands now. ``withdrawn_at`` is when the person left the
+    project: coming back does not revive the key.
     """
 
     id: str
@@ -65,7 +65,7 @@ class ApiKey:
     disabled_at: datetime | None = None
     disabled_by: str | None = None
     deleted_at: datetime | None = None
-    bounds: Bounds = UNBOUNDED
+    bounds: LimitsAndBudgets = UNBOUNDED
     person: str = ""
     withdrawn_at: datetime | None = None
     person_status: PersonStatus | None = None
@@ -121,7 +121,7 @@ class Grant:
     key: ApiKey
     works: bool
     until: datetime | None
-    project_bounds: Bounds
+    project_bounds: LimitsAndBudgets
     recorded: bool = False
 
 

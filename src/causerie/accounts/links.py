@@ -28,7 +28,7 @@ class LinkKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class OneTimeLink:
     """A link without its secret.
 
     ``email`` binds an invitation to an address. ``project_id`` and ``role`` are
@@ -62,13 +62,13 @@ APPROVED = Actor("system", "sign-up-approved", "sign-up")
 class NewLink:
     """A link that was just made; ``token`` is shown once."""
 
-    link: Link
+    link: OneTimeLink
     token: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """What a link gives to whoever uses it; the fields are those of :class:`Link`."""
+class LinkGrant:
+    """What a link gives to whoever uses it; the fields are those of :class:`OneTimeLink`."""
 
     email: str | None = None
     project_id: str | None = None
@@ -77,7 +77,7 @@ class Offer:
     user_id: str | None = None
 
 
-def new_link(kind: LinkKind, now: datetime, actor: Actor, offer: Offer) -> NewLink:
+def new_link(kind: LinkKind, now: datetime, actor: Actor, grant: LinkGrant) -> NewLink:
     """Make one, with the life of its kind."""
     token = new_token()
     life = {
@@ -85,15 +85,15 @@ def new_link(kind: LinkKind, now: datetime, actor: Actor, offer: Offer) -> NewLi
         LinkKind.INVITATION: INVITATION_LIFE,
         LinkKind.RESET: RESET_LIFE,
     }[kind]
-    link = Link(
+    link = OneTimeLink(
         id=new_id("lnk"),
         kind=kind,
         digest=digest(token),
-        email=offer.email,
-        project_id=offer.project_id,
-        role=offer.role,
-        operator=offer.operator,
-        user_id=offer.user_id,
+        email=grant.email,
+        project_id=grant.project_id,
+        role=grant.role,
+        operator=grant.operator,
+        user_id=grant.user_id,
         created_by=actor.label,
         created_at=now,
         expires_at=now + life,
@@ -102,7 +102,7 @@ def new_link(kind: LinkKind, now: datetime, actor: Actor, offer: Offer) -> NewLi
     return NewLink(link, token)
 
 
-def still_good(link: Link | None, now: datetime) -> Link:
+def still_good(link: OneTimeLink | None, now: datetime) -> OneTimeLink:
     """The link, if it works; one answer for unknown, used and ended ones: :class:`NotFound`."""
     if link is None or link.used_at is not None or link.expires_at <= now:
         raise no_such_link()

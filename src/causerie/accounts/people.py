@@ -31,7 +31,7 @@ class User:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class LinkedIdentity:
     """A user as an OpenID provider knows them."""
 
     issuer: str
@@ -65,7 +65,7 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ProjectMember:
     """A membership, with the person it is of."""
 
     user: User

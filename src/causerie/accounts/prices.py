@@ -16,7 +16,7 @@ _SMALLEST = Decimal("0.000000001")
 NOTHING = Decimal(0)
 
 
-class Price(Struct, frozen=True, kw_only=True):
+class TokenPrice(Struct, frozen=True, kw_only=True):
     """Money for one token of each kind, and for a request as such.
 
     Tokens that came from the prompt cache cost ``cached``, or like the others
@@ -65,20 +65,20 @@ class Price(Struct, frozen=True, kw_only=True):
         return self.cost(prompt=prompt, cached=cached, completion=completion, reasoning=reasoning)
 
 
-FREE = Price()
+FREE = TokenPrice()
 
 
-class Prices(Struct, frozen=True):
-    """What models cost, by their ids; ``offers`` by that and by who answers, where that makes
+class ModelPrices(Struct, frozen=True):
+    """What models cost, by their ids; ``endpoints`` by that and by who answers, where that makes
     a difference; ``models`` has the highest of them then.
     """
 
-    models: Mapping[str, Price] = {}
-    offers: Mapping[tuple[str, str], Price] = {}
+    models: Mapping[str, TokenPrice] = {}
+    endpoints: Mapping[tuple[str, str], TokenPrice] = {}
 
-    def of(self, model: str, served_by: str) -> Price:
+    def of(self, model: str, served_by: str) -> TokenPrice:
         """What the use of a model costs, by who answers."""
-        return self.offers.get((model, served_by)) or self.models.get(model, FREE)
+        return self.endpoints.get((model, served_by)) or self.models.get(model, FREE)
 
 
 def is_charged(status: int, prompt: int, completion: int) -> bool:

@@ -14,8 +14,8 @@ from datetime import UTC, datetime, timedelta
 import structlog
 from msgspec import Struct
 
-from causerie.accounts.guard import Clock
-from causerie.accounts.ports import Store
+from causerie.accounts.authorization import Clock
+from causerie.accounts.ports import AccountStore
 from causerie.accounts.recording import Recording
 from causerie.errors import StoreUnavailable
 from causerie.metering.contents import Contents
@@ -45,7 +45,12 @@ class Recorder:
     """
 
     def __init__(
-        self, store: Store, clock: Clock, *, most: int = 500, most_bytes: int = 64 * 1024 * 1024
+        self,
+        store: AccountStore,
+        clock: Clock,
+        *,
+        most: int = 500,
+        most_bytes: int = 64 * 1024 * 1024,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -92,8 +97,8 @@ class Recorder:
         """Remove what has been kept for its time; raises :class:`StoreUnavailable`."""
         now, found = self._clock(), _SWEPT_AT_ONCE
         while found == _SWEPT_AT_ONCE:
-            async with self._store.writing() as books:
-                found = await books.recordings.expire(now, _SWEPT_AT_ONCE)
+            async with self._store.writing() as repositories:
+                found = await repositories.recordings.expire(now, _SWEPT_AT_ONCE)
 
     async def _write(self) -> None:
         while True:
@@ -105,8 +110,8 @@ class Recorder:
             batch = [self._waiting.popleft() for _ in range(min(_AT_ONCE, len(self._waiting)))]
             try:
                 made = await asyncio.to_thread(_recordings, batch)
-                async with self._store.writing() as books:
-                    await books.recordings.put(made)
+                async with self._store.writing() as repositories:
+                    await repositories.recordings.put(made)
             except StoreUnavailable:
                 log.warning("contents are not kept: the database is away", requests=len(batch))
             except Exception:  # noqa: BLE001 - what cannot be written once must not end all writing

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from causerie.accounts.audit import entry
-from causerie.accounts.guard import Clock, no_such, reach, require, visible_project
+from causerie.accounts.authorization import Clock, no_such, reach, require, visible_project
 from causerie.accounts.people import Actor
-from causerie.accounts.ports import Store
+from causerie.accounts.ports import AccountStore
 from causerie.accounts.recording import LONGEST_DAYS, Recording
 from causerie.accounts.rights import Action, Extent
 from causerie.errors import InvalidRequest
@@ -23,7 +23,7 @@ _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 class Recordings:
     """Switches it on and off, and shows what was kept."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: AccountStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
@@ -37,16 +37,16 @@ class Recordings:
                 f"Contents are kept for 1 to {LONGEST_DAYS} days, or not at all.", param="days"
             )
         now = self._clock()
-        async with self._store.writing() as books:
-            await visible_project(books, actor, project_id, Action.RECORDING_SET)
-            await books.projects.set_recording(project_id, days)
+        async with self._store.writing() as repositories:
+            await visible_project(repositories, actor, project_id, Action.RECORDING_SET)
+            await repositories.projects.set_recording(project_id, days)
             if days is None:
-                await books.recordings.forget(project_id)
+                await repositories.recordings.forget(project_id)
             else:
-                await books.recordings.shorten(project_id, timedelta(days=days))
-            await books.keys.announce(f"project:{project_id}", now)
+                await repositories.recordings.shorten(project_id, timedelta(days=days))
+            await repositories.keys.announce(f"project:{project_id}", now)
             said = "off" if days is None else str(days)
-            await books.audit.add(
+            await repositories.audit.add(
                 entry(now, actor, "project.recording", project_id, project_id, days=said)
             )
 
@@ -55,24 +55,26 @@ class Recordings:
 
         Raises :class:`Forbidden`, and :class:`NotFound` where it is not kept.
         """
-        async with self._store.reading() as books:
-            await visible_project(books, actor, project_id)
-            found = await books.recordings.find(id, self._clock()) if _ID.fullmatch(id) else None
+        async with self._store.reading() as repositories:
+            await visible_project(repositories, actor, project_id)
+            found = (
+                await repositories.recordings.find(id, self._clock()) if _ID.fullmatch(id) else None
+            )
             if found is not None and found.project_id != project_id:
                 found = None
             whose = found.user_id if found is not None else actor.id
-            await require(books, actor, Action.CONTENTS_SEE, project_id, made_by=whose)
+            await require(repositories, actor, Action.CONTENTS_SEE, project_id, made_by=whose)
         if found is None:
             raise no_such("recording")
         return found
 
     async def kept(self, actor: Actor, project_id: str, ids: Sequence[str]) -> frozenset[str]:
         """Of these requests those whose contents there are for this actor to see."""
-        async with self._store.reading() as books:
-            found = await reach(books, actor, Action.CONTENTS_SEE, project_id)
+        async with self._store.reading() as repositories:
+            found = await reach(repositories, actor, Action.CONTENTS_SEE, project_id)
             if found is Extent.NO or not ids:
                 return frozenset()
-            users = await books.recordings.users(project_id, ids, self._clock())
+            users = await repositories.recordings.users(project_id, ids, self._clock())
         return frozenset(
             id for id, user in users.items() if found is Extent.ALL or user == actor.id
         )

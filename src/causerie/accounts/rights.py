@@ -1,7 +1,7 @@
 """Who may do what: ONE table. ``docs/rights.md`` is written from it, the tests walk all of it.
 
 A person has the rights of their role in the project, and an operator those of
-operators besides. ``OWN`` is what they made themselves. Whoever may not even see
+operators in addition. ``OWN`` is what they made themselves. Whoever may not even see
 a project is told that it does not exist.
 """
 
@@ -21,7 +21,7 @@ class Extent(IntEnum):
     ALL = 2
 
 
-class Part(StrEnum):
+class RoleColumn(StrEnum):
     """A column of the table: a role in the project, or a part that has none."""
 
     OPERATOR = "operator"
@@ -65,8 +65,8 @@ class Action(StrEnum):
     USERS_CHANGE = "users.change"
     PROJECTS_CREATE = "projects.create"
     SERVICE_SEE = "service.see"
-    ENDPOINTS_SEE = "endpoints.see"
-    ENDPOINTS_PROBE = "endpoints.probe"
+    PROVIDERS_SEE = "providers.see"
+    PROVIDERS_PROBE = "providers.probe"
 
 
 WORDS = {
@@ -96,11 +96,12 @@ WORDS = {
     Action.AUDIT_SEE: "see who did what in the project",
     Action.USERS_SEE: "see all users and projects",
     Action.USERS_INVITE: "invite people to the service, make links for new passwords",
-    Action.USERS_CHANGE: "disable and enable users, remove their second factors, make operators",
+    Action.USERS_CHANGE: "disable and enable users, remove two-factor authentication, make "
+    "operators",
     Action.PROJECTS_CREATE: "make a project",
     Action.SERVICE_SEE: "see usage, requests and audit log of the whole service",
-    Action.ENDPOINTS_SEE: "see endpoints, what they can do, and who would get a request",
-    Action.ENDPOINTS_PROBE: "probe endpoints, and put in force what was found",
+    Action.PROVIDERS_SEE: "see providers, what they can do, and who would get a request",
+    Action.PROVIDERS_PROBE: "probe providers, and put in force what was found",
 }
 
 _ = Extent.NO
@@ -138,28 +139,28 @@ _ROWS: dict[Action, tuple[Extent, ...]] = {
     Action.USERS_CHANGE: (X, _, _, _, _, _, _),
     Action.PROJECTS_CREATE: (X, _, _, _, _, _, _),
     Action.SERVICE_SEE: (X, _, _, _, _, _, _),
-    Action.ENDPOINTS_SEE: (X, _, _, _, _, _, _),
-    Action.ENDPOINTS_PROBE: (X, _, _, _, _, _, _),
+    Action.PROVIDERS_SEE: (X, _, _, _, _, _, _),
+    Action.PROVIDERS_PROBE: (X, _, _, _, _, _, _),
 }
 
-RIGHTS: dict[Action, dict[Part, Extent]] = {
-    action: dict(zip(Part, row, strict=True)) for action, row in _ROWS.items()
+RIGHTS: dict[Action, dict[RoleColumn, Extent]] = {
+    action: dict(zip(RoleColumn, row, strict=True)) for action, row in _ROWS.items()
 }
 
 
-def extent(action: Action, parts: Iterable[Part]) -> Extent:
+def extent(action: Action, parts: Iterable[RoleColumn]) -> Extent:
     """How far somebody with these parts may do this."""
     return max((RIGHTS[action][part] for part in parts), default=Extent.NO)
 
 
-def columns(person_status: PersonStatus | None) -> frozenset[Part]:
+def columns(person_status: PersonStatus | None) -> frozenset[RoleColumn]:
     """Return the columns that apply to a user; a disabled account is an outsider's."""
-    found = {Part.OUTSIDER}
+    found = {RoleColumn.OUTSIDER}
     if person_status is not None and not person_status.disabled:
         if person_status.operator:
-            found.add(Part.OPERATOR)
+            found.add(RoleColumn.OPERATOR)
         if person_status.role is not None:
-            found.add(Part(person_status.role))
+            found.add(RoleColumn(person_status.role))
     return frozenset(found)
 
 
@@ -173,7 +174,8 @@ def page() -> str:
         "(`make docs`); the tests walk every field.",
         "",
         "A person has the rights of their role in a project. An operator of the whole service has "
-        "those of operators besides, in every project. *own* means what one made oneself. Whoever "
+        "those of operators in addition, in every project. *own* means what one made oneself. "
+        "Whoever "
         "may not see a project is told that it does not exist. Nobody sees a secret again: of "
         "passwords, keys, links and sessions only digests are kept.",
         "",
@@ -194,11 +196,11 @@ def page() -> str:
         "Keys and links that were created at the command line or with an operator key derive from "
         "nobody and work until they are disabled.",
         "",
-        f"| action | | {' | '.join(Part)} |",
-        f"|---|---|{'---|' * len(Part)}",
+        f"| action | | {' | '.join(RoleColumn)} |",
+        f"|---|---|{'---|' * len(RoleColumn)}",
     ]
     for action, row in RIGHTS.items():
-        cells = " | ".join(marks[row[part]] for part in Part)
+        cells = " | ".join(marks[row[part]] for part in RoleColumn)
         lines.append(f"| `{action}` | {WORDS[action]} | {cells} |")
     return "\n".join(lines) + "\n"
 

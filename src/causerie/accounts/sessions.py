@@ -49,7 +49,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class SessionClient:
     """Where a request comes from: address and program."""
 
     address: str = ""
@@ -58,13 +58,13 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """A session that has just begun; ``token`` goes to the browser."""
+    """A session that has just started; ``token`` goes to the browser."""
 
     session: Session
     token: str = field(repr=False)
 
 
-def new_session(user_id: str, stage: Stage, now: datetime, client: Client) -> NewSession:
+def new_session(user_id: str, stage: Stage, now: datetime, client: SessionClient) -> NewSession:
     """Begin one, with a token that nobody could have set before."""
     token = new_token()
     life = LIFE if stage is Stage.OPEN else SECOND_FACTOR_LIFE

@@ -6,11 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from causerie.accounts.audit import entry
-from causerie.accounts.guard import Clock, no_such, require
-from causerie.accounts.links import APPROVED, SIGN_UP, Link, LinkKind, NewLink, Offer, new_link
+from causerie.accounts.authorization import Clock, no_such, require
+from causerie.accounts.links import (
+    APPROVED,
+    SIGN_UP,
+    LinkGrant,
+    LinkKind,
+    NewLink,
+    OneTimeLink,
+    new_link,
+)
 from causerie.accounts.names import tidy_email
 from causerie.accounts.people import Actor
-from causerie.accounts.ports import Store
+from causerie.accounts.ports import AccountStore
 from causerie.accounts.rights import Action
 
 
@@ -25,7 +33,7 @@ class Asked:
 class SignUps:
     """Takes note of them, and gives them links."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: AccountStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
@@ -36,37 +44,37 @@ class SignUps:
         same whether the address has an account or not; so must be what is answered.
         """
         now, email = self._clock(), tidy_email(email)
-        made = new_link(LinkKind.INVITATION, now, SIGN_UP, Offer(email=email))
-        async with self._store.writing() as books:
-            await books.links.forget(SIGN_UP.label, email, now)
-            await books.links.add(made.link)
-            return Asked(made, await books.people.by_email(email) is not None)
+        made = new_link(LinkKind.INVITATION, now, SIGN_UP, LinkGrant(email=email))
+        async with self._store.writing() as repositories:
+            await repositories.links.forget(SIGN_UP.label, email, now)
+            await repositories.links.add(made.link)
+            return Asked(made, await repositories.people.by_email(email) is not None)
 
-    async def asked(self, actor: Actor) -> Sequence[Link]:
+    async def asked(self, actor: Actor) -> Sequence[OneTimeLink]:
         """The people without an account who ask for one, oldest first."""
-        async with self._store.reading() as books:
-            await require(books, actor, Action.USERS_INVITE)
-            found = await books.links.open(None, self._clock())
+        async with self._store.reading() as repositories:
+            await require(repositories, actor, Action.USERS_INVITE)
+            found = await repositories.links.open(None, self._clock())
             return [
                 each
                 for each in found
                 if each.created_by == SIGN_UP.label
-                and await books.people.by_email(each.email or "") is None
+                and await repositories.people.by_email(each.email or "") is None
             ]
 
     async def approve(self, actor: Actor, link_id: str) -> NewLink:
         """The link for somebody who asks for an account, to be given to them by hand."""
         now = self._clock()
-        async with self._store.writing() as books:
-            await require(books, actor, Action.USERS_INVITE)
-            link = await books.links.find(link_id)
+        async with self._store.writing() as repositories:
+            await require(repositories, actor, Action.USERS_INVITE)
+            link = await repositories.links.find(link_id)
             if link is None or link.created_by != SIGN_UP.label or link.used_at is not None:
                 raise no_such("sign-up")
-            made = new_link(LinkKind.INVITATION, now, APPROVED, Offer(email=link.email))
+            made = new_link(LinkKind.INVITATION, now, APPROVED, LinkGrant(email=link.email))
             made = replace(made, link=replace(made.link, person=actor.person))
-            await books.links.withdraw(link.id)
-            await books.links.add(made.link)
-            await books.audit.add(
+            await repositories.links.withdraw(link.id)
+            await repositories.links.add(made.link)
+            await repositories.audit.add(
                 entry(now, actor, "user.invite", made.link.id, email=link.email or "")
             )
             return made

@@ -1,6 +1,6 @@
 """What was spent of budgets, to be shown: from the same sums that usage is shown from.
 
-What is let in is decided by ``budgets``, which count what runs besides.
+What is let in is decided by ``budgets``, which count what runs in addition.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from causerie.accounts.bounds import Budget, Unit
 from causerie.accounts.people import Actor
-from causerie.accounts.usage import By, Question, Step, Usage, UsageSum
+from causerie.accounts.usage import By, Step, UsageQuery, UsageReports, UsageSum
 
 _NEARLY = Decimal("0.8")
 
@@ -46,7 +46,7 @@ class Spending:
 class SpendingReader:
     """Asks the usage of one project, once for each period."""
 
-    def __init__(self, usage: Usage, actor: Actor, project_id: str, now: datetime) -> None:
+    def __init__(self, usage: UsageReports, actor: Actor, project_id: str, now: datetime) -> None:
         self._usage = usage
         self._actor = actor
         self._project_id = project_id
@@ -73,7 +73,7 @@ class SpendingReader:
         midnight = self._now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         found: dict[str, list[UsageSum]] = {}
         for period in {each.period for each in budgets}:
-            question = Question(
+            question = UsageQuery(
                 since=period.start(self._now),
                 until=midnight + timedelta(days=1),
                 step=Step.ALL,

@@ -13,19 +13,19 @@ from hashlib import blake2b
 from typing import Any
 
 from causerie.access.keys import Caller
-from causerie.accounts.bounds import Budget, Period, Unit
+from causerie.accounts.authorization import Clock
+from causerie.accounts.bounds import Budget, BudgetPeriod, Unit
 from causerie.accounts.credits import BEGINNING
-from causerie.accounts.free_days import FreeDays
-from causerie.accounts.guard import Clock
+from causerie.accounts.free_days import FreeAllowances
+from causerie.accounts.key_cache import AccountCaller
 from causerie.accounts.keys import Purpose
-from causerie.accounts.ports import Store
-from causerie.accounts.ring import Member
+from causerie.accounts.ports import AccountStore
 from causerie.accounts.usage import RecordFilter, UsageReader
 from causerie.errors import NotFound
 from causerie.metering.ledger import UsageRecord
 from causerie.metering.meter import CLIENT_GONE
 
-_RESETS = {Period.DAY: "daily", Period.WEEK: "weekly", Period.MONTH: "monthly"}
+_RESETS = {BudgetPeriod.DAY: "daily", BudgetPeriod.WEEK: "weekly", BudgetPeriod.MONTH: "monthly"}
 _OWN = "causerie"
 
 
@@ -33,7 +33,7 @@ class Statements:
     """Answers to those who have a key."""
 
     def __init__(
-        self, store: Store, reader: UsageReader, clock: Clock, free_days: FreeDays
+        self, store: AccountStore, reader: UsageReader, clock: Clock, free_days: FreeAllowances
     ) -> None:
         self._store = store
         self._reader = reader
@@ -47,7 +47,7 @@ class Statements:
         owner = f"key:{key.id}"
         spent = {
             period: (await self._reader.spent(owner, "", period.start(now))).cost
-            for period in Period
+            for period in BudgetPeriod
         }
         free = await self._free_days.of(key.project_id)
         budget = _overall(key.bounds.budgets)
@@ -58,10 +58,10 @@ class Statements:
             "limit": None if budget is None else float(budget.amount),
             "limit_remaining": None if left is None else float(left),
             "limit_reset": None if budget is None else _RESETS.get(budget.period),
-            "usage": float(spent[Period.NEVER]),
-            "usage_daily": float(spent[Period.DAY]),
-            "usage_weekly": float(spent[Period.WEEK]),
-            "usage_monthly": float(spent[Period.MONTH]),
+            "usage": float(spent[BudgetPeriod.NEVER]),
+            "usage_daily": float(spent[BudgetPeriod.DAY]),
+            "usage_weekly": float(spent[BudgetPeriod.WEEK]),
+            "usage_monthly": float(spent[BudgetPeriod.MONTH]),
             **dict.fromkeys(("byok_usage", "byok_usage_daily"), 0),
             **dict.fromkeys(("byok_usage_weekly", "byok_usage_monthly"), 0),
             "include_byok_in_limit": False,
@@ -112,12 +112,12 @@ class Statements:
         return _facts(found[0])
 
     async def _put_in(self, project: str) -> Decimal:
-        async with self._store.reading() as books:
-            return await books.credits.total(project) or Decimal(0)
+        async with self._store.reading() as repositories:
+            return await repositories.credits.total(project) or Decimal(0)
 
 
-def _member(caller: Caller) -> Member:
-    if not isinstance(caller, Member):
+def _member(caller: Caller) -> AccountCaller:
+    if not isinstance(caller, AccountCaller):
         raise NotFound(
             "Only doors for keys of accounts know this; this door takes other keys.",
             code="unknown_path",
@@ -127,7 +127,7 @@ def _member(caller: Caller) -> Member:
 
 def _overall(budgets: tuple[Budget, ...]) -> Budget | None:
     """The budget of money over all models; of several the one that begins anew soonest."""
-    periods = list(Period)
+    periods = list(BudgetPeriod)
     money = [each for each in budgets if each.unit is Unit.MONEY and not each.model]
     return min(money, key=lambda each: periods.index(each.period), default=None)
 

@@ -44,7 +44,7 @@ def scopes(account: str, address: str) -> Mapping[str, int]:
 
 
 def codes_of(user_id: str) -> str:
-    """What second factors are counted as, apart from the password."""
+    """What two-factor authentication are counted as, apart from the password."""
     return f"code:{user_id}"
 
 

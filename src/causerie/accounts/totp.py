@@ -25,7 +25,7 @@ RECOVERY_CODES = 10
 
 @dataclass(frozen=True, slots=True)
 class Authenticator:
-    """A user's second factor; in force once it was confirmed with a code."""
+    """A user's two-factor authentication; in force once it was confirmed with a code."""
 
     user_id: str
     secret: str = field(repr=False)

@@ -14,9 +14,9 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Protocol
 
-from causerie.accounts.guard import require, visible_project
+from causerie.accounts.authorization import require, visible_project
 from causerie.accounts.people import Actor
-from causerie.accounts.ports import Store
+from causerie.accounts.ports import AccountStore
 from causerie.accounts.rights import Action
 from causerie.errors import InvalidRequest
 from causerie.metering.ledger import UsageRecord
@@ -44,12 +44,12 @@ class By(StrEnum):
     APP = "app"
 
 
-_BESIDE_APPS = frozenset({By.APP, By.PROJECT, By.MODEL})
+_ALONGSIDE_APPS = frozenset({By.APP, By.PROJECT, By.MODEL})
 TIMED = (By.MODEL, By.PROJECT, By.KEY, By.USER)
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class UsageQuery:
     """Which usage: from ``since`` up to ``until``, of all that is not narrowed down."""
 
     since: datetime
@@ -83,8 +83,8 @@ class Question:
             raise InvalidRequest("Times to the first token know no doors.", param="door")
 
     def _check_apps(self) -> None:
-        others = [by for by in self.by if by not in _BESIDE_APPS]
-        others += [by for by in By if by not in _BESIDE_APPS and getattr(self, by) is not None]
+        others = [by for by in self.by if by not in _ALONGSIDE_APPS]
+        others += [by for by in By if by not in _ALONGSIDE_APPS and getattr(self, by) is not None]
         if others:
             raise InvalidRequest(
                 f"Sums by app know projects and models, not the {others[0]}; leave one of them "
@@ -167,12 +167,12 @@ class Spent:
 class UsageReader(Protocol):
     """What is needed of a store to answer."""
 
-    async def sums(self, question: Question) -> Sequence[UsageSum]:
+    async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
         """By start, then by group."""
         ...
 
     async def first_tokens(
-        self, question: Question, shares: Sequence[float]
+        self, question: UsageQuery, shares: Sequence[float]
     ) -> Sequence[FirstTokens]:
         """Percentiles of the time to the first token, by start."""
         ...
@@ -190,29 +190,29 @@ class UsageReader(Protocol):
         ...
 
 
-class Usage:
+class UsageReports:
     """Usage, for those who may see it."""
 
-    def __init__(self, store: Store, reader: UsageReader) -> None:
+    def __init__(self, store: AccountStore, reader: UsageReader) -> None:
         self._store = store
         self._reader = reader
 
     async def of_project(
-        self, actor: Actor, project_id: str, question: Question
+        self, actor: Actor, project_id: str, question: UsageQuery
     ) -> Sequence[UsageSum]:
         """Sums of one project."""
         await self._may(actor, project_id, Action.USAGE_SEE)
         question.check()
         return await self._reader.sums(replace(question, project=project_id))
 
-    async def of_all(self, actor: Actor, question: Question) -> Sequence[UsageSum]:
+    async def of_all(self, actor: Actor, question: UsageQuery) -> Sequence[UsageSum]:
         """Sums of the whole service."""
         await self._may(actor, None, Action.SERVICE_SEE)
         question.check()
         return await self._reader.sums(question)
 
     async def first_tokens(
-        self, actor: Actor, project_id: str | None, question: Question
+        self, actor: Actor, project_id: str | None, question: UsageQuery
     ) -> Sequence[FirstTokens]:
         """The median, 90th and 99th percentile of the time to the first token, by start.
 
@@ -240,8 +240,8 @@ class Usage:
         return await self._reader.last_used(project_id)
 
     async def _may(self, actor: Actor, project_id: str | None, action: Action) -> None:
-        async with self._store.reading() as books:
+        async with self._store.reading() as repositories:
             if project_id is None:
-                await require(books, actor, action)
+                await require(repositories, actor, action)
             else:
-                await visible_project(books, actor, project_id, action)
+                await visible_project(repositories, actor, project_id, action)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from causerie.accounts.bounds import Bounds
+from causerie.accounts.bounds import LimitsAndBudgets
+from causerie.accounts.key_cache import AccountCaller
 from causerie.accounts.keys import ApiKey, Grant, Purpose
 from causerie.accounts.people import Project, User
-from causerie.accounts.ring import Member
 
 
-def visitor(user: User, project: Project, bounds: Bounds, door: str) -> Member:
+def visitor(user: User, project: Project, bounds: LimitsAndBudgets, door: str) -> AccountCaller:
     """A caller at whose project's expense it is, within the project's ``bounds``."""
     key = ApiKey(
         id="",
@@ -21,7 +21,7 @@ def visitor(user: User, project: Project, bounds: Bounds, door: str) -> Member:
         created_at=user.created_at,
     )
     grant = Grant(key=key, works=True, until=None, project_bounds=bounds)
-    return Member(
+    return AccountCaller(
         key="",
         name=user.name,
         door=door,

@@ -1,1 +1,1 @@
-"""How fast an endpoint answers: so many replies at a time for so long, and what that gave."""
+"""How fast a provider answers: so many replies at a time for so long, and what that gave."""

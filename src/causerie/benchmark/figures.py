@@ -20,10 +20,10 @@ class Spread(Struct, frozen=True):
 
 
 class Figures(Struct, frozen=True):
-    """Of one stretch of ``seconds`` with ``streams`` replies at a time.
+    """Of one run of ``seconds`` with ``streams`` replies at a time.
 
     ``replies`` began in it and came to their end, ``failed`` did not, by what went wrong. Rates
-    are a second, of what came within the stretch; ``prompt`` and ``completion`` are the median
+    are a second, of what came within the run; ``prompt`` and ``completion`` are the median
     tokens of a reply; ``first_token`` and ``each_token`` are ``None`` where nothing was measured.
     ``busy`` is the share of one core that asking took.
     """
@@ -44,7 +44,7 @@ class Figures(Struct, frozen=True):
 def figures(
     samples: Sequence[Sample], streams: int, began: float, seconds: float, busy: float
 ) -> Figures:
-    """Of the replies that began in the stretch; what they said after it does not count."""
+    """Of the replies that began in the run; what they said after it does not count."""
     end = began + seconds
     good = [one for one in samples if not one.failure]
     return Figures(

@@ -15,21 +15,21 @@ from causerie.benchmark.prompt import prompt
 from causerie.benchmark.sample import Sample
 from causerie.errors import ServiceError
 from causerie.protocol.events import ReasoningDelta, TextDelta
-from causerie.protocol.parsing import Rules, parse
+from causerie.protocol.parsing import ParsingRules, parse
 from causerie.protocol.request import ChatRequest
-from causerie.upstreams.remote import RemoteChat
+from causerie.providers.target import ProviderTarget
 
-_RULES = Rules()
+_RULES = ParsingRules()
 _WORDS = (ReasoningDelta, TextDelta)
 _REST_SECONDS = 1.0  # after a failure: who has no room now is not asked without pause
 _UNFINISHED = "had not ended when it was given up"
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class BenchPrompt:
     """Prompts and replies of so many tokens; the ``same`` prompt each time, or ever new ones.
 
-    A stretch takes ``seconds``; what is under way then may go on for ``grace_seconds``.
+    A run takes ``seconds``; what is under way then may go on for ``grace_seconds``.
     """
 
     prompt_tokens: int = 200
@@ -40,8 +40,8 @@ class Asking:
 
 
 @dataclass(slots=True)
-class Seen:
-    """What has been seen so far of a stretch, for who looks on."""
+class BenchProgress:
+    """What has been seen so far of a run, for who looks on."""
 
     samples: list[Sample] = field(default_factory=list)
 
@@ -51,13 +51,13 @@ class Seen:
         return sum(bool(one.failure) for one in self.samples)
 
 
-class Load:
-    """Asks one model of an endpoint."""
+class BenchLoad:
+    """Asks one model of a provider."""
 
     def __init__(
         self,
-        chat: RemoteChat,
-        asking: Asking,
+        chat: ProviderTarget,
+        asking: BenchPrompt,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -70,8 +70,8 @@ class Load:
         """One reply, which fails as it fails: raises :class:`ServiceError`."""
         return await self._reply(self._request())
 
-    async def stretch(self, streams: int, seen: Seen) -> Figures:
-        """Replies at a time for the seconds of a stretch, and what they come to."""
+    async def run(self, streams: int, seen: BenchProgress) -> Figures:
+        """Replies at a time for the seconds of a run, and what they come to."""
         seconds = self._asking.seconds
         began, worked = self._clock(), time.process_time()
         async with asyncio.TaskGroup() as group:
@@ -80,7 +80,7 @@ class Load:
         busy = (time.process_time() - worked) / (self._clock() - began)
         return figures(seen.samples, streams, began, seconds, busy)
 
-    async def _stream(self, seen: Seen, end: float) -> None:
+    async def _stream(self, seen: BenchProgress, end: float) -> None:
         while (now := self._clock()) < end:
             sample = await self._told(end + self._asking.grace_seconds - now)
             seen.samples.append(sample)

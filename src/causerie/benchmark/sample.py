@@ -8,7 +8,7 @@ from msgspec import Struct
 class Sample(Struct, frozen=True):
     """``first`` is when the first content was there; ``failure`` is empty where it came to its end.
 
-    ``prompt`` and ``completion`` are tokens, as the endpoint counts them.
+    ``prompt`` and ``completion`` are tokens, as the provider counts them.
     """
 
     began: float

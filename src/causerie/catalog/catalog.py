@@ -10,10 +10,10 @@ import difflib
 from collections.abc import Iterable, Sequence
 
 from causerie.catalog.listing import TWISTS, Listing
-from causerie.catalog.model import Model
+from causerie.catalog.model import ServedModel
 from causerie.errors import NotFound
 
-Entry = Model | Listing
+Entry = ServedModel | Listing
 
 
 class Catalog:

@@ -11,21 +11,24 @@ from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
-from causerie.catalog.supply import Supply
+from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.errors import InvalidRequest
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.preferences import INDIFFERENT, Preferences, SortBy
-from causerie.protocol.standing import UNKNOWN, Standing
+from causerie.protocol.target_stats import UNKNOWN, TargetStats
 
-Standings = Callable[[str], Standing | None]
+StatsReader = Callable[[str], TargetStats | None]
 """How a target stands, by its name."""
 
 _LEAST_WEIGHT = 1e-4
 
 
 def able(
-    model: str, supplies: Sequence[Supply], wanted: frozenset[str], preferences: Preferences
-) -> Sequence[Supply]:
+    model: str,
+    endpoints: Sequence[CatalogEndpoint],
+    wanted: frozenset[str],
+    preferences: Preferences,
+) -> Sequence[CatalogEndpoint]:
     """Those that support all parameters and that the preferences allow.
 
     Raises :class:`InvalidRequest` where there is none: it says what excluded each.
@@ -33,17 +36,20 @@ def able(
     strict = preferences.require_parameters
     left = [
         one
-        for one in supplies
+        for one in endpoints
         if one.supports(wanted, strict=strict)
         and (preferences is INDIFFERENT or not any(one.disliked(preferences)))
     ]
     if not left:
-        raise _nobody(model, supplies, wanted, preferences)
+        raise _nobody(model, endpoints, wanted, preferences)
     return left
 
 
 def ranked(
-    supplies: Sequence[Supply], preferences: Preferences, sort: SortBy | None, standings: Standings
+    endpoints: Sequence[CatalogEndpoint],
+    preferences: Preferences,
+    sort: SortBy | None,
+    stats_of: StatsReader,
 ) -> Sequence[Candidate]:
     """The candidates of routing, at least one; ``sort`` is the model's own, if it has one."""
     by = preferences.sort or sort
@@ -51,22 +57,22 @@ def ranked(
         first = [
             one
             for name in preferences.order
-            for one in supplies
+            for one in endpoints
             if one.is_one_of(frozenset((name,)))
         ]
         listed = list(dict.fromkeys(first))
         candidates = [one.candidate(place) for place, one in enumerate(listed)]
-        rest = [one for one in supplies if one not in listed]
-        candidates += _shifted(_sorted(rest, by, standings), len(listed))
+        rest = [one for one in endpoints if one not in listed]
+        candidates += _shifted(_sorted(rest, by, stats_of), len(listed))
         return candidates  # without fallbacks the others were left out before
-    candidates = _sorted(supplies, by, standings)
-    return candidates if preferences.allow_fallbacks else _single(candidates, standings)
+    candidates = _sorted(endpoints, by, stats_of)
+    return candidates if preferences.allow_fallbacks else _single(candidates, stats_of)
 
 
-def weighted(supplies: Sequence[Supply]) -> list[Candidate]:
+def weighted(endpoints: Sequence[CatalogEndpoint]) -> list[Candidate]:
     """By the inverse square of the price."""
-    gratis = [one for one in supplies if not one.tariff.usual]
-    paid = [one for one in supplies if one.tariff.usual]
+    gratis = [one for one in endpoints if not one.tariff.usual]
+    paid = [one for one in endpoints if one.tariff.usual]
     least = min((one.tariff.usual for one in paid), default=None)
     candidates = [one.candidate() for one in gratis]
     for one in paid:
@@ -76,36 +82,38 @@ def weighted(supplies: Sequence[Supply]) -> list[Candidate]:
     return candidates
 
 
-def _sorted(supplies: Sequence[Supply], by: SortBy | None, standings: Standings) -> list[Candidate]:
+def _sorted(
+    endpoints: Sequence[CatalogEndpoint], by: SortBy | None, stats_of: StatsReader
+) -> list[Candidate]:
     match by:
         case None:
-            return weighted(supplies)
+            return weighted(endpoints)
         case "price":
-            prices = sorted({one.tariff.usual for one in supplies})
-            return [one.candidate(prices.index(one.tariff.usual)) for one in supplies]
+            prices = sorted({one.tariff.usual for one in endpoints})
+            return [one.candidate(prices.index(one.tariff.usual)) for one in endpoints]
         case "throughput" | "latency":
             places = sorted(
-                supplies, key=lambda one: (_slowness(one.name, by, standings), one.tariff.usual)
+                endpoints, key=lambda one: (_slowness(one.name, by, stats_of), one.tariff.usual)
             )
             return [one.candidate(place) for place, one in enumerate(places)]
 
 
-def _slowness(name: str, by: SortBy, standings: Standings) -> float:
+def _slowness(name: str, by: SortBy, stats_of: StatsReader) -> float:
     """The less the better. One that nobody has measured lately gets one request to measure it."""
-    standing = standings(name) or UNKNOWN
-    measured = standing.speed if by == "throughput" else standing.first_token
+    target_stats = stats_of(name) or UNKNOWN
+    measured = target_stats.speed if by == "throughput" else target_stats.first_token
     if measured is None:
-        return float("-inf") if standing.idle else float("inf")
+        return float("-inf") if target_stats.idle else float("inf")
     if by == "throughput":
         return -measured.p50
-    return measured.p50 if standing.expected is None else standing.expected
+    return measured.p50 if target_stats.expected is None else target_stats.expected
 
 
-def _single(candidates: Sequence[Candidate], standings: Standings) -> Sequence[Candidate]:
+def _single(candidates: Sequence[Candidate], stats_of: StatsReader) -> Sequence[Candidate]:
     """The first choice among those that are up."""
 
     def rank(one: Candidate) -> tuple[bool, int, float]:
-        return not (standings(one.name) or UNKNOWN).up, one.priority, -one.weight
+        return not (stats_of(one.name) or UNKNOWN).up, one.priority, -one.weight
 
     return [min(candidates, key=rank)]
 
@@ -115,13 +123,16 @@ def _shifted(candidates: Sequence[Candidate], places: int) -> list[Candidate]:
 
 
 def _nobody(
-    model: str, supplies: Sequence[Supply], wanted: frozenset[str], preferences: Preferences
+    model: str,
+    endpoints: Sequence[CatalogEndpoint],
+    wanted: frozenset[str],
+    preferences: Preferences,
 ) -> InvalidRequest:
     strict = preferences.require_parameters
     excluded: dict[str, str] = {}
     params: list[tuple[int, str]] = []
     fields: list[str] = []
-    for one in supplies:
+    for one in endpoints:
         lacks = one.lacking(wanted, strict=strict)
         dislikes = list(one.disliked(preferences))
         named = ", ".join(f"`{name}`" for name in lacks)

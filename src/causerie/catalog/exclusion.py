@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class Exclusion(Struct, frozen=True):
+class TargetExclusion(Struct, frozen=True):
     """``field`` of the request is what leaves the target out; empty where no field is."""
 
     field: str

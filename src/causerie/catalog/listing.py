@@ -1,4 +1,4 @@
-"""An entry of the router's catalog: one model that several endpoints offer at their prices."""
+"""An entry of the router's catalog: one model with its endpoints and their prices."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 from msgspec import structs
 
-from causerie.catalog.choice import Standings, able, ranked, weighted
-from causerie.catalog.exclusion import Exclusion
-from causerie.catalog.model import Card, Profile
-from causerie.catalog.supply import Supply
+from causerie.catalog.choice import StatsReader, able, ranked, weighted
+from causerie.catalog.endpoint import CatalogEndpoint
+from causerie.catalog.exclusion import TargetExclusion
+from causerie.catalog.model import ModelCard, ModelProfile
 from causerie.catalog.tariff import Tariff
 from causerie.errors import InvalidRequest, NotFound
 from causerie.protocol.candidate import Candidate
@@ -21,7 +21,7 @@ from causerie.protocol.effort import EFFORTS, USUAL
 from causerie.protocol.events import Usage
 from causerie.protocol.preferences import INDIFFERENT, SortBy
 from causerie.protocol.request import ChatRequest
-from causerie.protocol.standing import UNKNOWN, Percentiles, Standing
+from causerie.protocol.target_stats import UNKNOWN, Percentiles, TargetStats
 
 Twist = Literal["nitro", "floor", "thinking", "extended"]
 TWISTS: Mapping[str, Twist] = {
@@ -40,16 +40,16 @@ def today() -> date:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """``twist`` is what a suffix of the id asks for besides the model.
+    """``twist`` is what a suffix of the id asks for in addition to the model.
 
     ``nitro``: the fastest first; ``floor``: the cheapest first; ``thinking``: the
     model thinks; ``extended``: only endpoints with the longest context. After
     ``ends`` the model is there no more.
     """
 
-    card: Card
-    supplies: tuple[Supply, ...]
-    standings: Standings
+    card: ModelCard
+    endpoints: tuple[CatalogEndpoint, ...]
+    stats_of: StatsReader
     ends: date | None = None
     hedge_seconds: float | None = None
     twist: Twist | None = None
@@ -73,12 +73,12 @@ class Listing:
     @property
     def parameters(self) -> frozenset[str]:
         """What its endpoints support, taken together."""
-        return frozenset[str]().union(*(one.parameters for one in self.supplies))
+        return frozenset[str]().union(*(one.parameters for one in self.endpoints))
 
     @property
     def targets(self) -> Sequence[str]:
         """Who answers for it, by the names of routing."""
-        return [one.name for one in self.supplies]
+        return [one.name for one in self.endpoints]
 
     @property
     def sort(self) -> SortBy | None:
@@ -87,13 +87,13 @@ class Listing:
 
     def twisted(self, twist: Twist) -> Listing:
         """The same model with another way to choose."""
-        supplies = self.supplies
+        endpoints = self.endpoints
         if twist == "extended":
-            lengths = {one.name: one.profile.context_length or 0 for one in supplies}
+            lengths = {one.name: one.profile.context_length or 0 for one in endpoints}
             longest = max(lengths.values())
-            supplies = tuple(one for one in supplies if lengths[one.name] == longest)
+            endpoints = tuple(one for one in endpoints if lengths[one.name] == longest)
         return Listing(
-            self.card, supplies, self.standings, self.ends, self.hedge_seconds, twist, self.clock
+            self.card, endpoints, self.stats_of, self.ends, self.hedge_seconds, twist, self.clock
         )
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
@@ -136,40 +136,40 @@ class Listing:
                 param="model",
             )
         preferences = request.preferences
-        supplies = able(self.id, self.supplies, request.params, preferences)
+        endpoints = able(self.id, self.endpoints, request.params, preferences)
         sort = self.sort
         if preferences is INDIFFERENT and sort is None:
-            return weighted(supplies)
-        return ranked(supplies, preferences, sort, self.standings)
+            return weighted(endpoints)
+        return ranked(endpoints, preferences, sort, self.stats_of)
 
-    def excluded(self, request: ChatRequest) -> Mapping[str, Sequence[Exclusion]]:
+    def excluded(self, request: ChatRequest) -> Mapping[str, Sequence[TargetExclusion]]:
         """Whom :meth:`candidates` leaves out, by the names of routing, and by what."""
         found = {
             one.name: list(one.exclusions(request.params, request.preferences))
-            for one in self.supplies
+            for one in self.endpoints
         }
         return {name: why for name, why in found.items() if why}
 
-    def profile(self, target: str) -> Profile:
+    def profile(self, target: str) -> ModelProfile:
         """What is known of one of its targets now."""
-        return next(one.profile for one in self.supplies if one.name == target)
+        return next(one.profile for one in self.endpoints if one.name == target)
 
     def cost(self, served_by: str, usage: Usage) -> Decimal:
         """What a reply costs that this target has given."""
-        found = (one.tariff for one in self.supplies if one.name == served_by)
+        found = (one.tariff for one in self.endpoints if one.name == served_by)
         return next(found, Tariff()).cost(usage)
 
     def provider(self, served_by: str) -> str:
         """Who this target belongs to, as the model's endpoints name it."""
-        found = (one.provider for one in self.supplies if one.name == served_by)
+        found = (one.provider for one in self.endpoints if one.name == served_by)
         return next(found, served_by)
 
     # What is told of it.
 
     @property
-    def cheapest(self) -> Supply:
+    def cheapest(self) -> CatalogEndpoint:
         """Whose prices stand for the model's."""
-        return min(self.supplies, key=lambda one: one.tariff.usual)
+        return min(self.endpoints, key=lambda one: one.tariff.usual)
 
     @property
     def price(self) -> Decimal:
@@ -184,37 +184,42 @@ class Listing:
     @property
     def providers(self) -> frozenset[str]:
         """The names of its endpoints."""
-        return frozenset(one.provider for one in self.supplies)
+        return frozenset(one.provider for one in self.endpoints)
 
     @property
-    def profiles(self) -> tuple[Profile, ...]:
+    def profiles(self) -> tuple[ModelProfile, ...]:
         """What is known of its endpoints now: all of an entry that may change."""
-        return tuple(one.profile for one in self.supplies)
+        return tuple(one.profile for one in self.endpoints)
 
     @property
     def throughput(self) -> float | None:
-        """The median of its fastest endpoint, in tokens a second; ``None``: nobody measured it."""
-        found = [standing.speed for standing in self._standing() if standing.speed is not None]
+        """The median of its fastest endpoint, in tokens per second; ``None``: nobody measured
+        it."""
+        found = [
+            target_stats.speed
+            for target_stats in self._target_stats()
+            if target_stats.speed is not None
+        ]
         return max((one.p50 for one in found), default=None)
 
     @property
     def latency(self) -> float | None:
         """The median of the endpoint that is quickest to begin, in seconds."""
-        found = [one.first_token for one in self._standing() if one.first_token is not None]
+        found = [one.first_token for one in self._target_stats() if one.first_token is not None]
         return min((one.p50 for one in found), default=None)
 
-    def _standing(self) -> Iterator[Standing]:
-        for one in self.supplies:
-            yield self.standings(one.name) or UNKNOWN
+    def _target_stats(self) -> Iterator[TargetStats]:
+        for one in self.endpoints:
+            yield self.stats_of(one.name) or UNKNOWN
 
     @property
     def context_length(self) -> int | None:
         """The longest of its endpoints: where one's is too short, another one is asked."""
-        return _most(one.profile.context_length for one in self.supplies)
+        return _most(one.profile.context_length for one in self.endpoints)
 
     def entry(self, *, reasoning_object: bool = True) -> dict[str, Any]:
-        """The model as ``GET /models`` shows it; ``details`` is below the base address."""
-        profiles = [one.profile for one in self.supplies]
+        """The model as ``GET /models`` shows it; ``details`` is below the base URL."""
+        profiles = [one.profile for one in self.endpoints]
         top = self.cheapest
         parameters = self.parameters if reasoning_object else self.parameters - {"reasoning"}
         entry: dict[str, Any] = {
@@ -248,19 +253,19 @@ class Listing:
             entry["reasoning"] = _reasoning(profiles)
         return entry
 
-    def endpoints(self) -> dict[str, Any]:
+    def with_endpoints(self) -> dict[str, Any]:
         """The model with each of its endpoints, as ``GET /models/ID/endpoints`` shows it."""
         return {
             "id": self.id,
             "name": self.card.name,
             "created": self.card.created,
             "description": self.card.description,
-            "architecture": _architecture([one.profile for one in self.supplies]),
-            "endpoints": [self._endpoint(one) for one in self.supplies],
+            "architecture": _architecture([one.profile for one in self.endpoints]),
+            "endpoints": [self._endpoint(one) for one in self.endpoints],
         }
 
-    def _endpoint(self, one: Supply) -> dict[str, Any]:
-        standing, profile = self.standings(one.name) or UNKNOWN, one.profile
+    def _endpoint(self, one: CatalogEndpoint) -> dict[str, Any]:
+        target_stats, profile = self.stats_of(one.name) or UNKNOWN, one.profile
         return {
             "name": f"{one.provider} | {self.id}",
             "model_id": self.id,
@@ -278,21 +283,21 @@ class Listing:
             "supports_voice_cloning": False,
             "supports_tool_choice": _tool_choice(one.parameters),
             "keeps_data": not one.private,
-            "status": 0 if standing.up else -1,
-            **_figures(standing),
+            "status": 0 if target_stats.up else -1,
+            **_figures(target_stats),
         }
 
 
-def _figures(standing: Standing) -> dict[str, Any]:
-    """Times in milliseconds, speeds in tokens a second, uptimes in percent."""
+def _figures(target_stats: TargetStats) -> dict[str, Any]:
+    """Times in milliseconds, speeds in tokens per second, uptimes in percent."""
     return {
-        "latency_last_5m": _percentiles(standing.first_token, 1000),
-        "throughput_last_5m": _percentiles(standing.speed, 1),
-        "latency_last_30m": _percentiles(standing.first_token_half_hour, 1000),
-        "throughput_last_30m": _percentiles(standing.speed_half_hour, 1),
-        "uptime_last_5m": _percent(standing.uptime),
-        "uptime_last_30m": _percent(standing.uptime_half_hour),
-        "uptime_last_1d": _percent(standing.uptime_day),
+        "latency_last_5m": _percentiles(target_stats.first_token, 1000),
+        "throughput_last_5m": _percentiles(target_stats.speed, 1),
+        "latency_last_30m": _percentiles(target_stats.first_token_half_hour, 1000),
+        "throughput_last_30m": _percentiles(target_stats.speed_half_hour, 1),
+        "uptime_last_5m": _percent(target_stats.uptime),
+        "uptime_last_30m": _percent(target_stats.uptime_half_hour),
+        "uptime_last_1d": _percent(target_stats.uptime_day),
     }
 
 
@@ -306,7 +311,7 @@ def _percent(share: float | None) -> float | None:
     return None if share is None else round(share * 100, 3)
 
 
-def _architecture(profiles: Sequence[Profile]) -> dict[str, Any]:
+def _architecture(profiles: Sequence[ModelProfile]) -> dict[str, Any]:
     images = any(profile.images for profile in profiles)
     return {
         "modality": "text+image->text" if images else "text->text",
@@ -317,7 +322,7 @@ def _architecture(profiles: Sequence[Profile]) -> dict[str, Any]:
     }
 
 
-def _reasoning(profiles: Sequence[Profile]) -> dict[str, Any]:
+def _reasoning(profiles: Sequence[ModelProfile]) -> dict[str, Any]:
     mandatory = all(profile.must_think for profile in profiles)
     return {
         "supported_efforts": [one for one in EFFORTS if one != "none" or not mandatory],

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from causerie.catalog.exclusion import Exclusion
+from causerie.catalog.exclusion import TargetExclusion
 from causerie.catalog.tariff import Tariff
 from causerie.errors import InvalidRequest
 from causerie.protocol.candidate import Candidate
@@ -23,7 +23,7 @@ _FREE = Tariff()
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class ModelProfile:
     """What a model can do. Lengths are in tokens; ``None`` is not known (yet).
 
     ``thinks``: its template, or a probe, says that it does; a model that does not can still be
@@ -39,16 +39,16 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class TargetCapabilities:
     """What one target offers. ``parameters`` ``None`` is not known: all are let through."""
 
     candidate: Candidate
     parameters: frozenset[str] | None = None
-    profile: Callable[[], Profile] = field(default=Profile)
+    profile: Callable[[], ModelProfile] = field(default=ModelProfile)
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class ModelCard:
     """How a model is called: its id, other names for requests, and words for people."""
 
     id: str
@@ -58,7 +58,7 @@ class Card:
     aliases: tuple[str, ...] = ()
 
 
-class Model:
+class ServedModel:
     """One model. ``id`` is what a request names as ``model``.
 
     After ``hedge_seconds`` without an answer a second target may be asked. Whoever answers, its
@@ -66,13 +66,20 @@ class Model:
     """
 
     __slots__ = (
-        "_all", "_common", "_offers", "_tariff", "card", "hedge_seconds", "id", "parameters",
+        "_all",
+        "_capabilities",
+        "_common",
+        "_tariff",
+        "card",
+        "hedge_seconds",
+        "id",
+        "parameters",
     )  # fmt: skip
 
     def __init__(
         self,
-        card: Card,
-        offers: Iterable[Offer],
+        card: ModelCard,
+        capabilities: Iterable[TargetCapabilities],
         hedge_seconds: float | None = None,
         tariff: Tariff = _FREE,
     ) -> None:
@@ -80,9 +87,9 @@ class Model:
         self.hedge_seconds = hedge_seconds
         self.card = card
         self.id = card.id
-        self._offers = tuple(offers)
-        self._all = tuple(offer.candidate for offer in self._offers)
-        sets = [known(offer) for offer in self._offers]
+        self._capabilities = tuple(capabilities)
+        self._all = tuple(capabilities.candidate for capabilities in self._capabilities)
+        sets = [known(capabilities) for capabilities in self._capabilities]
         self.parameters = frozenset[str]().union(*sets)
         self._common = self.parameters.intersection(*sets)
 
@@ -110,24 +117,24 @@ class Model:
                 code="unsupported_parameter",
                 param=name,
             )
-        able = [one.candidate for one in self._offers if request.params <= known(one)]
+        able = [one.candidate for one in self._capabilities if request.params <= known(one)]
         if not able:
             raise self._not_together(request.params)
         return able
 
-    def excluded(self, request: ChatRequest) -> Mapping[str, Sequence[Exclusion]]:
+    def excluded(self, request: ChatRequest) -> Mapping[str, Sequence[TargetExclusion]]:
         """Whom :meth:`candidates` leaves out, by the names of routing, and by what."""
-        found: dict[str, Sequence[Exclusion]] = {}
-        for one in self._offers:
+        found: dict[str, Sequence[TargetExclusion]] = {}
+        for one in self._capabilities:
             if lacking := sorted(request.params - known(one)):
                 found[one.candidate.name] = [
-                    Exclusion(name, f"does not support `{name}`") for name in lacking
+                    TargetExclusion(name, f"does not support `{name}`") for name in lacking
                 ]
         return found
 
-    def profile(self, target: str) -> Profile:
+    def profile(self, target: str) -> ModelProfile:
         """What is known of one of its targets now."""
-        return next(one.profile() for one in self._offers if one.candidate.name == target)
+        return next(one.profile() for one in self._capabilities if one.candidate.name == target)
 
     def adapted(self, request: ChatRequest) -> ChatRequest:
         """The request itself: nothing but what it says is asked of a model."""
@@ -167,10 +174,10 @@ class Model:
             entry["max_output_tokens"] = profile.max_output_tokens
         return entry
 
-    def _profile(self) -> Profile:
+    def _profile(self) -> ModelProfile:
         """What holds whoever answers: the shortest lengths that are known."""
-        profiles = [offer.profile() for offer in self._offers]
-        return Profile(
+        profiles = [capabilities.profile() for capabilities in self._capabilities]
+        return ModelProfile(
             context_length=_least(profile.context_length for profile in profiles),
             max_output_tokens=_least(profile.max_output_tokens for profile in profiles),
             images=any(profile.images for profile in profiles),
@@ -181,7 +188,7 @@ class Model:
 
     def _not_together(self, wanted: frozenset[str]) -> InvalidRequest:
         """Each parameter has somebody who supports it, and nobody supports all."""
-        lacking = {one.candidate.name: sorted(wanted - known(one)) for one in self._offers}
+        lacking = {one.candidate.name: sorted(wanted - known(one)) for one in self._capabilities}
         nearest = min(lacking.values(), key=len)
         words = "; ".join(
             f"{name} lacks {', '.join(f'`{one}`' for one in names)}"
@@ -195,9 +202,9 @@ class Model:
         )
 
 
-def known(offer: Offer) -> frozenset[str]:
+def known(capabilities: TargetCapabilities) -> frozenset[str]:
     """What a target supports; everything where nothing is known."""
-    return HONOURED if offer.parameters is None else offer.parameters
+    return HONOURED if capabilities.parameters is None else capabilities.parameters
 
 
 def _least(lengths: Iterable[int | None]) -> int | None:

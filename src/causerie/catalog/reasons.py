@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
-from causerie.catalog.choice import Standings
-from causerie.catalog.supply import Supply
+from causerie.catalog.choice import StatsReader
+from causerie.catalog.endpoint import CatalogEndpoint
 from causerie.protocol.preferences import Preferences, SortBy
-from causerie.protocol.standing import UNKNOWN, Standing
+from causerie.protocol.target_stats import UNKNOWN, TargetStats
 
 
 def reasons(
-    one: Supply,
-    able: Sequence[Supply],
+    one: CatalogEndpoint,
+    able: Sequence[CatalogEndpoint],
     preferences: Preferences,
     sort: SortBy | None,
-    standings: Standings,
+    stats_of: StatsReader,
 ) -> Iterator[str]:
     """What gave ``one`` of ``able`` its priority and weight; ``sort`` is the model's own."""
     if preferences.order:
@@ -32,7 +32,7 @@ def reasons(
     if by == "price":
         yield f"{_price(one)}; the cheapest come first"
     elif by is not None:
-        yield _measured(standings(one.name) or UNKNOWN, by)
+        yield _measured(stats_of(one.name) or UNKNOWN, by)
     elif not one.tariff.usual:
         yield "costs nothing; those come before all others"
     else:
@@ -41,20 +41,20 @@ def reasons(
         yield "is the only one that is asked, for `allow_fallbacks` is false"
 
 
-def _place(one: Supply, order: Sequence[str]) -> int | None:
+def _place(one: CatalogEndpoint, order: Sequence[str]) -> int | None:
     for number, name in enumerate(order, start=1):
         if one.is_one_of(frozenset((name,))):
             return number
     return None
 
 
-def _price(one: Supply) -> str:
+def _price(one: CatalogEndpoint) -> str:
     if not one.tariff.usual:
         return "costs nothing"
     return f"costs {_short(one.tariff.usual)} for a usual million tokens"
 
 
-def _share(one: Supply, able: Sequence[Supply]) -> str:
+def _share(one: CatalogEndpoint, able: Sequence[CatalogEndpoint]) -> str:
     least = min(each.tariff.usual for each in able if each.tariff.usual)
     if one.tariff.usual == least:
         return f"{_price(one)}, and none that costs anything is cheaper"
@@ -62,16 +62,16 @@ def _share(one: Supply, able: Sequence[Supply]) -> str:
     return f"{_price(one)}, {times} times the cheapest; it is asked less by the square of that"
 
 
-def _measured(standing: Standing, by: SortBy) -> str:
-    measured = standing.speed if by == "throughput" else standing.first_token
+def _measured(target_stats: TargetStats, by: SortBy) -> str:
+    measured = target_stats.speed if by == "throughput" else target_stats.first_token
     if measured is not None:
         if by == "throughput":
-            return f"writes {measured.p50:.0f} tokens a second; the fastest come first"
-        usual, now = measured.p50, standing.expected
+            return f"writes {measured.p50:.0f} tokens per second; the fastest come first"
+        usual, now = measured.p50, target_stats.expected
         if now is not None and now > usual:
             return f"begins after {now * 1000:.0f} ms now, usually after {usual * 1000:.0f} ms"
         return f"begins after {usual * 1000:.0f} ms; the quickest come first"
-    if standing.idle:
+    if target_stats.idle:
         return "nobody has measured it for five minutes, so it gets one request to measure it"
     return "nobody has measured it yet, and it is busy with a request that will"
 

@@ -1,4 +1,4 @@
-"""What the use of an offer costs, as the router's catalog tells and compares it."""
+"""What the use of an endpoint costs, as the router's catalog tells and compares it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Tariff:
     like any other of the prompt), for one request, and for one token of reasoning (``None``:
     like any other of the reply).
 
-    ``usual`` is what offers are compared by: a million tokens in a thousand
+    ``usual`` is what endpoints are compared by: a million tokens in a thousand
     requests, three in four tokens of the prompt.
     """
 

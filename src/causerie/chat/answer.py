@@ -10,15 +10,15 @@ import msgspec
 
 from causerie.chat.encoding import spells
 from causerie.chat.lark import embed
-from causerie.chat.recall import Recall
 from causerie.chat.schema import choice, json_object, prepare, regex
+from causerie.chat.schema_cache import SchemaCache
 from causerie.protocol.request import (
-    Choice,
     Grammar,
     JsonObject,
     JsonSchema,
     OutputFormat,
     Regex,
+    ToolMode,
 )
 
 
@@ -35,7 +35,11 @@ class AnswerPlan:
 
 
 async def answer_plan(
-    output: OutputFormat, control_tokens: Collection[str], recall: Recall, *, any_space: bool
+    output: OutputFormat,
+    control_tokens: Collection[str],
+    schema_cache: SchemaCache,
+    *,
+    any_space: bool,
 ) -> AnswerPlan:
     """Raises ``InvalidRequest`` (``unsupported_schema``) where it could not be enforced.
 
@@ -47,11 +51,11 @@ async def answer_plan(
         case JsonSchema():
             text = msgspec.json.encode(output.schema).decode()
             make = partial(_schema, output, text, control_tokens, any_space)
-            return await recall.of(text, (output.param, any_space), make)
+            return await schema_cache.of(text, (output.param, any_space), make)
         case Regex(pattern):
             rule = regex(pattern, param="structured_outputs.regex")
             return AnswerPlan(rule, spell=True)  # there is no telling what it spells
-        case Choice(options):
+        case ToolMode(options):
             spell = any(spells(option, control_tokens) for option in options)
             return AnswerPlan(choice(options, param="structured_outputs.choice"), spell=spell)
         case Grammar(text):

@@ -23,14 +23,14 @@ from causerie.chat.arguments import Verbatim
 POINTER = 8  # what one more place in a list counts
 ELEMENT = 64  # what one more object counts
 
-_PACE = 256  # turns between two looks at the clock
+_LATENCY_STATS = 256  # turns between two looks at the clock
 _LARGE = 2**16  # characters that take long enough to look at the clock
 _PUNCTUATION = 8  # around a value that is printed
 _GROUPS = (list, tuple, set, frozenset, KeysView, ValuesView, ItemsView)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RenderLimits:
     """What one rendering may take.
 
     ``seconds`` of work; ``turns`` of loops and calls; ``characters`` of the
@@ -48,16 +48,16 @@ class TooMuch(TemplateError):
     """The rendering went over its limits."""
 
 
-class Budget:
+class RenderBudget:
     """What is left of the limits of the rendering that is going on."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: RenderLimits) -> None:
         self.limits = limits
         self.turns = 0
         self.made = 0
         self._deadline = time.thread_time() + limits.seconds
         self._written = 0
-        self._next_look = _PACE
+        self._next_look = _LATENCY_STATS
 
     def turn(self, count: int = 1) -> None:
         """Count turns of a loop, calls, or parts of a value that are looked at one by one."""
@@ -99,12 +99,12 @@ class Budget:
         return size
 
     def _look(self) -> None:
-        self._next_look = self.turns + _PACE
+        self._next_look = self.turns + _LATENCY_STATS
         if time.thread_time() > self._deadline:
             raise TooMuch(f"it took more than {self.limits.seconds:g} seconds of work")
 
 
-current_budget: ContextVar[Budget] = ContextVar("budget")
+current_budget: ContextVar[RenderBudget] = ContextVar("budget")
 
 
 def paced(items: Any) -> Any:
@@ -139,7 +139,7 @@ def sliced(value: Any) -> Any:
     return value
 
 
-def _weight(value: object, budget: Budget, each: int, deeper: int) -> int:
+def _weight(value: object, budget: RenderBudget, each: int, deeper: int) -> int:
     size, most, left = 0, budget.limits.characters, [(value, 0)]
     while left:
         one, depth = left.pop()
@@ -170,7 +170,7 @@ def _parts(value: object) -> list[object]:
     return list(value)
 
 
-def _ticking(items: Iterable[object], budget: Budget) -> Iterator[object]:
+def _ticking(items: Iterable[object], budget: RenderBudget) -> Iterator[object]:
     for item in items:
         budget.turn()
         yield item
@@ -179,7 +179,7 @@ def _ticking(items: Iterable[object], budget: Budget) -> Iterator[object]:
 class _Paced:
     """A counted collection; its length stays known, as ``loop.length`` needs it."""
 
-    def __init__(self, items: Any, budget: Budget) -> None:
+    def __init__(self, items: Any, budget: RenderBudget) -> None:
         self._items, self._budget = items, budget
 
     def __len__(self) -> int:

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from causerie.chat.call_syntax.base import Reader, Schema, Unreadable
+from causerie.chat.call_syntax.elements import ElementReader
+from causerie.chat.call_syntax.json import JsonReader
+from causerie.chat.call_syntax.loose import LooseReader
+from causerie.chat.call_syntax.parameters import ParameterReader
+from causerie.chat.call_syntax.plain import CallIdReader, LiteralReader, NameReader
+from causerie.chat.call_syntax.python import PythonReader
 from causerie.chat.formats.format import (
     CallId,
-    Calls,
+    CallSection,
     ElementArguments,
     JsonArguments,
     Literal,
@@ -17,13 +24,6 @@ from causerie.chat.formats.format import (
     PythonArguments,
     Segment,
 )
-from causerie.chat.segments.base import Reader, Schema, Unreadable
-from causerie.chat.segments.elements import ElementReader
-from causerie.chat.segments.json import JsonReader
-from causerie.chat.segments.loose import LooseReader
-from causerie.chat.segments.parameters import ParameterReader
-from causerie.chat.segments.plain import CallIdReader, LiteralReader, NameReader
-from causerie.chat.segments.python import PythonReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +70,14 @@ class SectionReader:
 
     ``feed`` returns the parts understood; ``rest`` is the text behind the
     section once it has ended, ``None`` before. ``broken`` tells that the text
-    is not of the form, ``open`` whether a call was begun, ``complete`` how many
-    have ended, ``unread`` what came since then if none was begun. ``begin``
+    is not of the form, ``open`` whether a call was started, ``complete`` how many
+    have ended, ``unread`` what came since then if none was started. ``begin``
     is still to come; ``read`` came already.
     """
 
-    def __init__(self, form: Calls, tools: Mapping[str, Schema], *, begin: str, read: str) -> None:
+    def __init__(
+        self, form: CallSection, tools: Mapping[str, Schema], *, begin: str, read: str
+    ) -> None:
         self._form = form
         self._tools = tools
         self._queue: list[Segment] = [Literal(begin)] if begin else []

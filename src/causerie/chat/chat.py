@@ -18,7 +18,7 @@ from causerie.chat import thinking
 from causerie.chat.continuation import knows, resumed
 from causerie.chat.encoding import PromptEncoder
 from causerie.chat.failures import engine_failures
-from causerie.chat.formats.format import Format
+from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.registry import by_name, detect
 from causerie.chat.generation import Generation
 from causerie.chat.plan import LoadedModel, Plan, make_plan
@@ -56,7 +56,7 @@ class ChatOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Answering:
+class ChatReply:
     """An answer under way: its events, who makes it, the tokens used so far, what was dropped."""
 
     events: AsyncGenerator[Batch, None]
@@ -91,7 +91,7 @@ class TextChat:
     @asynccontextmanager
     async def generate(
         self, request: ChatRequest, partial: Partial | None = None
-    ) -> AsyncIterator[Answering]:
+    ) -> AsyncIterator[ChatReply]:
         """Answer a request; entering raises whatever can be refused before the first token."""
         dropped = _dropped(request)
         with engine_failures(started=False):
@@ -108,9 +108,9 @@ class TextChat:
 
         source = choices[0].events(usage) if len(choices) == 1 else _merged(choices, usage)
         if plan.grammar is not None:
-            source = verified(source, _enforced(request, plan), choices, plan.begun, partial)
+            source = verified(source, _enforced(request, plan), choices, plan.resumed, partial)
         async with aclosing(source) as events:
-            yield Answering(events, model.facts.fingerprint, usage, trail, dropped)
+            yield ChatReply(events, model.facts.fingerprint, usage, trail, dropped)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
         """Whether the model can go on there; what it cannot know before it is loaded it may."""
@@ -176,7 +176,7 @@ def _loaded(facts: ModelFacts, options: ChatOptions, renderer: MakeRenderer) -> 
     )
 
 
-def _texts(form: Format) -> list[str]:
+def _texts(form: ModelFormat) -> list[str]:
     marks = form.reasoning
     return [marks.open, marks.close] if marks else []
 

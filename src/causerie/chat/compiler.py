@@ -23,11 +23,11 @@ from causerie.chat.worker import Died, Worker
 from causerie.errors import InternalError, Overloaded
 
 _START_SECONDS = 30.0
-_ENTRY_BYTES = 200  # of a remembered verdict, beside its text
+_ENTRY_BYTES = 200  # of a remembered verdict, alongside its text
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GrammarVerdict:
     """Why a grammar was refused, where, and of which function; no ``reason``: it is fine."""
 
     reason: str | None = None
@@ -70,7 +70,7 @@ class Compiler:
         self._deadline = deadline
         self._patience = patience
         self._cache_bytes = cache_bytes
-        self._verdicts: OrderedDict[bytes, Verdict] = OrderedDict()
+        self._verdicts: OrderedDict[bytes, GrammarVerdict] = OrderedDict()
         self._held = 0
         self._turns: dict[bytes, _Turn] = {}
         self._free: asyncio.Queue[_Worker] = asyncio.Queue()
@@ -113,7 +113,7 @@ class Compiler:
             raise of_function(verdict.function, refused) if verdict.function else refused
         raise unsupported(param, f"The answer's constraint cannot be enforced: {verdict.reason}")
 
-    async def _verdict(self, grammar: str, vocabulary: _Vocabulary) -> Verdict:
+    async def _verdict(self, grammar: str, vocabulary: _Vocabulary) -> GrammarVerdict:
         key = _key(grammar, vocabulary)
         known = self._verdicts.get(key)
         if known is not None:
@@ -134,7 +134,7 @@ class Compiler:
             if not turn.waiting:
                 del self._turns[key]
 
-    async def _compile(self, grammar: str, vocabulary: _Vocabulary) -> Verdict:
+    async def _compile(self, grammar: str, vocabulary: _Vocabulary) -> GrammarVerdict:
         try:
             async with asyncio.timeout(self._patience):
                 worker = await self._free.get()
@@ -147,7 +147,7 @@ class Compiler:
             self._free.put_nowait(worker)
         return verdict
 
-    async def _ask(self, worker: _Worker, grammar: str, vocabulary: _Vocabulary) -> Verdict:
+    async def _ask(self, worker: _Worker, grammar: str, vocabulary: _Vocabulary) -> GrammarVerdict:
         for _ in range(2):  # one that died may have been dead before; two died of the grammar
             await worker.prepare(vocabulary)
             try:
@@ -159,10 +159,10 @@ class Compiler:
             except Died:
                 continue
             told = (answer.get(name) for name in ("reason", "pointer", "function"))
-            return Verdict(*(str(each) if each is not None else None for each in told))
-        return Verdict(TOO_COMPLEX)
+            return GrammarVerdict(*(str(each) if each is not None else None for each in told))
+        return GrammarVerdict(TOO_COMPLEX)
 
-    def _remember(self, key: bytes, verdict: Verdict) -> None:
+    def _remember(self, key: bytes, verdict: GrammarVerdict) -> None:
         self._verdicts[key] = verdict
         self._held += verdict.size()
         while self._held > self._cache_bytes:

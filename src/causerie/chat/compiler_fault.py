@@ -25,7 +25,8 @@ _MEANINGS = (
     ("unsatisfiable schema: regex is empty", "no string satisfies pattern, format and length."),
     ("unsatisfiable", "no document can satisfy it."),
     ("no text can follow", "nothing can satisfy it."),
-    ("circular references with sibling", "keywords beside a `$ref` that refers back to itself are "
+    ("circular references with sibling", "keywords alongside a `$ref` that refers back to itself "
+                                         "are "
      "not supported."),
     ("min/maxproperties only supported", "minProperties and maxProperties are only enforced where "
      "all named properties are required."),

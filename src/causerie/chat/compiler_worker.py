@@ -39,7 +39,7 @@ _CONTROL = 3
 _USER_DEFINED = 4
 
 
-class Vocabulary(Protocol):
+class WorkerVocabulary(Protocol):
     """A model's tokens by id, with their kinds as model files number them.
 
     Plain text never becomes one that is a control token (3) or user-defined
@@ -65,7 +65,7 @@ class _Bytes:
 class _Tokenizer:
     """What llguidance wants to know of a vocabulary, by the names it asks for."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: WorkerVocabulary) -> None:
         self.tokens = list(vocabulary.tokens)
         self.special_token_ids = [
             at for at, kind in enumerate(vocabulary.types) if kind in (_CONTROL, _USER_DEFINED)
@@ -88,7 +88,7 @@ class _Tokenizer:
 class Worker:
     """Checks grammars with the vocabularies that ``read`` (by path) gives."""
 
-    def __init__(self, read: Callable[[Path], Vocabulary] | None) -> None:
+    def __init__(self, read: Callable[[Path], WorkerVocabulary] | None) -> None:
         self._read = read
         self._tokenizers: dict[str | None, LLTokenizer] = {None: _tokenizer(_Bytes())}
 
@@ -118,7 +118,7 @@ class Worker:
         }
 
 
-def _tokenizer(vocabulary: Vocabulary) -> LLTokenizer:
+def _tokenizer(vocabulary: WorkerVocabulary) -> LLTokenizer:
     return LLTokenizer(TokenizerWrapper(_Tokenizer(vocabulary)))
 
 
@@ -133,11 +133,11 @@ def _without_ids(grammar: str) -> str:
 def _fault(grammar: str, tokenizer: LLTokenizer) -> str | None:
     """Compile and take the first steps, as generation will; the error, if there is one."""
     matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=LIMITS)
-    draw = random.Random(len(grammar))  # the same steps for the same grammar
+    sampling = random.Random(len(grammar))  # the same steps for the same grammar
     for _ in range(_STEPS):
         if matcher.is_error():
             return matcher.get_error()
-        token = _some_token(matcher.compute_bitmask(), draw)
+        token = _some_token(matcher.compute_bitmask(), sampling)
         if matcher.is_error():
             return matcher.get_error()
         if token is None:
@@ -148,9 +148,9 @@ def _fault(grammar: str, tokenizer: LLTokenizer) -> str | None:
     return None
 
 
-def _some_token(mask: bytes, draw: random.Random) -> int | None:
+def _some_token(mask: bytes, sampling: random.Random) -> int | None:
     """Any token that a mask allows."""
-    start = draw.randrange(len(mask))
+    start = sampling.randrange(len(mask))
     rest = mask[start:].lstrip(b"\0") or mask.lstrip(b"\0")
     if not rest:
         return None
@@ -158,12 +158,12 @@ def _some_token(mask: bytes, draw: random.Random) -> int | None:
     return at * 8 + rest[0].bit_length() - 1
 
 
-def _reader(name: str) -> Callable[[Path], Vocabulary] | None:
+def _reader(name: str) -> Callable[[Path], WorkerVocabulary] | None:
     """The function ``module:name``; an empty name is none."""
     if not name:
         return None
     module, _, function = name.partition(":")
-    found: Callable[[Path], Vocabulary] = getattr(importlib.import_module(module), function)
+    found: Callable[[Path], WorkerVocabulary] = getattr(importlib.import_module(module), function)
     return found
 
 

@@ -16,14 +16,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from causerie.chat.answer import AnswerPlan
+from causerie.chat.call_syntax.base import Schema, spelled, without
+from causerie.chat.call_syntax.elements import element_grammar
+from causerie.chat.call_syntax.loose import loose_grammar
+from causerie.chat.call_syntax.parameters import parameter_grammar
+from causerie.chat.call_syntax.plain import call_id_grammar
+from causerie.chat.call_syntax.python import python_grammar
 from causerie.chat.formats.format import (
     CallId,
-    Calls,
+    CallSection,
     ElementArguments,
-    Format,
     JsonArguments,
     Literal,
     LooseArguments,
+    ModelFormat,
     Name,
     ParameterList,
     PythonArguments,
@@ -32,12 +38,6 @@ from causerie.chat.formats.format import (
 from causerie.chat.parser import call_triggers
 from causerie.chat.schema import prepare
 from causerie.chat.schema.refusal import of_function, unsupported
-from causerie.chat.segments.base import Schema, spelled, without
-from causerie.chat.segments.elements import element_grammar
-from causerie.chat.segments.loose import loose_grammar
-from causerie.chat.segments.parameters import parameter_grammar
-from causerie.chat.segments.plain import call_id_grammar
-from causerie.chat.segments.python import python_grammar
 from causerie.errors import InvalidRequest
 
 _HEADER = "%llguidance {}\n"
@@ -82,7 +82,7 @@ class Manner:
 
 @dataclass(slots=True)
 class _Text:
-    """The grammar being written (a :class:`causerie.chat.segments.base.Scope`)."""
+    """The grammar being written (a :class:`causerie.chat.call_syntax.base.Scope`)."""
 
     control_tokens: Mapping[str, int]
     marks: Sequence[str] = ()
@@ -197,7 +197,7 @@ class _Text:
 
 
 def compose(
-    form: Format,
+    form: ModelFormat,
     control_tokens: Mapping[str, int],
     *,
     reasoning: str,
@@ -223,21 +223,21 @@ def compose(
     return text.finish(f"{before} {body} {ended}".strip(), answer.rules if answer else "")
 
 
-def leaves_free(form: Format, calls: CallPlan | None, answer: AnswerPlan | None) -> bool:
+def leaves_free(form: ModelFormat, calls: CallPlan | None, answer: AnswerPlan | None) -> bool:
     """Whether the reply may be anything, calls at most offered; its reasoning is free text then,
     which a call ends. Otherwise reasoning ends at its closing marker, and nowhere else."""
     at_start = form.calls is not None and form.calls.at_start
     return answer is None and not (calls and (calls.required or at_start))
 
 
-def _marks(form: Format) -> tuple[str, ...]:
+def _marks(form: ModelFormat) -> tuple[str, ...]:
     """The texts between the parts of a reply, without those of its calls."""
     thought = form.reasoning
     own = (thought.open, *thought.also_open, thought.close) if thought else ()
     return tuple(mark for mark in (*own, form.answer_open, form.answer_close, *form.skip) if mark)
 
 
-def _reasoning(form: Format, text: _Text, state: str, *, free: bool) -> str:
+def _reasoning(form: ModelFormat, text: _Text, state: str, *, free: bool) -> str:
     """What stands before the body. Free bodies swallow the reasoning as free text."""
     marks = form.reasoning
     if marks is None or state == "none" or free:
@@ -253,7 +253,7 @@ def _reasoning(form: Format, text: _Text, state: str, *, free: bool) -> str:
     return f"({opened})?"
 
 
-def _body(form: Format, text: _Text, calls: CallPlan | None, answer: AnswerPlan | None) -> str:
+def _body(form: ModelFormat, text: _Text, calls: CallPlan | None, answer: AnswerPlan | None) -> str:
     said = _answer(form, text, answer) if answer else None
     if calls is None or form.calls is None:
         return said or text.free()
@@ -271,7 +271,7 @@ def _body(form: Format, text: _Text, calls: CallPlan | None, answer: AnswerPlan 
 def _offered(sections: Sequence[_Section], text: _Text) -> list[str]:
     """The alternatives of a reply that may hold calls.
 
-    Free text must not stay possible beside a call that has begun: the lexer
+    Free text must not stay possible alongside a call that has started: the lexer
     would follow the text and the call would never be enforced.
     """
     options = [option for section in sections for option in section.offered()]
@@ -282,7 +282,7 @@ def _offered(sections: Sequence[_Section], text: _Text) -> list[str]:
     return [*options, text.terminal(" & ".join([_ANY, *shut]))]
 
 
-def _answer(form: Format, text: _Text, answer: AnswerPlan) -> str:
+def _answer(form: ModelFormat, text: _Text, answer: AnswerPlan) -> str:
     opened = f"({text.literal(form.answer_open)})?" if form.answer_open else ""
     closed = f"({text.literal(form.answer_close)})?" if form.answer_close else ""
     return text.rule(f"{opened} ({answer.expression}) {closed}".strip())
@@ -291,7 +291,7 @@ def _answer(form: Format, text: _Text, answer: AnswerPlan) -> str:
 class _Section:
     """The grammar of a section of calls."""
 
-    def __init__(self, form: Calls, plan: CallPlan, text: _Text) -> None:
+    def __init__(self, form: CallSection, plan: CallPlan, text: _Text) -> None:
         self._form = form
         self._plan = plan
         self._text = text
@@ -307,8 +307,8 @@ class _Section:
         """The replies that hold calls: text that ends in them."""
         form, text = self._form, self._text
         if form.at_start:
-            begun = [f"{text.literal(mark)} {self._rest()}" for mark in form.lead_ins]
-            return [f"{text.literal(form.begin)} {self._rest()}", *begun]
+            resumed = [f"{text.literal(mark)} {self._rest()}" for mark in form.lead_ins]
+            return [f"{text.literal(form.begin)} {self._rest()}", *resumed]
         options = [f"{text.free_until(mark)} {self._rest()}" for mark in form.lead_ins]
         for mark in call_triggers(form):
             options.append(f"{text.free_until(mark)} {self._behind(mark)}")

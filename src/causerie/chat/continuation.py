@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-from causerie.chat.begun import Begun, Diverged
 from causerie.chat.generation import Generation
 from causerie.chat.plan import LoadedModel, Plan
+from causerie.chat.resumed_reply import Diverged, ResumedReply
 from causerie.chat.rewriting import writings
 from causerie.chat.taint import Traced, joined, user_spans
 from causerie.chat.template import Rendered
@@ -31,14 +31,14 @@ async def resumed(
     engine: TextEngine, request: ChatRequest, model: LoadedModel, plan: Plan, partial: Partial
 ) -> Generation:
     """The generation of what is still to come; raises ``UpstreamFailed`` where there is no way."""
-    async for begun in _ways(engine, request, model, plan, partial):
+    async for resumed in _ways(engine, request, model, plan, partial):
         try:
-            generation = Generation(engine, request, plan, 0, begun)
-            left = len(begun.texts) - generation.said
+            generation = Generation(engine, request, plan, 0, resumed)
+            left = len(resumed.texts) - generation.said
             if request.top_logprobs is None or not left:
                 return generation
             # What has not gone out is said again, for nobody knows its log-probabilities.
-            return Generation(engine, request, plan, 0, _without_last(begun, left))
+            return Generation(engine, request, plan, 0, _without_last(resumed, left))
         except Diverged:
             continue
     raise UpstreamFailed("The reply broke off where this model cannot go on with it.")
@@ -46,13 +46,13 @@ async def resumed(
 
 async def _ways(
     engine: TextEngine, request: ChatRequest, model: LoadedModel, plan: Plan, partial: Partial
-) -> AsyncIterator[Begun]:
+) -> AsyncIterator[ResumedReply]:
     """What there may be to go on from, the surest first."""
     if partial.trail is not None and knows(model.facts, partial.trail):
         tokens = partial.trail.tokens
         texts = tuple(await engine.texts(tokens, visible=plan.visible))
-        begun = Begun(tokens, texts, partial, partial.completion)
-        yield _without_last(begun, _unfinished(begun, model.facts))
+        resumed = ResumedReply(tokens, texts, partial, partial.completion)
+        yield _without_last(resumed, _unfinished(resumed, model.facts))
     if plan.form.reasoning is None and (partial.text or partial.calls):
         partial = replace(partial, reasoning="")  # the model has no place for it
     form = plan.form
@@ -68,23 +68,25 @@ async def _ways(
         between=await model.renderer.before_call(request) if called else None,
     ):
         tokens = await _tokens(engine, model, plan, text)
-        yield Begun(tokens, (str.__str__(text),), partial, partial.completion)
+        yield ResumedReply(tokens, (str.__str__(text),), partial, partial.completion)
 
 
-def _unfinished(begun: Begun, facts: ModelFacts) -> int:
+def _unfinished(resumed: ResumedReply, facts: ModelFacts) -> int:
     """Tokens at the end that are only the beginning of a character."""
     control = set(facts.control_tokens.values())
     count = 0
-    for token, text in zip(reversed(begun.tokens), reversed(begun.texts), strict=True):
+    for token, text in zip(reversed(resumed.tokens), reversed(resumed.texts), strict=True):
         if text or token in control:
             break
         count += 1
     return count
 
 
-def _without_last(begun: Begun, count: int) -> Begun:
-    kept = len(begun.tokens) - count
-    return Begun(begun.tokens[:kept], begun.texts[:kept], begun.partial, max(begun.made - count, 0))
+def _without_last(resumed: ResumedReply, count: int) -> ResumedReply:
+    kept = len(resumed.tokens) - count
+    return ResumedReply(
+        resumed.tokens[:kept], resumed.texts[:kept], resumed.partial, max(resumed.made - count, 0)
+    )
 
 
 async def _tokens(

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from causerie.chat.template import Rendered
-from causerie.chat.token_cache import Head, TokenCache, Tokenizer
+from causerie.chat.token_cache import ControlMatch, TokenCache, Tokenizer
 from causerie.offload import offload
 
 _LONG = 200_000  # characters; a longer prompt takes milliseconds, so it goes to a thread
@@ -21,7 +21,7 @@ _REMEMBERED = 8192  # forged texts whose ids are kept
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class EncodedPiece:
     """Text to be read with control tokens, or (``forged``) as plain text.
 
     Where it is all of a prompt, ``heads`` are these.
@@ -29,7 +29,7 @@ class Piece:
 
     text: str
     forged: bool = False
-    heads: tuple[Head, ...] = field(default=(), compare=False)
+    heads: tuple[ControlMatch, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,9 @@ def spells(text: str, control_tokens: Iterable[str]) -> bool:
     return any(len(token.strip()) > 2 and token in plain for token in control_tokens)
 
 
-def split(rendered: Rendered, control_tokens: ControlTokens | Mapping[str, int]) -> list[Piece]:
+def split(
+    rendered: Rendered, control_tokens: ControlTokens | Mapping[str, int]
+) -> list[EncodedPiece]:
     """The prompt in pieces, together its whole text.
 
     No piece that is read with control tokens has the text of one that touches
@@ -92,12 +94,16 @@ def split(rendered: Rendered, control_tokens: ControlTokens | Mapping[str, int])
         edges = {e for whole in own.overlapping(one) for e in (whole.start, whole.stop)}
         inside = {edge for edge in edges if one.start < edge < one.stop}
         if inside:
-            cuts |= inside  # cut beside the template's own token, which stays whole
+            cuts |= inside  # cut alongside the template's own token, which stays whole
         elif _take(taken, one):
             forged.append(one)
     ids = control_tokens.ids
-    heads = [Head(one.start, said := text[one.start : one.stop], ids[said]) for one in own.places]
-    return _pieces(text, forged, cuts) if forged or cuts else [Piece(text, heads=tuple(heads))]
+    heads = [
+        ControlMatch(one.start, said := text[one.start : one.stop], ids[said]) for one in own.places
+    ]
+    return (
+        _pieces(text, forged, cuts) if forged or cuts else [EncodedPiece(text, heads=tuple(heads))]
+    )
 
 
 class PromptEncoder:
@@ -191,14 +197,14 @@ def _places(text: str, head: str) -> Iterator[int]:
         at = text.find(head, at + 1)
 
 
-def _pieces(text: str, forged: Sequence[_Found], cuts: set[int]) -> list[Piece]:
-    pieces: list[Piece] = []
+def _pieces(text: str, forged: Sequence[_Found], cuts: set[int]) -> list[EncodedPiece]:
+    pieces: list[EncodedPiece] = []
     at = 0
     ends = [(cut, cut) for cut in cuts] + [(one.start, one.stop) for one in forged]
     for start, stop in [*sorted(ends), (len(text), len(text))]:
         if at < start:
-            pieces.append(Piece(text[at:start]))
+            pieces.append(EncodedPiece(text[at:start]))
         if start < stop:
-            pieces.append(Piece(text[start:stop], forged=True))
+            pieces.append(EncodedPiece(text[start:stop], forged=True))
         at = max(at, stop)
     return pieces

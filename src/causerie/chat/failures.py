@@ -17,10 +17,10 @@ from causerie.errors import (
 
 
 @contextmanager
-def engine_failures(*, started: bool, begun: str = "") -> Iterator[None]:
+def engine_failures(*, started: bool, resumed: str = "") -> Iterator[None]:
     """Raise failures of an engine as ``ServiceError``; ``started``: in the middle of an answer.
 
-    ``begun`` is what a client has written of the answer.
+    ``resumed`` is what a client has written of the answer.
     """
     try:
         yield
@@ -29,7 +29,7 @@ def engine_failures(*, started: bool, begun: str = "") -> Iterator[None]:
             prompt_tokens=long.tokens, max_tokens=None, context_length=long.context_length
         ) from None
     except NotAdmitted:
-        if begun:
+        if resumed:
             raise InvalidRequest(
                 "The last message is not the beginning of an answer in the form that is asked for, "
                 "so it cannot be continued.",

@@ -16,7 +16,7 @@ from dataclasses import replace
 from causerie.chat.arguments import read_arguments, write_json
 from causerie.chat.formats.format import (
     CallId,
-    Calls,
+    CallSection,
     ElementArguments,
     JsonArguments,
     Literal,
@@ -30,13 +30,13 @@ from causerie.chat.formats.format import (
 from causerie.chat.formats.hermes import HERMES_CALLS
 from causerie.chat.history import content_text
 from causerie.chat.taint import Traced, authored, joined, origin_of
-from causerie.chat.traits import Entry
+from causerie.chat.template_capabilities import Entry
 
 PLAIN_CALLS = replace(HERMES_CALLS, also=())
 _RESULT_OPEN, _RESULT_CLOSE = authored("<tool_response>\n"), authored("\n</tool_response>")
 
 
-def tools_text(tools: Sequence[Entry], calls: Calls) -> Traced:
+def tools_text(tools: Sequence[Entry], calls: CallSection) -> Traced:
     """What the system message says about the tools."""
     lines = [Traced(write_json(tool["function"])) for tool in tools]
     example = call_text(calls, authored("NAME"), authored('{"PARAMETER": "VALUE"}'))
@@ -89,7 +89,7 @@ def thought_once(prompt: Traced, reasoning: Reasoning) -> Traced:
     return joined((*parts, prompt[done:]))
 
 
-def without_calls(conversation: Sequence[Entry], calls: Calls) -> list[Entry]:
+def without_calls(conversation: Sequence[Entry], calls: CallSection) -> list[Entry]:
     """Calls written into the content, results as messages of the user, neighbours together."""
     plain: list[Entry] = []
     after_result = False
@@ -106,12 +106,12 @@ def without_calls(conversation: Sequence[Entry], calls: Calls) -> list[Entry]:
     return plain
 
 
-def call_text(calls: Calls, *call: str) -> Traced:
+def call_text(calls: CallSection, *call: str) -> Traced:
     """One call (name, arguments and perhaps an id) in the form that is declared."""
     return joined((authored(calls.begin), _written(calls, call), authored(calls.end)))
 
 
-def said_calls(entry: Entry, calls: Calls) -> Entry:
+def said_calls(entry: Entry, calls: CallSection) -> Entry:
     """A message with its calls written behind its content."""
     made = entry.get("tool_calls")
     if not isinstance(made, list):
@@ -126,7 +126,7 @@ def said_calls(entry: Entry, calls: Calls) -> Entry:
     return {key: value for key, value in entry.items() if key != "tool_calls"} | {"content": text}
 
 
-def said_beside(entry: Entry, calls: Calls, keys: Sequence[str]) -> Entry:
+def said_leading_content(entry: Entry, calls: CallSection, keys: Sequence[str]) -> Entry:
     """The same of a message that says something and has no reasoning of its own."""
     if not entry["content"] or any(entry.get(key) for key in keys):
         return entry
@@ -142,7 +142,7 @@ def _parts_of(call: Mapping[str, object]) -> tuple[str, ...]:
     return str(function["name"]), text, str(call["id"])
 
 
-def _written(calls: Calls, call: Sequence[str]) -> Traced:
+def _written(calls: CallSection, call: Sequence[str]) -> Traced:
     name, arguments, *rest = call
     return joined(
         segment_text(segment, name, arguments, rest[0] if rest else "ID") for segment in calls.call

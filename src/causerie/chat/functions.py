@@ -9,14 +9,14 @@ from functools import partial
 
 import msgspec
 
+from causerie.chat.call_syntax.base import Schema
+from causerie.chat.call_syntax.choices import anchored, closed_schema
 from causerie.chat.encoding import spells
-from causerie.chat.recall import Recall
 from causerie.chat.schema import prepare
 from causerie.chat.schema.finite import without_endless
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.schema.refusal import of_function
-from causerie.chat.segments.base import Schema
-from causerie.chat.segments.choices import anchored, closed_schema
+from causerie.chat.schema_cache import SchemaCache
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest, Tool
 
@@ -36,7 +36,7 @@ class Functions:
 
 
 async def callable_functions(
-    request: ChatRequest, control_tokens: Collection[str], recall: Recall
+    request: ChatRequest, control_tokens: Collection[str], schema_cache: SchemaCache
 ) -> Functions:
     """Those that ``tool_choice`` leaves; raises ``InvalidRequest`` (``unsupported_schema``)."""
     allowed = request.tool_choice.allowed
@@ -48,7 +48,7 @@ async def callable_functions(
     if not asked:
         return Functions({})
     text = msgspec.json.encode([(tool.name, tool.parameters) for _, tool in asked]).decode()
-    return await recall.of(text, None, partial(_checked, asked, text, control_tokens))
+    return await schema_cache.of(text, None, partial(_checked, asked, text, control_tokens))
 
 
 def _checked(

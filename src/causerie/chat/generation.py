@@ -15,13 +15,13 @@ from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
-from causerie.chat.begun import Begun, Diverged, Given
 from causerie.chat.failures import engine_failures
 from causerie.chat.formats.format import CallId
 from causerie.chat.parser import Mode, Parser
 from causerie.chat.plan import Plan
+from causerie.chat.resumed_reply import Diverged, Given, ResumedReply
 from causerie.chat.stops import StopStrings
-from causerie.engines.base import Sampling, Started, Stopped, TextEngine, TextRequest, Token
+from causerie.engines.base import EngineSampling, Started, Stopped, TextEngine, TextRequest, Token
 from causerie.protocol.events import (
     Batch,
     ContentEvent,
@@ -40,22 +40,22 @@ _CHARACTER = 4  # tokens: more than a character has behind its first
 
 
 @dataclass(slots=True)
-class CallIds:
+class GeneratedCallIds:
     """Ids of calls: the model's own where they are new, else made here.
 
     ``taken`` are all ids of the conversation; nine letters and digits where
-    the format writes such ids, for its template accepts no others. ``begun``
+    the format writes such ids, for its template accepts no others. ``resumed``
     are those of calls that have gone out.
     """
 
     taken: set[str]
     short: bool
-    begun: list[str] = field(default_factory=list)
+    resumed: list[str] = field(default_factory=list)
 
     def __call__(self, name: str, given: str) -> str:
         del name
-        if self.begun:
-            return self.begun.pop(0)
+        if self.resumed:
+            return self.resumed.pop(0)
         if given and given not in self.taken:
             self.taken.add(given)
             return given
@@ -70,15 +70,17 @@ class CallIds:
                 return made
 
 
-def call_ids(request: ChatRequest, plan: Plan, begun: Begun | None = None) -> CallIds:
+def call_ids(
+    request: ChatRequest, plan: Plan, resumed: ResumedReply | None = None
+) -> GeneratedCallIds:
     """The ids for one choice of a request."""
-    known = [call.id for call in begun.partial.calls] if begun else []
+    known = [call.id for call in resumed.partial.calls] if resumed else []
     taken = {call.id for message in request.messages for call in message.tool_calls}
     segments = plan.form.calls.call if plan.form.calls else ()
     short = any(
         isinstance(segment, CallId) and segment.pattern == CallId().pattern for segment in segments
     )
-    return CallIds(taken.union(known), short, known)
+    return GeneratedCallIds(taken.union(known), short, known)
 
 
 @dataclass(slots=True)
@@ -86,7 +88,7 @@ class Generation:
     """One choice being generated. Its counts of tokens (``completion``, ``reasoning`` of these,
     ``cached`` of the prompt) are right at any time, also when it is cut off.
 
-    With ``begun`` it goes on with a reply and counts only what is new; raises
+    With ``resumed`` it goes on with a reply and counts only what is new; raises
     :class:`Diverged` where that, read by the model's parser, is another reply.
     """
 
@@ -94,11 +96,11 @@ class Generation:
     request: ChatRequest
     plan: Plan
     choice: int
-    begun: Begun | None = None
+    resumed: ResumedReply | None = None
     reasoning: int = field(init=False, default=0)
     cached: int = field(init=False, default=0)
     asked: bool = field(init=False, default=False)  # whether an engine has had the prompt
-    said: int = field(init=False, default=0)  # tokens begun with that said what has gone out
+    said: int = field(init=False, default=0)  # tokens started with that said what has gone out
     _parser: Parser = field(init=False)
     _stops: StopStrings | None = field(init=False)
     _logprobs: list[TokenLogprob] = field(init=False, default_factory=list)
@@ -125,19 +127,19 @@ class Generation:
             self.plan.form,
             tools=self.plan.functions.tools or None,
             reasoning_open=self.plan.reasoning_open,
-            call_id=call_ids(self.request, self.plan, self.begun),
+            call_id=call_ids(self.request, self.plan, self.resumed),
             leading=self.plan.leading,
             whole_reasoning=self.plan.whole_reasoning,
         )
         self._stops = StopStrings(self.request.stop) if self.request.stop else None
         self._plain = not (self.choice or self._stops or self.request.top_logprobs is not None)
         self._limit = self.plan.limit
-        if self.begun is not None:
-            self._begin_with(self.begun)
+        if self.resumed is not None:
+            self._begin_with(self.resumed)
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """All tokens of the reply so far, those begun with too."""
+        """All tokens of the reply so far, those started with too."""
         return tuple(self._generated)
 
     @property
@@ -160,8 +162,8 @@ class Generation:
         grammar = self.plan.grammar
         if self._unsaid:
             yield self._unsaid
-        begun = self.plan.begun if self.begun is None else ""
-        with engine_failures(started=True, begun=begun):
+        resumed = self.plan.resumed if self.resumed is None else ""
+        with engine_failures(started=True, resumed=resumed):
             while self._ended is None:
                 if self._out_of_thought():
                     grammar = self.plan.answer_grammar
@@ -183,11 +185,11 @@ class Generation:
         end = [*self._finish(), Finished(self._reason(), choice=self.choice)]
         yield end if usage is None else [*end, usage()]
 
-    def _begin_with(self, begun: Begun) -> None:
+    def _begin_with(self, resumed: ResumedReply) -> None:
         """Read what there is; what of it has not gone out comes first."""
-        given = Given(begun.partial)
-        self._made_before = max(begun.made - len(begun.tokens), 0)
-        for text in begun.texts:
+        given = Given(resumed.partial)
+        self._made_before = max(resumed.made - len(resumed.tokens), 0)
+        for text in resumed.texts:
             self._made_before += 1
             self.said += not given.all_seen
             self._unsaid += given.new(self._placed(self._parser.feed(text)))
@@ -197,11 +199,11 @@ class Generation:
         if not given.all_seen:
             raise Diverged
         self.asked = True  # of whoever began with it
-        self._generated = list(begun.tokens)
-        self._uncounted = len(begun.tokens)
-        self._made_before = begun.made
-        self._thought_before = begun.partial.reasoning_tokens
-        self._limit = min(self._limit, begun.made + self.plan.room - len(begun.tokens))
+        self._generated = list(resumed.tokens)
+        self._uncounted = len(resumed.tokens)
+        self._made_before = resumed.made
+        self._thought_before = resumed.partial.reasoning_tokens
+        self._limit = min(self._limit, resumed.made + self.plan.room - len(resumed.tokens))
         last = self._generated[-1] if self._generated else None
         if self.stopped or self._parser.repeated:
             self._ended = "stop"
@@ -274,10 +276,10 @@ class Generation:
             visible=self.plan.visible,
             ignore_eos=self.request.ignore_eos or short,
             accepted=tuple(self._generated[self._since :]) if grammar is not None else (),
-            begun=self.plan.begun,
+            resumed=self.plan.resumed,
         )
 
-    def _sampling(self, *, short: bool) -> Sampling:
+    def _sampling(self, *, short: bool) -> EngineSampling:
         """Every choice draws differently, and every run of a choice too; a ``short`` one no end."""
         sampling = self.plan.sampling
         if short and self.request.stop_token_ids:

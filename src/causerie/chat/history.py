@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from causerie.chat.arguments import read_arguments
 from causerie.chat.taint import FINAL, Traced, authored, joined
-from causerie.chat.traits import Entry, Traits
+from causerie.chat.template_capabilities import Entry, TemplateCapabilities
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import ImagePart, Message, TextPart, Tool, ToolCall
 
@@ -23,12 +23,12 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 
 def entries(
-    messages: Sequence[Message], traits: Traits, reasoning_keys: Iterable[str]
+    messages: Sequence[Message], capabilities: TemplateCapabilities, reasoning_keys: Iterable[str]
 ) -> list[Entry]:
     """One dictionary a message, in order; results of tools carry the function's name."""
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     keys = tuple(reasoning_keys)
-    return [_entry(message, traits, keys, names) for message in messages]
+    return [_entry(message, capabilities, keys, names) for message in messages]
 
 
 def with_final(entry: Entry, reasoning_keys: Iterable[str]) -> Entry:
@@ -51,12 +51,12 @@ def with_final(entry: Entry, reasoning_keys: Iterable[str]) -> Entry:
     return {**entry, "content": _final(content)}
 
 
-def tool_entries(tools: Iterable[Tool], traits: Traits) -> list[Entry]:
+def tool_entries(tools: Iterable[Tool], capabilities: TemplateCapabilities) -> list[Entry]:
     """Tool definitions in the shape of the wire."""
-    return [_tool(tool, traits) for tool in tools]
+    return [_tool(tool, capabilities) for tool in tools]
 
 
-def arranged(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:
+def arranged(conversation: Sequence[Entry], capabilities: TemplateCapabilities) -> list[Entry]:
     """System messages where the template shows them, and no neighbours that it refuses.
 
     Where several, or later ones, are not shown, all are put together in front;
@@ -66,57 +66,60 @@ def arranged(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:
     and an empty answer stands between a call or its result and a user; where an answer may not
     come first, or not without a question, an empty one is before it.
     """
-    told: list[Entry] = []
-    placed = in_turns(_systems_placed(conversation, traits), traits)
-    asked = traits.unasked or any(entry["role"] == "user" for entry in placed)
+    items: list[Entry] = []
+    placed = in_turns(_systems_placed(conversation, capabilities), capabilities)
+    asked = capabilities.unasked or any(entry["role"] == "user" for entry in placed)
     for entry in placed:
-        before = told[-1] if told else _said("system", "")
+        before = items[-1] if items else _said("system", "")
         called = before["role"] == "tool" or before.get("tool_calls")
-        if entry["role"] == "user" and called and not traits.interrupts:
-            told.append(_said("assistant", traits.blank))
+        if entry["role"] == "user" and called and not capabilities.interrupts:
+            items.append(_said("assistant", capabilities.blank))
         opens = entry["role"] == "assistant" and before["role"] == "system"
-        if opens and not (traits.opens and asked):
-            told.append(_said("user", authored("")))
+        if opens and not (capabilities.opens and asked):
+            items.append(_said("user", authored("")))
         if entry["role"] == "assistant" and not (entry["content"] or entry.get("tool_calls")):
-            entry = {**entry, "content": traits.blank}
-        told.append(entry)
-    return told
+            entry = {**entry, "content": capabilities.blank}
+        items.append(entry)
+    return items
 
 
-def in_turns(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:
+def in_turns(conversation: Sequence[Entry], capabilities: TemplateCapabilities) -> list[Entry]:
     """Neighbours of a role as one message, where the roles have to take turns.
 
     An answer also with the calls that follow it.
     """
-    told: list[Entry] = []
+    items: list[Entry] = []
     for entry in conversation:
-        before = told[-1] if told and not traits.repeats else None
+        before = items[-1] if items and not capabilities.repeats else None
         alike = before is not None and entry["role"] == before["role"] in ("user", "assistant")
         if before is None or not alike or before.get("tool_calls"):
-            told.append(entry)
+            items.append(entry)
         else:
-            told[-1] = {**before, **entry, "content": _together(before, entry)}
-    return told
+            items[-1] = {**before, **entry, "content": _together(before, entry)}
+    return items
 
 
-def apart(entry: Entry, traits: Traits, keys: Sequence[str]) -> list[Entry]:
+def apart(entry: Entry, capabilities: TemplateCapabilities, keys: Sequence[str]) -> list[Entry]:
     """Text before its calls as a message of its own, where the template does not take all in one.
 
-    Reasoning stands before both, or beside the calls alone where it may not stand beside text.
+    Reasoning stands before both, or alongside the calls alone where it may not stand alongside
+    text.
     """
     thought = {key: entry[key] for key in keys if entry.get(key)}
-    whole = traits.text_before_calls and (traits.together or not thought)
+    whole = capabilities.text_before_calls and (capabilities.together or not thought)
     if whole or not (entry["content"] and entry.get("tool_calls")):
         return [entry]
     said = {"role": entry["role"], "content": entry["content"]}
     calls = {key: value for key, value in entry.items() if key not in thought}
-    calls["content"] = traits.no_content
-    return [said | thought, calls] if traits.together else [said, calls | thought]
+    calls["content"] = capabilities.no_content
+    return [said | thought, calls] if capabilities.together else [said, calls | thought]
 
 
-def results_placed(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:
+def results_placed(
+    conversation: Sequence[Entry], capabilities: TemplateCapabilities
+) -> list[Entry]:
     """Results right behind the message with their call, where the template wants them there."""
-    if traits.late:
+    if capabilities.late:
         return list(conversation)
     placed: dict[int, list[Entry]] = {}  # each message, and what belongs behind it
     called: dict[object, int] = {}
@@ -129,30 +132,30 @@ def results_placed(conversation: Sequence[Entry], traits: Traits) -> list[Entry]
     return [entry for group in placed.values() for entry in group]
 
 
-def one_call_each(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:
+def one_call_each(conversation: Sequence[Entry], capabilities: TemplateCapabilities) -> list[Entry]:
     """Several calls of a message as messages of one, each before its result, where they must be."""
-    if traits.several:
+    if capabilities.several:
         return list(conversation)
-    told: list[Entry] = []
+    items: list[Entry] = []
     rest = deque(conversation)
     while rest:
         entry = rest.popleft()
         calls = entry.get("tool_calls")
         if not isinstance(calls, list) or len(calls) == 1:
-            told.append(entry)
+            items.append(entry)
             continue
         results: list[Entry] = []
         while rest and rest[0]["role"] == "tool":
             results.append(rest.popleft())
         for call in calls:
             own = next((each for each in results if each.get("tool_call_id") == call["id"]), None)
-            told.append({**entry, "tool_calls": [call]})
+            items.append({**entry, "tool_calls": [call]})
             if own is not None:
                 results.remove(own)
-                told.append(own)
-            entry = {"role": entry["role"], "content": traits.no_content}
-        told += results
-    return told
+                items.append(own)
+            entry = {"role": entry["role"], "content": capabilities.no_content}
+        items += results
+    return items
 
 
 def prefixed(text: str, content: object) -> object:
@@ -184,22 +187,25 @@ def with_system(conversation: Sequence[Entry], text: str) -> list[Entry]:
     if conversation and conversation[0]["role"] == "system":
         first = conversation[0]
         content = first["content"]
-        told = _appended(content, text)
-        return [{**first, "content": told}, *conversation[1:]]
+        items = _appended(content, text)
+        return [{**first, "content": items}, *conversation[1:]]
     return [_said("system", text), *conversation]
 
 
 def _entry(
-    message: Message, traits: Traits, keys: tuple[str, ...], names: Mapping[str, str]
+    message: Message,
+    capabilities: TemplateCapabilities,
+    keys: tuple[str, ...],
+    names: Mapping[str, str],
 ) -> Entry:
     entry: Entry = {"role": authored(message.role), "content": _content(message)}
     if message.reasoning_content:
         entry |= {key: Traced(message.reasoning_content) for key in keys}
     if message.tool_calls:
-        entry["tool_calls"] = [_call(call, traits) for call in message.tool_calls]
-        entry["content"] = entry["content"] or traits.no_content
+        entry["tool_calls"] = [_call(call, capabilities) for call in message.tool_calls]
+        entry["content"] = entry["content"] or capabilities.no_content
     if message.tool_call_id is not None:
-        entry["tool_call_id"] = _id(message.tool_call_id, traits)
+        entry["tool_call_id"] = _id(message.tool_call_id, capabilities)
     name = message.name or names.get(message.tool_call_id or "")
     if name:
         entry["name"] = Traced(name)
@@ -220,22 +226,22 @@ def _part(part: TextPart | ImagePart) -> Entry:
     return {"type": authored("image"), "image": Traced(part.url)}
 
 
-def _call(call: ToolCall, traits: Traits) -> Entry:
+def _call(call: ToolCall, capabilities: TemplateCapabilities) -> Entry:
     arguments: object = (
         read_arguments(call.arguments)
-        if traits.arguments == "object"
+        if capabilities.arguments == "object"
         else Traced(call.arguments or "{}")
     )
     return {
-        "id": _id(call.id, traits),
+        "id": _id(call.id, capabilities),
         "type": authored("function"),
         "function": {"name": Traced(call.name), "arguments": arguments},
     }
 
 
-def _id(value: str, traits: Traits) -> Traced:
+def _id(value: str, capabilities: TemplateCapabilities) -> Traced:
     """The id, or one of nine letters and digits that always stands for it."""
-    if not traits.short_ids or (len(value) == _NINE and value.isascii() and value.isalnum()):
+    if not capabilities.short_ids or (len(value) == _NINE and value.isascii() and value.isalnum()):
         return Traced(value)
     digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).digest()
     return Traced("".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:_NINE]))
@@ -253,41 +259,45 @@ def _described(parameters: Mapping[str, object]) -> Mapping[str, object]:
     return {**parameters, "properties": described}
 
 
-def _tool(tool: Tool, traits: Traits) -> Entry:
+def _tool(tool: Tool, capabilities: TemplateCapabilities) -> Entry:
     function: Entry = {"name": tool.name}
-    if tool.description is not None or not traits.undescribed:
+    if tool.description is not None or not capabilities.undescribed:
         function["description"] = tool.description or ""
-    function["parameters"] = tool.parameters if traits.undescribed else _described(tool.parameters)
+    function["parameters"] = (
+        tool.parameters if capabilities.undescribed else _described(tool.parameters)
+    )
     return {"type": authored("function"), "function": function}
 
 
-def _systems_placed(conversation: Sequence[Entry], traits: Traits) -> list[Entry]:
+def _systems_placed(
+    conversation: Sequence[Entry], capabilities: TemplateCapabilities
+) -> list[Entry]:
     at = [index for index, entry in enumerate(conversation) if entry["role"] == "system"]
     leading = at == list(range(len(at)))
-    refused = len(at) == len(conversation) and not traits.system_alone
-    placed = traits.system_kept and not refused
+    refused = len(at) == len(conversation) and not capabilities.system_alone
+    placed = capabilities.system_kept and not refused
     shown = placed and (
-        (traits.system and at == [0])
-        or (traits.systems and leading)
-        or (traits.system_later and (traits.systems or len(at) == 1))
+        (capabilities.system and at == [0])
+        or (capabilities.systems and leading)
+        or (capabilities.system_later and (capabilities.systems or len(at) == 1))
     )
     if shown or not at:
         return list(conversation)
     texts = [content_text(conversation[index]["content"]) for index in at]
     text = _GAP.join([text for text in texts if text])
     others = [entry for entry in conversation if entry["role"] != "system"]
-    if traits.system and placed:
+    if capabilities.system and placed:
         return [_said("system", text), *others]
     users = [index for index, entry in enumerate(others) if entry["role"] == "user"]
-    return _in_front_of_user(text, others, users[-1] if traits.system and users else 0)
+    return _in_front_of_user(text, others, users[-1] if capabilities.system and users else 0)
 
 
 def _in_front_of_user(text: str, others: list[Entry], at: int) -> list[Entry]:
     if others and not text:
         return others
     if others and others[at]["role"] == "user":
-        told = prefixed(joined((text, _GAP)), others[at]["content"])
-        return [*others[:at], {**others[at], "content": told}, *others[at + 1 :]]
+        items = prefixed(joined((text, _GAP)), others[at]["content"])
+        return [*others[:at], {**others[at], "content": items}, *others[at + 1 :]]
     return [_said("user", text), *others]
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from causerie.chat.call_syntax.base import Schema, text_overlap
 from causerie.chat.calls import (
     CallArguments,
     CallEnded,
@@ -20,9 +21,8 @@ from causerie.chat.calls import (
     CallStarted,
     SectionReader,
 )
-from causerie.chat.formats.format import Calls, Format, Literal
+from causerie.chat.formats.format import CallSection, Literal, ModelFormat
 from causerie.chat.repeats import Repeats
-from causerie.chat.segments.base import Schema, text_overlap
 from causerie.protocol.events import (
     ContentEvent,
     ReasoningDelta,
@@ -55,7 +55,7 @@ class Parser:
 
     def __init__(
         self,
-        form: Format,
+        form: ModelFormat,
         *,
         tools: Mapping[str, Schema] | None,
         reasoning_open: bool,
@@ -65,7 +65,7 @@ class Parser:
     ) -> None:
         self._form = form
         self._tools = tools or {}
-        self._calls_form: Calls | None = form.calls if tools else None
+        self._calls_form: CallSection | None = form.calls if tools else None
         self._call_id = call_id
         self._marks = _Marks(form, self._calls_form, whole_reasoning)
         self._section: SectionReader | None = None
@@ -81,7 +81,7 @@ class Parser:
         self.mode = Mode.REASONING if reasoning_open else Mode.ANSWER
         self._edge: str | None = leading  # white space to drop next; None: all there is
         self.calls = 0  # complete calls
-        self.call_open = False  # a call was begun and not completed
+        self.call_open = False  # a call was started and not completed
         self.repeated = False  # a call said what an earlier one had said: it ends the message
         self._repeats = Repeats()
 
@@ -194,7 +194,7 @@ class Parser:
         self._fresh = True
         self._spaces = []
 
-    def _begin_section(self, mark: str, calls: Calls, *, begin: str, read: str) -> None:
+    def _begin_section(self, mark: str, calls: CallSection, *, begin: str, read: str) -> None:
         self._mark, self._lead, self._before = mark, self._taken_space(), self.mode
         self._turn(Mode.CALLS)
         self._section = SectionReader(calls, self._tools, begin=begin, read=read)
@@ -238,7 +238,7 @@ class Parser:
         """The section is not of the declared form, or has no end: what it gives, what is left.
 
         Its marker was only text, unless calls came; what stood behind is read
-        again. A call that was begun cannot be taken back.
+        again. A call that was started cannot be taken back.
         """
         assert self._section is not None
         section, self._section = self._section, None
@@ -260,8 +260,8 @@ class Parser:
         if not text:
             return []
         kept = text.rstrip()
-        begun = self._answered or bool(kept)  # else reasoning may come yet
-        trims = self.mode is Mode.REASONING or self._calls_form is not None or not begun
+        resumed = self._answered or bool(kept)  # else reasoning may come yet
+        trims = self.mode is Mode.REASONING or self._calls_form is not None or not resumed
         if trims and not kept:  # it is kept in pieces: put together each time it would be copied
             self._spaces.append(text)
             return []
@@ -312,7 +312,7 @@ class _Flow:
 class _Marks:
     """The markers of a format that mean something, by mode, as compiled searches."""
 
-    def __init__(self, form: Format, calls: Calls | None, whole_reasoning: bool) -> None:
+    def __init__(self, form: ModelFormat, calls: CallSection | None, whole_reasoning: bool) -> None:
         ways = (calls, *calls.also) if calls else ()
         self.triggers = {mark: way for way in reversed(ways) for mark in call_triggers(way)}
         self.lead_ins = {mark: way for way in reversed(ways) for mark in way.lead_ins}
@@ -367,8 +367,8 @@ class _Search:
         return (found.start(), found.group()) if found else None
 
 
-def call_triggers(calls: Calls) -> tuple[str, ...]:
-    """The texts at which a section of calls has begun, as declared or derived."""
+def call_triggers(calls: CallSection) -> tuple[str, ...]:
+    """The texts at which a section of calls has started, as declared or derived."""
     if calls.triggers:
         return calls.triggers
     first = calls.call[0]

@@ -15,21 +15,21 @@ from msgspec import structs
 
 from causerie.chat import thinking
 from causerie.chat.answer import AnswerPlan, answer_plan
+from causerie.chat.call_syntax.base import text_overlap
 from causerie.chat.constraint import CallPlan, Manner, compose, leaves_free
 from causerie.chat.encoding import PromptEncoder
-from causerie.chat.formats.format import Format
+from causerie.chat.formats.format import ModelFormat
 from causerie.chat.functions import Functions, callable_functions
 from causerie.chat.prompt import Prompt
-from causerie.chat.recall import Recall
 from causerie.chat.rendering import Renderer
 from causerie.chat.rewriting import is_spaced_alike
-from causerie.chat.segments.base import text_overlap
+from causerie.chat.schema_cache import SchemaCache
 from causerie.chat.template import Rendered
 from causerie.chat.thinking import ThinkingPlan
-from causerie.engines.base import ModelFacts, PromptTooLong, Sampling, TextEngine
+from causerie.engines.base import EngineSampling, ModelFacts, PromptTooLong, TextEngine
 from causerie.errors import ContextLengthExceeded, InvalidRequest
 from causerie.protocol.partial import Partial
-from causerie.protocol.request import ChatRequest, Draw, JsonObject, JsonSchema
+from causerie.protocol.request import ChatRequest, JsonObject, JsonSchema, SamplingParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Plan:
     (what the context holds behind the prompt) are in tokens.
     """
 
-    form: Format
+    form: ModelFormat
     rendered: Rendered
     prompt: tuple[int, ...]
     limit: int
@@ -52,9 +52,9 @@ class Plan:
     leading: str  # white space that the model still writes before its reasoning or its answer
     functions: Functions
     grammar: str | None
-    begun: str  # of the answer: what a message that is continued has of it, and the grammar takes
+    resumed: str  # of the answer: what a message that is continued has of it, and the grammar takes
     answer_grammar: str | None
-    sampling: Sampling
+    sampling: EngineSampling
     visible: tuple[str, ...]
     end_tokens: tuple[int, ...]
 
@@ -64,12 +64,12 @@ class LoadedModel:
     """A model as chat sees it: its engine's facts, its format and who renders its prompts."""
 
     facts: ModelFacts
-    form: Format
+    form: ModelFormat
     renderer: Renderer
     encoder: PromptEncoder
     max_output_tokens: int | None = None
     shows_documents: bool = True
-    recall: Recall = field(default_factory=Recall)
+    schema_cache: SchemaCache = field(default_factory=SchemaCache)
 
 
 async def make_plan(
@@ -80,11 +80,11 @@ async def make_plan(
     With ``any_space`` JSON may have white space as other servers write it.
     """
     _check_tokens(request, model.facts.size)
-    begun = _begun(request)
-    any_space = any_space or bool(begun and not is_spaced_alike(Partial(text=begun)))
+    resumed = _resumed(request)
+    any_space = any_space or bool(resumed and not is_spaced_alike(Partial(text=resumed)))
     thought = thinking.plan(model.form, request.thinking)
     form = thought.form
-    functions = await callable_functions(request, model.facts.control_tokens, model.recall)
+    functions = await callable_functions(request, model.facts.control_tokens, model.schema_cache)
     told, rendered, space = await _prompted(request, model, thought, functions)
     prompt = await _encoded(rendered, request, model, engine)
     limit = _limit(request, len(prompt), model)
@@ -116,9 +116,9 @@ async def make_plan(
         leading=space,
         functions=functions,
         grammar=grammar,
-        begun=begun,
+        resumed=resumed,
         answer_grammar=await composed("none", manner=manner),
-        sampling=_sampling(request.draw),
+        sampling=_sampling(request.sampling),
         visible=_visible(form, model.facts.control_tokens),
         end_tokens=model.facts.end_tokens,
     )
@@ -140,7 +140,7 @@ async def _prompted(
     return told, told.rendered, space
 
 
-def _begun(request: ChatRequest) -> str:
+def _resumed(request: ChatRequest) -> str:
     """What the message that is continued has of an answer in a form."""
     if not request.continue_final_message or request.tool_choice.mode == "required":
         return ""
@@ -174,12 +174,12 @@ async def _answer(
     if request.output is None:
         return None
     marks = model.facts.control_tokens
-    return await answer_plan(request.output, marks, model.recall, any_space=any_space)
+    return await answer_plan(request.output, marks, model.schema_cache, any_space=any_space)
 
 
 async def _composed(
     model: LoadedModel,
-    form: Format,
+    form: ModelFormat,
     state: str,
     *,
     calls: CallPlan,
@@ -200,12 +200,12 @@ async def _composed(
     if not text:
         return make()
     how = (form, state, calls.required, calls.parallel, answer, manner)
-    return await model.recall.of(text, how, make)
+    return await model.schema_cache.of(text, how, make)
 
 
 def _check_tokens(request: ChatRequest, size: int | None) -> None:
     """An engine passes over ids of another vocabulary, and nobody would know."""
-    given = {"logit_bias": request.draw.logit_bias, "stop_token_ids": request.stop_token_ids}
+    given = {"logit_bias": request.sampling.logit_bias, "stop_token_ids": request.stop_token_ids}
     for name, ids in given.items():
         highest = max(ids, default=0)
         if size is not None and highest >= size:
@@ -228,13 +228,13 @@ def _check_ending(request: ChatRequest) -> None:
             )
 
 
-def _opened(rendered: Rendered, form: Format, space: str) -> Rendered:
+def _opened(rendered: Rendered, form: ModelFormat, space: str) -> Rendered:
     assert form.reasoning is not None
     opened = space + form.reasoning.open + form.reasoning.after_open
     return Rendered(rendered.text + opened, rendered.user)
 
 
-def _is_reasoning_open(rendered: Rendered, form: Format, continued: bool) -> bool:
+def _is_reasoning_open(rendered: Rendered, form: ModelFormat, continued: bool) -> bool:
     """Whether the prompt ends inside the reasoning: opened by the template, not closed since.
 
     Where a message is ``continued``, the prompt ends in what is said of it.
@@ -249,7 +249,9 @@ def _is_reasoning_open(rendered: Rendered, form: Format, continued: bool) -> boo
     return opened > tail.rfind(form.reasoning.close)
 
 
-def _led(form: Format, leading_call: str | None, rendered: Rendered, space: str) -> Format:
+def _led(
+    form: ModelFormat, leading_call: str | None, rendered: Rendered, space: str
+) -> ModelFormat:
     """The format with what leads to its calls behind this prompt and its white space.
 
     That is without what the prompt ends with; blanks are as the template writes them.
@@ -265,7 +267,7 @@ def _led(form: Format, leading_call: str | None, rendered: Rendered, space: str)
     return replace(form, calls=replace(form.calls, lead=lead))
 
 
-def _leading(rendered: Rendered, form: Format) -> str:
+def _leading(rendered: Rendered, form: ModelFormat) -> str:
     assert form.reasoning is not None
     space = form.reasoning.after_open
     return "" if rendered.text.endswith(space) else space
@@ -306,21 +308,21 @@ def _context(request: ChatRequest, model: LoadedModel) -> int:
     return min(context, request.bounds.context_length or context)
 
 
-def _sampling(draw: Draw) -> Sampling:
-    return Sampling(
-        temperature=draw.temperature,
-        top_p=draw.top_p,
-        top_k=draw.top_k,
-        min_p=draw.min_p,
-        repetition_penalty=draw.repetition_penalty,
-        frequency_penalty=draw.frequency_penalty,
-        presence_penalty=draw.presence_penalty,
-        seed=draw.seed,
-        logit_bias=draw.logit_bias,
+def _sampling(sampling: SamplingParams) -> EngineSampling:
+    return EngineSampling(
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+        min_p=sampling.min_p,
+        repetition_penalty=sampling.repetition_penalty,
+        frequency_penalty=sampling.frequency_penalty,
+        presence_penalty=sampling.presence_penalty,
+        seed=sampling.seed,
+        logit_bias=sampling.logit_bias,
     )
 
 
-def _visible(form: Format, control_tokens: Mapping[str, int]) -> tuple[str, ...]:
+def _visible(form: ModelFormat, control_tokens: Mapping[str, int]) -> tuple[str, ...]:
     """The control tokens that the format's own texts are made of; the parser must see them."""
     texts = [form.answer_open, form.answer_close, *form.skip]
     if form.reasoning:

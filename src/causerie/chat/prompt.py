@@ -6,19 +6,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from causerie.chat import beside, fallback, history, thinking
-from causerie.chat.formats.format import Calls, Format, Literal, Reasoning, ThinkingSwitch
+from causerie.chat import fallback, history, leading_content, thinking
+from causerie.chat.formats.format import (
+    CallSection,
+    Literal,
+    ModelFormat,
+    Reasoning,
+    ThinkingSwitch,
+)
 from causerie.chat.parser import call_triggers
 from causerie.chat.taint import Traced, authored
 from causerie.chat.template import ChatTemplate, Rendered
-from causerie.chat.traits import Entry, Traits, leading_of, traits_of
+from causerie.chat.template_capabilities import (
+    Entry,
+    TemplateCapabilities,
+    capabilities_of,
+    leading_of,
+)
 from causerie.errors import InvalidRequest
 from causerie.protocol.request import ChatRequest, Message, Tool, ToolCall
 
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 # What templates call it that the reasoning of earlier turns is shown too. Whoever sends it back
 # wants that; most leave it out unless they are told, and the prompt is not the one in the cache.
-_RECALL: dict[str, object] = {
+_SCHEMA_CACHE: dict[str, object] = {
     "clear_thinking": False,
     "drop_thinking": False,
     "keep_past_thinking": True,
@@ -46,7 +57,7 @@ class Prompt:
 
 def render(
     template: ChatTemplate,
-    format: Format,
+    format: ModelFormat,
     request: ChatRequest,
     *,
     thinking_on: bool | None,
@@ -62,58 +73,60 @@ def render(
             code="unsupported_parameter",
             param="documents",
         )
-    traits = _traits(template, format)
+    capabilities = _capabilities(template, format)
     continued = request.continue_final_message
-    conversation = _conversation(format, request, traits, thinking_on)
-    tools = history.tool_entries(request.tools, traits)
-    shows_tools = format.native_tools and traits.tools
+    conversation = _conversation(format, request, capabilities, thinking_on)
+    tools = history.tool_entries(request.tools, capabilities)
+    shows_tools = format.native_tools and capabilities.tools
     if tools and not shows_tools:
         conversation = history.with_system(conversation, fallback.tools_text(tools, _calls(format)))
-    conversation = history.arranged(conversation, traits)
+    conversation = history.arranged(conversation, capabilities)
     said: list[Traced] = []
-    if format.said_open or not traits.text_before_calls:
-        conversation, said = beside.taken_out(conversation, format, traits)
+    if format.said_open or not capabilities.text_before_calls:
+        conversation, said = leading_content.taken_out(conversation, format, capabilities)
     rendered = template.render(
-        history.in_parts(conversation) if traits.parts else conversation,
-        tools=tools if tools and shows_tools else traits.empty_tools,
+        history.in_parts(conversation) if capabilities.parts else conversation,
+        tools=tools if tools and shows_tools else capabilities.empty_tools,
         documents=request.documents or None,
         add_generation_prompt=request.add_generation_prompt and not continued,
         kwargs={
-            **_RECALL,
+            **_SCHEMA_CACHE,
             **request.template_kwargs,
             **thinking_kwargs(format.thinking, thinking_on, effort),
         },
-        amended=partial(_amended, said=said, format=format, traits=traits),
+        amended=partial(_amended, said=said, format=format, capabilities=capabilities),
     )
     return _ended(rendered, request, format)
 
 
-def leading(template: ChatTemplate, format: Format, thinking_on: bool | None) -> str:
+def leading(template: ChatTemplate, format: ModelFormat, thinking_on: bool | None) -> str:
     """The white space that the model itself writes between its prompt and its answer."""
     kwargs = tuple(thinking_kwargs(format.thinking, thinking_on, None).items())
     return leading_of(template, kwargs) or ""
 
 
-def leading_call(template: ChatTemplate, format: Format, thinking_on: bool | None) -> str | None:
+def leading_call(
+    template: ChatTemplate, format: ModelFormat, thinking_on: bool | None
+) -> str | None:
     """The same before a call that nothing is said before; ``None`` where no telling."""
-    traits = _traits(template, format)
-    if not (format.native_tools and traits.calls):
+    capabilities = _capabilities(template, format)
+    if not (format.native_tools and capabilities.calls):
         return None
     kwargs = tuple(thinking_kwargs(format.thinking, thinking_on, None).items())
-    return leading_of(template, kwargs, traits)
+    return leading_of(template, kwargs, capabilities)
 
 
-def writes_several_calls(template: ChatTemplate, format: Format) -> bool:
+def writes_several_calls(template: ChatTemplate, format: ModelFormat) -> bool:
     """Return whether the model is known to write several calls in one message.
 
     It is where its template shows functions and messages with several calls.
     """
-    traits = _traits(template, format)
+    capabilities = _capabilities(template, format)
     parallel = format.calls is not None and format.calls.parallel
-    return parallel and format.native_tools and traits.tools and traits.several
+    return parallel and format.native_tools and capabilities.tools and capabilities.several
 
 
-def before_call(template: ChatTemplate, format: Format) -> str | None:
+def before_call(template: ChatTemplate, format: ModelFormat) -> str | None:
     """What stands between a text and its call in the history; ``None`` where no telling."""
     calls = _calls(format)
     said, call = "Ahorn", ToolCall("abcdefgh1", "probe", "{}")
@@ -122,17 +135,18 @@ def before_call(template: ChatTemplate, format: Format) -> str | None:
     tool = Tool(call.name, {"type": "object", "properties": {}}, call.name)
     asked = ChatRequest("", messages, tools=(tool,))
     try:
-        told = render(template, format, asked, thinking_on=None, effort=None).text
+        items = render(template, format, asked, thinking_on=None, effort=None).text
     except InvalidRequest:
         return None
     first = calls.call[0]
-    begun = calls.begin + (first.text if isinstance(first, Literal) else "")
-    between, found, _ = told.rpartition(said)[2].partition(begun)
+    resumed = calls.begin + (first.text if isinstance(first, Literal) else "")
+    between, found, _ = items.rpartition(said)[2].partition(resumed)
     return between if found else None
 
 
-def prompt_of(template: ChatTemplate, format: Format, request: ChatRequest) -> Prompt:
-    """Return the prompt of a request to a model of this format, and what a plan asks beside it."""
+def prompt_of(template: ChatTemplate, format: ModelFormat, request: ChatRequest) -> Prompt:
+    """Return the prompt of a request to a model of this format, and what a plan asks alongside
+    it."""
     thought = thinking.plan(format, request.thinking)
     return Prompt(
         rendered=render(
@@ -144,9 +158,9 @@ def prompt_of(template: ChatTemplate, format: Format, request: ChatRequest) -> P
     )
 
 
-def learn(template: ChatTemplate, format: Format) -> None:
+def learn(template: ChatTemplate, format: ModelFormat) -> None:
     """Find out what the template can show, before anybody asks for a prompt."""
-    _ = _traits(template, format)
+    _ = _capabilities(template, format)
 
 
 def thinking_kwargs(
@@ -170,68 +184,82 @@ def _nearest(effort: str, known: Sequence[str]) -> str:
     return min(ranked, key=lambda word: (abs(_EFFORTS.index(word) - rank), _EFFORTS.index(word)))
 
 
-def _traits(template: ChatTemplate, format: Format) -> Traits:
+def _capabilities(template: ChatTemplate, format: ModelFormat) -> TemplateCapabilities:
     thought = format.reasoning or Reasoning()
-    return traits_of(
+    return capabilities_of(
         template,
         format.arguments,
         format.reasoning_keys,
         (thought.open, thought.close),
-        tuple((_RECALL | thinking_kwargs(format.thinking, True, None)).items()),
+        tuple((_SCHEMA_CACHE | thinking_kwargs(format.thinking, True, None)).items()),
     )
 
 
 def _conversation(
-    format: Format, request: ChatRequest, traits: Traits, thinking_on: bool | None
+    format: ModelFormat,
+    request: ChatRequest,
+    capabilities: TemplateCapabilities,
+    thinking_on: bool | None,
 ) -> list[Entry]:
     """The messages with calls, reasoning and wishes in a form that the template shows."""
     keys = format.reasoning_keys
-    told = history.entries(request.messages, traits, keys)
+    items = history.entries(request.messages, capabilities, keys)
     if request.continue_final_message:
-        told[-1] = history.with_final(told[-1], keys)
+        items[-1] = history.with_final(items[-1], keys)
     calls = _calls(format)
-    shows_calls = format.native_tools and traits.calls
+    shows_calls = format.native_tools and capabilities.calls
     in_messages = format.answer_open and not format.answer_close  # texts and calls are
-    whole = traits.together and (traits.text_before_calls or not in_messages)
-    told = (
-        history.one_call_each(history.results_placed(told, traits), traits)
+    whole = capabilities.together and (capabilities.text_before_calls or not in_messages)
+    items = (
+        history.one_call_each(history.results_placed(items, capabilities), capabilities)
         if shows_calls
-        else fallback.without_calls(told, calls)
+        else fallback.without_calls(items, calls)
     )
-    if format.reasoning is not None and traits.marked and not traits.reasoning:
+    if format.reasoning is not None and capabilities.marked and not capabilities.reasoning:
         reasoning = format.reasoning
-        told = [fallback.with_reasoning(entry, reasoning, keys, traits.gap) for entry in told]
-    told = history.in_turns(told, traits)
-    if shows_calls and not traits.calls_beside_text:
-        told = [fallback.said_calls(entry, calls) if entry["content"] else entry for entry in told]
+        items = [
+            fallback.with_reasoning(entry, reasoning, keys, capabilities.gap) for entry in items
+        ]
+    items = history.in_turns(items, capabilities)
+    if shows_calls and not capabilities.calls_alongside_text:
+        items = [
+            fallback.said_calls(entry, calls) if entry["content"] else entry for entry in items
+        ]
     elif shows_calls and not (whole or format.said_open):
-        told = [part for entry in told for part in history.apart(entry, traits, keys)]
-    elif shows_calls and not traits.text_before_calls and traits.told and not format.answer_open:
-        told = [fallback.said_beside(entry, calls, keys) for entry in told]
+        items = [part for entry in items for part in history.apart(entry, capabilities, keys)]
+    elif (
+        shows_calls
+        and not capabilities.text_before_calls
+        and capabilities.told
+        and not format.answer_open
+    ):
+        items = [fallback.said_leading_content(entry, calls, keys) for entry in items]
     switch = format.thinking
     if switch is not None and thinking_on is not None:
         word = switch.system_on if thinking_on else switch.system_off
         if word:
-            told = history.with_system(told, authored(word))
+            items = history.with_system(items, authored(word))
     if switch is None and thinking_on and format.reasoning is not None:
-        told = history.with_system(told, fallback.thinking_text(format.reasoning))
-    return told
+        items = history.with_system(items, fallback.thinking_text(format.reasoning))
+    return items
 
 
-def _calls(format: Format) -> Calls:
+def _calls(format: ModelFormat) -> CallSection:
     return format.calls or fallback.PLAIN_CALLS
 
 
-def _amended(prompt: Traced, said: Sequence[Traced], format: Format, traits: Traits) -> Traced:
+def _amended(
+    prompt: Traced, said: Sequence[Traced], format: ModelFormat, capabilities: TemplateCapabilities
+) -> Traced:
     """The prompt with what the template left out, and without what it says against it."""
     calls = _calls(format)
-    whole = beside.put_back(prompt, said, begin=calls.lead + call_triggers(calls)[0])
-    if format.reasoning is None or traits.reasoning:
+    whole = leading_content.put_back(prompt, said, begin=calls.lead + call_triggers(calls)[0])
+    if format.reasoning is None or capabilities.reasoning:
         return whole
     return fallback.thought_once(whole, format.reasoning)
 
 
-def _ended(rendered: Rendered, request: ChatRequest, format: Format) -> Rendered:
+def _ended(rendered: Rendered, request: ChatRequest, format: ModelFormat) -> Rendered:
     """The prompt up to where the model begins, or the message that is to be continued ends."""
     if not request.continue_final_message:
         ends = format.prompt_end if request.add_generation_prompt else ""

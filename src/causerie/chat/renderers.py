@@ -18,7 +18,7 @@ from collections import OrderedDict
 import msgspec
 
 from causerie.chat.budget import TooMuch
-from causerie.chat.formats.format import Format
+from causerie.chat.formats.format import ModelFormat
 from causerie.chat.prompt import Prompt
 from causerie.chat.rendering import Renderer, in_process, is_own, template_failures
 from causerie.chat.template_wire import (
@@ -70,7 +70,9 @@ class Renderers:
         self._used: OrderedDict[_ForeignRenderer, None] = OrderedDict()  # the last one last
         self.jobs: set[asyncio.Task[Answer]] = set()
 
-    def renderer(self, source: str, form: Format, *, bos_token: str, eos_token: str) -> Renderer:
+    def renderer(
+        self, source: str, form: ModelFormat, *, bos_token: str, eos_token: str
+    ) -> Renderer:
         """Return who renders this template.
 
         Raises :class:`ValueError` where it is one of our own and no template.

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from causerie.chat import thinking
 from causerie.chat.budget import TooMuch
-from causerie.chat.formats.format import Format
+from causerie.chat.formats.format import ModelFormat
 from causerie.chat.prompt import Prompt, before_call, prompt_of
 from causerie.chat.template import ChatTemplate
 from causerie.errors import TemplateFailed
@@ -56,7 +56,7 @@ class OwnRenderer:
     """Renders in this process, a long conversation in a thread, so that nobody else waits."""
 
     template: ChatTemplate
-    form: Format
+    form: ModelFormat
 
     async def prompt(self, request: ChatRequest) -> Prompt:
         """Return the prompt of a request."""
@@ -76,11 +76,11 @@ class MakeRenderer(Protocol):
     """Makes the renderer of a template; raises :class:`ValueError` where that is none."""
 
     def __call__(
-        self, source: str, form: Format, *, bos_token: str, eos_token: str
+        self, source: str, form: ModelFormat, *, bos_token: str, eos_token: str
     ) -> Renderer: ...
 
 
-def in_process(source: str, form: Format, *, bos_token: str, eos_token: str) -> Renderer:
+def in_process(source: str, form: ModelFormat, *, bos_token: str, eos_token: str) -> Renderer:
     """Return a renderer in this process, for a template that is known to be harmless."""
     return OwnRenderer(ChatTemplate(source, bos_token=bos_token, eos_token=eos_token), form)
 

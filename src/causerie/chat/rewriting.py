@@ -13,7 +13,14 @@ import re
 from collections.abc import Iterator, Sequence
 
 from causerie.chat.fallback import segment_text
-from causerie.chat.formats.format import CallId, Calls, Format, JsonArguments, Literal, Name
+from causerie.chat.formats.format import (
+    CallId,
+    CallSection,
+    JsonArguments,
+    Literal,
+    ModelFormat,
+    Name,
+)
 from causerie.chat.taint import Traced, authored, joined
 from causerie.protocol.partial import Partial, PartialCall
 
@@ -22,7 +29,7 @@ _OUR_SPACE = re.compile(r"(?:[^\s,:]|[,:](?: (?=\S|$)|$))*")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
-def can_write(form: Format, partial: Partial) -> bool:
+def can_write(form: ModelFormat, partial: Partial) -> bool:
     """Whether there is a text for a reply that broke off there."""
     if partial.reasoning and form.reasoning is None and not (partial.text or partial.calls):
         return False
@@ -42,7 +49,7 @@ def is_spaced_alike(partial: Partial) -> bool:
 
 
 def writings(
-    form: Format,
+    form: ModelFormat,
     partial: Partial,
     *,
     reasoning_open: bool,
@@ -68,7 +75,7 @@ def writings(
         yield joined((thought, said, before, section))
 
 
-def _thought(form: Format, partial: Partial, is_open: bool, leading: str) -> Traced:
+def _thought(form: ModelFormat, partial: Partial, is_open: bool, leading: str) -> Traced:
     marks = form.reasoning
     if marks is None:
         return authored(leading)
@@ -82,7 +89,7 @@ def _thought(form: Format, partial: Partial, is_open: bool, leading: str) -> Tra
     return authored(marks.close + marks.after_close if ended else "")
 
 
-def _sections(calls: Calls, made: Sequence[PartialCall], earlier: int) -> Iterator[Traced]:
+def _sections(calls: CallSection, made: Sequence[PartialCall], earlier: int) -> Iterator[Traced]:
     """The calls, the last of them up to the end of its arguments, or written to its end."""
     offset = earlier if any(isinstance(s, CallId) and s.continues for s in calls.call) else 1
     before = [_call(calls, call, offset + at, whole=True) for at, call in enumerate(made[:-1])]
@@ -91,7 +98,7 @@ def _sections(calls: Calls, made: Sequence[PartialCall], earlier: int) -> Iterat
         yield joined((authored(calls.begin), authored(calls.separator).join([*before, last])))
 
 
-def _call(calls: Calls, call: PartialCall, index: int, *, whole: bool) -> Traced:
+def _call(calls: CallSection, call: PartialCall, index: int, *, whole: bool) -> Traced:
     """A call; one that is not ``whole`` ends where its arguments do."""
     parts: list[str] = []
     for segment in calls.call:
@@ -123,7 +130,7 @@ def _id(segment: CallId, call: PartialCall, index: int) -> str:
     return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:size])
 
 
-def _as_json(calls: Calls) -> bool:
+def _as_json(calls: CallSection) -> bool:
     return any(isinstance(segment, JsonArguments) for segment in calls.call)
 
 

@@ -31,7 +31,7 @@ _NUMBER = re.compile("[0-9]+")
 _INTERNAL = frozenset({"_loop_vars", "_block_vars"})  # what compiled code hands to every call
 
 
-class Refused(TemplateError):
+class TemplateRefused(TemplateError):
     """The template itself refused, with ``raise_exception``."""
 
 
@@ -169,7 +169,9 @@ class Sandbox(SandboxedEnvironment):
         defer_init: bool = False,
     ) -> str:
         for loop in list(source.find_all(nodes.For)):
-            loop.iter = nodes.Filter(loop.iter, "pace", [], [], None, None, lineno=loop.lineno)
+            loop.iter = nodes.Filter(
+                loop.iter, "checkpoint", [], [], None, None, lineno=loop.lineno
+            )
         return super()._generate(source, name, filename, defer_init)
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
@@ -254,4 +256,4 @@ def _formatted(
 
 
 def _raise(message: object) -> str:
-    raise Refused(text_of(message))
+    raise TemplateRefused(text_of(message))

@@ -19,8 +19,8 @@ class Separation:
 
     def may_begin(self, text: str) -> bool:
         """Whether ``text`` is the beginning of content that may begin with reasoning."""
-        begun = text.lstrip()
-        return not begun or begun[0] == "<"
+        resumed = text.lstrip()
+        return not resumed or resumed[0] == "<"
 
     def separator(self) -> Parser:
         """For the content of one choice."""

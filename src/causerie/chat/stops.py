@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from causerie.chat.segments.base import text_overlap
+from causerie.chat.call_syntax.base import text_overlap
 
 
 class StopStrings:

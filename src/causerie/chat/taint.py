@@ -2,7 +2,7 @@
 
 A chat template glues together what its author wrote and what users wrote. A
 :class:`Traced` string is an ordinary string to the template (it compares,
-hashes, splits and prints the same) and carries beside its text one byte a
+hashes, splits and prints the same) and carries alongside its text one byte a
 character that says whose it is. Every operation that moves characters moves
 their origin with them. An operation that is not known here gives a plain
 string, and a plain string counts as written by a user: forgetting one costs a

@@ -18,8 +18,8 @@ from typing import Any
 from jinja2 import Environment, Template, TemplateError, TemplateSyntaxError
 
 from causerie.chat.arguments import Verbatim
-from causerie.chat.budget import Budget, Limits, TooMuch, current_budget
-from causerie.chat.sandbox import Refused, Sandbox
+from causerie.chat.budget import RenderBudget, RenderLimits, TooMuch, current_budget
+from causerie.chat.sandbox import Sandbox, TemplateRefused
 from causerie.chat.taint import USER, Traced, authored, final_end, joined, user_spans
 from causerie.errors import InvalidRequest
 
@@ -78,12 +78,12 @@ class ChatTemplate:
         *,
         bos_token: str,
         eos_token: str,
-        limits: Limits | None = None,
+        limits: RenderLimits | None = None,
     ) -> None:
         self.sources = _named(source)
         self.shows_documents = "documents" in self.source
         self._fixed = {"bos_token": authored(bos_token), "eos_token": authored(eos_token)}
-        self._limits = limits or Limits()
+        self._limits = limits or RenderLimits()
         environment = Sandbox()
         self._compiled = {name: _compiled(environment, text) for name, text in self.sources.items()}
 
@@ -125,7 +125,7 @@ class ChatTemplate:
         return self._compiled.get(wanted) or next(iter(self._compiled.values()))
 
     def _run(self, template: Template, variables: dict[str, object]) -> Traced:
-        budget = Budget(self._limits)
+        budget = RenderBudget(self._limits)
         token = current_budget.set(budget)
         try:
             parts = []
@@ -133,7 +133,7 @@ class ChatTemplate:
                 budget.write(len(part))
                 parts.append(part)
             return joined(parts)
-        except Refused as refusal:
+        except TemplateRefused as refusal:
             raise InvalidRequest(
                 f"The model's chat template refuses these messages: {refusal.message}",
                 param="messages",

@@ -2,7 +2,7 @@
 
 All of it is JSON: its readers trust nothing but the shape. What goes in was
 written by whoever sent the request; which characters of the prompt these still
-are comes back beside it.
+are comes back alongside it.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import sys
 
 from causerie.chat import thinking
 from causerie.chat.budget import TooMuch
-from causerie.chat.formats.format import Format
+from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.registry import by_name
 from causerie.chat.prompt import before_call, learn, prompt_of
 from causerie.chat.template import ChatTemplate
@@ -34,7 +34,7 @@ class Worker:
     """Renders the template that it was given last."""
 
     def __init__(self) -> None:
-        self._loaded: tuple[ChatTemplate, Format] | None = None
+        self._loaded: tuple[ChatTemplate, ModelFormat] | None = None
 
     def answer(self, body: bytes) -> bytes:
         """One question, one answer."""

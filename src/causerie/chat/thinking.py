@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import ceil
 
-from causerie.chat.formats.format import Format, Reasoning
+from causerie.chat.formats.format import ModelFormat, Reasoning
 from causerie.errors import InvalidRequest
 from causerie.protocol.effort import SHARES
 from causerie.protocol.request import Thinking
@@ -28,13 +28,13 @@ class ThinkingPlan:
     the model would not.
     """
 
-    form: Format
+    form: ModelFormat
     on: bool | None
     effort: str | None
     written: bool
 
 
-def plan(form: Format, thinking: Thinking) -> ThinkingPlan:
+def plan(form: ModelFormat, thinking: Thinking) -> ThinkingPlan:
     """The plan; raises ``InvalidRequest`` where a model that must think is told not to."""
     switch = form.thinking
     if switch is not None and switch.mandatory and thinking.enabled is False:

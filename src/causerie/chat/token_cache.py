@@ -1,4 +1,4 @@
-"""Token ids of texts that were read before, by stretches that begin with a control token.
+"""Token ids of texts that were read before, by segments that begin with a control token.
 
 A conversation comes back with every turn, a little longer, and to read it takes
 an engine some milliseconds for a thousand tokens. So what was read once is
@@ -28,7 +28,7 @@ class Tokenizer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ControlMatch:
     """A control token in a text: where it begins, what it says, and its id."""
 
     at: int
@@ -45,7 +45,7 @@ class TokenCache:
     _characters: int = 0
     _apart: dict[str, bool] = field(default_factory=dict)  # by control token
 
-    async def read(self, text: str, heads: Sequence[Head], engine: Tokenizer) -> list[int]:
+    async def read(self, text: str, heads: Sequence[ControlMatch], engine: Tokenizer) -> list[int]:
         """The ids of the text, which has these control tokens, in order, and no others.
 
         Asks the engine for what is new, all at once.
@@ -53,22 +53,22 @@ class TokenCache:
         if not await self._all_apart(heads, engine):
             return await engine.tokenize([text], special=True)
         cuts = [0, *(head.at for head in heads), len(text)]
-        stretches = [text[start:stop] for start, stop in pairwise(cuts)]
-        begun = dict(zip(stretches, (_NONE, *(head.id for head in heads)), strict=True))
-        found = {one: self._recalled(one) for one in begun if one}
+        segments = [text[start:stop] for start, stop in pairwise(cuts)]
+        segment_ids = dict(zip(segments, (_NONE, *(head.id for head in heads)), strict=True))
+        found = {one: self._recalled(one) for one in segment_ids if one}
         new = [one for one, ids in found.items() if ids is None]
         if new:
             read = await engine.tokenize(new, special=True)
-            parts = _parted(read, [begun[one] for one in new])
+            parts = _parted(read, [segment_ids[one] for one in new])
             if parts is None:
                 return await engine.tokenize([text], special=True)
             found |= {one: self._remembered(one, ids) for one, ids in zip(new, parts, strict=True)}
         whole: list[int] = []
-        for one in stretches:
+        for one in segments:
             whole.extend(found.get(one) or ())
         return whole
 
-    async def _all_apart(self, heads: Iterable[Head], engine: Tokenizer) -> bool:
+    async def _all_apart(self, heads: Iterable[ControlMatch], engine: Tokenizer) -> bool:
         """Whether the text may be cut in front of each of them."""
         new = {head.text for head in heads}.difference(self._apart)
         if new:
@@ -95,15 +95,15 @@ class TokenCache:
         return kept
 
 
-def _parted(ids: Sequence[int], begun: Sequence[int]) -> list[Sequence[int]] | None:
-    """The ids of stretches that begin with these, where no other id among them is one of these.
+def _parted(ids: Sequence[int], segment_ids: Sequence[int]) -> list[Sequence[int]] | None:
+    """The ids of segments that begin with these, where no other id among them is one of these.
 
     ``None`` where one is, or one is missing. The first may begin with ``_NONE``.
     """
-    heads = set(begun)
+    heads = set(segment_ids)
     cuts = [at for at, id in enumerate(ids) if id in heads]
-    if begun[0] == _NONE:
-        cuts, begun = [0, *cuts], [ids[0], *begun[1:]]
-    if cuts[:1] != [0] or [ids[at] for at in cuts] != list(begun):
+    if segment_ids[0] == _NONE:
+        cuts, segment_ids = [0, *cuts], [ids[0], *segment_ids[1:]]
+    if cuts[:1] != [0] or [ids[at] for at in cuts] != list(segment_ids):
         return None
     return [ids[start:stop] for start, stop in pairwise([*cuts, len(ids)])]

@@ -24,12 +24,12 @@ from causerie.chat.schema import regex
 from causerie.chat.schema.normal import Rewriter
 from causerie.chat.schema.refusal import step
 from causerie.protocol.request import (
-    Choice,
     Grammar,
     JsonObject,
     JsonSchema,
     OutputFormat,
     Regex,
+    ToolMode,
 )
 
 _STEPS = 60_000
@@ -63,7 +63,7 @@ def validate(text: str, output: OutputFormat) -> str | None:
             return validate_json(text, Rewriter(schema, "schema").rewrite())
         case JsonObject():
             return validate_json(text, {"type": "object"})
-        case Choice(options):
+        case ToolMode(options):
             return None if text in options else "The answer is none of the options."
         case Regex(pattern):
             grammar = _HEADER + regex(pattern, param="structured_outputs.regex")

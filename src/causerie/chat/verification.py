@@ -80,14 +80,14 @@ async def verified(
     source: AsyncGenerator[Batch, None],
     enforced: Enforced,
     choices: Sequence[Generation],
-    begun: str,
+    resumed: str,
     partial: Partial | None,
 ) -> AsyncGenerator[Batch, None]:
     """Yield the same batches; raise :class:`InternalError` where a finished choice breaks a rule.
 
-    ``begun`` and ``partial`` are what the reply held before these events.
+    ``resumed`` and ``partial`` are what the reply held before these events.
     """
-    found = [_begun(begun, partial) for _ in choices]
+    found = [_resumed(resumed, partial) for _ in choices]
     async with aclosing(source):
         async for batch in source:
             for event in batch:
@@ -103,8 +103,8 @@ async def verified(
             yield batch
 
 
-def _begun(begun: str, partial: Partial | None) -> _Choice:
+def _resumed(resumed: str, partial: Partial | None) -> _Choice:
     if partial is None:
-        return _Choice([begun])
+        return _Choice([resumed])
     calls = {call.index: (call.name, [call.arguments]) for call in partial.calls}
-    return _Choice([begun + partial.text], calls)
+    return _Choice([resumed + partial.text], calls)

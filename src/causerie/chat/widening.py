@@ -15,7 +15,7 @@ from typing import Any
 from jinja2.exceptions import SecurityError
 
 from causerie.chat.arguments import Verbatim
-from causerie.chat.budget import ELEMENT, POINTER, Budget, TooMuch, paced
+from causerie.chat.budget import ELEMENT, POINTER, RenderBudget, TooMuch, paced
 
 _BITS = 4096  # of a number that is worked with
 _DIRECTIVE = re.compile(
@@ -56,7 +56,7 @@ def _attributes(kind: type) -> frozenset[str] | None:
     return next((names for known, names in _ATTRIBUTES if issubclass(kind, known)), None)
 
 
-def charge_operator(budget: Budget, operator: str, left: Any, right: Any) -> None:
+def charge_operator(budget: RenderBudget, operator: str, left: Any, right: Any) -> None:
     """Count the result of a binary operator, or refuse it."""
     if operator == "+":
         _charge_sum(budget, left, right)
@@ -75,7 +75,7 @@ def charge_operator(budget: Budget, operator: str, left: Any, right: Any) -> Non
 
 
 def charge_method(
-    budget: Budget, owner: object, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    budget: RenderBudget, owner: object, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Any, ...]:
     """Count the result of a method; returns the arguments to call it with."""
     if name in _TAKES_ITEMS and args and not hasattr(args[0], "__len__"):
@@ -87,7 +87,7 @@ def charge_method(
     return args
 
 
-def charge_formatted(budget: Budget, pattern: str, values: Any) -> None:
+def charge_formatted(budget: RenderBudget, pattern: str, values: Any) -> None:
     """Count ``pattern % values``."""
     size, directives, at = len(pattern), 0, pattern.find("%")
     stars = [abs(v) for v in values if isinstance(v, int)] if isinstance(values, tuple) else []
@@ -105,14 +105,14 @@ def charge_formatted(budget: Budget, pattern: str, values: Any) -> None:
         budget.make(weight * directives)
 
 
-def _charge_sum(budget: Budget, left: Any, right: Any) -> None:
+def _charge_sum(budget: RenderBudget, left: Any, right: Any) -> None:
     if isinstance(left, str | bytes) and isinstance(right, str | bytes):
         budget.make(len(left) + len(right))
     elif isinstance(left, list | tuple) and isinstance(right, list | tuple):
         budget.make((len(left) + len(right)) * POINTER)
 
 
-def _charge_product(budget: Budget, left: Any, right: Any) -> None:
+def _charge_product(budget: RenderBudget, left: Any, right: Any) -> None:
     if isinstance(left, int) and isinstance(right, int):
         _check_bits(left.bit_length() + right.bit_length())
         return
@@ -129,7 +129,7 @@ def _check_bits(bits: int) -> None:
 
 
 def _charge_change(
-    budget: Budget,
+    budget: RenderBudget,
     owner: list[Any] | dict[Any, Any],
     name: str,
     args: tuple[Any, ...],
@@ -152,23 +152,23 @@ def _charge_change(
             budget.weigh(owner)
 
 
-def _same_length(budget: Budget, text: str, *_: object, **__: object) -> None:
+def _same_length(budget: RenderBudget, text: str, *_: object, **__: object) -> None:
     budget.make(len(text))
 
 
-def _nothing(budget: Budget, text: str, *_: object, **__: object) -> None:
+def _nothing(budget: RenderBudget, text: str, *_: object, **__: object) -> None:
     """Count nothing: it looks at an end of the text, or counts its pieces itself."""
 
 
-def _padded(budget: Budget, text: str, width: int, *_: object) -> None:
+def _padded(budget: RenderBudget, text: str, width: int, *_: object) -> None:
     budget.make(max(len(text), int(width)))
 
 
-def _tabs_expanded(budget: Budget, text: str, tabsize: int = 8) -> None:
+def _tabs_expanded(budget: RenderBudget, text: str, tabsize: int = 8) -> None:
     budget.make(len(text) + text.count("\t") * max(int(tabsize), 0))
 
 
-def _replaced(budget: Budget, text: str, old: str, new: str, count: int = -1) -> None:
+def _replaced(budget: RenderBudget, text: str, old: str, new: str, count: int = -1) -> None:
     places = text.count(old) if old else len(text) + 1
     if count >= 0:
         places = min(places, count)
@@ -176,7 +176,7 @@ def _replaced(budget: Budget, text: str, old: str, new: str, count: int = -1) ->
     budget.pass_over(places * ELEMENT)
 
 
-def _split(budget: Budget, text: str, sep: str | None = None, maxsplit: int = -1) -> None:
+def _split(budget: RenderBudget, text: str, sep: str | None = None, maxsplit: int = -1) -> None:
     places = text.count(sep) if sep else len(text) // 2
     if maxsplit >= 0:
         places = min(places, maxsplit)
@@ -184,12 +184,12 @@ def _split(budget: Budget, text: str, sep: str | None = None, maxsplit: int = -1
     budget.pass_over((places + 1) * ELEMENT)
 
 
-def _split_lines(budget: Budget, text: str, *_: object, **__: object) -> None:
+def _split_lines(budget: RenderBudget, text: str, *_: object, **__: object) -> None:
     budget.make(len(text))
     budget.pass_over((sum(map(text.count, _LINE_ENDS)) + 1) * ELEMENT)
 
 
-def _joined(budget: Budget, text: str, items: Any) -> None:
+def _joined(budget: RenderBudget, text: str, items: Any) -> None:
     sizes = [len(item) for item in items if isinstance(item, str)]
     budget.make(sum(sizes) + len(text) * len(items))
 

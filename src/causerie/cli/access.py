@@ -1,20 +1,20 @@
-"""How a probe gets at an endpoint: its key, its dialect, by options or by the configuration."""
+"""How a probe gets at a provider: its key, its dialect, by options or by the configuration."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from causerie.assembly.endpoints import reach
 from causerie.cli.exits import CommandFailed, ExitCode
+from causerie.composition.providers import reach
+from causerie.providers.dialect import Dialect
+from causerie.providers.dialects import DIALECTS
 from causerie.settings import Loaded
 from causerie.settings.credentials import secret_value
-from causerie.settings.endpoint import Endpoint
 from causerie.settings.environment import CLIENT_KEY, variables
+from causerie.settings.provider import ProviderSettings
 from causerie.settings.values import Secret
 from causerie.transport.client import Reach
-from causerie.upstreams.dialect import Dialect
-from causerie.upstreams.dialects import DIALECTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Access:
 def access(
     base_url: str, loaded: Loaded, options: KeyOptions, dialect: str | None = None
 ) -> Access:
-    """From the options, else from the endpoint of that address in the configuration, else from
+    """From the options, else from the provider of that address in the configuration, else from
     the variable that ``causerie chat`` reads. Raises :class:`CommandFailed`."""
     known = configured(loaded, base_url)
     if dialect is not None and dialect not in DIALECTS:
@@ -48,30 +48,30 @@ def access(
         raise CommandFailed(f"no dialect is named {dialect}; known: {names}", ExitCode.USAGE)
     kind = dialect or (known.dialect if known is not None else None)
     key, place = _key(options, known)
-    way = _reach(known) if known is not None else None
-    return Access(key, place, DIALECTS[kind] if kind is not None else None, way)
+    reach = _reach(known) if known is not None else None
+    return Access(key, place, DIALECTS[kind] if kind is not None else None, reach)
 
 
-def configured(loaded: Loaded, base_url: str) -> Endpoint | None:
-    """The endpoint of that address."""
+def configured(loaded: Loaded, base_url: str) -> ProviderSettings | None:
+    """The provider of that address."""
     wanted = base_url.rstrip("/")
-    endpoints = loaded.settings.endpoints
-    return next((one for one in endpoints if one.base_url.rstrip("/") == wanted), None)
+    providers = loaded.settings.providers
+    return next((one for one in providers if one.base_url.rstrip("/") == wanted), None)
 
 
-def _reach(known: Endpoint) -> Reach:
-    """Certificates, proxy and patience of the endpoint that is configured."""
+def _reach(known: ProviderSettings) -> Reach:
+    """Certificates, proxy and patience of the provider that is configured."""
     try:
         found = known.proxy if isinstance(known.proxy, Secret) else None
         return reach(known, secret_value(found, variables()) if found is not None else None)
     except (OSError, ValueError) as error:
         raise CommandFailed(
-            f"the endpoint {known.name} cannot be reached as configured: {error}",
+            f"the provider {known.name} cannot be reached as configured: {error}",
             ExitCode.CONFIGURATION,
         ) from error
 
 
-def _key(options: KeyOptions, known: Endpoint | None) -> tuple[str | None, Secret | None]:
+def _key(options: KeyOptions, known: ProviderSettings | None) -> tuple[str | None, Secret | None]:
     given = [option for option in (options.text, options.env, options.file) if option is not None]
     if len(given) > 1:
         raise CommandFailed("give one of --key, --key-env and --key-file", ExitCode.USAGE)

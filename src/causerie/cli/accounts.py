@@ -35,7 +35,7 @@ def with_accounts(
     config: Path | None, pairs: list[str] | None, work: Callable[[Accounts], Coroutine[Any, Any, T]]
 ) -> tuple[Settings, T]:
     """Do something with the accounts of the database that the settings name."""
-    from causerie.hosting import accounts_of  # noqa: PLC0415 - not for all other commands
+    from causerie.composition.account_backend import accounts_of  # noqa: PLC0415 - not for all other commands
 
     settings = settings_in_force(config, pairs).settings
 

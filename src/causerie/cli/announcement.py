@@ -1,6 +1,6 @@
 """What ``causerie serve`` tells the person at the terminal: progress, then one block.
 
-Goes to stderr beside the log lines; where that is no terminal, only whole lines.
+Goes to stderr alongside the log lines; where that is no terminal, only whole lines.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import causerie
 from causerie.cli.progress import DownloadBar
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.settings import Settings
-from causerie.settings.addresses import Way, default_way, has_accounts, ways
+from causerie.settings.addresses import DoorAddress, default_address, door_addresses, has_accounts
 
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 
-class Announcer:
+class ConsoleAnnouncer:
     """Follows a start: downloads, loads, ready. ``download`` is told of what is fetched.
 
     ``settings`` are those that the block is about.
@@ -39,7 +39,7 @@ class Announcer:
         self._first = token
 
     def loading(self, engines: Sequence[EngineStatus]) -> None:
-        """Show how far the loads are; only on a terminal, and not beside a download's bar."""
+        """Show how far the loads are; only on a terminal, and not alongside a download's bar."""
         words = [self._words(engine) for engine in engines if engine.state is EngineState.LOADING]
         if self._console.is_terminal:
             self._show("" if self.download.active else ", ".join(words))
@@ -85,8 +85,8 @@ def block(settings: Settings, host: str, port: int, first_link: str | None = Non
     """The lines that say how to use the service; ``first_link`` is the owner's token."""
     shown = _EVERYWHERE.get(host, f"[{host}]" if ":" in host else host)
     base = f"http://{shown}:{port}/v1"
-    default = default_way(settings)
-    others = [way for way in ways(settings) if way != default]
+    default = default_address(settings)
+    others = [door_address for door_address in door_addresses(settings) if door_address != default]
     more = f" and this machine's other {'IPv6 ' if ':' in host else ''}addresses"
     lines = [
         "",
@@ -108,15 +108,18 @@ def block(settings: Settings, host: str, port: int, first_link: str | None = Non
                 "Nobody has an account yet. This link makes the owner's, once, within a day:",
             ]
             lines += ["", f"  {console}/link#{first_link}"]
-    if len(others) > 1 or any(way.models != default.models for way in others):
+    if len(others) > 1 or any(door_address.models != default.models for door_address in others):
         lines.append(f"  doors    {len(others)} more; `causerie check` lists them")
     return [*lines, "", "Ctrl-C stops it.", ""]
 
 
-def _curl(way: Way, base: str) -> str:
-    body = {"model": way.models[0], "messages": [{"role": "user", "content": "Say hello."}]}
+def _curl(door_address: DoorAddress, base: str) -> str:
+    body = {
+        "model": door_address.models[0],
+        "messages": [{"role": "user", "content": "Say hello."}],
+    }
     words = ["curl", f"{base}/chat/completions", "-H", "Content-Type: application/json"]
     line = " ".join(shlex.quote(word) for word in words)
-    if way.door.keys not in (None, "off"):
+    if door_address.door.keys not in (None, "off"):
         line += ' -H "Authorization: Bearer $CAUSERIE_API_KEY"'
     return f"{line} -d {shlex.quote(json.dumps(body))}"

@@ -1,4 +1,4 @@
-"""What commands that ask an endpoint have in common: its models, and why it did not answer."""
+"""What commands that ask a provider have in common: its models, and why it did not answer."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from http import HTTPStatus
 
 from causerie.cli.exits import CommandFailed, ExitCode
 from causerie.errors import ServiceError
+from causerie.providers.provider import Provider
 from causerie.settings.environment import CLIENT_KEY
 from causerie.transport.errors import TransportFailed
-from causerie.upstreams.endpoint import Endpoint
 
 HERE = "http://127.0.0.1:8000/v1"
 _VERSION = re.compile(r"/v\d\w*/?$", re.ASCII)
@@ -19,7 +19,7 @@ _VERSION = re.compile(r"/v\d\w*/?$", re.ASCII)
 
 @contextmanager
 def explained(base_url: str) -> Iterator[None]:
-    """Failures of the endpoint as a sentence for the person who named it."""
+    """Failures of the provider as a sentence for the person who named it."""
     try:
         yield
     except ServiceError as error:
@@ -32,10 +32,10 @@ def explained(base_url: str) -> Iterator[None]:
         raise CommandFailed(f"{error.message}{said}") from error
 
 
-async def first_model(endpoint: Endpoint, base_url: str) -> str:
-    """The first model that the endpoint lists; raises :class:`CommandFailed`."""
+async def first_model(provider: Provider, base_url: str) -> str:
+    """The first model that the provider lists; raises :class:`CommandFailed`."""
     with explained(base_url):
-        found = await endpoint.models()
+        found = await provider.models()
     if not found:
         raise CommandFailed(f"{base_url} lists no models; name one with --model")
     return found[0]

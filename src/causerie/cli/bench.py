@@ -1,4 +1,4 @@
-"""``causerie bench``: how fast does an endpoint answer, with how many at a time?"""
+"""``causerie bench``: how fast does a provider answer, with how many at a time?"""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import typer
 from rich.console import Console
 
 from causerie.benchmark.figures import Figures
-from causerie.benchmark.load import Asking, Load, Seen
+from causerie.benchmark.load import BenchLoad, BenchProgress, BenchPrompt
 from causerie.chat.separation import Separation
 from causerie.cli.access import Access, KeyOptions, access
 from causerie.cli.asking import HERE, explained, first_model
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
 from causerie.cli.options import Config, settings_in_force
 from causerie.cli.probe import KeyFile, KeyName, KeyText, Kind
-from causerie.cli.stretches import line, show, watch
+from causerie.cli.runs import line, show, watch
 from causerie.cli.terminal import printable
 from causerie.edge.ownership import owned
+from causerie.providers.dialects import GENERIC
+from causerie.providers.provider import Deadlines, Provider
+from causerie.providers.target import ProviderTarget
 from causerie.transport.client import HttpClient, Reach
-from causerie.upstreams.dialects import GENERIC
-from causerie.upstreams.endpoint import Deadlines, Endpoint
-from causerie.upstreams.remote import RemoteChat
 
 _STREAMS = [1, 4, 16]
 _MOST_STREAMS = 1024
@@ -36,11 +36,11 @@ Streams = Annotated[
     list[int] | None,
     typer.Option(
         "--streams", "-s", min=1, max=_MOST_STREAMS,
-        help="Replies at a time, several times for several stretches.  [default: 1, 4, 16]",
+        help="Replies at a time, several times for several runs.  [default: 1, 4, 16]",
     ),
 ]  # fmt: skip
 Seconds = Annotated[
-    float, typer.Option("--seconds", min=0.1, max=3600, help="How long each stretch takes.")
+    float, typer.Option("--seconds", min=0.1, max=3600, help="How long each run takes.")
 ]
 PromptTokens = Annotated[
     int, typer.Option("--prompt-tokens", min=1, max=1_000_000, help="About so many in a prompt.")
@@ -54,9 +54,7 @@ Same = Annotated[
 
 
 def bench(
-    base_url: Annotated[
-        str, typer.Argument(help="Base address of the endpoint, with its /v1.")
-    ] = HERE,
+    base_url: Annotated[str, typer.Argument(help="Base URL of the provider, with its /v1.")] = HERE,
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="Model id; otherwise the first one.")
     ] = None,
@@ -72,12 +70,12 @@ def bench(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
     config: Config = None,
 ) -> None:
-    """Measure how fast an endpoint answers, with so many replies at a time.
+    """Measure how fast a provider answers, with so many replies at a time.
 
-    For each number of streams: tokens a second, the time to the first token, and from one token to
-    the next. Every stream asks anew when its reply has come to its end; each prompt is another one,
-    so that no cache knows it. What the replies cost is for you to pay. Without one of the options
-    for a key it is found as `causerie probe` finds it.
+    For each number of streams: tokens per second, the time to the first token, and from one token
+    to the next. Every stream asks anew when its reply has come to its end; each prompt is another
+    one, so that no cache knows it. What the replies cost is for you to pay. Without one of the
+    options for a key it is found as `causerie probe` finds it.
 
     **Examples**
 
@@ -88,10 +86,10 @@ def bench(
     with reporting():
         address = base_url.rstrip("/")
         loaded = settings_in_force(config, None)
-        way = access(address, loaded, KeyOptions(key, key_env, key_file), dialect)
-        asking = Asking(prompt_tokens, max_tokens, same, seconds)
+        reach = access(address, loaded, KeyOptions(key, key_env, key_file), dialect)
+        asking = BenchPrompt(prompt_tokens, max_tokens, same, seconds)
         notes = Console(stderr=True)
-        run = _Run(address, way, asking, notes)
+        run = _Run(address, reach, asking, notes)
         found = asyncio.run(run.figures(model, streams or _STREAMS))
         if as_json:
             typer.echo(msgspec.json.encode(found))
@@ -104,33 +102,33 @@ def bench(
 class _Run:
     """One run of the command."""
 
-    def __init__(self, base_url: str, access: Access, asking: Asking, notes: Console) -> None:
+    def __init__(self, base_url: str, access: Access, asking: BenchPrompt, notes: Console) -> None:
         self._base_url = base_url
         self._access = access
         self._asking = asking
         self._notes = notes
 
     async def figures(self, model: str | None, streams: Sequence[int]) -> list[Figures]:
-        """Those of each stretch. Raises :class:`CommandFailed`."""
-        endpoint = self._endpoint(max(streams))
+        """Those of each run. Raises :class:`CommandFailed`."""
+        provider = self._provider(max(streams))
         try:
-            name = model or await first_model(endpoint, self._base_url)
-            load = Load(RemoteChat(endpoint, name, separators=Separation()), self._asking)
+            name = model or await first_model(provider, self._base_url)
+            load = BenchLoad(ProviderTarget(provider, name, separators=Separation()), self._asking)
             self._say(f"{name} at {self._base_url}: the first reply, which is not counted")
             with explained(self._base_url):
                 await load.once()  # the model may be loaded for it
-            return [await self._stretch(load, count) for count in streams]
+            return [await self._run(load, count) for count in streams]
         finally:
-            await endpoint.close()
+            await provider.close()
 
-    async def _stretch(self, load: Load, streams: int) -> Figures:
-        seen = Seen()
+    async def _run(self, load: BenchLoad, streams: int) -> Figures:
+        seen = BenchProgress()
         async with owned(watch(self._notes, streams, self._asking.seconds, seen)):
-            found = await load.stretch(streams, seen)
+            found = await load.run(streams, seen)
         self._say(line(found))
         return found
 
-    def _endpoint(self, streams: int) -> Endpoint:
+    def _provider(self, streams: int) -> Provider:
         asking = self._asking
         reach = self._access.reach or Reach(connect_seconds=10)
         reach = replace(reach, max_connections=max(streams, reach.max_connections))
@@ -140,15 +138,15 @@ class _Run:
             words = f"{self._base_url} is not an address: {error}"
             raise CommandFailed(words, ExitCode.USAGE) from error
         long = asking.seconds + asking.grace_seconds + _FIRST_SECONDS
-        endpoint = Endpoint(
+        provider = Provider(
             "endpoint",
             client,
             self._access.dialect or GENERIC,
             credential=self._access.key,
             deadlines=Deadlines(first_token=_FIRST_SECONDS, between_chunks=long, total=long),
         )
-        endpoint.candid = True
-        return endpoint
+        provider.candid = True
+        return provider
 
     def _say(self, words: str) -> None:
         self._notes.print(printable(words), markup=False, highlight=False, soft_wrap=True)

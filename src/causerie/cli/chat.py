@@ -1,4 +1,4 @@
-"""``causerie chat``: talk to a model, here or behind any base address.
+"""``causerie chat``: talk to a model, here or behind any base URL.
 
 Ctrl-C stops the answer and not the program: each answer runs in its own task
 on one runner, which an interrupt cancels.
@@ -20,15 +20,15 @@ from rich.console import Console
 
 from causerie.chat.separation import Separation
 from causerie.cli.asking import HERE, explained, first_model
-from causerie.cli.conversation import Answer, Call, Conversation
+from causerie.cli.conversation import ChatAnswer, ChatCall, Conversation
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
 from causerie.cli.terminal import AnswerView, await_line, printable
 from causerie.protocol.events import Usage
+from causerie.providers.dialects import GENERIC
+from causerie.providers.provider import Deadlines, Provider
+from causerie.providers.target import ProviderTarget
 from causerie.settings.environment import client_key
 from causerie.transport.client import HttpClient, Reach
-from causerie.upstreams.dialects import GENERIC
-from causerie.upstreams.endpoint import Deadlines, Endpoint
-from causerie.upstreams.remote import RemoteChat
 
 _LONG = 24 * 3600.0  # a person ends what takes too long
 
@@ -38,7 +38,7 @@ def chat(
         str | None, typer.Argument(help="Ask this and leave; `-` or a pipe reads it from stdin.")
     ] = None,
     base_url: Annotated[
-        str, typer.Option("--base-url", "-u", help="Base address of the endpoint, with its /v1.")
+        str, typer.Option("--base-url", "-u", help="Base URL of the provider, with its /v1.")
     ] = HERE,
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="Model id; otherwise the first one.")
@@ -55,7 +55,7 @@ def chat(
 ) -> None:
     """Chat in the terminal, or ask one question.
 
-    The key for the endpoint is read from the variable CAUSERIE_API_KEY.
+    The key for the provider is read from the variable CAUSERIE_API_KEY.
     Ctrl-C stops an answer; Ctrl-D leaves; `/new` forgets the conversation.
 
     **Examples**
@@ -69,11 +69,11 @@ def chat(
     if isinstance(sys.stdin, TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # a diff, say, need not be text throughout
     with reporting(), asyncio.Runner() as runner:
-        endpoint = _endpoint(base_url)
+        provider = _provider(base_url)
         try:
             fields = _fields(thinking, tools)
-            name = model or runner.run(first_model(endpoint, base_url))
-            chat = RemoteChat(endpoint, name, separators=Separation())
+            name = model or runner.run(first_model(provider, base_url))
+            chat = ProviderTarget(provider, name, separators=Separation())
             says = Conversation(chat, fields, _text(system) if system else None)
             talk = _Talk(runner, says, base_url)
             asked = _asked(question)
@@ -82,23 +82,23 @@ def chat(
             else:
                 talk.at_length(f"{name} at {base_url}")
         finally:
-            runner.run(endpoint.close())
+            runner.run(provider.close())
 
 
-def _endpoint(base_url: str) -> Endpoint:
+def _provider(base_url: str) -> Provider:
     try:
         client = HttpClient(base_url, Reach(connect_seconds=10))
     except ValueError as error:
         raise CommandFailed(f"{base_url} is not an address: {error}", ExitCode.USAGE) from error
-    endpoint = Endpoint(
+    provider = Provider(
         "endpoint",
         client,
         GENERIC,
         credential=client_key(),
         deadlines=Deadlines(first_token=_LONG, between_chunks=_LONG, total=_LONG),
     )
-    endpoint.candid = True
-    return endpoint
+    provider.candid = True
+    return provider
 
 
 class _Talk:
@@ -116,7 +116,7 @@ class _Talk:
         self._conversation.say(question)
         view = AnswerView(self._out, self._notes)
         try:
-            self._runner.run(self._answer(view, Answer()))
+            self._runner.run(self._answer(view, ChatAnswer()))
         finally:
             view.end()
 
@@ -136,7 +136,7 @@ class _Talk:
     def _turn(self, mark: int) -> None:
         """An answer, and further ones while the model asks for results."""
         while True:
-            answer = Answer()
+            answer = ChatAnswer()
             view = AnswerView(self._out, self._notes)
             try:
                 self._runner.run(self._answer(view, answer))
@@ -155,7 +155,7 @@ class _Talk:
                 self._conversation.rewind(mark)
                 return
 
-    def _results(self, calls: list[Call]) -> bool:
+    def _results(self, calls: list[ChatCall]) -> bool:
         """Ask the person for the result of each call; false at the end of the input."""
         for call in calls:
             result = self._read(f"result of {printable(call.name)}: ")
@@ -164,7 +164,7 @@ class _Talk:
             self._conversation.result(call, result)
         return True
 
-    async def _answer(self, view: AnswerView, answer: Answer) -> None:
+    async def _answer(self, view: AnswerView, answer: ChatAnswer) -> None:
         began = time.monotonic()
         first: float | None = None
         usage: Usage | None = None

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from causerie.assembly.checked import checked
 from causerie.cli.doors import door_table
 from causerie.cli.exits import reporting
 from causerie.cli.options import Config, Set, settings_in_force
+from causerie.composition.validated import checked
 from causerie.settings import Loaded, Secret
 from causerie.settings.decode import is_secret, names_user
 from causerie.settings.lines import Path

@@ -1,4 +1,4 @@
-"""A conversation with an endpoint, turn by turn, as the wire wants it.
+"""A conversation with a provider, turn by turn, as the wire wants it.
 
 Knows nothing of terminals: it hands out events and keeps the history, also of
 an answer that was stopped half-way.
@@ -18,14 +18,14 @@ from causerie.protocol.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from causerie.protocol.parsing import Rules, parse
-from causerie.upstreams.remote import RemoteChat
+from causerie.protocol.parsing import ParsingRules, parse
+from causerie.providers.target import ProviderTarget
 
-_RULES = Rules()
+_RULES = ParsingRules()
 
 
 @dataclass(slots=True)
-class Call:
+class ChatCall:
     """A call that the model asks for; ``arguments`` is JSON text."""
 
     id: str
@@ -34,12 +34,12 @@ class Call:
 
 
 @dataclass(slots=True)
-class Answer:
+class ChatAnswer:
     """What has come so far."""
 
     reasoning: str = ""
     text: str = ""
-    calls: list[Call] = field(default_factory=list)
+    calls: list[ChatCall] = field(default_factory=list)
 
     def take(self, event: Event) -> None:
         """Add what the event says."""
@@ -49,7 +49,7 @@ class Answer:
             case TextDelta(text=text):
                 self.text += text
             case ToolCallStarted(id=id_, name=name):
-                self.calls.append(Call(id_, name))
+                self.calls.append(ChatCall(id_, name))
             case ToolCallDelta(index=index, arguments=arguments) if index < len(self.calls):
                 self.calls[index].arguments += arguments
             case _:
@@ -76,7 +76,7 @@ class Conversation:
     """The messages so far, and the fields that every request carries."""
 
     def __init__(
-        self, chat: RemoteChat, fields: Mapping[str, object], system: str | None = None
+        self, chat: ProviderTarget, fields: Mapping[str, object], system: str | None = None
     ) -> None:
         self._chat = chat
         self._fields = fields
@@ -92,11 +92,11 @@ class Conversation:
         """Add what the person says."""
         self.messages.append({"role": "user", "content": text})
 
-    def result(self, call: Call, text: str) -> None:
+    def result(self, call: ChatCall, text: str) -> None:
         """Add the result of a call."""
         self.messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
 
-    async def answer(self, into: Answer) -> AsyncGenerator[Event, None]:
+    async def answer(self, into: ChatAnswer) -> AsyncGenerator[Event, None]:
         """Ask for an answer; its pieces are kept in ``into``. Raises ``ServiceError``.
 
         A complete answer joins the history. One that is stopped or breaks
@@ -116,14 +116,14 @@ class Conversation:
                     yield event
         self.keep(into)
 
-    def keep(self, answer: Answer) -> None:
+    def keep(self, answer: ChatAnswer) -> None:
         """Put a complete answer into the history."""
         if answer.text or answer.calls:
             self.messages.append(answer.message())
 
-    def keep_stopped(self, answer: Answer) -> None:
+    def keep_stopped(self, answer: ChatAnswer) -> None:
         """Put the text of a stopped answer into the history; its calls are not complete."""
-        self.keep(Answer(answer.reasoning, answer.text))
+        self.keep(ChatAnswer(answer.reasoning, answer.text))
 
     def mark(self) -> int:
         """Where the history ends now, for :meth:`rewind`."""

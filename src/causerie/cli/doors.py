@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from causerie.errors import counted
 from causerie.settings import Settings
-from causerie.settings.addresses import Way, default_way, ways
+from causerie.settings.addresses import DoorAddress, default_address, door_addresses
 
 _TITLES = ("DOOR", "KIND", "KEYS", "ADDRESS", "MODELS")
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
@@ -21,12 +21,16 @@ def root(settings: Settings, host: str | None = None) -> str:
 
 def door_table(settings: Settings) -> Sequence[str]:
     """A line for each address of each door; the default door has one more, plain ``/v1``."""
-    default = default_way(settings)
+    default = default_address(settings)
     rows = [_TITLES]
-    for way in ways(settings):
-        first: tuple[str, str, str] = (way.door.name, way.door.kind, _keys(way))
-        models = ", ".join(way.models)
-        for address in _addresses(way, settings, default):
+    for door_address in door_addresses(settings):
+        first: tuple[str, str, str] = (
+            door_address.door.name,
+            door_address.door.kind,
+            _keys(door_address),
+        )
+        models = ", ".join(door_address.models)
+        for address in _addresses(door_address, settings, default):
             rows.append((*first, address, models))
             first, models = ("", "", ""), ""
     widths = [max(len(row[column]) for row in rows) for column in range(len(_TITLES))]
@@ -37,17 +41,17 @@ def door_table(settings: Settings) -> Sequence[str]:
     return [f"# {line.rstrip()}" for line in lines]
 
 
-def _addresses(way: Way, settings: Settings, default: Way) -> list[str]:
-    found = [f"{root(settings)}/v1"] if way == default else []
+def _addresses(door_address: DoorAddress, settings: Settings, default: DoorAddress) -> list[str]:
+    found = [f"{root(settings)}/v1"] if door_address == default else []
     return [
         *found,
-        f"{root(settings)}{way.prefix}",
-        *(f"{root(settings, host)}/v1" for host in way.hosts),
+        f"{root(settings)}{door_address.prefix}",
+        *(f"{root(settings, host)}/v1" for host in door_address.hosts),
     ]
 
 
-def _keys(way: Way) -> str:
-    keys = way.door.keys
+def _keys(door_address: DoorAddress) -> str:
+    keys = door_address.door.keys
     if not isinstance(keys, tuple):
         return keys or "off"
     return counted(len(keys), "key")

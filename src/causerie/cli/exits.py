@@ -1,7 +1,7 @@
 """How a command ends: the exit codes, and one sentence on stderr for each failure.
 
 0    done
-1    failed: an endpoint refused, the service broke
+1    failed: a provider refused, the service broke
 2    the command line itself is wrong
 3    the configuration is wrong
 4    network or weights
@@ -16,10 +16,10 @@ from enum import IntEnum
 
 import typer
 
+from causerie.composition.startup import CannotStart
 from causerie.engines.weights.errors import BadReference, WeightsError
 from causerie.errors import ServiceError
 from causerie.settings import SettingsError
-from causerie.startup import CannotStart
 
 
 class ExitCode(IntEnum):

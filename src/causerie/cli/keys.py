@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causerie.accounts.issuing import GRACE, Draft, NewKey
+from causerie.accounts.issuing import GRACE, KeyDraft, NewKey
 from causerie.accounts.keys import ApiKey, Purpose
 from causerie.accounts.people import SYSTEM
 from causerie.cli.accounts import AsJson, as_json, day, table, the_project, with_accounts
 from causerie.cli.exits import reporting
 from causerie.cli.options import Config, Set
 from causerie.management.views import KeyView, NewKeyView
-from causerie.settings.addresses import names, ways
+from causerie.settings.addresses import door_addresses, names
 
 if TYPE_CHECKING:
     from causerie.accounts.accounts import Accounts
@@ -58,7 +58,7 @@ def create(
     """
     with reporting():
         now = datetime.now(UTC)
-        draft = Draft(
+        draft = KeyDraft(
             name=name,
             purpose=Purpose.MANAGEMENT if management else Purpose.INFERENCE,
             expires_at=None if days is None else now + timedelta(days=days),
@@ -73,7 +73,11 @@ def create(
         settings, made = with_accounts(config, pairs, make)
         _show_new(made, json)
         _warn("model", draft.models, names(settings))
-        _warn("door", draft.doors, [way.door.name for way in ways(settings)])
+        _warn(
+            "door",
+            draft.doors,
+            [door_address.door.name for door_address in door_addresses(settings)],
+        )
 
 
 @app.command("list")

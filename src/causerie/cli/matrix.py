@@ -1,6 +1,6 @@
 """How an interview looks: progress while it goes on, and the matrix of what was found.
 
-Progress goes to stderr. What an endpoint said is shown without control
+Progress goes to stderr. What a provider said is shown without control
 characters and without reading it as markup.
 """
 
@@ -15,15 +15,15 @@ from rich.table import Table
 from rich.text import Text
 
 from causerie.cli.terminal import printable
-from causerie.probe.entry import Entry
+from causerie.probe.entry import ProbedModel
 from causerie.probe.interview import Finding
-from causerie.probe.question import Question
+from causerie.probe.question import ProbeQuestion
 from causerie.probe.verdict import Grade
 
 _STYLES = {Grade.YES: "green", Grade.PARTLY: "yellow", Grade.NO: "red", Grade.UNCLEAR: "dim"}
 
 
-class Asking:
+class ProbeProgress:
     """Shows which question is being asked: a bar on a terminal, else a line each."""
 
     def __init__(self, console: Console, total: int) -> None:
@@ -41,7 +41,7 @@ class Asking:
         )
         self._task = self._bar.add_task("", total=total)
 
-    def __enter__(self) -> Callable[[Question], None]:
+    def __enter__(self) -> Callable[[ProbeQuestion], None]:
         self._bar.start()
         return self._begins
 
@@ -53,7 +53,7 @@ class Asking:
     ) -> None:
         self._bar.stop()
 
-    def _begins(self, question: Question) -> None:
+    def _begins(self, question: ProbeQuestion) -> None:
         """The next question is asked now."""
         self._bar.update(self._task, completed=self._count, description=question.words)
         self._count += 1
@@ -62,7 +62,7 @@ class Asking:
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def show(console: Console, entry: Entry, findings: Sequence[Finding]) -> None:
+def show(console: Console, entry: ProbedModel, findings: Sequence[Finding]) -> None:
     """The matrix, then what follows from it."""
     if console.is_terminal:
         console.print(_table(findings))
@@ -83,7 +83,7 @@ def lines(findings: Sequence[Finding]) -> Iterator[str]:
             yield from (f"          {line}" for line in _evidence(finding))
 
 
-def conclusion(entry: Entry) -> Iterator[str]:
+def conclusion(entry: ProbedModel) -> Iterator[str]:
     """What the configuration would say."""
     yield ""
     yield f"{printable(entry.id)}: {entry.evidence}"

@@ -12,15 +12,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from causerie.app import cached_weights, weights_here
 from causerie.cli.exits import reporting
 from causerie.cli.options import Config, Set, settings_in_force
 from causerie.cli.terminal import WHOLE_LINES
+from causerie.composition.app import cached_weights, weights_here
 from causerie.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ModelLine:
     """One line of the list. ``bytes`` is ``None`` where the weights are not here."""
 
     id: str | None
@@ -51,21 +51,21 @@ def models(
             _show(rows, Console(highlight=False, soft_wrap=True, width=WHOLE_LINES))
 
 
-async def listed(settings: Settings) -> list[Row]:
+async def listed(settings: Settings) -> list[ModelLine]:
     """Configured models first, then what else is in the cache."""
     rows = []
     for model in settings.models:
         here = await weights_here(settings, model) if model.ref else None
         size, path = (here.size, str(here.path)) if here else (None, None)
-        rows.append(Row(model.id, model.ref, model.engine, size, path))
+        rows.append(ModelLine(model.id, model.ref, model.engine, size, path))
     known = {row.path for row in rows}
     for weights in await asyncio.to_thread(cached_weights, settings):
         if str(weights.path) not in known:
-            rows.append(Row(None, weights.ref, None, weights.size, str(weights.path)))
+            rows.append(ModelLine(None, weights.ref, None, weights.size, str(weights.path)))
     return rows
 
 
-def _show(rows: Sequence[Row], console: Console) -> None:
+def _show(rows: Sequence[ModelLine], console: Console) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("MODEL", "WEIGHTS", "ENGINE", "SIZE"):
         table.add_column(title, no_wrap=True, justify="right" if title == "SIZE" else "left")
@@ -74,7 +74,7 @@ def _show(rows: Sequence[Row], console: Console) -> None:
     console.print(table, markup=False)
 
 
-def _size(row: Row) -> str:
+def _size(row: ModelLine) -> str:
     if row.bytes is None:
         return "not fetched" if row.ref else "-"
     return f"{row.bytes / 1e9:.2f} GB" if row.bytes >= 1e9 else f"{row.bytes / 1e6:.0f} MB"

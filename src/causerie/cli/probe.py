@@ -1,4 +1,4 @@
-"""``causerie probe``: what does an endpoint really do?"""
+"""``causerie probe``: what does a provider really do?"""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ import msgspec
 import typer
 from rich.console import Console
 
-from causerie.assembly.endpoint_file import CannotWrite, NewEndpoint, write_entries
 from causerie.cli.access import Access, KeyOptions, access
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
-from causerie.cli.matrix import Asking, show
+from causerie.cli.matrix import ProbeProgress, show
 from causerie.cli.options import Config, settings_in_force
-from causerie.probe.asker import Asker, Bounds
-from causerie.probe.cost import Cost, cost
+from causerie.composition.provider_file import CannotWrite, NewProvider, write_entries
+from causerie.operations.interviewing import CompletedInterview, carried_out, guessed, interview
+from causerie.probe.asker import ProbeBounds, ProbeClient
+from causerie.probe.cost import ProbeBudget, cost
 from causerie.probe.interview import Patience
 from causerie.probe.questions import QUESTIONS
 from causerie.probe.questions.listing import LIST, entries, entry_of, listed_length
 from causerie.probe.reading import message_of
-from causerie.probe.reply import Reply, dig
+from causerie.probe.reply import ProbeReply, dig
 from causerie.probe.subject import Subject
+from causerie.providers.dialect import Dialect
+from causerie.providers.dialects import GENERIC
 from causerie.settings.load import FILE_NAME
-from causerie.upkeep.interviewing import Asked, carried_out, guessed, interview
-from causerie.upstreams.dialect import Dialect
-from causerie.upstreams.dialects import GENERIC
 
 Seconds = Annotated[
     float, typer.Option("--seconds", min=1, max=3600, help="Time limit for one request.")
@@ -58,7 +58,7 @@ Write = Annotated[
 
 
 def probe(
-    base_url: Annotated[str, typer.Argument(help="Base address of the endpoint, with its /v1.")],
+    base_url: Annotated[str, typer.Argument(help="Base URL of the provider, with its /v1.")],
     models: Models = None,
     key: KeyText = None,
     key_env: KeyName = None,
@@ -71,11 +71,11 @@ def probe(
     seconds: Seconds = 60.0,
     total_seconds: Total = 1800.0,
 ) -> None:
-    """Ask an endpoint small questions and show what it really does.
+    """Ask a provider small questions and show what it really does.
 
     One question for each rule of the interface and each parameter; an effect counts, not that
-    a request was accepted. Without `--model`, the first model that the endpoint lists is asked.
-    Without one of the options for a key, the key is that of the endpoint with this address in
+    a request was accepted. Without `--model`, the first model that the provider lists is asked.
+    Without one of the options for a key, the key is that of the provider with this address in
     the configuration, else the variable CAUSERIE_API_KEY is read.
 
     **Examples**
@@ -87,8 +87,8 @@ def probe(
     with reporting():
         loaded = settings_in_force(config, None)
         address = base_url.rstrip("/")
-        way = access(address, loaded, KeyOptions(key, key_env, key_file), dialect)
-        plan = _Plan(address, tuple(models or ()), way, Bounds(seconds), total_seconds, yes)
+        reach = access(address, loaded, KeyOptions(key, key_env, key_file), dialect)
+        plan = _Plan(address, tuple(models or ()), reach, ProbeBounds(seconds), total_seconds, yes)
         notes = Console(stderr=True)
         run = _Run(plan, notes)
         interviews = asyncio.run(run.interviews())
@@ -98,7 +98,7 @@ def probe(
             show(Console(), one.entry, one.findings)
         if write:
             file = loaded.file or Path(FILE_NAME)
-            _write(file, NewEndpoint(address, way.place, run.dialect), interviews, notes)
+            _write(file, NewProvider(address, reach.place, run.dialect), interviews, notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class _Plan:
     base_url: str
     models: tuple[str, ...]
     access: Access
-    bounds: Bounds
+    bounds: ProbeBounds
     total_seconds: float
     yes: bool
 
@@ -121,18 +121,18 @@ class _Run:
         self._notes = notes
         self.dialect = plan.access.dialect
 
-    async def interviews(self) -> list[Asked]:
+    async def interviews(self) -> list[CompletedInterview]:
         """Every model's, one after the other. Raises :class:`CommandFailed`."""
         plan = self._plan
         try:
-            asker = Asker(plan.base_url, plan.access.key, plan.access.reach, plan.bounds)
+            asker = ProbeClient(plan.base_url, plan.access.key, plan.access.reach, plan.bounds)
         except ValueError as error:
             raise CommandFailed(f"{plan.base_url}: {error}", ExitCode.USAGE) from error
         async with asker:
             listed = await asker.put(LIST)
             subjects = self._subjects(listed)
             self._learn_dialect(guessed(listed, subjects[0].model))
-            self._agree(cost(QUESTIONS, subjects, bent=self.dialect is not None))
+            self._agree(cost(QUESTIONS, subjects, dialect_preview=self.dialect is not None))
             return [await self._interview(asker, subject) for subject in subjects]
 
     def _learn_dialect(self, guessed: Dialect | None) -> None:
@@ -141,7 +141,7 @@ class _Run:
         elif guessed is not None and guessed is not self.dialect and self.dialect is GENERIC:
             self._say(f'it looks like {guessed.server}; `dialect = "{guessed.name}"` would fit')
 
-    def _subjects(self, listed: Reply) -> list[Subject]:
+    def _subjects(self, listed: ProbeReply) -> list[Subject]:
         """The models to ask, with what their entries tell."""
         plan = self._plan
         if not listed.status:
@@ -163,7 +163,7 @@ class _Run:
             for name in names
         ]
 
-    def _agree(self, cost: Cost) -> None:
+    def _agree(self, cost: ProbeBudget) -> None:
         """Say what it costs; where it is much, go on only when told to."""
         if self.dialect is not None:
             self._say(f"{self._plan.base_url} is spoken to as {self.dialect.server}")
@@ -175,22 +175,24 @@ class _Run:
         if not typer.confirm("Go on?", err=True):
             raise CommandFailed("nothing was asked")
 
-    async def _interview(self, asker: Asker, subject: Subject) -> Asked:
+    async def _interview(self, asker: ProbeClient, subject: Subject) -> CompletedInterview:
         with self._progress(subject) as begins:
             patience = Patience(total_seconds=self._plan.total_seconds)
             asked = await carried_out(interview(subject, asker, self.dialect, patience, begins))
         self._say(f"{asked.requests} requests, {asked.tokens:,} tokens as it counts them")
         return asked
 
-    def _progress(self, subject: Subject) -> Asking:
+    def _progress(self, subject: Subject) -> ProbeProgress:
         self._say(f"asking {subject.model}")
-        return Asking(self._notes, len(QUESTIONS))
+        return ProbeProgress(self._notes, len(QUESTIONS))
 
     def _say(self, line: str) -> None:
         self._notes.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _write(file: Path, endpoint: NewEndpoint, interviews: Sequence[Asked], notes: Console) -> None:
+def _write(
+    file: Path, provider: NewProvider, interviews: Sequence[CompletedInterview], notes: Console
+) -> None:
     """Only complete interviews are worth keeping."""
     for one in interviews:
         if not one.complete:
@@ -198,7 +200,7 @@ def _write(file: Path, endpoint: NewEndpoint, interviews: Sequence[Asked], notes
                 f"{file} stays as it is: not every question about {one.entry.id} could be asked"
             )
     try:
-        write_entries(file, endpoint, [one.entry for one in interviews])
+        write_entries(file, provider, [one.entry for one in interviews])
     except CannotWrite as failure:
         code = ExitCode.CONFIGURATION if failure.configuration else ExitCode.FAILURE
         raise CommandFailed(failure.whole, code) from failure

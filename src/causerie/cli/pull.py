@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from causerie.app import fetch_weights
 from causerie.cli.exits import reporting
 from causerie.cli.options import Config, Engine, Set, settings_in_force
 from causerie.cli.progress import DownloadBar
+from causerie.composition.app import fetch_weights
 from causerie.engines.weights import DEFAULT_REFERENCE
 
 

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
-from causerie.control import ControlFailed, Socket, asked, sockets
-from causerie.reloading import Facts, Outcome
+from causerie.composition.control import ControlFailed, ControlSocket, asked, sockets
+from causerie.composition.reloading import ReloadOutcome, ServiceFacts
 from causerie.settings.environment import runtime_folder, variables
 
 _SECONDS = 120.0  # secrets may come from slow commands
@@ -40,7 +40,7 @@ def reload(config: Config = None, pid: Pid = None) -> None:
     with reporting():
         try:
             chosen = _chosen(sockets(runtime_folder(variables())), config, pid)
-            outcome = asked(chosen.path, "reload", Outcome, _SECONDS)
+            outcome = asked(chosen.path, "reload", ReloadOutcome, _SECONDS)
         except ControlFailed as error:
             raise CommandFailed(str(error)) from error
         if outcome.problems:
@@ -58,10 +58,12 @@ def reload(config: Config = None, pid: Pid = None) -> None:
             typer.echo(f"causerie: {note}", err=True)
 
 
-def _chosen(running: Sequence[Socket], config: Path | None, pid: int | None) -> Socket:
+def _chosen(
+    running: Sequence[ControlSocket], config: Path | None, pid: int | None
+) -> ControlSocket:
     """The one service that is meant. Raises :class:`CommandFailed`."""
     running = [one for one in running if one.pid == pid] or running  # another may hang
-    services = [(one, asked(one.path, "facts", Facts, _FACTS_SECONDS)) for one in running]
+    services = [(one, asked(one.path, "facts", ServiceFacts, _FACTS_SECONDS)) for one in running]
     if not services:
         raise CommandFailed("no service of this user is running; start it by `causerie serve`")
     fitting = [

@@ -13,15 +13,15 @@ import typer
 from rich.console import Console
 
 from causerie import logging
-from causerie.app import run_service
-from causerie.assembly.checked import checked
 from causerie.cli import loop
-from causerie.cli.announcement import Announcer
+from causerie.cli.announcement import ConsoleAnnouncer
 from causerie.cli.exits import CommandFailed, ExitCode, reporting
 from causerie.cli.options import Config, Engine, Set, flag, settings_in_force
 from causerie.cli.stderr import heedless
+from causerie.composition.app import run_service
+from causerie.composition.validated import checked
 from causerie.engines.weights.reference import Kind, Reference
-from causerie.settings import Loaded, Model, Problem, Settings, SettingsError, Vllm
+from causerie.settings import Loaded, ModelSettings, Problem, Settings, SettingsError, Vllm
 from causerie.settings.load import Override
 
 Ref = Annotated[
@@ -91,14 +91,14 @@ def serve(
             "gpu_layers": gpu_layers,
         }
 
-        def choose(settings: Settings) -> tuple[Model, ...]:
+        def choose(settings: Settings) -> tuple[ModelSettings, ...]:
             return _with_options(_chosen(settings, ref, id, model, engine), options)
 
         read = partial(_read, config, pairs, flags, choose)
         loaded, _ = checked(read, commands=False)
         with heedless():
             logging.configure(loaded.settings.logging.level, loaded.settings.logging.format)
-            announcer = Announcer(loaded.settings, Console(stderr=True))
+            announcer = ConsoleAnnouncer(loaded.settings, Console(stderr=True))
             loop.run(run_service(loaded, _again(read), announcer))
 
 
@@ -106,7 +106,7 @@ def _read(
     config: Path | None,
     pairs: list[str] | None,
     flags: list[Override],
-    choose: Callable[[Settings], tuple[Model, ...]],
+    choose: Callable[[Settings], tuple[ModelSettings, ...]],
 ) -> Loaded:
     loaded = settings_in_force(config, pairs, *flags)
     models = choose(loaded.settings)
@@ -130,7 +130,7 @@ def _again(read: Callable[[], Loaded]) -> Callable[[], Loaded]:
 
 def _chosen(
     settings: Settings, ref: str | None, id: str | None, only: list[str] | None, engine: Engine
-) -> tuple[Model, ...]:
+) -> tuple[ModelSettings, ...]:
     """The models to serve: what the command line says, else all that are configured."""
     if ref is None:
         for flag, said in (("--id names the model", id), ("--engine is that", engine)):
@@ -148,10 +148,10 @@ def _chosen(
     )
     if known is not None:
         return (msgspec.structs.replace(known, id=id or known.id),)
-    return (Model(id=id or id_of(parsed), ref=wanted, engine=engine),)
+    return (ModelSettings(id=id or id_of(parsed), ref=wanted, engine=engine),)
 
 
-def _only(settings: Settings, only: list[str]) -> tuple[Model, ...]:
+def _only(settings: Settings, only: list[str]) -> tuple[ModelSettings, ...]:
     missing = sorted(set(only) - {model.id for model in settings.models})
     if missing:
         known = ", ".join(model.id for model in settings.models)
@@ -161,11 +161,13 @@ def _only(settings: Settings, only: list[str]) -> tuple[Model, ...]:
     return tuple(model for model in settings.models if model.id in only)
 
 
-def _with_options(models: tuple[Model, ...], options: dict[str, int | None]) -> tuple[Model, ...]:
+def _with_options(
+    models: tuple[ModelSettings, ...], options: dict[str, int | None]
+) -> tuple[ModelSettings, ...]:
     """The models with the engine options that were given; vLLM has some of them too."""
     given = {name: value for name, value in options.items() if value is not None}
 
-    def with_given(model: Model) -> Model:
+    def with_given(model: ModelSettings) -> ModelSettings:
         if model.engine != "vllm":
             changed = msgspec.structs.replace(model.llamacpp, **given)
             return msgspec.structs.replace(model, llamacpp=changed)

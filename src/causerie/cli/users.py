@@ -153,7 +153,7 @@ def link(who: Who, config: Config = None, pairs: Set = None, json: AsJson = Fals
 
 @app.command("remove-factor")
 def remove_factor(who: Who, config: Config = None, pairs: Set = None) -> None:
-    """Remove a second factor that was lost, codes and all: their sessions end.
+    """Remove two-factor authentication that was lost, codes and all: their sessions end.
 
     The password alone lets them in again; make sure that it is them who ask.
 
@@ -168,7 +168,7 @@ def remove_factor(who: Who, config: Config = None, pairs: Set = None) -> None:
             return await accounts.users.remove_factor(SYSTEM, user.id)
 
         _, user = with_accounts(config, pairs, remove)
-        typer.echo(f"The second factor of {user.email} is removed.", err=True)
+        typer.echo(f"Two-factor authentication of {user.email} is removed.", err=True)
 
 
 @app.command("operator")

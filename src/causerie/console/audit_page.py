@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from causerie.accounts.audit import AuditEntry, AuditFilter
-from causerie.console.visit import Visit
+from causerie.console.request_context import RequestContext
 
 _COUNT = 50
 
 
 @dataclass(frozen=True, slots=True)
-class AuditPage:
+class AuditListing:
     """Where it stands, and who gives its entries."""
 
     path: str
     entries: Callable[[AuditFilter], Awaitable[Sequence[AuditEntry]]]
 
 
-async def show_audit(visit: Visit, page: AuditPage) -> None:
+async def show_audit(context: RequestContext, page: AuditListing) -> None:
     """Send one page of the log."""
-    query = visit.query
+    query = context.query
     before = query.get("before")
     known = before.isascii() and before.isdigit() and len(before) < 19
     found = await page.entries(
@@ -37,6 +37,6 @@ async def show_audit(visit: Visit, page: AuditPage) -> None:
     kept = {name: query.get(name) for name in ("actor", "action", "subject") if query.get(name)}
     shown = found[:_COUNT]
     more = urlencode(kept | {"before": str(shown[-1].id)}) if len(found) > _COUNT else ""
-    await visit.show(
+    await context.show(
         "audit.html", entries=shown, path=page.path, more=more, kept=kept, paged=bool(before)
     )

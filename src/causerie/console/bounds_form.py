@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
 
-from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
-from causerie.console.fields import Fields
+from causerie.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
+from causerie.console.fields import FormFields
 from causerie.errors import InvalidRequest
 
 Row = Mapping[str, str]
@@ -22,16 +22,16 @@ LIMITS = (
     ("concurrent", "At the same time"),
 )
 PERIODS = (
-    (Period.DAY, "each day"),
-    (Period.WEEK, "each week"),
-    (Period.MONTH, "each month"),
-    (Period.NEVER, "never"),
+    (BudgetPeriod.DAY, "each day"),
+    (BudgetPeriod.WEEK, "each week"),
+    (BudgetPeriod.MONTH, "each month"),
+    (BudgetPeriod.NEVER, "never"),
 )
 UNITS = ((Unit.MONEY, "$"), (Unit.TOKENS, "tokens"))
 CHOICES = MappingProxyType({"limits": LIMITS, "periods": PERIODS, "units": UNITS})
 _BUDGET = ("amount", "unit", "period", "model")
 _LIMIT = tuple(name for name, _ in LIMITS)
-_AS_OFFERED = MappingProxyType({"unit": UNITS[0][0], "period": Period.MONTH})
+_AS_OFFERED = MappingProxyType({"unit": UNITS[0][0], "period": BudgetPeriod.MONTH})
 EMPTIED = "emptied"
 _HELD, _ASKED = "held", "asked"  # a row of what there is; one whose end was asked about
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?", re.ASCII)
@@ -45,7 +45,7 @@ class BoundsRows:
     budgets: Sequence[Row]
 
     @staticmethod
-    def of(bounds: Bounds) -> BoundsRows:
+    def of(bounds: LimitsAndBudgets) -> BoundsRows:
         """What there is."""
         return BoundsRows(
             [
@@ -69,16 +69,16 @@ class BoundsRows:
         )
 
     @staticmethod
-    def typed(form: Fields) -> BoundsRows:
+    def typed(form: FormFields) -> BoundsRows:
         """What was typed; rows that nobody touched are left out, and those meant to end."""
         return BoundsRows(
             _touched(_rows(form, "limit", ("was", "model", *_LIMIT)), _LIMIT),
             _touched(_rows(form, "budget", ("was", *_BUDGET)), ("amount",)),
         )
 
-    def bounds(self) -> Bounds:
+    def bounds(self) -> LimitsAndBudgets:
         """As accounts take them; raises :class:`InvalidRequest`."""
-        return Bounds(
+        return LimitsAndBudgets(
             tuple(_limit(row, index) for index, row in enumerate(self.limits)),
             tuple(_budget(row, index) for index, row in enumerate(self.budgets)),
         )
@@ -87,7 +87,7 @@ class BoundsRows:
 NO_ROWS = BoundsRows((), ())
 
 
-def _rows(form: Fields, kind: str, names: Iterable[str]) -> list[Row]:
+def _rows(form: FormFields, kind: str, names: Iterable[str]) -> list[Row]:
     columns = {name: form.every(f"{kind}_{name}") for name in names}
     length = max(map(len, columns.values()), default=0)
     return [
@@ -121,7 +121,7 @@ def _budget(row: Row, index: int) -> Budget:
         )
     try:
         amount = Decimal(_joined(row["amount"].removeprefix("$")))
-        return Budget(amount, Period(row["period"]), Unit(row["unit"]), row["model"])
+        return Budget(amount, BudgetPeriod(row["period"]), Unit(row["unit"]), row["model"])
     except (InvalidOperation, ValueError) as failure:
         raise InvalidRequest(
             f"`{row['amount'][:20]}` is no amount; one looks like 25 or 0.50.",

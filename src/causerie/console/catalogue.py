@@ -11,15 +11,15 @@ from decimal import Decimal, InvalidOperation
 from hashlib import sha256
 from typing import Any, Protocol
 
-from causerie.edge.ports import TargetStatus
+from causerie.edge.ports import TargetStatusView
 from causerie.engines.base import EngineState, EngineStatus
-from causerie.upkeep.matrix import GROUPS
+from causerie.operations.matrix import GROUPS
 
 _MILLION = 1_000_000
 _PLAIN = frozenset({"model", "messages", "stream", "stream_options"})
 
 
-class Answering(Protocol):
+class ModelStatus(Protocol):
     """Who answers for models, and how they stand."""
 
     def models(self) -> Sequence[Mapping[str, Any]]:
@@ -34,13 +34,13 @@ class Answering(Protocol):
         """Our engines."""
         ...
 
-    def targets(self) -> Sequence[TargetStatus]:
+    def targets(self) -> Sequence[TargetStatusView]:
         """All targets of routing."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StatusBadge:
     """How one target stands: in a word, with a ``tone`` (good, warn, bad or none), and more."""
 
     target: str
@@ -51,8 +51,8 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelView:
-    """A model as a page shows it. Prices are for a million tokens."""
+class ModelRow:
+    """A model as a page shows it. Prices are per 1M tokens."""
 
     id: str
     name: str
@@ -96,12 +96,12 @@ def grouped(parameters: Sequence[str]) -> Sequence[tuple[str, Sequence[str]]]:
     return [(title, names) for title, names in found if names]
 
 
-def view(entry: Mapping[str, Any]) -> ModelView:
+def view(entry: Mapping[str, Any]) -> ModelRow:
     """An entry of the catalog."""
     id = str(entry.get("id", ""))
     reasoning = entry.get("reasoning") or {}
     architecture = entry.get("architecture") or {}
-    return ModelView(
+    return ModelRow(
         id=id,
         name=str(entry.get("name") or id),
         description=str(entry.get("description") or ""),
@@ -120,16 +120,16 @@ def anchor(model: str) -> str:
     return f"model-{sha256(model.encode()).hexdigest()[:12]}"
 
 
-def standings(house: Answering) -> Mapping[str, Sequence[Standing]]:
+def target_badges(service_view: ModelStatus) -> Mapping[str, Sequence[StatusBadge]]:
     """How the targets of every model stand, by its id."""
-    engines = {each.model: _engine(each) for each in house.status()}
-    seats = {each.name: each for each in house.targets()}
-    made: dict[str, Sequence[Standing]] = {}
-    for entry in house.models():
+    engines = {each.model: _engine(each) for each in service_view.status()}
+    target_states = {each.name: each for each in service_view.targets()}
+    made: dict[str, Sequence[StatusBadge]] = {}
+    for entry in service_view.models():
         id = str(entry.get("id", ""))
         made[id] = [
-            engines[name] if name in engines else _seat(name, seats.get(name))
-            for name in house.answering(id)
+            engines[name] if name in engines else _target_state(name, target_states.get(name))
+            for name in service_view.answering(id)
         ]
     return made
 
@@ -143,26 +143,26 @@ def _price(pricing: Mapping[str, Any]) -> tuple[Decimal, Decimal] | None:
     return prompt, completion
 
 
-def _engine(status: EngineStatus) -> Standing:
+def _engine(status: EngineStatus) -> StatusBadge:
     if status.state is EngineState.READY:
         busy = f"{status.busy} of {status.slots} busy" if status.slots else ""
-        return Standing(status.model, "ready", "good", busy)
+        return StatusBadge(status.model, "ready", "good", busy)
     if status.state is EngineState.LOADING:
         done = f"{status.progress * 100:.0f} %" if status.progress is not None else status.detail
-        return Standing(status.model, "loading", "warn", done, status.progress)
+        return StatusBadge(status.model, "loading", "warn", done, status.progress)
     if status.state is EngineState.FAILED:
-        return Standing(status.model, "failed", "bad", status.detail or "it is started again")
-    return Standing(status.model, "asleep", "", "loads with the first request")
+        return StatusBadge(status.model, "failed", "bad", status.detail or "it is started again")
+    return StatusBadge(status.model, "asleep", "", "loads with the first request")
 
 
-def _seat(name: str, status: TargetStatus | None) -> Standing:
+def _target_state(name: str, status: TargetStatusView | None) -> StatusBadge:
     """A target that others run, by what its breaker knows."""
     if status is None:
-        return Standing(name, "not known")
+        return StatusBadge(name, "not known")
     running = f"{status.in_flight} running" if status.in_flight else ""
     if status.state == "up":
-        return Standing(name, "ready", "good", running)
+        return StatusBadge(name, "ready", "good", running)
     wait = f"asked again in {status.wait_seconds:.0f} s" if status.wait_seconds > 0 else ""
     tone = "bad" if status.state == "down" else "warn"
     detail = ", ".join(filter(None, [status.reason.replace("_", " "), wait]))
-    return Standing(name, status.state.replace("_", " "), tone, detail)
+    return StatusBadge(name, status.state.replace("_", " "), tone, detail)

@@ -27,7 +27,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class ChartBar:
     """One rectangle of a column."""
 
     x: float
@@ -38,7 +38,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ColumnPart:
     """What one series has in one column."""
 
     name: str
@@ -47,7 +47,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ChartColumn:
     """One interval: its bars, from the bottom, and what they stand for, the largest first.
 
     ``label``: 1 where its start is written below it, 2 where only if there is room, else 0.
@@ -55,15 +55,15 @@ class Column:
 
     start: datetime
     label: int
-    bars: Sequence[Bar]
-    parts: Sequence[Part]
+    bars: Sequence[ChartBar]
+    parts: Sequence[ColumnPart]
     x: float
     width: float
     total: float
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     """One series as points, one string for each run without a gap."""
 
     name: str
@@ -75,10 +75,10 @@ class Line:
 class Chart:
     """``ticks`` are the values of the lines across, from the bottom up, at equal distances."""
 
-    columns: Sequence[Column]
+    columns: Sequence[ChartColumn]
     series: Sequence[Series]
     ticks: Sequence[float]
-    lines: Sequence[Line] = ()
+    lines: Sequence[ChartLine] = ()
 
     @property
     def empty(self) -> bool:
@@ -119,7 +119,7 @@ def lines(
     ticks = scale(highest, least=1.0 if whole else 0.0)
     made, series = [], []
     for colour, (name, found) in enumerate(values.items(), 1):
-        made.append(Line(name, colour, _runs(starts, found, ticks[-1])))
+        made.append(ChartLine(name, colour, _runs(starts, found, ticks[-1])))
         series.append(Series(name, colour, [found.get(start, 0.0) for start in starts]))
     columns = [
         _column_of_points(starts, values, index, len(starts)) for index in range(len(starts))
@@ -160,7 +160,9 @@ def _largest(
     return series
 
 
-def _column(starts: Sequence[datetime], series: Sequence[Series], index: int, top: float) -> Column:
+def _column(
+    starts: Sequence[datetime], series: Sequence[Series], index: int, top: float
+) -> ChartColumn:
     width = _BOX / len(starts)
     x = width * index + width * (1 - _FILL) / 2
     bars, filled = [], 0.0
@@ -169,8 +171,10 @@ def _column(starts: Sequence[datetime], series: Sequence[Series], index: int, to
         if height > 0:
             filled += height
             bars.append(_bar(x, _BOX - filled, width * _FILL, height, one.colour))
-    parts = [Part(one.name, one.colour, one.values[index]) for one in series if one.values[index]]
-    return Column(
+    parts = [
+        ColumnPart(one.name, one.colour, one.values[index]) for one in series if one.values[index]
+    ]
+    return ChartColumn(
         starts[index],
         _label(index, len(starts)),
         bars,
@@ -181,8 +185,8 @@ def _column(starts: Sequence[datetime], series: Sequence[Series], index: int, to
     )
 
 
-def _bar(x: float, y: float, width: float, height: float, colour: int) -> Bar:
-    return Bar(round(x, 3), round(y, 3), round(width, 3), round(height, 3), colour)
+def _bar(x: float, y: float, width: float, height: float, colour: int) -> ChartBar:
+    return ChartBar(round(x, 3), round(y, 3), round(width, 3), round(height, 3), colour)
 
 
 def _column_of_points(
@@ -190,15 +194,15 @@ def _column_of_points(
     values: Mapping[str, Mapping[datetime, float]],
     index: int,
     count: int,
-) -> Column:
+) -> ChartColumn:
     width = _BOX / count
     start = starts[index]
     parts = [
-        Part(name, colour, found[start])
+        ColumnPart(name, colour, found[start])
         for colour, (name, found) in enumerate(values.items(), 1)
         if start in found
     ]
-    return Column(
+    return ChartColumn(
         start,
         _label(index, count),
         (),

@@ -58,13 +58,13 @@ FINISHES = MappingProxyType(
         "stop": "The model ended by itself, or at a stop sequence.",
         "length": "The answer was cut at its output limit, or at the end of the context.",
         "tool_calls": "The model called tools.",
-        "content_filter": "The endpoint's filter ended the answer.",
+        "content_filter": "The provider's filter ended the answer.",
     }
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class ExplainedAttempt:
     """A target that was asked; ``failure`` is empty for the one that answered."""
 
     target: str
@@ -77,7 +77,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class TimelineSegment:
     """A part of a request's time: ``x`` and ``width`` in hundredths of the whole."""
 
     name: str
@@ -88,15 +88,15 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class RequestExplanation:
     """A request, explained."""
 
     record: UsageRecord
     outcome: str
     why: str
     words: str
-    attempts: Sequence[Attempt]
-    times: Sequence[Stretch]
+    attempts: Sequence[ExplainedAttempt]
+    times: Sequence[TimelineSegment]
 
     @property
     def tone(self) -> str:
@@ -107,7 +107,7 @@ class Explanation:
 
     @property
     def speed(self) -> float | None:
-        """Tokens a second after the first one."""
+        """Tokens per second after the first one."""
         record = self.record
         if record.first_token_us is None or record.completion < 2:
             return None
@@ -115,9 +115,9 @@ class Explanation:
         return (record.completion - 1) / seconds if seconds > 0 else None
 
 
-def explain(record: UsageRecord) -> Explanation:
+def explain(record: UsageRecord) -> RequestExplanation:
     """Why a request ended as it did, and where its time went."""
-    return Explanation(
+    return RequestExplanation(
         record, _outcome(record), _why(record), record.reason, _attempts(record), _times(record)
     )
 
@@ -138,21 +138,21 @@ def _why(record: UsageRecord) -> str:
     return CODES.get(record.code or "", "")
 
 
-def _attempts(record: UsageRecord) -> Sequence[Attempt]:
+def _attempts(record: UsageRecord) -> Sequence[ExplainedAttempt]:
     """From lines like ``target: failure``; of one target alone there is no line."""
     if not record.tried:
         if not record.served_by:
             return ()
         failed = record.status >= 500
-        return (Attempt(record.served_by, record.code or "failed" if failed else ""),)
+        return (ExplainedAttempt(record.served_by, record.code or "failed" if failed else ""),)
     made = []
     for line in record.tried:
         target, _, failure = line.rpartition(": ")
-        made.append(Attempt(target or line, "" if failure == "answered" else failure))
+        made.append(ExplainedAttempt(target or line, "" if failure == "answered" else failure))
     return made
 
 
-def _times(record: UsageRecord) -> Sequence[Stretch]:
+def _times(record: UsageRecord) -> Sequence[TimelineSegment]:
     """Waiting for a place, then for the first token, then the rest of the answer."""
     whole = record.duration_us
     if whole <= 0:
@@ -168,7 +168,7 @@ def _times(record: UsageRecord) -> Sequence[Stretch]:
         if end > at:
             seconds = (end - at) / 1_000_000
             made.append(
-                Stretch(
+                TimelineSegment(
                     name,
                     kind,
                     seconds,

@@ -10,7 +10,7 @@ from causerie.errors import InvalidRequest
 _MOST = 500
 
 
-class Fields:
+class FormFields:
     """What was sent. A field that is not there is empty."""
 
     __slots__ = ("_pairs",)
@@ -19,7 +19,7 @@ class Fields:
         self._pairs = tuple(pairs)
 
     @staticmethod
-    def parse(text: str) -> Fields:
+    def parse(text: str) -> FormFields:
         """From ``application/x-www-form-urlencoded``; raises :class:`InvalidRequest`."""
         try:
             pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST)
@@ -28,7 +28,7 @@ class Fields:
         for name, value in pairs:
             if "\0" in name or "\0" in value:
                 raise InvalidRequest("A text holds the character 0; leave it out.", param=name)
-        return Fields(pairs)
+        return FormFields(pairs)
 
     def get(self, name: str) -> str:
         """The first value, without white space around it."""

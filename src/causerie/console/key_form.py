@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from types import MappingProxyType
 
-from causerie.accounts.issuing import Draft, Edit
+from causerie.accounts.issuing import KeyDraft, KeyEdit
 from causerie.accounts.keys import ApiKey, Purpose
 from causerie.console.bounds_form import NO_ROWS, BoundsRows
-from causerie.console.fields import Fields
+from causerie.console.fields import FormFields
 from causerie.errors import InvalidRequest
 
 ENDS = (
@@ -50,7 +50,7 @@ class KeyForm:
         )
 
     @staticmethod
-    def typed(form: Fields) -> KeyForm:
+    def typed(form: FormFields) -> KeyForm:
         """What was sent."""
         return KeyForm(
             name=form.get("name"),
@@ -62,7 +62,7 @@ class KeyForm:
             rows=BoundsRows.typed(form),
         )
 
-    def draft(self, now: datetime) -> Draft:
+    def draft(self, now: datetime) -> KeyDraft:
         """A key to be made; raises :class:`InvalidRequest`."""
         try:
             purpose = Purpose(self.purpose)
@@ -70,7 +70,7 @@ class KeyForm:
             raise InvalidRequest("A key is for inference or management.", param="purpose") from (
                 failure
             )
-        return Draft(
+        return KeyDraft(
             name=self.name,
             purpose=purpose,
             expires_at=self._end(now),
@@ -79,11 +79,11 @@ class KeyForm:
             bounds=self.rows.bounds(),
         )
 
-    def edit(self, key: ApiKey, now: datetime) -> Edit:
+    def edit(self, key: ApiKey, now: datetime) -> KeyEdit:
         """What changes of a key; an end that was not touched stays as it is, to the second."""
         before = KeyForm.of(key)
         same = (self.end, self.date) == (before.end, before.date)
-        return Edit(
+        return KeyEdit(
             name=self.name,
             expires_at=key.expires_at if same else self._end(now),
             doors=self.doors,
@@ -103,7 +103,7 @@ class KeyForm:
         return datetime.combine(day, time(23, 59, 59), UTC)
 
 
-def _chosen(form: Fields, name: str) -> frozenset[str] | None:
+def _chosen(form: FormFields, name: str) -> frozenset[str] | None:
     if form.get(f"{name}_all") != "some":
         return None
     return frozenset(form.every(name))

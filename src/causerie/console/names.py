@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from causerie.accounts.usage import By
-from causerie.console.visit import Visit
+from causerie.console.request_context import RequestContext
 from causerie.errors import Forbidden
 
 _NONE = {
@@ -17,7 +17,7 @@ _NONE = {
 }
 
 
-class Names:
+class DisplayNames:
     """Names by id; two things of one name are told apart by their ids."""
 
     def __init__(self, known: Mapping[str, str], none: str = "none") -> None:
@@ -33,23 +33,25 @@ class Names:
         return f"{name} ({id})" if self._bearers[name] > 1 else name
 
 
-async def names_of(visit: Visit, project: str | None, by: By) -> Names:
+async def names_of(context: RequestContext, project: str | None, by: By) -> DisplayNames:
     """The names of keys, people or projects; models and doors are their own."""
-    return Names(await _known(visit, project, by), _NONE.get(by, "not known"))
+    return DisplayNames(await _known(context, project, by), _NONE.get(by, "not known"))
 
 
-async def _known(visit: Visit, project: str | None, by: By) -> Mapping[str, str]:
+async def _known(context: RequestContext, project: str | None, by: By) -> Mapping[str, str]:
     if by is By.PROJECT:
-        return {one.id: one.name for one in await visit.accounts.projects.every(visit.actor)}
+        return {one.id: one.name for one in await context.accounts.projects.every(context.actor)}
     if by is By.USER and project is None:
-        return {user.id: user.name for user in await visit.accounts.users.every(visit.actor)}
+        return {user.id: user.name for user in await context.accounts.users.every(context.actor)}
     if project is None:
         return {}
     try:
         if by is By.KEY:
-            return {key.id: key.name for key in await visit.accounts.keys.of(visit.actor, project)}
+            return {
+                key.id: key.name for key in await context.accounts.keys.of(context.actor, project)
+            }
         if by is By.USER:
-            members = await visit.accounts.projects.members(visit.actor, project)
+            members = await context.accounts.projects.members(context.actor, project)
             return {member.user.id: member.user.name for member in members}
     except Forbidden:  # the numbers may be seen by some who may not see whose they are
         return {}

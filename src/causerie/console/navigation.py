@@ -10,7 +10,7 @@ from causerie.accounts.people import Project
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class NavigationEntry:
     """A place in the navigation. ``pattern`` is its path; ``group`` names who it is for."""
 
     title: str
@@ -20,7 +20,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class NavigationLink:
     """An entry as one page shows it."""
 
     title: str
@@ -30,37 +30,37 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class NavigationSection:
     """Entries under one title."""
 
     title: str
-    links: Sequence[Link]
+    links: Sequence[NavigationLink]
 
 
 ENTRIES = (
-    Entry("Playground", "/projects/{project}/playground", "chat"),
-    Entry("Models", "/projects/{project}/models", "cube"),
-    Entry("Catalog", "/catalog", "tag"),
-    Entry("API Keys", "/projects/{project}/keys", "key"),
-    Entry("Usage", "/projects/{project}/usage", "chart"),
-    Entry("Activity", "/projects/{project}/activity", "list"),
-    Entry("Project", "/projects/{project}", "folder"),
-    Entry("Health", "/operator", "pulse", "operator"),
-    Entry("Endpoints", "/operator/endpoints", "plug", "operator"),
-    Entry("Routes", "/operator/explain", "route", "operator"),
-    Entry("Users", "/operator/users", "people", "operator"),
-    Entry("Projects", "/operator/projects", "folders", "operator"),
-    Entry("All usage", "/operator/usage", "chart", "operator"),
-    Entry("All activity", "/operator/activity", "list", "operator"),
-    Entry("Audit log", "/operator/audit", "shield", "operator"),
+    NavigationEntry("Playground", "/projects/{project}/playground", "chat"),
+    NavigationEntry("Models", "/projects/{project}/models", "cube"),
+    NavigationEntry("Catalog", "/catalog", "tag"),
+    NavigationEntry("API Keys", "/projects/{project}/keys", "key"),
+    NavigationEntry("Usage", "/projects/{project}/usage", "chart"),
+    NavigationEntry("Activity", "/projects/{project}/activity", "list"),
+    NavigationEntry("Project", "/projects/{project}", "folder"),
+    NavigationEntry("Health", "/operator", "pulse", "operator"),
+    NavigationEntry("Providers", "/operator/providers", "plug", "operator"),
+    NavigationEntry("Routes", "/operator/explain", "route", "operator"),
+    NavigationEntry("Users", "/operator/users", "people", "operator"),
+    NavigationEntry("Projects", "/operator/projects", "folders", "operator"),
+    NavigationEntry("All usage", "/operator/usage", "chart", "operator"),
+    NavigationEntry("All activity", "/operator/activity", "list", "operator"),
+    NavigationEntry("Audit log", "/operator/audit", "shield", "operator"),
 )
 
 
 def sections(
-    entries: Iterable[Entry], project: Project | None, path: str, *, operator: bool
-) -> Sequence[Section]:
+    entries: Iterable[NavigationEntry], project: Project | None, path: str, *, operator: bool
+) -> Sequence[NavigationSection]:
     """The navigation of a page at ``path``."""
-    groups: dict[str, list[tuple[Entry, str]]] = {}
+    groups: dict[str, list[tuple[NavigationEntry, str]]] = {}
     for entry in entries:
         if entry.group == "operator" and not operator:
             continue
@@ -71,7 +71,10 @@ def sections(
     here = _longest([target for group in groups.values() for _, target in group], path)
     titles = {"project": "", "operator": "Operator"}
     return [
-        Section(titles[name], [Link(each.title, to, each.icon, to == here) for each, to in found])
+        NavigationSection(
+            titles[name],
+            [NavigationLink(each.title, to, each.icon, to == here) for each, to in found],
+        )
         for name, found in groups.items()
     ]
 

@@ -1,6 +1,6 @@
-"""The stretch of time that a page is asked about, from the fields of its address.
+"""The period that a page is asked about, from the fields of its address.
 
-Sums are kept by whole hours and days in UTC, so a stretch begins and ends with one.
+Sums are kept by whole hours and days in UTC, so a period begins and ends with one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 from types import MappingProxyType
 
 from causerie.accounts.usage import Step
-from causerie.console.fields import Fields
+from causerie.console.fields import FormFields
 from causerie.errors import InvalidRequest
 
 HOUR = timedelta(hours=1)
@@ -31,7 +31,7 @@ LENGTHS = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
+class ReportPeriod:
     """From ``since`` up to ``until``; ``name`` is a length, or ``custom``."""
 
     name: str
@@ -61,7 +61,7 @@ class Period:
         return {"from": self.since.date().isoformat(), "to": self.last_day.isoformat()}
 
 
-def period(query: Fields, now: datetime) -> Period:
+def period(query: FormFields, now: datetime) -> ReportPeriod:
     """The period that an address asks for; raises :class:`InvalidRequest`."""
     if query.get("from") or query.get("to"):
         return _custom(query, now)
@@ -72,10 +72,10 @@ def period(query: Fields, now: datetime) -> Period:
     length = LENGTHS[name][1]
     unit = HOUR if length <= _HOURLY else DAY
     until = _floor(now, unit) + unit
-    return Period(name, until - length, until)
+    return ReportPeriod(name, until - length, until)
 
 
-def _custom(query: Fields, now: datetime) -> Period:
+def _custom(query: FormFields, now: datetime) -> ReportPeriod:
     last = _day(query.get("to"), "to") if query.get("to") else now.astimezone(UTC)
     last = _floor(last, DAY)
     first = _day(query.get("from"), "from") if query.get("from") else last - timedelta(days=6)
@@ -84,7 +84,7 @@ def _custom(query: Fields, now: datetime) -> Period:
         raise InvalidRequest("The first day comes after the last one.", param="from")
     if until - first > LONGEST:
         raise InvalidRequest(f"A range has at most {LONGEST.days} days.", param="from")
-    return Period("custom", first, until)
+    return ReportPeriod("custom", first, until)
 
 
 def _day(text: str, name: str) -> datetime:

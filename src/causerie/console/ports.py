@@ -7,26 +7,26 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from causerie.accounts.people import User
-from causerie.console.market.listed import Market
+from causerie.console.market.listed import CatalogView
 from causerie.edge.exchange import Exchange
-from causerie.edge.ports import TargetStatus
+from causerie.edge.ports import TargetStatusView
 from causerie.engines.base import EngineStatus
-from causerie.upkeep.ports import Upkeep
+from causerie.operations.ports import Operations
 
 
 @dataclass(frozen=True, slots=True)
 class DoorView:
-    """A door that keys of projects open. ``prefix`` is the path of its base address."""
+    """A door that keys of projects open. ``prefix`` is the path of its base URL."""
 
     name: str
     prefix: str
 
 
-class House(Protocol):
-    """The service that the pages are of; without ``upkeep`` there are none about endpoints."""
+class ServiceView(Protocol):
+    """The service that the pages are of; without ``operations`` there are none about providers."""
 
     @property
-    def upkeep(self) -> Upkeep | None: ...
+    def operations(self) -> Operations | None: ...
 
     def doors(self) -> Sequence[DoorView]:
         """The doors that keys of projects open, the usual one first."""
@@ -36,7 +36,7 @@ class House(Protocol):
         """The catalog, as ``GET /models`` gives its entries, with names for people."""
         ...
 
-    def market(self) -> Market | None:
+    def market(self) -> CatalogView | None:
         """The catalog that everybody may see; ``None`` where there is no router's door."""
         ...
 
@@ -56,6 +56,6 @@ class House(Protocol):
         """Our engines."""
         ...
 
-    def targets(self) -> Sequence[TargetStatus]:
+    def targets(self) -> Sequence[TargetStatusView]:
         """All targets of routing."""
         ...

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from causerie.console.fields import Fields
+from causerie.console.fields import FormFields
 from causerie.errors import InvalidRequest
 
 _TOOL = {
@@ -59,7 +59,7 @@ class RouteForm:
     picks: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
-    def of(fields: Fields) -> RouteForm:
+    def of(fields: FormFields) -> RouteForm:
         """From what was sent."""
         return RouteForm(
             door=fields.get("door"),

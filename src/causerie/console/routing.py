@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from causerie.console.visit import Visit
+from causerie.console.request_context import RequestContext
 from causerie.edge.errors import method_not_allowed
 from causerie.errors import NotFound
 
-Page = Callable[[Visit], Awaitable[None]]
+Page = Callable[[RequestContext], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class PageRoute:
     """A page. An ``open`` one needs nobody to have signed in; one that is ``raw`` reads its
     request's body itself, takes the form token in a header, and has failures as JSON.
 
     What was typed into one that is ``kept`` comes back where the session has ended in between. It
-    asks :meth:`Visit.check_form` before it changes anything, and takes nothing that is secret.
+    asks :meth:`RequestContext.check_form` before it changes anything, and takes nothing that is
+    secret.
     """
 
     method: str
@@ -32,14 +33,14 @@ class Route:
 class RouteTable:
     """All pages."""
 
-    def __init__(self, routes: Iterable[Route]) -> None:
+    def __init__(self, routes: Iterable[PageRoute]) -> None:
         self.routes = tuple(routes)
-        self._by_pattern: dict[tuple[str, ...], dict[str, Route]] = {}
+        self._by_pattern: dict[tuple[str, ...], dict[str, PageRoute]] = {}
         for route in self.routes:
             parts = tuple(route.pattern.split("/"))
             self._by_pattern.setdefault(parts, {})[route.method] = route
 
-    def find(self, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
+    def find(self, method: str, path: str) -> tuple[PageRoute, Mapping[str, str]]:
         """The page and the named parts of its path; raises :class:`NotFound`, and
         ``InvalidRequest`` (405) for another method."""
         parts = tuple(path.split("/"))
@@ -53,7 +54,9 @@ class RouteTable:
             raise method_not_allowed(method, methods)
         return route, params
 
-    def _matching(self, parts: tuple[str, ...]) -> tuple[dict[str, Route], dict[str, str]] | None:
+    def _matching(
+        self, parts: tuple[str, ...]
+    ) -> tuple[dict[str, PageRoute], dict[str, str]] | None:
         for pattern, methods in self._by_pattern.items():
             if len(pattern) == len(parts) and (params := _params(pattern, parts)) is not None:
                 return methods, params

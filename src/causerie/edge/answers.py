@@ -11,60 +11,64 @@ from typing import Any
 
 import msgspec
 
+from causerie.chunk_encoder import ChunkEncoder, ResponseContext
 from causerie.edge.exchange import Exchange
-from causerie.edge.pings import Pings
-from causerie.fold import Fold, Frame
+from causerie.edge.keep_alive import KeepAlive
 from causerie.protocol import sse
-from causerie.protocol.events import Batch, Event, Pour
+from causerie.protocol.events import Batch, Event, ReplyStream
 from causerie.protocol.request import ChatRequest
 
 _STREAM = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 _encode = msgspec.json.Encoder().encode
 
 
-class Plain:
+class PlainAnswer:
     """A whole answer; the last that is delivered is the one that is sent."""
 
-    __slots__ = ("_events", "_frame", "_headers")
+    __slots__ = ("_context", "_events", "_headers")
 
     _headers: Mapping[str, str]
-    _frame: Frame
+    _context: ResponseContext
     _events: list[Event]
 
-    def deliver(self, headers: Mapping[str, str], frame: Frame, pour: Pour) -> Awaitable[None]:
+    def deliver(
+        self, headers: Mapping[str, str], context: ResponseContext, stream: ReplyStream
+    ) -> Awaitable[None]:
         """Take the answer in."""
         self._headers = headers
-        self._frame = frame
+        self._context = context
         self._events = []
-        return pour(self._events.extend)
+        return stream(self._events.extend)
 
     def finish(self, exchange: Exchange) -> None:
         """Send it; raises :class:`~causerie.errors.InternalError` where it has no end."""
-        whole = self._frame.completion(self._events)
+        whole = self._context.completion(self._events)
         exchange.respond(200, _encode(whole), headers=self._headers)
 
 
-class Stream:
+class StreamedAnswer:
     """An answer that is sent as it comes, with a comment where a whole period was silent."""
 
-    __slots__ = ("_exchange", "_fold", "_pings", "_request", "_silent")
+    __slots__ = ("_encoder", "_exchange", "_pings", "_request", "_silent")
 
-    def __init__(self, request: ChatRequest, exchange: Exchange, pings: Pings) -> None:
+    def __init__(self, request: ChatRequest, exchange: Exchange, pings: KeepAlive) -> None:
         self._request = request
         self._exchange = exchange
         self._pings = pings
         self._silent = False
 
-    def deliver(self, headers: Mapping[str, str], frame: Frame, pour: Pour) -> Awaitable[None]:
+    def deliver(
+        self, headers: Mapping[str, str], context: ResponseContext, stream: ReplyStream
+    ) -> Awaitable[None]:
         """Send the answer, no faster than the client reads."""
-        self._fold = Fold(frame, usage=self._request.include_usage)
+        self._encoder = ChunkEncoder(context, usage=self._request.include_usage)
         self._exchange.start(200, "text/event-stream; charset=utf-8", {**_STREAM, **headers})
         self._exchange.filler = sse.PING
         self._pings.enter(self)
-        return pour(self._send)
+        return stream(self._send)
 
     def _send(self, batch: Batch) -> Awaitable[None] | None:
-        told = self._fold.feed(batch)
+        told = self._encoder.feed(batch)
         if told:
             self._silent = False
             if not self._exchange.write(told):
@@ -72,8 +76,8 @@ class Stream:
         return None
 
     def break_off(self, error: dict[str, Any]) -> None:
-        """Tell what went wrong after the answer had begun."""
-        self._exchange.write(self._fold.broken(error))
+        """Tell what went wrong after the answer had started."""
+        self._exchange.write(self._encoder.broken(error))
 
     def finish(self, exchange: Exchange) -> None:
         """End it with ``[DONE]``."""

@@ -10,16 +10,16 @@ import structlog
 from msgspec import Struct
 
 from causerie.access.keys import Caller, KeyDigest
-from causerie.edge.doors import Door, DoorTable, host_name
+from causerie.edge.doors import DoorTable, MountedDoor, host_name
 from causerie.edge.drain import Drain
 from causerie.edge.errors import internal, method_not_allowed, misdirected
 from causerie.edge.exchange import ClientGone, Exchange
-from causerie.edge.health import Health
+from causerie.edge.health import HealthHandlers
 from causerie.edge.metrics import MetricsPage
-from causerie.edge.openai import Limits, OpenAI
+from causerie.edge.openai import OpenAI, RequestLimits
 from causerie.edge.openapi import Documents
-from causerie.edge.ports import Engines, Metrics, Pipeline
-from causerie.edge.router import Market, RouterPages, Teller
+from causerie.edge.ports import Metrics, RequestPipeline, ServingStatus
+from causerie.edge.router import CatalogPort, KeyStatements, RouterPages
 from causerie.edge.routes import (
     METRICS,
     DoorHandler,
@@ -36,15 +36,15 @@ log = structlog.get_logger(__name__)
 
 Refusal = Callable[[Exchange, ServiceError], None]
 
-_NO_DOOR = Door("", "")  # that of what is the service's own
+_NO_DOOR = MountedDoor("", "")  # that of what is the service's own
 _SHOWN = 200  # characters of a path in log lines
-_MAX_WAYS = 4096
+_MAX_MATCHES = 4096
 _MAX_PLACE = 512  # of a way that is kept: its host and path, in characters
 
 
 @dataclass(frozen=True, slots=True)
 class OwnPaths:
-    """What the service answers itself, beside its doors.
+    """What the service answers itself, alongside its doors.
 
     ``docs``: whether there is documentation. ``metrics_keys`` open ``/metrics``; ``None``
     leaves it open. ``metrics_apart``: it is at an address of its own.
@@ -71,11 +71,11 @@ class Mount(Struct, frozen=True):
         return urlsplit(self.address).hostname or ""
 
 
-class Way(Struct, frozen=True):
+class RouteMatch(Struct, frozen=True):
     """What answers a request, behind which door, and what its path names."""
 
     handler: DoorHandler
-    door: Door
+    door: MountedDoor
     parameter: str
 
 
@@ -85,37 +85,39 @@ class Edge:
     def __init__(
         self,
         doors: DoorTable,
-        pipeline: Pipeline,
-        engines: Engines,
+        pipeline: RequestPipeline,
+        engines: ServingStatus,
         metrics: Metrics,
         *,
-        limits: Limits | None = None,
+        limits: RequestLimits | None = None,
         own: OwnPaths | None = None,
     ) -> None:
         self.drain = Drain()
         self._engines = engines
         self._metrics = metrics
         self._mounts: dict[str, Mount] = {}
-        self._ways: dict[tuple[str, str | None, str], Way] = {}  # by method, host and path
+        self._matches: dict[
+            tuple[str, str | None, str], RouteMatch
+        ] = {}  # by method, host and path
         self.replace(doors, pipeline, limits=limits, own=own)
 
     def replace(
         self,
         doors: DoorTable,
-        pipeline: Pipeline,
+        pipeline: RequestPipeline,
         *,
-        limits: Limits | None = None,
+        limits: RequestLimits | None = None,
         own: OwnPaths | None = None,
-        market: Market | None = None,
-        teller: Teller | None = None,
+        market: CatalogPort | None = None,
+        teller: KeyStatements | None = None,
     ) -> None:
         """Answer by these from now on; requests under way keep what they came to.
 
         ``market`` is the catalog behind the doors of routers, ``teller`` who knows
         of their keys and money.
         """
-        limits, own = limits or Limits(), own or OwnPaths()
-        self._ways = {}
+        limits, own = limits or RequestLimits(), own or OwnPaths()
+        self._matches = {}
         self._doors = doors
         openai = OpenAI(pipeline, self.drain, limits)
         self._openai = openai
@@ -125,7 +127,7 @@ class Edge:
             self._router_routes = router_routes(openai, RouterPages(market, teller))
         self._metrics_page = MetricsPage(self._metrics, own.metrics_keys)
         self._service_routes = service_routes(
-            Health(self._engines, self.drain),
+            HealthHandlers(self._engines, self.drain),
             None if own.metrics_apart else self._metrics_page,
             Documents.of(limits.max_messages) if own.docs else None,
         )
@@ -144,7 +146,7 @@ class Edge:
         ``address`` at the host name of that alone. ``refuse`` says what it raised, in the way
         of who comes there.
         """
-        self._ways = {}
+        self._matches = {}
         self._mounts[first] = Mount(handler, refuse, address)
 
     async def converse(self, exchange: Exchange, caller: Caller) -> None:
@@ -157,14 +159,14 @@ class Edge:
     async def answer(self, exchange: Exchange) -> None:
         """Answer one request, whatever becomes of it."""
         request_id.set(exchange.request_id)
-        way: Way | None = None
+        match: RouteMatch | None = None
         failure: ServiceError | None = None
         try:
             head = exchange.head
-            way = self._ways.get((head.method, head.headers.get("host"), head.path))
-            if way is None or head.headers.again:
-                way = self._way(exchange)
-            await way.handler(exchange, way.door, way.parameter)
+            match = self._matches.get((head.method, head.headers.get("host"), head.path))
+            if match is None or head.headers.again:
+                match = self._match(exchange)
+            await match.handler(exchange, match.door, match.parameter)
         except ClientGone:
             log.info("client gone", path=exchange.path[:_SHOWN], status=exchange.status)
         except ServiceError as refused:
@@ -174,7 +176,7 @@ class Edge:
             failure = internal(exchange.request_id)
         try:
             if failure is not None and exchange.status is None:
-                self._tell(exchange, way, failure)
+                self._tell(exchange, match, failure)
         except Exception:  # nobody is left waiting for what cannot be told
             log.exception("a failure could not be told", path=exchange.path[:_SHOWN])
         failure = None  # whose traceback has this frame: a cycle would keep the whole request
@@ -193,10 +195,10 @@ class Edge:
         except ServiceError as refused:
             exchange.refuse(refused)
 
-    def _tell(self, exchange: Exchange, way: Way | None, failure: ServiceError) -> None:
+    def _tell(self, exchange: Exchange, match: RouteMatch | None, failure: ServiceError) -> None:
         """Answer with a failure."""
         if not exchange.metered:
-            door = "" if way is None else way.door.name
+            door = "" if match is None else match.door.name
             self._metrics.refused(door, failure.code, failure.status)
         log.info("refused", path=exchange.path[:_SHOWN], status=failure.status, code=failure.code)
         self._refusal(exchange)(exchange, failure)
@@ -213,22 +215,22 @@ class Edge:
         of_door = self._doors.has_host(name) and not (found.address and name == found.host)
         return Exchange.refuse if of_door else found.refuse
 
-    def _way(self, exchange: Exchange) -> Way:
+    def _match(self, exchange: Exchange) -> RouteMatch:
         """The way of a request; raises :class:`ServiceError` where there is none."""
         path, host = exchange.path, exchange.headers.get("host")
         handler = self._own_handler(exchange, host)
         if handler is not None:
-            way = Way(_behind_no_door(handler), _NO_DOOR, "")
+            match = RouteMatch(_behind_no_door(handler), _NO_DOOR, "")
         else:
             door, rest = self._doors.find(host, path)
             routes = self._router_routes if door.kind == "router" else self._door_routes
             door_handler, parameter = pick(routes, exchange.method, path.removesuffix(rest), rest)
-            way = Way(door_handler, door, parameter)
+            match = RouteMatch(door_handler, door, parameter)
         if len(path) + len(host or "") <= _MAX_PLACE:
-            if len(self._ways) >= _MAX_WAYS:
-                self._ways.clear()
-            self._ways[exchange.method, host, path] = way
-        return way
+            if len(self._matches) >= _MAX_MATCHES:
+                self._matches.clear()
+            self._matches[exchange.method, host, path] = match
+        return match
 
     def _own_handler(self, exchange: Exchange, host: str | None) -> Handler | None:
         """What answers where the path is not one behind a door."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class ConnectionLimits(msgspec.Struct, frozen=True):
     """What a connection may cost. Times are in seconds, sizes in bytes."""
 
     head_seconds: float

@@ -18,9 +18,9 @@ import httptools
 from causerie.access.credential import bearer
 from causerie.edge.errors import head_too_large, invalid_http
 from causerie.edge.exchange import Exchange
-from causerie.edge.head import Head, check_codings, cut, declined, size
+from causerie.edge.head import RequestHead, check_codings, cut, declined, size
 from causerie.edge.headers import NAMES, Headers
-from causerie.edge.places import places
+from causerie.edge.url_cache import url_cache
 from causerie.errors import Overloaded, ServiceError
 from causerie.traffic import without_delay
 
@@ -201,7 +201,7 @@ class Connection(asyncio.Protocol):
         self._expects = "expect" in headers and headers["expect"].lower() == "100-continue"
         if "transfer-encoding" in headers:
             check_codings(headers, parser.get_http_version())
-        path, query, host = places[self._url]
+        path, query, host = url_cache[self._url]
         if host is not None:
             headers["host"] = host
         method = parser.get_method().decode("ascii")
@@ -210,7 +210,7 @@ class Connection(asyncio.Protocol):
         unasked = keep_alive and _KEEPING.isdisjoint(headers)
         version = "1.1" if unasked else parser.get_http_version()
         credential = bearer(headers.pop("authorization", ""))
-        head = Head(method, path, version, headers, keep_alive, query, credential)
+        head = RequestHead(method, path, version, headers, keep_alive, query, credential)
         exchange = Exchange(self, head)
         self._incoming = exchange
         if self._current is None and self.full is None:
@@ -267,7 +267,7 @@ class Connection(asyncio.Protocol):
             try:
                 self._parser.feed_data(data)
             except httptools.HttpParserUpgrade as upgrade:
-                # Not taken up. Beside an offer the parser takes no body, behind the last nothing.
+                # Not taken up. With an offer the parser takes no body, behind the last nothing.
                 if self._declined:
                     self._parser = httptools.HttpRequestParser(self)
                     data, self._declined = self._declined + data[upgrade.args[0] :], b""
@@ -284,7 +284,7 @@ class Connection(asyncio.Protocol):
         elif self._url:
             self._bound_head(len(self._url))  # which began behind a whole request
 
-    def _come_again(self, head: Head, body: bytes) -> None:
+    def _come_again(self, head: RequestHead, body: bytes) -> None:
         """A whole request, whose head needs no parser."""
         self._strange = 0
         self._deadline = _NEVER
@@ -386,6 +386,6 @@ class Connection(asyncio.Protocol):
             last.keep_alive = False
             self._deaf = True
             return
-        exchange = self._current = Exchange(self, Head("GET", "", keep_alive=False))
+        exchange = self._current = Exchange(self, RequestHead("GET", "", keep_alive=False))
         exchange.feed_end()
         exchange.refuse(failure)

@@ -1,12 +1,12 @@
-"""All client connections of one server: begun, swept, closed, and waited for together."""
+"""All client connections of one server: started, swept, closed, and waited for together."""
 
 from __future__ import annotations
 
 import asyncio
 
-from causerie.edge.bounds import Bounds
+from causerie.edge.bounds import ConnectionLimits
 from causerie.edge.connection import Connection
-from causerie.edge.head import Heads
+from causerie.edge.head import RequestHeads
 from causerie.edge.workers import Handler, Workers
 from causerie.traffic import traffic
 
@@ -14,10 +14,10 @@ from causerie.traffic import traffic
 class Connections:
     """All connections of one server."""
 
-    def __init__(self, handler: Handler, bounds: Bounds) -> None:
+    def __init__(self, handler: Handler, bounds: ConnectionLimits) -> None:
         self.workers = Workers(handler)
         self.bounds = bounds
-        self.heads = Heads()
+        self.heads = RequestHeads()
         self.open: set[Connection] = set()
         self.closing = False
         self._none_open = asyncio.Event()

@@ -25,10 +25,10 @@ _HOST = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class MountedDoor:
     """A way in.
 
-    ``prefix`` is the path of its base address on every host, ``hosts`` are host
+    ``prefix`` is the path of its base URL on every host, ``hosts`` are host
     names whose ``/v1`` leads here. ``keys`` ``None`` lets everybody in, unless
     it is a door for keys of ``accounts``;
     ``models`` ``None`` means all. ``reasoning_object`` says whether the router's
@@ -64,7 +64,7 @@ class DoorTable:
 
     def __init__(
         self,
-        doors: Iterable[Door],
+        doors: Iterable[MountedDoor],
         *,
         default: str,
         domains: Iterable[str] = (),
@@ -82,7 +82,7 @@ class DoorTable:
             reverse=True,
         )
 
-    def find(self, host: str | None, path: str) -> tuple[Door, str]:
+    def find(self, host: str | None, path: str) -> tuple[MountedDoor, str]:
         """The door and the rest of the path; ``host`` is the header, ``None`` without one.
 
         Raises :class:`NotFound` where no door is, and :class:`InvalidRequest`
@@ -124,7 +124,7 @@ class DoorTable:
                 )
         return name
 
-    def named(self, name: str) -> Door:
+    def named(self, name: str) -> MountedDoor:
         """The door of this name; raises :class:`NotFound`."""
         for door in self.doors:
             if door.name == name:
@@ -185,5 +185,5 @@ def _below(prefix: str, path: str) -> str | None:
 def _nothing(path: str) -> NotFound:
     return NotFound(
         f"There is nothing at {path[:200]}; the operations are GET {_BASE}/models and "
-        f"POST {_BASE}/chat/completions, below the base address of a door."
+        f"POST {_BASE}/chat/completions, below the base URL of a door."
     )

@@ -1,6 +1,6 @@
 """Work under way, and how it ends: by itself, because the client left, or at a stop.
 
-A stop has two steps. First nothing new is begun and what runs may finish;
+A stop has two steps. First nothing new is started and what runs may finish;
 after a time what still runs is cut, each piece of work seeing an
 :class:`~causerie.errors.Overloaded`.
 """
@@ -19,11 +19,11 @@ _LAST_WORDS_SECONDS = 5.0
 
 
 class Drain:
-    """What is under way, and whether something may begin. Work enters by a :class:`Watch`."""
+    """What is under way, and whether something may begin. Work enters by a :class:`WorkGuard`."""
 
     def __init__(self) -> None:
         self.stopping = False
-        self.running: set[Watch] = set()
+        self.running: set[WorkGuard] = set()
         self.idle = asyncio.Event()
 
     async def finish(self, seconds: float) -> None:
@@ -46,7 +46,7 @@ class Drain:
         return True
 
 
-class Watch(msgspec.Struct, eq=False):
+class WorkGuard(msgspec.Struct, eq=False):
     """The work on one exchange, for as long as the block runs; it can be ended from outside.
 
     Entering raises :class:`Overloaded` at a stop. Leaving raises what the work was cut for,

@@ -16,9 +16,9 @@ import msgspec
 
 from causerie.access.credential import Credential
 from causerie.edge import ids
-from causerie.edge.head import Head
+from causerie.edge.error_ids import error_for
+from causerie.edge.head import RequestHead
 from causerie.edge.headers import Headers
-from causerie.edge.numbered import error_for
 from causerie.errors import ServiceError
 
 _encoder = msgspec.json.Encoder()
@@ -31,7 +31,7 @@ class ClientGone(Exception):
     """The client left, or stopped reading; nobody is there to be answered."""
 
 
-class Wire(Protocol):
+class ExchangeTransport(Protocol):
     """The connection that an exchange is on."""
 
     @property
@@ -78,8 +78,8 @@ class Exchange(msgspec.Struct, eq=False):
     the response's body and says nothing.
     """
 
-    wire: Wire
-    head: Head
+    wire: ExchangeTransport
+    head: RequestHead
     keep_alive: bool = True
     token: str = ""
     request_id: str = ""
@@ -97,7 +97,7 @@ class Exchange(msgspec.Struct, eq=False):
     _arrived: asyncio.Future[None] | None = None
     _chunked: bool = False
     _opening: bytes = b""  # the head, until something goes out with it
-    _begun: bool = False  # the beginning that all responses have was sent
+    _started: bool = False  # the beginning that all responses have was sent
 
     def __post_init__(self) -> None:
         self.token = token = ids.token()
@@ -227,8 +227,8 @@ class Exchange(msgspec.Struct, eq=False):
     def probe(self) -> None:
         """Send what every response has, once: a client that has closed answers it by a reset."""
         if self.status is None:
-            if not self._begun:
-                self._begun = True
+            if not self._started:
+                self._started = True
                 self.wire.write(_BEGINNING.encode())
         elif self._opening or self.filler:
             filler, self.filler = self.filler, b""
@@ -266,7 +266,7 @@ class Exchange(msgspec.Struct, eq=False):
         head, given = "\r\n".join(lines), "".join(headers.values())
         if "\n" in given or "\r" in given:
             head = "\r\n".join([" ".join(line.split()) for line in lines])
-        if self._begun:
+        if self._started:
             head = head.removeprefix(_BEGINNING)
         return f"{head}\r\n{framing}\r\n".encode("latin-1", "replace")
 

@@ -31,7 +31,7 @@ _NAMES = (
 )
 
 
-class Listed(Protocol):
+class Filterable(Protocol):
     """What filters ask of an entry."""
 
     @property
@@ -52,8 +52,8 @@ class Listed(Protocol):
     def latency(self) -> float | None: ...
 
 
-E = TypeVar("E", bound=Listed)
-SORTS: Mapping[str, Callable[[Listed], Decimal | float]] = {
+E = TypeVar("E", bound=Filterable)
+SORTS: Mapping[str, Callable[[Filterable], Decimal | float]] = {
     "pricing-low-to-high": lambda one: one.price,
     "pricing-high-to-low": lambda one: -one.price,
     "context-high-to-low": lambda one: -(one.context_length or 0),
@@ -158,7 +158,7 @@ def _money(given: Mapping[str, str], name: str) -> Decimal | None:
     except InvalidOperation:
         money = Decimal(-1)
     if not money.is_finite() or money < 0:
-        raise _wrong(name, "must be an amount of money for a million tokens.")
+        raise _wrong(name, "must be an amount of money per 1M tokens.")
     return money
 
 

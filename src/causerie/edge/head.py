@@ -25,7 +25,7 @@ _NOT_KNOWN = re.compile(r"auth|cookie|key|secret|token|expect|transfer-encoding|
 _NOTHING = b"", b""
 
 
-class Head(Struct, frozen=True):
+class RequestHead(Struct, frozen=True):
     """``path`` has its escapes resolved, ``query`` is as it was sent.
 
     ``headers`` are without ``authorization``, which is the ``credential``; those of a head
@@ -41,10 +41,10 @@ class Head(Struct, frozen=True):
     credential: Credential | None = None
 
 
-class Heads(dict[bytes, Head]):
+class RequestHeads(dict[bytes, RequestHead]):
     """Heads by what :func:`cut` says of them."""
 
-    def learn(self, digest: bytes, head: Head) -> None:
+    def learn(self, digest: bytes, head: RequestHead) -> None:
         """Know a head that the parser has made of what has this digest."""
         names = " ".join(head.headers)
         if not head.query and head.headers.again is None and not _NOT_KNOWN.search(names):

@@ -12,7 +12,7 @@ import msgspec
 
 from causerie.edge.drain import Drain
 from causerie.edge.exchange import Exchange
-from causerie.edge.ports import Engines, TargetStatus
+from causerie.edge.ports import ServingStatus, TargetStatusView
 from causerie.engines.base import EngineState, EngineStatus
 from causerie.errors import Overloaded
 
@@ -20,10 +20,10 @@ _encoder = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class HealthHandlers:
     """The handlers of ``/health``. An engine is stalled after ``stall_seconds`` without a move."""
 
-    engines: Engines
+    engines: ServingStatus
     drain: Drain
     stall_seconds: float = 120.0
 
@@ -65,7 +65,7 @@ class Health:
             return "stopping"
         statuses = self.engines.status()
         if not statuses or any(self._serves(status) for status in statuses):
-            return "ready"  # without engines of its own it has endpoints of others
+            return "ready"  # without engines of its own it has providers of others
         if any(status.state is EngineState.LOADING for status in statuses):
             return "loading"
         return "failed"
@@ -96,7 +96,7 @@ class Health:
         return shown | {name: value for name, value in optional.items() if value is not None}
 
 
-def _target(status: TargetStatus) -> dict[str, object]:
+def _target(status: TargetStatusView) -> dict[str, object]:
     shown: dict[str, object] = {
         "name": status.name,
         "state": status.state,

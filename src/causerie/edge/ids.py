@@ -9,12 +9,12 @@ import secrets
 _SAFE = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}", re.ASCII)
 
 
-_draw = random.Random(secrets.randbits(256)).getrandbits
+_sampling = random.Random(secrets.randbits(256)).getrandbits
 
 
 def token() -> str:
     """128 random bits, as letters and digits of hexadecimal; unique, and no secret."""
-    return _draw(128).to_bytes(16).hex()
+    return _sampling(128).to_bytes(16).hex()
 
 
 def taken_over(header: str) -> str | None:

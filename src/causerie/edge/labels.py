@@ -2,7 +2,7 @@
 its place in a trace (W3C Trace Context).
 
 Names are text of strangers that people will read: made short, without control
-characters, and without what an address may hold besides the address.
+characters, and without what an address may hold in addition to the address.
 """
 
 from __future__ import annotations

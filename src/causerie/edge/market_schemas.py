@@ -1,4 +1,4 @@
-"""What a router's door takes and sends beside what all doors do, as JSON Schema.
+"""What a router's door takes and sends alongside what all doors do, as JSON Schema.
 
 The names are those that clients of the well-known aggregating router read.
 """
@@ -127,7 +127,7 @@ def _reasoning() -> Schema:
     return _strict(
         taken(
             effort=text(enum=list(EFFORTS)),
-            max_tokens=described(integer(0, _MAX_INT32), "Not beside `effort`."),
+            max_tokens=described(integer(0, _MAX_INT32), "Not alongside `effort`."),
             exclude=described(BOOLEAN, "Think, and do not show it."),
             enabled=BOOLEAN,
             summary=described(text(maxLength=64), "A hint."),

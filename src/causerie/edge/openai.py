@@ -10,22 +10,22 @@ import structlog
 from msgspec import structs
 
 from causerie.access.keys import Caller
-from causerie.edge.answers import Plain, Stream
-from causerie.edge.asides import Asides, asides_of
+from causerie.chunk_encoder import CompletionIdentity
+from causerie.edge.answers import PlainAnswer, StreamedAnswer
 from causerie.edge.body import BodyLimits, json_at_hand, read_json
-from causerie.edge.doors import Door
-from causerie.edge.drain import Drain, Watch
+from causerie.edge.doors import MountedDoor
+from causerie.edge.drain import Drain, WorkGuard
+from causerie.edge.error_ids import error_for
 from causerie.edge.errors import internal
 from causerie.edge.exchange import ClientGone, Exchange
-from causerie.edge.numbered import error_for
-from causerie.edge.pings import Pings
-from causerie.edge.ports import Pipeline
+from causerie.edge.keep_alive import KeepAlive
+from causerie.edge.ports import RequestPipeline
+from causerie.edge.request_hints import RequestHints, hints_of
 from causerie.errors import ServiceError
-from causerie.fold import Identity
 from causerie.logging import request_id
 from causerie.offload import LARGE, offload
 from causerie.protocol import bounded_json
-from causerie.protocol.parsing import Rules, parse
+from causerie.protocol.parsing import ParsingRules, parse
 from causerie.protocol.request import ChatRequest
 
 log = structlog.get_logger(__name__)
@@ -36,7 +36,7 @@ def _unix_time() -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RequestLimits:
     """What a request may be, and how patient we are with its client (seconds)."""
 
     body: BodyLimits = field(default_factory=BodyLimits)
@@ -50,31 +50,31 @@ class OpenAI:
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        pipeline: RequestPipeline,
         drain: Drain,
-        limits: Limits | None = None,
+        limits: RequestLimits | None = None,
         clock: Callable[[], int] = _unix_time,
     ) -> None:
         self.pipeline = pipeline
         self._drain = drain
-        self._limits = limits or Limits()
+        self._limits = limits or RequestLimits()
         self._clock = clock
-        self._pings = Pings(self._limits.ping_seconds)
-        self._known: dict[str, Rules] = {}
+        self._pings = KeepAlive(self._limits.ping_seconds)
+        self._known: dict[str, ParsingRules] = {}
 
-    async def list_models(self, exchange: Exchange, door: Door, _: str) -> None:
+    async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /models``."""
         caller = await self._catalog_caller(exchange, door)
         entries = self.pipeline.models(door, caller)
         exchange.json({"object": "list", "data": entries})
 
-    async def show_model(self, exchange: Exchange, door: Door, name: str) -> None:
+    async def show_model(self, exchange: Exchange, door: MountedDoor, name: str) -> None:
         """``GET /models/{id}``."""
         caller = await self._catalog_caller(exchange, door)
         exchange.json(self.pipeline.shown(door, caller, name))
 
     async def complete(
-        self, exchange: Exchange, door: Door, _: str = "", *, caller: Caller | None = None
+        self, exchange: Exchange, door: MountedDoor, _: str = "", *, caller: Caller | None = None
     ) -> None:
         """``POST /chat/completions``; a ``caller`` has come in another way than by key."""
         completion = exchange.name_completion()
@@ -83,50 +83,54 @@ class OpenAI:
         if caller is None:
             key, pipeline = head.credential, self.pipeline
             caller = pipeline.known(door, key) or await pipeline.authenticate(door, key)
-        answer: Plain | Stream | None = None
+        answer: PlainAnswer | StreamedAnswer | None = None
         try:
-            with Watch(exchange, self._drain):
-                limits, asides = self._limits.body, asides_of(head.headers)
+            with WorkGuard(exchange, self._drain):
+                limits, request_hints = self._limits.body, hints_of(head.headers)
                 body = json_at_hand(exchange, limits) or await read_json(exchange, limits)
                 if len(body) <= LARGE:
-                    request = self._read(body, door, asides)
+                    request = self._read(body, door, request_hints)
                 else:
-                    request = await offload(self._read, body, door, asides)
+                    request = await offload(self._read, body, door, request_hints)
                 del body  # of which the request has all
-                identity = Identity(completion, self._clock(), exchange.request_id)
-                answer = Stream(request, exchange, self._pings) if request.stream else Plain()
+                identity = CompletionIdentity(completion, self._clock(), exchange.request_id)
+                answer = (
+                    StreamedAnswer(request, exchange, self._pings)
+                    if request.stream
+                    else PlainAnswer()
+                )
                 exchange.metered = True
                 await self.pipeline.answer(
-                    door, caller, request, identity, answer.deliver, asides.labels
+                    door, caller, request, identity, answer.deliver, request_hints.labels
                 )
         except ClientGone:
             raise
-        except Exception as failure:  # whatever it is, a stream that has begun says so
-            if exchange.status is None or not isinstance(answer, Stream):
+        except Exception as failure:  # whatever it is, a stream that has started says so
+            if exchange.status is None or not isinstance(answer, StreamedAnswer):
                 raise
             answer.break_off(error_for(_told(failure, exchange), exchange.headers))
         finally:
-            if isinstance(answer, Stream):
+            if isinstance(answer, StreamedAnswer):
                 self._pings.leave(answer)
         answer.finish(exchange)
 
-    def _read(self, body: bytes, door: Door, asides: Asides) -> ChatRequest:
+    def _read(self, body: bytes, door: MountedDoor, request_hints: RequestHints) -> ChatRequest:
         """The request; its session is that of a header where its body names none."""
         rules = self._known.get(door.name) or self._rules(door)
-        if asides.strict:
+        if request_hints.strict:
             rules = structs.replace(rules, reject_unknown=True)
         request = parse(body, rules)
-        if asides.session and request.session_id is None:
-            request = structs.replace(request, session_id=asides.session)
+        if request_hints.session and request.session_id is None:
+            request = structs.replace(request, session_id=request_hints.session)
         return request
 
-    async def _catalog_caller(self, exchange: Exchange, door: Door) -> Caller | None:
+    async def _catalog_caller(self, exchange: Exchange, door: MountedDoor) -> Caller | None:
         if door.open_catalog:
             return None
         return await self.pipeline.authenticate(door, exchange.credential)
 
-    def _rules(self, door: Door) -> Rules:
-        rules = self._known[door.name] = Rules(
+    def _rules(self, door: MountedDoor) -> ParsingRules:
+        rules = self._known[door.name] = ParsingRules(
             reasoning_object=door.reasoning_object,
             router=door.kind == "router",
             reject_unknown=door.reject_unknown,

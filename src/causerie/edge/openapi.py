@@ -65,7 +65,7 @@ def document(max_messages: int) -> Schema:
             "title": "Causerie",
             "version": causerie.__version__,
             "description": "Chat completions: list models, create a completion, plain or streamed. "
-            "Paths below `/v1` are found below the base address of every door, those below "
+            "Paths below `/v1` are found below the base URL of every door, those below "
             "`/router/v1` below that of doors of the kind `router`.",
         },
         "paths": {

@@ -10,7 +10,7 @@ from typing import Any
 
 @asynccontextmanager
 async def owned(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
-    """Run ``work`` beside the block; leaving cancels it and waits until it has ended.
+    """Run ``work`` alongside the block; leaving cancels it and waits until it has ended.
 
     A task group would turn the block's own exceptions into groups, and wait
     for work that has no end.

@@ -7,31 +7,31 @@ from typing import Any, Protocol
 
 from causerie.access.credential import Credential
 from causerie.access.keys import Caller
-from causerie.edge.doors import Door
+from causerie.chunk_encoder import CompletionIdentity, ResponseSink
+from causerie.edge.doors import MountedDoor
 from causerie.engines.base import EngineStatus
-from causerie.fold import Deliver, Identity
 from causerie.protocol.labels import Labels
 from causerie.protocol.request import ChatRequest
 
 
-class Pipeline(Protocol):
+class RequestPipeline(Protocol):
     """The request, behind the wire."""
 
-    def known(self, door: Door, credential: Credential | None) -> Caller | None:
+    def known(self, door: MountedDoor, credential: Credential | None) -> Caller | None:
         """As :meth:`authenticate`, or ``None`` where that would have to wait."""
         ...
 
-    def authenticate(self, door: Door, credential: Credential | None) -> Awaitable[Caller]:
+    def authenticate(self, door: MountedDoor, credential: Credential | None) -> Awaitable[Caller]:
         """Who is calling; raises ``Unauthenticated``. Called before the body is read."""
         ...
 
     async def answer(
         self,
-        door: Door,
+        door: MountedDoor,
         caller: Caller,
         request: ChatRequest,
-        identity: Identity,
-        deliver: Deliver,
+        identity: CompletionIdentity,
+        deliver: ResponseSink,
         labels: Labels,
     ) -> None:
         """Hand an answer to ``deliver``, once there is one.
@@ -40,16 +40,16 @@ class Pipeline(Protocol):
         """
         ...
 
-    def models(self, door: Door, caller: Caller | None) -> Sequence[Mapping[str, Any]]:
+    def models(self, door: MountedDoor, caller: Caller | None) -> Sequence[Mapping[str, Any]]:
         """The catalog entries that the caller may see; ``caller`` is ``None`` in open catalogs."""
         ...
 
-    def shown(self, door: Door, caller: Caller | None, name: str) -> Mapping[str, Any]:
+    def shown(self, door: MountedDoor, caller: Caller | None, name: str) -> Mapping[str, Any]:
         """One of them, by its id or an alias; raises :class:`ServiceError`."""
         ...
 
 
-class TargetStatus(Protocol):
+class TargetStatusView(Protocol):
     """How a target of routing stands; ``wait_seconds`` until it is asked again."""
 
     @property
@@ -66,7 +66,7 @@ class TargetStatus(Protocol):
     def reason(self) -> str: ...
 
 
-class Engines(Protocol):
+class ServingStatus(Protocol):
     """Who answers, as health shows them: our engines, and all targets of routing.
 
     ``shared`` says whether the server answers in which replicas count limits and
@@ -74,7 +74,7 @@ class Engines(Protocol):
     """
 
     def status(self) -> Sequence[EngineStatus]: ...
-    def targets(self) -> Sequence[TargetStatus]: ...
+    def targets(self) -> Sequence[TargetStatusView]: ...
     def shared(self) -> bool | None: ...
 
 

@@ -118,7 +118,7 @@ def _assistant_message() -> Schema:
 
 
 def _tool_schemas() -> dict[str, Schema]:
-    extra = described(OBJECT, "What its provider put beside it and needs back.")
+    extra = described(OBJECT, "What its provider put alongside it and needs back.")
     arguments = described(text(), "The arguments as a JSON string.")
     called = text(minLength=1, maxLength=256)
     return {
@@ -163,7 +163,7 @@ def _chat_request(max_messages: int) -> Schema:
         messages=array(ref("Message"), minItems=1, maxItems=max_messages),
         stream=BOOLEAN,
         stream_options=taken(include_usage=BOOLEAN),
-        **_length_and_draw(),
+        **_length_and_sampling(),
         **_thinking(),
         logprobs=BOOLEAN,
         top_logprobs=integer(0, 20, description="Needs `logprobs: true`."),
@@ -180,7 +180,7 @@ def _chat_request(max_messages: int) -> Schema:
     )
 
 
-def _length_and_draw() -> dict[str, Schema]:
+def _length_and_sampling() -> dict[str, Schema]:
     return {
         "max_completion_tokens": integer(1, _MAX_INT32),
         "max_tokens": integer(

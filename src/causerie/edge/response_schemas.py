@@ -5,7 +5,7 @@ from __future__ import annotations
 from causerie.edge.schema import OBJECT, Schema, array, described, ref, structure, text
 
 _ON_ROUTERS = "Only at doors that know the object `reasoning`."
-_WHO = "The endpoint that answered; at doors of routers."
+_WHO = "The provider that answered; at doors of routers."
 
 
 def response_schemas() -> dict[str, Schema]:

@@ -1,4 +1,5 @@
-"""What the router's door has besides completions: its catalog, in the form its clients know."""
+"""What the router's door has in addition to completions: its catalog, in the form its clients
+know."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ from urllib.parse import parse_qs
 
 from causerie.access.credential import Credential
 from causerie.access.keys import Caller
-from causerie.edge.doors import Door
+from causerie.edge.catalog_cache import CachedPage, CatalogCache, Shown
+from causerie.edge.doors import MountedDoor
 from causerie.edge.exchange import Exchange
-from causerie.edge.shelf import Page, Shelf, Shown
 from causerie.errors import InvalidRequest, NotFound
 
 _ENDPOINTS = "/endpoints"
@@ -18,23 +19,23 @@ _OPEN = {"cache-control": "public, max-age=2"}
 _OWN = {"cache-control": "private, no-store"}
 
 
-class Market(Protocol):
+class CatalogPort(Protocol):
     """The catalog behind a door."""
 
-    def authenticate(self, door: Door, credential: Credential | None) -> Awaitable[Caller]:
+    def authenticate(self, door: MountedDoor, credential: Credential | None) -> Awaitable[Caller]:
         """Who is calling; raises ``Unauthenticated``."""
         ...
 
-    def listed(self, door: Door, caller: Caller | None) -> Sequence[Shown]:
+    def listed(self, door: MountedDoor, caller: Caller | None) -> Sequence[Shown]:
         """All entries; with a caller those that it may use."""
         ...
 
-    def listing(self, door: Door, name: str) -> Shown:
+    def listing(self, door: MountedDoor, name: str) -> Shown:
         """One entry; raises ``NotFound``."""
         ...
 
 
-class Teller(Protocol):
+class KeyStatements(Protocol):
     """Who knows of keys and money."""
 
     async def key(self, caller: Caller) -> Mapping[str, Any]:
@@ -53,14 +54,14 @@ class Teller(Protocol):
 class RouterPages:
     """The handlers; pages of the catalog are kept. ``teller`` is there where accounts are."""
 
-    def __init__(self, market: Market, teller: Teller | None = None) -> None:
+    def __init__(self, market: CatalogPort, teller: KeyStatements | None = None) -> None:
         self._market = market
         self._teller = teller
-        self._shelf = Shelf()
+        self._catalog_cache = CatalogCache()
 
-    async def list_models(self, exchange: Exchange, door: Door, _: str) -> None:
+    async def list_models(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /models``, with filters, sorts and pages."""
-        page = self._shelf.page(
+        page = self._catalog_cache.page(
             door.name,
             exchange.path,
             exchange.query,
@@ -68,10 +69,10 @@ class RouterPages:
         )
         _send(exchange, page, _OPEN)
 
-    async def list_mine(self, exchange: Exchange, door: Door, _: str) -> None:
+    async def list_mine(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /models/user``: what the key may use."""
         caller = await self._market.authenticate(door, exchange.credential)
-        page = self._shelf.page(
+        page = self._catalog_cache.page(
             f"{door.name} {caller.key}",
             exchange.path,
             exchange.query,
@@ -79,33 +80,33 @@ class RouterPages:
         )
         _send(exchange, page, _OWN)
 
-    async def count(self, exchange: Exchange, door: Door, _: str) -> None:
+    async def count(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /models/count``."""
         exchange.json({"data": {"count": len(self._market.listed(door, None))}}, _OPEN)
 
-    async def show(self, exchange: Exchange, door: Door, name: str) -> None:
+    async def show(self, exchange: Exchange, door: MountedDoor, name: str) -> None:
         """``GET /models/{id}`` and ``GET /models/{id}/endpoints``."""
         if name.endswith(_ENDPOINTS):
             entry = self._market.listing(door, name.removesuffix(_ENDPOINTS))
-            exchange.json({"data": entry.endpoints()}, _OPEN)
+            exchange.json({"data": entry.with_endpoints()}, _OPEN)
         else:
             exchange.json(self._market.listing(door, name).entry(), _OPEN)
 
-    async def show_wrapped(self, exchange: Exchange, door: Door, name: str) -> None:
+    async def show_wrapped(self, exchange: Exchange, door: MountedDoor, name: str) -> None:
         """``GET /model/{id}``: the entry in an object of its own."""
         exchange.json({"data": self._market.listing(door, name).entry()}, _OPEN)
 
-    async def key(self, exchange: Exchange, door: Door, _: str) -> None:
+    async def key(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /key``."""
         caller, teller = await self._account(exchange, door)
         exchange.json({"data": await teller.key(caller)}, _OWN)
 
-    async def credits(self, exchange: Exchange, door: Door, _: str) -> None:
+    async def credits(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /credits``."""
         caller, teller = await self._account(exchange, door)
         exchange.json({"data": await teller.credits(caller)}, _OWN)
 
-    async def generation(self, exchange: Exchange, door: Door, _: str) -> None:
+    async def generation(self, exchange: Exchange, door: MountedDoor, _: str) -> None:
         """``GET /generation?id=``: by the id of the completion, or of the request."""
         caller, teller = await self._account(exchange, door)
         ids = parse_qs(exchange.query).get("id", [])
@@ -117,14 +118,14 @@ class RouterPages:
             )
         exchange.json({"data": await teller.generation(caller, ids[0])}, _OWN)
 
-    async def _account(self, exchange: Exchange, door: Door) -> tuple[Caller, Teller]:
+    async def _account(self, exchange: Exchange, door: MountedDoor) -> tuple[Caller, KeyStatements]:
         caller = await self._market.authenticate(door, exchange.credential)
         if self._teller is None:
             raise NotFound("There are no accounts here, so nothing is known of keys and money.")
         return caller, self._teller
 
 
-def _send(exchange: Exchange, page: Page, caching: Mapping[str, str]) -> None:
+def _send(exchange: Exchange, page: CachedPage, caching: Mapping[str, str]) -> None:
     headers = {"etag": page.etag, "vary": "accept-encoding, authorization", **caching}
     body = page.body
     if exchange.headers.take_gzip:

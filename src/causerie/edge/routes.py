@@ -8,24 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from causerie.edge.doors import Door
+from causerie.edge.doors import MountedDoor
 from causerie.edge.errors import method_not_allowed, unknown_path
 from causerie.edge.exchange import Exchange
-from causerie.edge.health import Health
+from causerie.edge.health import HealthHandlers
 from causerie.edge.metrics import MetricsPage
 from causerie.edge.openai import OpenAI
 from causerie.edge.openapi import Documents
 from causerie.edge.router import RouterPages
 
 Handler = Callable[[Exchange], Awaitable[None]]
-DoorHandler = Callable[[Exchange, Door, str], Awaitable[None]]
+DoorHandler = Callable[[Exchange, MountedDoor, str], Awaitable[None]]
 
 
 METRICS = "/metrics"
 
 
 def service_routes(
-    health: Health, metrics: MetricsPage | None, documents: Documents | None
+    health: HealthHandlers, metrics: MetricsPage | None, documents: Documents | None
 ) -> Mapping[str, Handler]:
     """Paths of the service itself; all are read with GET."""
     routes: dict[str, Handler] = {
@@ -41,7 +41,7 @@ def service_routes(
 
 
 def door_routes(openai: OpenAI) -> Mapping[str, Mapping[str, DoorHandler]]:
-    """Paths below a base address, by method. ``{id}`` takes the rest of the path."""
+    """Paths below a base URL, by method. ``{id}`` takes the rest of the path."""
     return {
         "/models": {"GET": openai.list_models},
         "/models/{id}": {"GET": openai.show_model},
@@ -50,7 +50,7 @@ def door_routes(openai: OpenAI) -> Mapping[str, Mapping[str, DoorHandler]]:
 
 
 def router_routes(openai: OpenAI, pages: RouterPages) -> Mapping[str, Mapping[str, DoorHandler]]:
-    """Paths below the base address of a router."""
+    """Paths below the base URL of a router."""
     return {
         "/models": {"GET": pages.list_models},
         "/models/user": {"GET": pages.list_mine},

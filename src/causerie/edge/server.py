@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 
 from causerie.edge.application import Edge
-from causerie.edge.bounds import Bounds
+from causerie.edge.bounds import ConnectionLimits
 from causerie.edge.connections import Connections
 from causerie.edge.ownership import owned
 
@@ -37,9 +37,9 @@ class Listen:
     busy_poll_seconds: float = 0.0
 
     @property
-    def bounds(self) -> Bounds:
+    def bounds(self) -> ConnectionLimits:
         """What one connection may cost."""
-        return Bounds(
+        return ConnectionLimits(
             head_seconds=self.head_seconds,
             idle_seconds=self.keep_alive_seconds,
             stuck_seconds=self.stuck_seconds,
@@ -72,7 +72,7 @@ async def serve(
 ) -> None:
     """Serve until ``stop`` is set or a signal comes, then end gracefully.
 
-    At a stop nothing new is begun, running answers may finish within
+    At a stop nothing new is started, running answers may finish within
     ``drain_seconds`` and are ended then; a second signal ends them at once. What
     else is being answered, pages say, holds the stop for some seconds at most.
     ``on_ready`` is told the address. Raises :class:`OSError` where it cannot
@@ -104,7 +104,7 @@ async def serve(
 
 @asynccontextmanager
 async def _scraped(
-    edge: Edge, bounds: Bounds, listener: socket.socket | None
+    edge: Edge, bounds: ConnectionLimits, listener: socket.socket | None
 ) -> AsyncIterator[None]:
     """Serve the metrics at an address of their own, if they have one; also while answers finish."""
     if listener is None:

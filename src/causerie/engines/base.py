@@ -47,7 +47,7 @@ class EngineStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampling:
+class EngineSampling:
     """How the next token is drawn. ``None`` leaves a value to the engine's default.
 
     ``logit_bias`` maps a token id to what is added to its logit.
@@ -75,23 +75,23 @@ class TextRequest:
     ``visible`` lists control tokens whose text must appear in the output
     instead of being dropped; ``ignore_eos`` forbids the end of the text.
     ``accepted`` are the last tokens of the prompt where the grammar has taken
-    them already: it goes on behind them instead of beginning anew. ``begun``
+    them already: it goes on behind them instead of beginning anew. ``resumed``
     is text that it has taken before them, however the prompt's tokens spell it.
     """
 
     prompt: Sequence[int]
     max_tokens: int
-    sampling: Sampling = Sampling()
+    sampling: EngineSampling = EngineSampling()
     grammar: str | None = None
     logprobs: int | None = None
     visible: tuple[str, ...] = ()
     ignore_eos: bool = False
     accepted: tuple[int, ...] = ()
-    begun: str = ""
+    resumed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Alternative:
+class TokenAlternative:
     """One candidate for a position; ``logprob`` is a natural logarithm."""
 
     id: int
@@ -114,7 +114,7 @@ class Token(Struct, frozen=True):
     text: str
     raw: bytes = b""
     logprob: float | None = None
-    top: tuple[Alternative, ...] = ()
+    top: tuple[TokenAlternative, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +234,6 @@ class TextEngine(Protocol):
         """Run one generation; raises on entering.
 
         :class:`PromptTooLong` where it does not fit, :class:`NotAdmitted` where
-        the grammar cannot go on behind ``TextRequest.begun`` and ``accepted``.
+        the grammar cannot go on behind ``TextRequest.resumed`` and ``accepted``.
         """
         ...

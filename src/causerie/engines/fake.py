@@ -20,7 +20,6 @@ from typing import Any, Self
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
 from causerie.engines.base import (
-    Alternative,
     EngineFailed,
     EngineState,
     EngineStatus,
@@ -32,6 +31,7 @@ from causerie.engines.base import (
     Stopped,
     TextRequest,
     Token,
+    TokenAlternative,
 )
 
 TEMPLATE = """
@@ -65,7 +65,7 @@ _PREFERRED = b'"}]{:,0123456789etfnul aeio[<>/'
 
 
 @dataclass(slots=True)
-class Script:
+class FakeScript:
     """What the engine does.
 
     ``replies`` are said in turn (none: what the user said last). After
@@ -87,7 +87,7 @@ class FakeEngine:
     """
 
     model: str
-    script: Script = field(default_factory=Script)
+    script: FakeScript = field(default_factory=FakeScript)
     context_length: int = 8192
     slots: int = 16
     memory_bytes: int = 0
@@ -107,7 +107,7 @@ class FakeEngine:
             _check(name, value)
         of_script = {name: options[name] for name in options if name in ("replies", "fail_after")}
         others = {name: options[name] for name in options if name not in of_script}
-        return cls(model, Script(**of_script), **others)
+        return cls(model, FakeScript(**of_script), **others)
 
     async def start(self) -> None:
         """Nothing to load."""
@@ -245,11 +245,13 @@ def _last_said(prompt: Sequence[int]) -> bytes:
 
 
 def _rest(reply: Sequence[int], prompt: Sequence[int]) -> Sequence[int]:
-    """What is left of a reply that was begun in the prompt's last turn."""
+    """What is left of a reply that was started in the prompt's last turn."""
     opened = max((at for at, id in enumerate(prompt) if id == _START), default=-1) + 1
     said = list(prompt[opened + len(_ASSISTANT) :])
-    begun = bytes(id for id in prompt[opened : opened + len(_ASSISTANT)] if id < 256) == _ASSISTANT
-    return reply[len(said) :] if begun and list(reply[: len(said)]) == said else reply
+    resumed = (
+        bytes(id for id in prompt[opened : opened + len(_ASSISTANT)] if id < 256) == _ASSISTANT
+    )
+    return reply[len(said) :] if resumed and list(reply[: len(said)]) == said else reply
 
 
 def _ids(reply: Sequence[int], request: TextRequest, prompt: Sequence[int]) -> Iterator[int]:
@@ -277,7 +279,7 @@ def _constrained(ids: Sequence[int], request: TextRequest) -> Iterator[int]:
 
 
 def _taken(request: TextRequest) -> list[int]:
-    return [*request.begun.encode(), *request.accepted]
+    return [*request.resumed.encode(), *request.accepted]
 
 
 def _matcher(request: TextRequest, accepted: Sequence[int]) -> LLMatcher:
@@ -355,8 +357,10 @@ def _token(id: int, text: str, logprobs: int | None) -> Token:
     raw = bytes([id]) if id < 256 else b""
     if logprobs is None:
         return Token(id, text, raw)
-    others = tuple(Alternative(65 + n, chr(65 + n), bytes([65 + n]), -1.0 - n) for n in range(26))
-    top = (Alternative(id, text, raw, -0.1), *(other for other in others if other.id != id))
+    others = tuple(
+        TokenAlternative(65 + n, chr(65 + n), bytes([65 + n]), -1.0 - n) for n in range(26)
+    )
+    top = (TokenAlternative(id, text, raw, -0.1), *(other for other in others if other.id != id))
     return Token(id, text, raw, -0.1, top[:logprobs])
 
 

@@ -23,7 +23,7 @@ from causerie.engines.base import (
     Output,
     TextRequest,
 )
-from causerie.engines.berth import Berth, FleetEntry, ManagedEngine
+from causerie.engines.model_slot import FleetEntry, ManagedEngine, ModelSlot
 
 __all__ = ["Fleet", "FleetEngine", "FleetEntry", "ManagedEngine"]
 
@@ -49,8 +49,8 @@ class Fleet:
         retry_seconds: float = 1.0,
     ) -> None:
         self._retry_seconds = retry_seconds
-        self._berths = {entry.model: self._berth(entry) for entry in entries}
-        self._leaving: set[Berth] = set()
+        self._model_slots = {entry.model: self._model_slot(entry) for entry in entries}
+        self._leaving: set[ModelSlot] = set()
         self._budget = memory_budget
         self._room = asyncio.Lock()  # who holds it may take memory, or is giving some back
         self._released = asyncio.Event()
@@ -59,9 +59,9 @@ class Fleet:
         self._closed = False
 
     async def __aenter__(self) -> Fleet:
-        for berth in self._berths.values():
-            if berth.entry.preload:
-                _ = self._load(berth)
+        for model_slot in self._model_slots.values():
+            if model_slot.entry.preload:
+                _ = self._load(model_slot)
         return self
 
     async def __aexit__(
@@ -74,12 +74,12 @@ class Fleet:
         for load in list(self._loads):
             load.cancel()
         await asyncio.gather(*self._loads, return_exceptions=True)
-        for berth in self._every():
-            if berth.idle is not None:
-                berth.idle.cancel()
-            if berth.engine is not None:
-                _ = self._end(berth.engine)
-                berth.engine = None
+        for model_slot in self._every():
+            if model_slot.idle is not None:
+                model_slot.idle.cancel()
+            if model_slot.engine is not None:
+                _ = self._end(model_slot.engine)
+                model_slot.engine = None
         ended = await asyncio.gather(*self._ends, return_exceptions=True)
         for result in ended:
             if isinstance(result, BaseException):
@@ -93,126 +93,132 @@ class Fleet:
         """
         self._budget = memory_budget
         self._released.set()  # who waits for room looks again: there may be more
-        before, self._berths = self._berths, {}
+        before, self._model_slots = self._model_slots, {}
         for entry in entries:
-            berth = before.get(entry.model)
-            if berth is not None and berth.entry.recipe == entry.recipe:
+            model_slot = before.get(entry.model)
+            if model_slot is not None and model_slot.entry.recipe == entry.recipe:
                 del before[entry.model]
-                berth.entry = entry
-                self._unload_when_idle(berth)
+                model_slot.entry = entry
+                self._unload_when_idle(model_slot)
             else:
-                berth = self._berth(entry)
+                model_slot = self._model_slot(entry)
                 if entry.preload and not self._closed:
-                    _ = self._load(berth)
-            self._berths[entry.model] = berth
-        for berth in before.values():
-            self._retire(berth)
+                    _ = self._load(model_slot)
+            self._model_slots[entry.model] = model_slot
+        for model_slot in before.values():
+            self._retire(model_slot)
 
     def engine(self, model: str) -> FleetEngine:
         """The engine of a model; using it loads it. Raises :class:`KeyError` for unknown ones."""
-        return FleetEngine(self, self._berths[model])
+        return FleetEngine(self, self._model_slots[model])
 
     def status(self) -> tuple[EngineStatus, ...]:
         """Every model as it is now."""
-        return tuple(berth.status() for berth in self._berths.values())
+        return tuple(model_slot.status() for model_slot in self._model_slots.values())
 
     async def ready(self) -> None:
         """Wait for every preload; raises the first failure."""
-        for berth in self._berths.values():
-            if berth.entry.preload:
-                await self._loaded(berth, None)
+        for model_slot in self._model_slots.values():
+            if model_slot.entry.preload:
+                await self._loaded(model_slot, None)
 
     @asynccontextmanager
     async def using(
-        self, berth: Berth, *, first: bool = False, last: bool = False
+        self, model_slot: ModelSlot, *, first: bool = False, last: bool = False
     ) -> AsyncIterator[ManagedEngine]:
         """The loaded engine, which is not unloaded while the body runs.
 
         Nor for a moment after it, unless it was a request's last step and no other
         is between its steps: the next one would have to load the model again.
         """
-        berth.begin_step(first=first)
-        if berth.leaving:
-            self._leaving.add(berth)
-        if berth.idle is not None:
-            berth.idle.cancel()
-            berth.idle = None
+        model_slot.begin_step(first=first)
+        if model_slot.leaving:
+            self._leaving.add(model_slot)
+        if model_slot.idle is not None:
+            model_slot.idle.cancel()
+            model_slot.idle = None
         try:
-            yield await self._loaded(berth, berth.entry.wait_seconds)
+            yield await self._loaded(model_slot, model_slot.entry.wait_seconds)
         finally:
-            berth.end_step(last=last)
+            model_slot.end_step(last=last)
             self._released.set()
-            self._unload_when_idle(berth)
+            self._unload_when_idle(model_slot)
 
-    async def _loaded(self, berth: Berth, seconds: float | None) -> ManagedEngine:
+    async def _loaded(self, model_slot: ModelSlot, seconds: float | None) -> ManagedEngine:
         """The engine, for which a load under way or a new one is waited for so long."""
-        if berth.engine is not None and berth.serves:
-            return berth.engine
-        loading = self._load(berth)
+        if model_slot.engine is not None and model_slot.serves:
+            return model_slot.engine
+        loading = self._load(model_slot)
         done, _ = await asyncio.wait({loading}, timeout=seconds)
         if not done:
             raise EngineFailed(
-                f"the model {berth.entry.model} is still being loaded", loading=True, retry_after=5
+                f"the model {model_slot.entry.model} is still being loaded",
+                loading=True,
+                retry_after=5,
             )
         if loading.cancelled():
             raise EngineFailed(_STOPPING)
         return loading.result()
 
-    def _load(self, berth: Berth) -> asyncio.Task[ManagedEngine]:
+    def _load(self, model_slot: ModelSlot) -> asyncio.Task[ManagedEngine]:
         """The load under way, or a new one; raises where it is too early for that."""
         if self._closed:
             raise EngineFailed(_STOPPING)
-        if berth.loading is None:
-            early = berth.retry_at - time.monotonic()
-            if berth.failure and early > 0:
-                raise LoadFailed(berth.failure, retry_after=early)
+        if model_slot.loading is None:
+            early = model_slot.retry_at - time.monotonic()
+            if model_slot.failure and early > 0:
+                raise LoadFailed(model_slot.failure, retry_after=early)
             # Owned: leaving the fleet cancels and awaits it.
-            berth.loading = asyncio.get_running_loop().create_task(self._start(berth))
-            self._loads.add(berth.loading)
-            berth.loading.add_done_callback(self._loads.discard)
-            berth.loading.add_done_callback(_note_end)
-        return berth.loading
+            model_slot.loading = asyncio.get_running_loop().create_task(self._start(model_slot))
+            self._loads.add(model_slot.loading)
+            model_slot.loading.add_done_callback(self._loads.discard)
+            model_slot.loading.add_done_callback(_note_end)
+        return model_slot.loading
 
-    async def _start(self, berth: Berth) -> ManagedEngine:
+    async def _start(self, model_slot: ModelSlot) -> ManagedEngine:
         began = time.monotonic()
         try:
-            await self._unload(berth)  # one that has lost what it was made of
-            engine = await berth.entry.make()
-            await self._take_room(berth, engine)
-            await self._bring_up(berth, engine)
+            await self._unload(model_slot)  # one that has lost what it was made of
+            engine = await model_slot.entry.make()
+            await self._take_room(model_slot, engine)
+            await self._bring_up(model_slot, engine)
         except asyncio.CancelledError:
             raise
         except BaseException as failure:
             if not (isinstance(failure, EngineFailed) and failure.loading):
-                berth.note_failure(failure)
-                log.warning("model not loaded", model=berth.entry.model, why=berth.failure)
+                model_slot.note_failure(failure)
+                log.warning(
+                    "model not loaded", model=model_slot.entry.model, why=model_slot.failure
+                )
             if isinstance(failure, EngineFailed) and not failure.loading:
-                wait = berth.retry_at - time.monotonic()
-                raise LoadFailed(berth.failure, retry_after=wait) from failure
+                wait = model_slot.retry_at - time.monotonic()
+                raise LoadFailed(model_slot.failure, retry_after=wait) from failure
             raise
         finally:
-            berth.loading = None
+            model_slot.loading = None
             self._released.set()
-            self._unload_when_idle(berth)
-        berth.note_success()
+            self._unload_when_idle(model_slot)
+        model_slot.note_success()
         seconds = round(time.monotonic() - began, 2)
-        log.info("model loaded", model=berth.entry.model, seconds=seconds)
+        log.info("model loaded", model=model_slot.entry.model, seconds=seconds)
         return engine
 
-    async def _bring_up(self, berth: Berth, engine: ManagedEngine) -> None:
+    async def _bring_up(self, model_slot: ModelSlot, engine: ManagedEngine) -> None:
         try:
             await engine.start()
-            berth.facts = await engine.facts()  # for those who list models, before anybody asks
+            model_slot.facts = (
+                await engine.facts()
+            )  # for those who list models, before anybody asks
         except BaseException:
-            berth.engine = None
+            model_slot.engine = None
             await asyncio.shield(self._end(engine))  # it may have got half way
             raise
 
-    async def _take_room(self, berth: Berth, engine: ManagedEngine) -> None:
-        """Give the engine its berth, once the budget has room for it."""
+    async def _take_room(self, model_slot: ModelSlot, engine: ManagedEngine) -> None:
+        """Give the engine its slot, once the budget has room for it."""
         async with self._room:
-            await self._make_room(berth.entry, engine.memory_bytes)
-            berth.engine = engine
+            await self._make_room(model_slot.entry, engine.memory_bytes)
+            model_slot.engine = engine
 
     async def _make_room(self, entry: FleetEntry, need: int) -> None:
         deadline = time.monotonic() + entry.wait_seconds
@@ -223,13 +229,13 @@ class Fleet:
                     f"budget of {_size(budget)}; raise it, or lower the model's context or slots"
                 )
             now = time.monotonic()
-            unused = [berth for berth in self._every() if berth.unused]
-            free = [berth for berth in unused if berth.awaited_until <= now]
+            unused = [model_slot for model_slot in self._every() if model_slot.unused]
+            free = [model_slot for model_slot in unused if model_slot.awaited_until <= now]
             if free:
-                await self._unload(min(free, key=lambda berth: berth.used_at))
+                await self._unload(min(free, key=lambda model_slot: model_slot.used_at))
                 continue
             self._released.clear()
-            until = min([deadline, *(berth.awaited_until for berth in unused)])
+            until = min([deadline, *(model_slot.awaited_until for model_slot in unused)])
             try:
                 async with asyncio.timeout(until - now):
                     await self._released.wait()
@@ -244,50 +250,54 @@ class Fleet:
                 ) from None
 
     def _taken(self) -> int:
-        loaded = [berth.engine for berth in self._every() if berth.engine is not None]
+        loaded = [
+            model_slot.engine for model_slot in self._every() if model_slot.engine is not None
+        ]
         return sum(engine.memory_bytes for engine in loaded) + sum(self._ends.values())
 
-    def _berth(self, entry: FleetEntry) -> Berth:
-        return Berth(entry, first_delay=self._retry_seconds)
+    def _model_slot(self, entry: FleetEntry) -> ModelSlot:
+        return ModelSlot(entry, first_delay=self._retry_seconds)
 
-    def _every(self) -> list[Berth]:
-        return [*self._berths.values(), *self._leaving]
+    def _every(self) -> list[ModelSlot]:
+        return [*self._model_slots.values(), *self._leaving]
 
-    def _retire(self, berth: Berth) -> None:
+    def _retire(self, model_slot: ModelSlot) -> None:
         """Its model is no longer wanted."""
-        berth.leaving = True
-        self._leaving.add(berth)
-        if berth.loading is not None and not berth.uses:
-            berth.loading.cancel()
-        self._unload_when_idle(berth)
+        model_slot.leaving = True
+        self._leaving.add(model_slot)
+        if model_slot.loading is not None and not model_slot.uses:
+            model_slot.loading.cancel()
+        self._unload_when_idle(model_slot)
 
-    def _unload_when_idle(self, berth: Berth) -> None:
-        if berth.idle is not None:
-            berth.idle.cancel()
-            berth.idle = None
-        if berth.leaving and berth.empty:
-            self._leaving.discard(berth)
-        after = berth.idle_seconds
-        if after is None or not berth.unused or self._closed:
+    def _unload_when_idle(self, model_slot: ModelSlot) -> None:
+        if model_slot.idle is not None:
+            model_slot.idle.cancel()
+            model_slot.idle = None
+        if model_slot.leaving and model_slot.empty:
+            self._leaving.discard(model_slot)
+        after = model_slot.idle_seconds
+        if after is None or not model_slot.unused or self._closed:
             return
-        after = max(after, berth.awaited_until - time.monotonic())
-        berth.idle = asyncio.get_running_loop().call_later(after, self._begin_unload, berth)
+        after = max(after, model_slot.awaited_until - time.monotonic())
+        model_slot.idle = asyncio.get_running_loop().call_later(
+            after, self._begin_unload, model_slot
+        )
 
-    def _begin_unload(self, berth: Berth) -> None:
-        berth.idle = None
-        _ = self._own(self._unload_if_unused(berth))
+    def _begin_unload(self, model_slot: ModelSlot) -> None:
+        model_slot.idle = None
+        _ = self._own(self._unload_if_unused(model_slot))
 
-    async def _unload_if_unused(self, berth: Berth) -> None:
+    async def _unload_if_unused(self, model_slot: ModelSlot) -> None:
         async with self._room:
-            if berth.unused:
-                await self._unload(berth)
+            if model_slot.unused:
+                await self._unload(model_slot)
 
-    async def _unload(self, berth: Berth) -> None:
-        engine, berth.engine = berth.engine, None
+    async def _unload(self, model_slot: ModelSlot) -> None:
+        engine, model_slot.engine = model_slot.engine, None
         if engine is not None:
-            log.info("model unloaded", model=berth.entry.model)
+            log.info("model unloaded", model=model_slot.entry.model)
             await asyncio.shield(self._end(engine))
-        self._unload_when_idle(berth)
+        self._unload_when_idle(model_slot)
 
     def _end(self, engine: ManagedEngine) -> asyncio.Task[None]:
         """Stop an engine for good; nobody's cancellation leaves it half way."""
@@ -317,47 +327,47 @@ def _size(memory: int) -> str:
 class FleetEngine:
     """A model's engine that loads itself when it is used; equal where it is the same one."""
 
-    def __init__(self, fleet: Fleet, berth: Berth) -> None:
+    def __init__(self, fleet: Fleet, model_slot: ModelSlot) -> None:
         self._fleet = fleet
-        self._berth = berth
+        self._model_slot = model_slot
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, FleetEngine) and other._berth is self._berth
+        return isinstance(other, FleetEngine) and other._model_slot is self._model_slot
 
     def __hash__(self) -> int:
-        return hash(self._berth)
+        return hash(self._model_slot)
 
     @property
     def slots(self) -> int:
         """Requests at the same time, as far as it is known now."""
-        return self._berth.slots
+        return self._model_slot.slots
 
     @property
     def known(self) -> ModelFacts | None:
         """Facts of the model as they were last; ``None`` where nobody has asked for them yet."""
-        return self._berth.facts
+        return self._model_slot.facts
 
     async def facts(self) -> ModelFacts:
         """Facts of the model, loaded for it."""
-        async with self._fleet.using(self._berth, first=True) as engine:
-            self._berth.facts = facts = await engine.facts()
+        async with self._fleet.using(self._model_slot, first=True) as engine:
+            self._model_slot.facts = facts = await engine.facts()
             return facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
         """Token ids of the pieces."""
-        async with self._fleet.using(self._berth) as engine:
+        async with self._fleet.using(self._model_slot) as engine:
             return await engine.tokenize(pieces, special=special)
 
     async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
         """What each token adds to the output."""
-        async with self._fleet.using(self._berth) as engine:
+        async with self._fleet.using(self._model_slot) as engine:
             return await engine.texts(tokens, visible=visible)
 
     @asynccontextmanager
     async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
         """One generation; the model stays loaded meanwhile."""
         async with (
-            self._fleet.using(self._berth, last=True) as engine,
+            self._fleet.using(self._model_slot, last=True) as engine,
             engine.generate(request) as tokens,
         ):
             yield tokens

@@ -14,8 +14,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import structlog
 
 from causerie.engines.base import EngineFailed
-from causerie.engines.meeting import Meeting
-from causerie.engines.vigil import Pulse, Question, silence
+from causerie.engines.ipc_socket import IpcSocket
+from causerie.engines.watchdog import Pulse, Question, silence
 
 log = structlog.get_logger(__name__)
 
@@ -24,14 +24,14 @@ _KILL_SECONDS = 10.0  # longer only where the kernel waits for a disk or a netwo
 _TAIL_LINES = 200
 
 
-class Client(Protocol):
+class EngineClient(Protocol):
     """What speaks to a child."""
 
     async def ask(self, method: str, path: str, body: object = None) -> Any: ...
     async def close(self) -> None: ...
 
 
-C = TypeVar("C", bound=Client)
+C = TypeVar("C", bound=EngineClient)
 
 
 class EngineProcess:
@@ -41,11 +41,11 @@ class EngineProcess:
     """
 
     def __init__(
-        self, process: asyncio.subprocess.Process, meeting: Meeting, stop_seconds: float
+        self, process: asyncio.subprocess.Process, ipc_socket: IpcSocket, stop_seconds: float
     ) -> None:
         self._process = process
         self._stop_seconds = stop_seconds
-        self.meeting = meeting
+        self.ipc_socket = ipc_socket
         self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
         # Owned here, ended with the process.
         self._reader = asyncio.get_running_loop().create_task(_keep_tail(process, self.tail))
@@ -70,7 +70,7 @@ class EngineProcess:
         except OSError as error:  # no memory, too many files: it passes
             why = error.strerror or error
             raise EngineFailed(f"the engine's process could not be started: {why}") from error
-        return cls(process, Meeting(), stop_seconds)
+        return cls(process, IpcSocket(), stop_seconds)
 
     @property
     def pid(self) -> int:
@@ -112,7 +112,7 @@ class EngineProcess:
             _kill(process)
             ended.cancel()
             self._reader.cancel()
-            self.meeting.close()
+            self.ipc_socket.close()
 
 
 class EngineChild(Generic[C]):

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 _LONG = 65_536  # characters: a second at worst
 _AT_ONCE = 12  # a child has 34 threads or more
-_LONG_AT_ONCE = 4  # beside them, so that short ones pass them by; threads here are 5 or more
+_LONG_AT_ONCE = 4  # alongside them, so that short ones pass them by; threads here are 5 or more
 
 T = TypeVar("T")
 

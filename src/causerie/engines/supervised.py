@@ -25,15 +25,15 @@ from causerie.engines.base import (
     Token,
 )
 from causerie.engines.files import Files
-from causerie.engines.guide import Guide, Guided, Spelling, words
-from causerie.engines.process import C, Client
+from causerie.engines.grammar_matcher import GrammarMatcher, Guided, Spelling, words
+from causerie.engines.process import C, EngineClient
 from causerie.engines.supervisor import Supervisor
-from causerie.engines.vigil import Pulse
+from causerie.engines.vocabulary import IndexedVocabulary
+from causerie.engines.watchdog import Pulse
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.vocabulary import TokenType
-from causerie.engines.words import Words
 
-C_co = TypeVar("C_co", bound=Client, covariant=True)
+C_co = TypeVar("C_co", bound=EngineClient, covariant=True)
 
 
 class Served(Protocol[C_co]):
@@ -65,7 +65,7 @@ class SupervisedEngine(ABC, Generic[C]):
         self._files = Files(files)
         self._load_seconds = load_seconds
         self._supervisor = Supervisor(model, self._spawn)
-        self._words_read: Words | None = None
+        self._words_read: IndexedVocabulary | None = None
         self._guidance: LLTokenizer | None = None
         self._busy = 0
         self._pulse = Pulse()
@@ -98,17 +98,17 @@ class SupervisedEngine(ABC, Generic[C]):
         """A server that has loaded; raises :class:`EngineFailed`."""
 
     @abstractmethod
-    def _read(self) -> Words:
+    def _read(self) -> IndexedVocabulary:
         """The vocabulary. Blocks; raises :class:`WeightsError` or :class:`OSError`."""
 
     @abstractmethod
     def _run(
-        self, client: C, words: Words, request: TextRequest
+        self, client: C, words: IndexedVocabulary, request: TextRequest
     ) -> AbstractAsyncContextManager[AsyncGenerator[Output, None]]:
         """One generation that begins with the grammar's beginning."""
 
     @abstractmethod
-    async def _draw(self, client: C, words: Words, request: TextRequest) -> Token:
+    async def _sample(self, client: C, words: IndexedVocabulary, request: TextRequest) -> Token:
         """One token, also where it ends in the middle of a character."""
 
     @property
@@ -158,7 +158,7 @@ class SupervisedEngine(ABC, Generic[C]):
         if request.max_tokens > room:
             request = replace(request, max_tokens=room)
         known = await self._words()
-        goes_on = request.accepted or request.begun
+        goes_on = request.accepted or request.resumed
         made = (
             self._guided(client, known, request) if goes_on else self._run(client, known, request)
         )
@@ -172,24 +172,24 @@ class SupervisedEngine(ABC, Generic[C]):
 
     @asynccontextmanager
     async def _guided(
-        self, client: C, known: Words, request: TextRequest
+        self, client: C, known: IndexedVocabulary, request: TextRequest
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
         """One under a grammar that goes on behind what it has accepted."""
         vocabulary = known.vocabulary
         if self._guidance is None:
             self._guidance = await asyncio.to_thread(words, vocabulary, self._in_thread())
         guide = await asyncio.to_thread(
-            Guide,
+            GrammarMatcher,
             self._guidance,
             vocabulary,
             request.grammar or "",
             request.accepted,
-            request.begun,
+            request.resumed,
         )
         run = functools.partial(self._run, client, known)
-        draw = functools.partial(self._draw, client, known)
+        sample = functools.partial(self._sample, client, known)
         spelling = await self._spelling(request.visible, request.prompt)
-        async with aclosing(Guided(run, draw, request, guide, spelling).outputs()) as outputs:
+        async with aclosing(Guided(run, sample, request, guide, spelling).outputs()) as outputs:
             yield outputs
 
     def _in_thread(self) -> Callable[[str], list[int]]:
@@ -208,7 +208,7 @@ class SupervisedEngine(ABC, Generic[C]):
         written = {id for id, kind in enumerate(vocabulary.types) if kind == TokenType.USER_DEFINED}
         return Spelling(vocabulary, (hidden - written).union(vocabulary.end), visible, behind)
 
-    async def _words(self) -> Words:
+    async def _words(self) -> IndexedVocabulary:
         if self._words_read is None:
             self._words_read = await asyncio.to_thread(self._read)
         return self._words_read

@@ -13,7 +13,7 @@ from typing import Any
 from joserfc.errors import JoseError
 from joserfc.jwk import JWKRegistry, Key
 
-from causerie.identity.web import ProviderFailed, Web
+from causerie.identity.web import IdentityHttp, IdentityProviderFailed
 
 _PATH = "/.well-known/openid-configuration"
 _KEPT = 3600.0  # seconds
@@ -22,7 +22,7 @@ _FAILED = 5.0  # seconds for which a failure is not tried again
 
 
 @dataclass(frozen=True, slots=True)
-class Metadata:
+class ProviderMetadata:
     """A provider's document, as far as it is used here."""
 
     authorization: str
@@ -34,12 +34,12 @@ class Metadata:
     names_itself: bool
 
     @staticmethod
-    def parse(found: Mapping[str, Any], issuer: str) -> Metadata:
-        """Raises :class:`ProviderFailed` for a document that is not this issuer's."""
+    def parse(found: Mapping[str, Any], issuer: str) -> ProviderMetadata:
+        """Raises :class:`IdentityProviderFailed` for a document that is not this issuer's."""
         if found.get("issuer") != issuer:
-            raise ProviderFailed("its document names another issuer")
+            raise IdentityProviderFailed("its document names another issuer")
         methods = _words(found, "token_endpoint_auth_methods_supported") or ["client_secret_basic"]
-        return Metadata(
+        return ProviderMetadata(
             authorization=_address(found, "authorization_endpoint", issuer),
             token=_address(found, "token_endpoint", issuer),
             keys=_address(found, "jwks_uri", issuer),
@@ -54,28 +54,29 @@ class Metadata:
         )
 
 
-class Provider:
+class ProviderDocument:
     """The document and the keys of one issuer."""
 
-    def __init__(self, issuer: str, web: Web, monotonic: Callable[[], float]) -> None:
+    def __init__(self, issuer: str, web: IdentityHttp, monotonic: Callable[[], float]) -> None:
         self.issuer = issuer
         self._web = web
         self._monotonic = monotonic
         self._turn = asyncio.Lock()
-        self._metadata: Metadata | None = None
+        self._metadata: ProviderMetadata | None = None
         self._metadata_at = 0.0
         self._keys: Sequence[Key] = ()
         self._keys_at: float | None = None
-        self._failure: ProviderFailed | None = None
+        self._failure: IdentityProviderFailed | None = None
         self._failed_at = 0.0
 
-    async def metadata(self) -> Metadata:
-        """Raises :class:`ProviderFailed`."""
+    async def metadata(self) -> ProviderMetadata:
+        """Raises :class:`IdentityProviderFailed`."""
         async with self._turn:
             return await self._document()
 
     async def keys(self, *, anew: bool = False) -> Sequence[Key]:
-        """Its keys; ``anew`` where a key was not among them. Raises :class:`ProviderFailed`."""
+        """Its keys; ``anew`` where a key was not among them. Raises
+        :class:`IdentityProviderFailed`."""
         async with self._turn:
             metadata = await self._document()
             age = self._monotonic() - self._keys_at if self._keys_at is not None else _KEPT
@@ -84,21 +85,21 @@ class Provider:
                 self._keys_at = self._monotonic()
             return self._keys
 
-    async def _document(self) -> Metadata:
+    async def _document(self) -> ProviderMetadata:
         now = self._monotonic()
         if self._metadata is None or now - self._metadata_at >= _KEPT:
             found = await self._once(self.issuer.rstrip("/") + _PATH)
-            self._metadata = Metadata.parse(found, self.issuer)
+            self._metadata = ProviderMetadata.parse(found, self.issuer)
             self._metadata_at = now
         return self._metadata
 
     async def _once(self, url: str) -> Mapping[str, Any]:
         """Ask, but not again at once after it failed: many may want to sign in meanwhile."""
         if self._failure is not None and self._monotonic() - self._failed_at < _FAILED:
-            raise ProviderFailed(str(self._failure))
+            raise IdentityProviderFailed(str(self._failure))
         try:
             found = await self._web.get(url)
-        except ProviderFailed as failure:
+        except IdentityProviderFailed as failure:
             self._failure, self._failed_at = failure, self._monotonic()
             raise
         self._failure = None
@@ -125,7 +126,7 @@ def _address(found: Mapping[str, Any], name: str, issuer: str) -> str:
     value = found.get(name)
     schemes = ("https://",) if issuer.startswith("https://") else ("https://", "http://")
     if not isinstance(value, str) or not value.startswith(schemes) or "#" in value:
-        raise ProviderFailed(f"its document has no good {name}")
+        raise IdentityProviderFailed(f"its document has no good {name}")
     return value
 
 

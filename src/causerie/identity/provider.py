@@ -19,9 +19,9 @@ from urllib.parse import quote_plus, urlencode
 import structlog
 
 from causerie.errors import Unauthenticated, UpstreamFailed
-from causerie.identity.metadata import Metadata, Provider
+from causerie.identity.metadata import ProviderDocument, ProviderMetadata
 from causerie.identity.tokens import BadToken, Expected, UnknownKey, verified
-from causerie.identity.web import ProviderFailed, Web
+from causerie.identity.web import IdentityHttp, IdentityProviderFailed
 
 ATTEMPT_SECONDS = 600
 _LONGEST = 4096
@@ -45,7 +45,7 @@ class ProviderOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class SignInAttempt:
     """What the browser that begins must bring back. ``began`` is in seconds since 1970."""
 
     provider: str
@@ -57,7 +57,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """What the browser brought back in its address, beside the state."""
+    """What the browser brought back in its address, alongside the state."""
 
     code: str = field(default="", repr=False)
     error: str = ""
@@ -81,7 +81,7 @@ class OidcProvider:
     def __init__(
         self,
         options: ProviderOptions,
-        web: Web,
+        web: IdentityHttp,
         *,
         now: Callable[[], float],
         monotonic: Callable[[], float] = time.monotonic,
@@ -89,9 +89,9 @@ class OidcProvider:
         self.options = options
         self._web = web
         self._now = now
-        self._provider = Provider(options.issuer, web, monotonic)
+        self._provider = ProviderDocument(options.issuer, web, monotonic)
 
-    async def begin(self, callback: str, state: Callable[[Attempt], str]) -> str:
+    async def begin(self, callback: str, state: Callable[[SignInAttempt], str]) -> str:
         """Where to send a browser that shall come back to ``callback``.
 
         ``state`` keeps an attempt, and says by what only this browser brings it
@@ -99,9 +99,9 @@ class OidcProvider:
         """
         try:
             metadata = await self._provider.metadata()
-        except ProviderFailed as failure:
+        except IdentityProviderFailed as failure:
             raise self._unreachable(failure) from failure
-        attempt = Attempt(
+        attempt = SignInAttempt(
             provider=self.options.name,
             callback=callback,
             began=int(self._now()),
@@ -124,7 +124,7 @@ class OidcProvider:
         joint = "&" if "?" in metadata.authorization else "?"
         return f"{metadata.authorization}{joint}{query}"
 
-    async def finish(self, attempt: Attempt | None, returned: Returned) -> Claims:
+    async def finish(self, attempt: SignInAttempt | None, returned: Returned) -> Claims:
         """Who has come back, with the attempt that their state keeps.
 
         Raises :class:`Unauthenticated` where that is not proved, and
@@ -142,19 +142,21 @@ class OidcProvider:
             reply = await self._redeem(metadata, attempt, returned.code)
             claims = await self._verified(metadata, attempt, reply)
             return await self._told(metadata, claims, reply)
-        except ProviderFailed as failure:
+        except IdentityProviderFailed as failure:
             raise self._unreachable(failure) from failure
         except BadToken as failure:
             raise self._refused(failure) from failure
 
-    def _of_this_browser(self, attempt: Attempt | None) -> Attempt:
+    def _of_this_browser(self, attempt: SignInAttempt | None) -> SignInAttempt:
         if attempt is None or attempt.provider != self.options.name:
             raise self._refused(BadToken("the state is not of this browser"))
         if not 0 <= self._now() - attempt.began + 5 <= ATTEMPT_SECONDS:
             raise self._refused(BadToken("the attempt took too long"))
         return attempt
 
-    async def _redeem(self, metadata: Metadata, attempt: Attempt, code: str) -> Mapping[str, Any]:
+    async def _redeem(
+        self, metadata: ProviderMetadata, attempt: SignInAttempt, code: str
+    ) -> Mapping[str, Any]:
         options = self.options
         fields = {
             "grant_type": "authorization_code",
@@ -173,7 +175,7 @@ class OidcProvider:
         return await self._web.post(metadata.token, fields, headers)
 
     async def _verified(
-        self, metadata: Metadata, attempt: Attempt, reply: Mapping[str, Any]
+        self, metadata: ProviderMetadata, attempt: SignInAttempt, reply: Mapping[str, Any]
     ) -> Mapping[str, Any]:
         token = reply.get("id_token")
         if not isinstance(token, str):
@@ -191,9 +193,9 @@ class OidcProvider:
             return verified(token, await self._provider.keys(anew=True), expected)
 
     async def _told(
-        self, metadata: Metadata, claims: Mapping[str, Any], reply: Mapping[str, Any]
+        self, metadata: ProviderMetadata, claims: Mapping[str, Any], reply: Mapping[str, Any]
     ) -> Claims:
-        """With what the provider tells beside the token, where that has no address (5.3.2)."""
+        """With what the provider tells alongside the token, where that has no address (5.3.2)."""
         access = reply.get("access_token")
         if not claims.get("email") and metadata.userinfo and isinstance(access, str):
             more = await self._web.get(metadata.userinfo, [("authorization", f"Bearer {access}")])
@@ -209,7 +211,7 @@ class OidcProvider:
             name=name.strip() if isinstance(name, str) else "",
         )
 
-    def _unreachable(self, failure: ProviderFailed) -> UpstreamFailed:
+    def _unreachable(self, failure: IdentityProviderFailed) -> UpstreamFailed:
         _log.warning("identity.provider_failed", provider=self.options.name, why=str(failure))
         return UpstreamFailed(
             f"{self.options.title} cannot be asked now who you are. Try again in a while, or sign "

@@ -20,11 +20,11 @@ from causerie.transport.errors import TransportFailed
 _FORM = "application/x-www-form-urlencoded"
 
 
-class ProviderFailed(Exception):
+class IdentityProviderFailed(Exception):
     """The provider did not answer as it should; the words are for the log, and hold no secret."""
 
 
-class Web:
+class IdentityHttp:
     """Asks providers. An answer that takes longer, or is larger, is none.
 
     ``ca_file`` has the certificates to trust; unset, those that the system trusts.
@@ -43,13 +43,13 @@ class Web:
         self._tls: ssl.SSLContext | None = None
 
     async def get(self, url: str, headers: Sequence[tuple[str, str]] = ()) -> Mapping[str, Any]:
-        """The object at ``url``; raises :class:`ProviderFailed`."""
+        """The object at ``url``; raises :class:`IdentityProviderFailed`."""
         return await self._ask("GET", url, headers, b"")
 
     async def post(
         self, url: str, fields: Mapping[str, str], headers: Sequence[tuple[str, str]] = ()
     ) -> Mapping[str, Any]:
-        """What is answered to a form; raises :class:`ProviderFailed`."""
+        """What is answered to a form; raises :class:`IdentityProviderFailed`."""
         body = urlencode(fields).encode()
         return await self._ask("POST", url, [*headers, ("content-type", _FORM)], body)
 
@@ -62,7 +62,7 @@ class Web:
         try:
             client = HttpClient(f"{parts.scheme}://{parts.netloc}", reach)
         except ValueError as failure:
-            raise ProviderFailed(f"an address that is none: {failure}") from failure
+            raise IdentityProviderFailed(f"an address that is none: {failure}") from failure
         try:
             async with asyncio.timeout(self._seconds):
                 accept = ("accept", "application/json")
@@ -70,11 +70,13 @@ class Web:
                 content = await response.read(self._max_bytes)
         except TransportFailed as failure:
             words = str(failure) if failure.kind == "tls" else f"{parts.netloc}: {failure.kind}"
-            raise ProviderFailed(words) from failure
+            raise IdentityProviderFailed(words) from failure
         except TimeoutError as failure:
-            raise ProviderFailed(f"{parts.netloc}: no answer in {self._seconds:g} s") from failure
+            raise IdentityProviderFailed(
+                f"{parts.netloc}: no answer in {self._seconds:g} s"
+            ) from failure
         except ValueError as failure:
-            raise ProviderFailed(f"{parts.netloc}: cannot be asked") from failure
+            raise IdentityProviderFailed(f"{parts.netloc}: cannot be asked") from failure
         finally:
             await client.close()
         return _object(parts.netloc, response.status, content)
@@ -89,7 +91,7 @@ class Web:
             try:
                 self._tls = await asyncio.to_thread(read)
             except OSError as failure:
-                raise ProviderFailed("the file of certificates cannot be read") from failure
+                raise IdentityProviderFailed("the file of certificates cannot be read") from failure
         return self._tls
 
 
@@ -101,7 +103,7 @@ def _object(place: str, status: int, content: bytes) -> Mapping[str, Any]:
     if status != 200:
         error = found.get("error") if isinstance(found, dict) else None
         word = error if isinstance(error, str) and error.isascii() and error.isprintable() else ""
-        raise ProviderFailed(f"{place}: status {status} {word[:40]}".rstrip())
+        raise IdentityProviderFailed(f"{place}: status {status} {word[:40]}".rstrip())
     if not isinstance(found, dict):
-        raise ProviderFailed(f"{place}: no JSON object")
+        raise IdentityProviderFailed(f"{place}: no JSON object")
     return found

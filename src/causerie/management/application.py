@@ -8,28 +8,28 @@ from contextlib import aclosing
 import msgspec
 
 from causerie.access.lease import tell
-from causerie.access.quota import Rates, Scope, Tokens
+from causerie.access.quota import Rates, RateScope, Tokens
 from causerie.access.windows import MemoryCounters
 from causerie.accounts.accounts import Accounts
-from causerie.accounts.guard import Clock
+from causerie.accounts.authorization import Clock
 from causerie.edge.exchange import Exchange
 from causerie.management.document import document
-from causerie.management.endpoints import EndpointDesk
-from causerie.management.keys import KeyDesk
+from causerie.management.keys import KeyOperations
 from causerie.management.managers import Managers
-from causerie.management.people import LinkPath, PeopleDesk
-from causerie.management.projects import ProjectDesk
+from causerie.management.people import LinkPath, PeopleOperations
+from causerie.management.projects import ProjectOperations
+from causerie.management.providers import ProviderOperations
 from causerie.management.reading import body_of, query_of
-from causerie.management.route import Call, Export, pick
+from causerie.management.route import ApiCall, Export, pick
 from causerie.management.routes import (
-    endpoint_routes,
     key_routes,
     people_routes,
     project_routes,
+    provider_routes,
     usage_routes,
 )
-from causerie.management.usage import UsageDesk
-from causerie.upkeep.ports import Upkeep
+from causerie.management.usage import UsageOperations
+from causerie.operations.ports import Operations
 
 PREFIX = "/api"
 _DOCUMENT = "/openapi.json"
@@ -39,10 +39,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Management:
-    """Answers what is asked of accounts, and of endpoints.
+    """Answers what is asked of accounts, and of providers.
 
     ``managers`` says whose a key is, ``link_path`` where a browser uses a
-    one-time link, ``clock`` what time it is, in UTC; ``upkeep`` sees to endpoints. Each
+    one-time link, ``clock`` what time it is, in UTC; ``operations`` sees to providers. Each
     key may ask ``requests_per_minute`` times, and a few times at once.
     """
 
@@ -52,18 +52,18 @@ class Management:
         managers: Managers,
         clock: Clock,
         link_path: LinkPath,
-        upkeep: Upkeep,
+        operations: Operations,
         requests_per_minute: int,
     ) -> None:
         self._managers = managers
         self._rates = Rates(requests_per_minute=requests_per_minute, concurrent=_AT_ONCE)
         self._limits = MemoryCounters()  # apart from those of inference
         self.routes = [
-            *people_routes(PeopleDesk(accounts, link_path)),
-            *project_routes(ProjectDesk(accounts, link_path, clock)),
-            *key_routes(KeyDesk(accounts, clock)),
-            *usage_routes(UsageDesk(accounts, clock)),
-            *endpoint_routes(EndpointDesk(upkeep)),
+            *people_routes(PeopleOperations(accounts, link_path)),
+            *project_routes(ProjectOperations(accounts, link_path, clock)),
+            *key_routes(KeyOperations(accounts, clock)),
+            *usage_routes(UsageOperations(accounts, clock)),
+            *provider_routes(ProviderOperations(operations)),
         ]
         self._document = _encode(document(self.routes))
 
@@ -75,12 +75,12 @@ class Management:
             return
         route, ids = pick(self.routes, exchange.method, path)
         actor = await self._managers.manager(exchange.credential)
-        with self._limits.take_now([Scope("key", actor.id, self._rates)], Tokens) as lease:
+        with self._limits.take_now([RateScope("key", actor.id, self._rates)], Tokens) as lease:
             query = query_of(exchange.query, route.query)
             body = await body_of(exchange, route.body) if route.takes_body else route.body()
-            answer = await route.handler(Call(actor, ids, query, body))
+            answer = await route.handler(ApiCall(actor, ids, query, body))
             headers = dict(_HEADERS)
-            tell(lease.standings(), headers)
+            tell(lease.limit_statuses(), headers)
             if isinstance(answer, Export):
                 await _send(exchange, answer, headers)
             else:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from causerie.accounts.bounds import Bounds, Budget, Limit, Period, Unit
+from causerie.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
 from causerie.accounts.keys import Purpose
 from causerie.accounts.people import Role
 from causerie.accounts.recording import LONGEST_DAYS
@@ -57,7 +57,9 @@ class BudgetBody(Body, frozen=True):
     """So much, within a period."""
 
     amount: Annotated[Decimal, Meta(description="In decimal notation; tokens are whole.")]
-    period: Annotated[Period, Meta(description="When it begins anew, in UTC.")] = Period.MONTH
+    period: Annotated[BudgetPeriod, Meta(description="When it begins anew, in UTC.")] = (
+        BudgetPeriod.MONTH
+    )
     unit: Unit = Unit.MONEY
     model: Annotated[str, Meta(max_length=200, description="Empty: all models together.")] = ""
 
@@ -68,15 +70,15 @@ class BoundsBody(Body, frozen=True):
     limits: Annotated[tuple[LimitBody, ...], Meta(max_length=200)] = ()
     budgets: Annotated[tuple[BudgetBody, ...], Meta(max_length=200)] = ()
 
-    def bounds(self) -> Bounds:
+    def bounds(self) -> LimitsAndBudgets:
         """As accounts know them."""
-        return Bounds(
+        return LimitsAndBudgets(
             tuple(each.limit() for each in self.limits),
             tuple(Budget(each.amount, each.period, each.unit, each.model) for each in self.budgets),
         )
 
 
-class MakeUser(Body, frozen=True):
+class CreateUser(Body, frozen=True):
     """An account without a password; a password link lets its owner choose one."""
 
     email: Email
@@ -99,7 +101,7 @@ class InviteUser(Body, frozen=True):
     operator: bool = False
 
 
-class MakeProject(Body, frozen=True):
+class CreateProject(Body, frozen=True):
     """A project."""
 
     name: Name
@@ -140,7 +142,7 @@ class ChangeMember(Body, frozen=True):
     role: Role
 
 
-class MakeKey(Body, frozen=True):
+class CreateKey(Body, frozen=True):
     """A key. ``null`` for doors and models: all that the project has; empty: none."""
 
     name: Name

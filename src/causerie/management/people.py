@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from causerie.accounts.accounts import Accounts
 from causerie.accounts.links import LinkKind
-from causerie.management.bodies import InviteUser, MakeUser, NoBody, SetOperator
+from causerie.management.bodies import CreateUser, InviteUser, NoBody, SetOperator
 from causerie.management.lists import LinkList, UserList, page_of
-from causerie.management.queries import NoQuery, Page
-from causerie.management.route import Call
+from causerie.management.queries import NoQuery, PageQuery
+from causerie.management.route import ApiCall
 from causerie.management.views import LinkView, Me, NewLinkView, UserView
 
 LinkPath = Callable[[LinkKind, str], str]
@@ -18,17 +18,17 @@ LinkPath = Callable[[LinkKind, str], str]
 
 
 @dataclass(frozen=True, slots=True)
-class PeopleDesk:
+class PeopleOperations:
     """Users, for operators."""
 
     accounts: Accounts
     link_path: LinkPath
 
-    async def me(self, call: Call[NoQuery, NoBody]) -> Me:
+    async def me(self, call: ApiCall[NoQuery, NoBody]) -> Me:
         """Who the key is."""
         return Me.of(call.actor)
 
-    async def list(self, call: Call[Page, NoBody]) -> UserList:
+    async def list(self, call: ApiCall[PageQuery, NoBody]) -> UserList:
         """All users."""
         found, following = page_of(
             await self.accounts.users.every(call.actor),
@@ -38,11 +38,11 @@ class PeopleDesk:
         )
         return UserList(data=[UserView.of(each) for each in found], next=following)
 
-    async def see(self, call: Call[NoQuery, NoBody]) -> UserView:
+    async def see(self, call: ApiCall[NoQuery, NoBody]) -> UserView:
         """One user."""
         return UserView.of(await self.accounts.users.see(call.actor, call.ids["user"]))
 
-    async def create(self, call: Call[NoQuery, MakeUser]) -> UserView:
+    async def create(self, call: ApiCall[NoQuery, CreateUser]) -> UserView:
         """A user without a password."""
         body = call.body
         made = await self.accounts.users.create(
@@ -50,14 +50,14 @@ class PeopleDesk:
         )
         return UserView.of(made)
 
-    async def invite(self, call: Call[NoQuery, InviteUser]) -> NewLinkView:
+    async def invite(self, call: ApiCall[NoQuery, InviteUser]) -> NewLinkView:
         """An invitation to the service."""
         made = await self.accounts.users.invite(
             call.actor, email=call.body.email, operator=call.body.operator
         )
         return NewLinkView.made(made, self.link_path(made.link.kind, made.token))
 
-    async def invitations(self, call: Call[Page, NoBody]) -> LinkList:
+    async def invitations(self, call: ApiCall[PageQuery, NoBody]) -> LinkList:
         """Those to the service that nobody has used yet."""
         found, following = page_of(
             await self.accounts.users.invitations(call.actor),
@@ -67,30 +67,30 @@ class PeopleDesk:
         )
         return LinkList(data=[LinkView.of(each) for each in found], next=following)
 
-    async def withdraw(self, call: Call[NoQuery, NoBody]) -> None:
+    async def withdraw(self, call: ApiCall[NoQuery, NoBody]) -> None:
         """Take an invitation to the service back."""
         await self.accounts.users.withdraw(call.actor, call.ids["invitation"])
 
-    async def reset(self, call: Call[NoQuery, NoBody]) -> NewLinkView:
+    async def reset(self, call: ApiCall[NoQuery, NoBody]) -> NewLinkView:
         """A link to choose a password."""
         made = await self.accounts.users.reset_link(call.actor, call.ids["user"])
         return NewLinkView.made(made, self.link_path(made.link.kind, made.token))
 
-    async def remove_factor(self, call: Call[NoQuery, NoBody]) -> None:
+    async def remove_factor(self, call: ApiCall[NoQuery, NoBody]) -> None:
         """For who has lost it."""
         await self.accounts.users.remove_factor(call.actor, call.ids["user"])
 
-    async def disable(self, call: Call[NoQuery, NoBody]) -> UserView:
+    async def disable(self, call: ApiCall[NoQuery, NoBody]) -> UserView:
         """Shut out."""
         return UserView.of(await self.accounts.users.disable(call.actor, call.ids["user"]))
 
-    async def enable(self, call: Call[NoQuery, NoBody]) -> UserView:
+    async def enable(self, call: ApiCall[NoQuery, NoBody]) -> UserView:
         """Let in again."""
         return UserView.of(
             await self.accounts.users.disable(call.actor, call.ids["user"], disabled=False)
         )
 
-    async def set_operator(self, call: Call[NoQuery, SetOperator]) -> UserView:
+    async def set_operator(self, call: ApiCall[NoQuery, SetOperator]) -> UserView:
         """Make an operator, or not any more."""
         return UserView.of(
             await self.accounts.users.make_operator(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from causerie.accounts.accounts import Accounts
-from causerie.accounts.guard import Clock
+from causerie.accounts.authorization import Clock
 from causerie.management.bodies import (
     BoundsBody,
     ChangeMember,
+    CreateProject,
     InviteMember,
-    MakeProject,
     NoBody,
     PutCredits,
     RenameProject,
@@ -18,8 +18,8 @@ from causerie.management.bodies import (
 )
 from causerie.management.lists import LinkList, MemberList, ProjectList, page_of
 from causerie.management.people import LinkPath
-from causerie.management.queries import Leaving, NoQuery, Page
-from causerie.management.route import Call
+from causerie.management.queries import Leaving, NoQuery, PageQuery
+from causerie.management.route import ApiCall
 from causerie.management.views import (
     BoundsView,
     CreditsView,
@@ -35,14 +35,14 @@ from causerie.management.views import (
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectDesk:
+class ProjectOperations:
     """Projects and their members."""
 
     accounts: Accounts
     link_path: LinkPath
     clock: Clock
 
-    async def list(self, call: Call[Page, NoBody]) -> ProjectList:
+    async def list(self, call: ApiCall[PageQuery, NoBody]) -> ProjectList:
         """The key's own project; for operators, all."""
         projects = self.accounts.projects
         if call.actor.project is not None:
@@ -54,47 +54,47 @@ class ProjectDesk:
         )
         return ProjectList(data=[ProjectView.of(each) for each in taken], next=following)
 
-    async def create(self, call: Call[NoQuery, MakeProject]) -> ProjectView:
+    async def create(self, call: ApiCall[NoQuery, CreateProject]) -> ProjectView:
         """A new one."""
         made = await self.accounts.projects.create(
             call.actor, call.body.name, owner=call.body.owner
         )
         return ProjectView.of(made)
 
-    async def see(self, call: Call[NoQuery, NoBody]) -> ProjectDetails:
+    async def see(self, call: ApiCall[NoQuery, NoBody]) -> ProjectDetails:
         """One, with its limits and budgets."""
         seen = await self.accounts.projects.see(call.actor, call.ids["project"])
         return ProjectDetails.of(seen.project, seen.bounds)
 
-    async def rename(self, call: Call[NoQuery, RenameProject]) -> ProjectView:
+    async def rename(self, call: ApiCall[NoQuery, RenameProject]) -> ProjectView:
         """Give it another name."""
         return ProjectView.of(
             await self.accounts.projects.rename(call.actor, call.ids["project"], call.body.name)
         )
 
-    async def archive(self, call: Call[NoQuery, NoBody]) -> ProjectView:
+    async def archive(self, call: ApiCall[NoQuery, NoBody]) -> ProjectView:
         """Stop all its keys."""
         return ProjectView.of(await self.accounts.projects.archive(call.actor, call.ids["project"]))
 
-    async def restore(self, call: Call[NoQuery, NoBody]) -> ProjectView:
+    async def restore(self, call: ApiCall[NoQuery, NoBody]) -> ProjectView:
         """Let its keys work again."""
         return ProjectView.of(
             await self.accounts.projects.archive(call.actor, call.ids["project"], archived=False)
         )
 
-    async def set_bounds(self, call: Call[NoQuery, BoundsBody]) -> BoundsView:
+    async def set_bounds(self, call: ApiCall[NoQuery, BoundsBody]) -> BoundsView:
         """Set all its limits and budgets."""
         bounds = call.body.bounds()
         await self.accounts.projects.set_bounds(call.actor, call.ids["project"], bounds)
         return BoundsView.of(bounds)
 
-    async def set_recording(self, call: Call[NoQuery, SetRecording]) -> ProjectView:
+    async def set_recording(self, call: ApiCall[NoQuery, SetRecording]) -> ProjectView:
         """Keep what is said, or not any more."""
         actor, project = call.actor, call.ids["project"]
         await self.accounts.recordings.keep(actor, project, call.body.days)
         return ProjectView.of((await self.accounts.projects.see(actor, project)).project)
 
-    async def credits(self, call: Call[NoQuery, NoBody]) -> CreditsView:
+    async def credits(self, call: ApiCall[NoQuery, NoBody]) -> CreditsView:
         """What was put in, and what is left."""
         actor, project = call.actor, call.ids["project"]
         balance = await self.accounts.credits.balance(actor, project)
@@ -106,14 +106,14 @@ class ProjectDesk:
             data=[CreditView.of(each) for each in listed],
         )
 
-    async def put_credits(self, call: Call[NoQuery, PutCredits]) -> CreditView:
+    async def put_credits(self, call: ApiCall[NoQuery, PutCredits]) -> CreditView:
         """Put money in."""
         made = await self.accounts.credits.put(
             call.actor, call.ids["project"], call.body.amount, call.body.note
         )
         return CreditView.of(made)
 
-    async def members(self, call: Call[Page, NoBody]) -> MemberList:
+    async def members(self, call: ApiCall[PageQuery, NoBody]) -> MemberList:
         """Who is in it."""
         found, following = page_of(
             await self.accounts.projects.members(call.actor, call.ids["project"]),
@@ -123,13 +123,13 @@ class ProjectDesk:
         )
         return MemberList(data=[MemberView.of(each) for each in found], next=following)
 
-    async def change_member(self, call: Call[NoQuery, ChangeMember]) -> NarrowedView:
+    async def change_member(self, call: ApiCall[NoQuery, ChangeMember]) -> NarrowedView:
         """Make a member something else."""
         project, user = call.ids["project"], call.ids["user"]
         found = await self.accounts.projects.change_role(call.actor, project, user, call.body.role)
         return NarrowedView.of(found, self.clock())
 
-    async def remove_member(self, call: Call[Leaving, NoBody]) -> NarrowedView:
+    async def remove_member(self, call: ApiCall[Leaving, NoBody]) -> NarrowedView:
         """Take somebody out."""
         found = await self.accounts.projects.remove(
             call.actor,
@@ -139,7 +139,7 @@ class ProjectDesk:
         )
         return NarrowedView.of(found, self.clock())
 
-    async def invitations(self, call: Call[Page, NoBody]) -> LinkList:
+    async def invitations(self, call: ApiCall[PageQuery, NoBody]) -> LinkList:
         """Those that nobody has used yet."""
         found, following = page_of(
             await self.accounts.projects.invitations(call.actor, call.ids["project"]),
@@ -149,14 +149,14 @@ class ProjectDesk:
         )
         return LinkList(data=[LinkView.of(each) for each in found], next=following)
 
-    async def invite(self, call: Call[NoQuery, InviteMember]) -> NewLinkView:
+    async def invite(self, call: ApiCall[NoQuery, InviteMember]) -> NewLinkView:
         """A link that makes a member."""
         made = await self.accounts.projects.invite(
             call.actor, call.ids["project"], call.body.role, email=call.body.email
         )
         return NewLinkView.made(made, self.link_path(made.link.kind, made.token))
 
-    async def withdraw(self, call: Call[NoQuery, NoBody]) -> None:
+    async def withdraw(self, call: ApiCall[NoQuery, NoBody]) -> None:
         """Take an invitation back."""
         await self.accounts.projects.withdraw(
             call.actor, call.ids["project"], call.ids["invitation"]

@@ -30,7 +30,7 @@ class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Nothing."""
 
 
-class Page(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PageQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which part of a list."""
 
     limit: Annotated[int, Meta(ge=1, le=1000, description="How many at most.")] = 100
@@ -73,7 +73,7 @@ class UsageSpan(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
             pattern=rf"^({_BY}(,{_BY}){{0,5}})?$",
             description="What sums are told apart by: of `project`, `key`, `user`, `model` and "
             "`door`, with commas between. Or `app`, the program that asked as it called itself, "
-            "beside which only `project` and `model` may stand.",
+            "with which only `project` and `model` may stand.",
         ),
     ] = ""
 
@@ -110,7 +110,7 @@ class RequestPage(Span, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cursor: Cursor = ""
 
 
-class AuditPage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AuditQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which entries of the audit log."""
 
     project: Filter = ""

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from causerie.accounts.audit import AuditEntry
-from causerie.accounts.bounds import Period, Unit
+from causerie.accounts.bounds import BudgetPeriod, Unit
 from causerie.accounts.spending import Spending
 from causerie.accounts.usage import By, FirstTokens, UsageSum
 from causerie.management.views import Amount, Moment, amount
@@ -71,7 +71,7 @@ class BudgetSpending(Struct, frozen=True, kw_only=True):
     """How a budget stands; money as text, tokens too."""
 
     amount: Amount
-    period: Period
+    period: BudgetPeriod
     unit: Unit
     model: str
     spent: Amount
@@ -107,7 +107,7 @@ class KeySpending(Struct, frozen=True, kw_only=True):
 
 
 class LatencyView(Struct, frozen=True, kw_only=True):
-    """Seconds to the first token, as percentiles; beside them what they were asked by.
+    """Seconds to the first token, as percentiles; alongside them what they were asked by.
 
     A key or user is `null` for requests of before percentiles were kept by them.
     """

@@ -36,7 +36,7 @@ A = TypeVar("A", bound=Struct | Export | None)
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[Q, B]):
+class ApiCall(Generic[Q, B]):
     """One request: who calls, what the path names, what the query and the body say."""
 
     actor: Actor
@@ -46,14 +46,14 @@ class Call(Generic[Q, B]):
 
 
 @dataclass(frozen=True, slots=True)
-class Route(Generic[Q, B, A]):
+class ApiRoute(Generic[Q, B, A]):
     """One operation."""
 
     method: str
     path: str
     status: int
     summary: str
-    handler: Callable[[Call[Q, B]], Awaitable[A]]
+    handler: Callable[[ApiCall[Q, B]], Awaitable[A]]
     query: type[Q]
     body: type[B]
     answer: type[A]
@@ -91,21 +91,21 @@ class Route(Generic[Q, B, A]):
         return ids
 
 
-AnyRoute = Route[Any, Any, Any]
+AnyRoute = ApiRoute[Any, Any, Any]
 
 
 def route(
     place: str,
     summary: str,
-    handler: Callable[[Call[Q, B]], Awaitable[A]],
+    handler: Callable[[ApiCall[Q, B]], Awaitable[A]],
     query: type[Q],
     body: type[B],
     answer: type[A],
-) -> Route[Q, B, A]:
+) -> ApiRoute[Q, B, A]:
     """An operation; ``place`` is ``METHOD PATH``, and 201 behind it where something is made."""
     method, path, *made = place.split()
     status = int(made[0]) if made else 204 if answer is NoneType else 200
-    return Route(method, path, status, summary, handler, query, body, answer)
+    return ApiRoute(method, path, status, summary, handler, query, body, answer)
 
 
 def pick(routes: Sequence[AnyRoute], method: str, path: str) -> tuple[AnyRoute, dict[str, str]]:

@@ -7,12 +7,12 @@ from types import NoneType
 from causerie.management.bodies import (
     BoundsBody,
     ChangeMember,
+    CreateKey,
+    CreateProject,
+    CreateUser,
     EditKey,
     InviteMember,
     InviteUser,
-    MakeKey,
-    MakeProject,
-    MakeUser,
     NoBody,
     PutCredits,
     RenameProject,
@@ -21,14 +21,7 @@ from causerie.management.bodies import (
     SetRecording,
     TransferKey,
 )
-from causerie.management.endpoints import (
-    EndpointDesk,
-    EndpointList,
-    ExplainRoute,
-    ProbeModel,
-    UseProbe,
-)
-from causerie.management.keys import KeyDesk
+from causerie.management.keys import KeyOperations
 from causerie.management.lists import (
     AuditList,
     KeyList,
@@ -40,21 +33,28 @@ from causerie.management.lists import (
     UsageList,
     UserList,
 )
-from causerie.management.people import PeopleDesk
-from causerie.management.projects import ProjectDesk
+from causerie.management.people import PeopleOperations
+from causerie.management.projects import ProjectOperations
+from causerie.management.providers import (
+    ExplainRoute,
+    ProbeModel,
+    ProviderList,
+    ProviderOperations,
+    UseProbe,
+)
 from causerie.management.queries import (
-    AuditPage,
+    AuditQuery,
     LatencySpan,
     Leaving,
     NoQuery,
-    Page,
+    PageQuery,
     RequestPage,
     UsagePage,
     UsageSpan,
 )
 from causerie.management.reports import KeySpending, ProjectSpending
 from causerie.management.route import AnyRoute, Export, route
-from causerie.management.usage import UsageDesk
+from causerie.management.usage import UsageOperations
 from causerie.management.views import (
     BoundsView,
     CreditsView,
@@ -68,8 +68,8 @@ from causerie.management.views import (
     ProjectView,
     UserView,
 )
-from causerie.upkeep.forecast import Forecast
-from causerie.upkeep.views import EndpointView, ProbeView, Used
+from causerie.operations.explanation import RoutingExplanation
+from causerie.operations.views import AppliedResult, ProbeView, ProviderView
 
 _PROJECT = "/projects/{project}"
 _MEMBER = "/projects/{project}/members/{user}"
@@ -77,12 +77,12 @@ _OFFER = "/projects/{project}/invitations/{invitation}"
 
 
 # fmt: off
-def people_routes(desk: PeopleDesk) -> list[AnyRoute]:
+def people_routes(desk: PeopleOperations) -> list[AnyRoute]:
     """Who calls; users, for operators."""
     return [
         route("GET /me", "Who the key is", desk.me, NoQuery, NoBody, Me),
-        route("GET /users", "List users", desk.list, Page, NoBody, UserList),
-        route("POST /users 201", "Make a user", desk.create, NoQuery, MakeUser, UserView),
+        route("GET /users", "List users", desk.list, PageQuery, NoBody, UserList),
+        route("POST /users 201", "Make a user", desk.create, NoQuery, CreateUser, UserView),
         route("GET /users/{user}", "See a user", desk.see, NoQuery, NoBody, UserView),
         route("POST /users/{user}/disable", "Shut a user out",
               desk.disable, NoQuery, NoBody, UserView),
@@ -92,10 +92,10 @@ def people_routes(desk: PeopleDesk) -> list[AnyRoute]:
               desk.set_operator, NoQuery, SetOperator, UserView),
         route("POST /users/{user}/password-link 201", "Make a link to choose a password",
               desk.reset, NoQuery, NoBody, NewLinkView),
-        route("DELETE /users/{user}/second-factor", "Remove a second factor that was lost",
+        route("DELETE /users/{user}/two-factor", "Remove two-factor authentication that was lost",
               desk.remove_factor, NoQuery, NoBody, NoneType),
         route("GET /invitations", "List invitations to the service",
-              desk.invitations, Page, NoBody, LinkList),
+              desk.invitations, PageQuery, NoBody, LinkList),
         route("POST /invitations 201", "Invite somebody to the service",
               desk.invite, NoQuery, InviteUser, NewLinkView),
         route("DELETE /invitations/{invitation}", "Withdraw an invitation to the service",
@@ -103,12 +103,12 @@ def people_routes(desk: PeopleDesk) -> list[AnyRoute]:
     ]
 
 
-def project_routes(desk: ProjectDesk) -> list[AnyRoute]:
+def project_routes(desk: ProjectOperations) -> list[AnyRoute]:
     """Projects and their members."""
     return [
-        route("GET /projects", "List projects", desk.list, Page, NoBody, ProjectList),
+        route("GET /projects", "List projects", desk.list, PageQuery, NoBody, ProjectList),
         route("POST /projects 201", "Make a project",
-              desk.create, NoQuery, MakeProject, ProjectView),
+              desk.create, NoQuery, CreateProject, ProjectView),
         route(f"GET {_PROJECT}", "See a project", desk.see, NoQuery, NoBody, ProjectDetails),
         route(f"PATCH {_PROJECT}", "Rename a project",
               desk.rename, NoQuery, RenameProject, ProjectView),
@@ -124,13 +124,14 @@ def project_routes(desk: ProjectDesk) -> list[AnyRoute]:
               desk.credits, NoQuery, NoBody, CreditsView),
         route(f"POST {_PROJECT}/credits 201", "Put money in for a project",
               desk.put_credits, NoQuery, PutCredits, CreditView),
-        route(f"GET {_PROJECT}/members", "List members", desk.members, Page, NoBody, MemberList),
+        route(f"GET {_PROJECT}/members", "List members", desk.members, PageQuery, NoBody,
+              MemberList),
         route(f"PATCH {_MEMBER}", "Change the role of a member",
               desk.change_member, NoQuery, ChangeMember, NarrowedView),
         route(f"DELETE {_MEMBER}", "Remove a member",
               desk.remove_member, Leaving, NoBody, NarrowedView),
         route(f"GET {_PROJECT}/invitations", "List invitations to a project",
-              desk.invitations, Page, NoBody, LinkList),
+              desk.invitations, PageQuery, NoBody, LinkList),
         route(f"POST {_PROJECT}/invitations 201", "Invite somebody to a project",
               desk.invite, NoQuery, InviteMember, NewLinkView),
         route(f"DELETE {_OFFER}", "Withdraw an invitation to a project",
@@ -138,11 +139,12 @@ def project_routes(desk: ProjectDesk) -> list[AnyRoute]:
     ]
 
 
-def key_routes(desk: KeyDesk) -> list[AnyRoute]:
+def key_routes(desk: KeyOperations) -> list[AnyRoute]:
     """Keys of projects."""
     return [
-        route(f"GET {_PROJECT}/keys", "List keys", desk.list, Page, NoBody, KeyList),
-        route(f"POST {_PROJECT}/keys 201", "Make a key", desk.create, NoQuery, MakeKey, NewKeyView),
+        route(f"GET {_PROJECT}/keys", "List keys", desk.list, PageQuery, NoBody, KeyList),
+        route(f"POST {_PROJECT}/keys 201", "Make a key", desk.create, NoQuery, CreateKey,
+              NewKeyView),
         route("GET /keys/{key}", "See a key", desk.see, NoQuery, NoBody, KeyView),
         route("PATCH /keys/{key}", "Change a key", desk.edit, NoQuery, EditKey, KeyView),
         route("POST /keys/{key}/rotate", "Give a key a new secret",
@@ -153,30 +155,30 @@ def key_routes(desk: KeyDesk) -> list[AnyRoute]:
         route("POST /keys/{key}/enable", "Enable a key", desk.enable, NoQuery, NoBody, KeyView),
         route("DELETE /keys/{key}", "Delete a key", desk.delete, NoQuery, NoBody, NoneType),
         route("GET /users/{user}/keys", "List the keys that derive from a user",
-              desk.of_user, Page, NoBody, KeyList),
+              desk.of_user, PageQuery, NoBody, KeyList),
     ]
 
 
-def endpoint_routes(desk: EndpointDesk) -> list[AnyRoute]:
-    """Endpoints and the routes of requests, for operators."""
+def provider_routes(desk: ProviderOperations) -> list[AnyRoute]:
+    """Providers and the routes of requests, for operators."""
     return [
-        route("GET /endpoints", "List endpoints", desk.list, NoQuery, NoBody, EndpointList),
-        route("GET /endpoints/{endpoint}", "See an endpoint, and what it can do",
-              desk.see, NoQuery, NoBody, EndpointView),
-        route("POST /endpoints/{endpoint}/probe 201", "Probe a model of an endpoint",
+        route("GET /providers", "List providers", desk.list, NoQuery, NoBody, ProviderList),
+        route("GET /providers/{provider}", "See a provider, and what it can do",
+              desk.see, NoQuery, NoBody, ProviderView),
+        route("POST /providers/{provider}/probe 201", "Probe a model of a provider",
               desk.probe, NoQuery, ProbeModel, ProbeView),
-        route("GET /endpoints/{endpoint}/probe", "See how the last probe goes",
+        route("GET /providers/{provider}/probe", "See how the last probe goes",
               desk.progress, NoQuery, NoBody, ProbeView),
-        route("POST /endpoints/{endpoint}/probe/cancel", "End a probe",
+        route("POST /providers/{provider}/probe/cancel", "End a probe",
               desk.cancel, NoQuery, NoBody, ProbeView),
-        route("POST /endpoints/{endpoint}/probe/use", "Put the result of a probe in force",
-              desk.use, NoQuery, UseProbe, Used),
+        route("POST /providers/{provider}/probe/use", "Put the result of a probe in force",
+              desk.use, NoQuery, UseProbe, AppliedResult),
         route("POST /routes/explain", "Who would get a request, and why",
-              desk.explain, NoQuery, ExplainRoute, Forecast),
+              desk.explain, NoQuery, ExplainRoute, RoutingExplanation),
     ]
 
 
-def usage_routes(desk: UsageDesk) -> list[AnyRoute]:
+def usage_routes(desk: UsageOperations) -> list[AnyRoute]:
     """What was used, and who did what."""
     return [
         route("GET /usage", "Usage and cost over time", desk.sums, UsagePage, NoBody, UsageList),
@@ -189,5 +191,5 @@ def usage_routes(desk: UsageDesk) -> list[AnyRoute]:
         route("GET /usage/first-token", "Time to the first token",
               desk.first_tokens, LatencySpan, NoBody, LatencyList),
         route("GET /requests", "Single requests", desk.requests, RequestPage, NoBody, RequestList),
-        route("GET /audit", "Who did what", desk.audit, AuditPage, NoBody, AuditList),
+        route("GET /audit", "Who did what", desk.audit, AuditQuery, NoBody, AuditList),
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from causerie.accounts.people import Actor
-from causerie.accounts.usage import By, Question, Step
+from causerie.accounts.usage import By, Step, UsageQuery
 from causerie.errors import InvalidRequest
 from causerie.management.queries import Span, UsageSpan
 from causerie.management.reading import moment
@@ -32,7 +32,7 @@ def project_of(actor: Actor, span_project: str) -> str | None:
     return span_project or actor.project
 
 
-def question(query: UsageSpan, now: datetime) -> Question:
+def question(query: UsageSpan, now: datetime) -> UsageQuery:
     """What sums are asked for. Raises :class:`InvalidRequest`."""
     since, until = between(query.since, query.until, now)
     longest = _LONGEST[query.step]
@@ -44,9 +44,9 @@ def question(query: UsageSpan, now: datetime) -> Question:
     by = tuple(By(name) for name in query.by.split(",") if name)
     if len(set(by)) != len(by):
         raise InvalidRequest("`by` takes each name once.", param="by")
-    return Question(since=since, until=until, step=query.step, by=by, **narrowed(query))
+    return UsageQuery(since=since, until=until, step=query.step, by=by, **narrowed(query))
 
 
 def narrowed(query: Span) -> dict[str, str | None]:
-    """What the query narrows down besides the project; the rest is ``None``."""
+    """What the query narrows down in addition to the project; the rest is ``None``."""
     return {name: getattr(query, name) or None for name in ("key", "user", "model", "door")}

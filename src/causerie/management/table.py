@@ -12,8 +12,8 @@ import io
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 
-from causerie.accounts.stretches import Stretch
-from causerie.accounts.usage import Question, UsageSum
+from causerie.accounts.time_buckets import UsageBucket
+from causerie.accounts.usage import UsageQuery, UsageSum
 from causerie.management.views import amount
 
 CONTENT_TYPE = "text/csv; charset=utf-8; header=present"
@@ -26,7 +26,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 async def table(
-    question: Question, first: Sequence[UsageSum], rest: AsyncGenerator[Stretch]
+    question: UsageQuery, first: Sequence[UsageSum], rest: AsyncGenerator[UsageBucket]
 ) -> AsyncGenerator[bytes]:
     """The head, then a line for each sum; closes ``rest`` at its end."""
     yield _lines([["start", *question.by, *_COUNTED]])
@@ -38,11 +38,11 @@ async def table(
                 yield await asyncio.to_thread(_table, sums, question)
 
 
-def _table(sums: Sequence[UsageSum], question: Question) -> bytes:
+def _table(sums: Sequence[UsageSum], question: UsageQuery) -> bytes:
     return _lines(_line(each, question) for each in sums)
 
 
-def _line(sum: UsageSum, question: Question) -> list[str]:
+def _line(sum: UsageSum, question: UsageQuery) -> list[str]:
     start = "" if sum.start is None else f"{sum.start:%Y-%m-%dT%H:%M:%SZ}"
     first = "" if sum.first_token_seconds is None else f"{sum.first_token_seconds:.6f}"
     counts = (

@@ -10,11 +10,11 @@ from msgspec import UNSET
 
 from causerie.accounts.accounts import Accounts
 from causerie.accounts.audit import AuditFilter
-from causerie.accounts.guard import Clock
+from causerie.accounts.authorization import Clock
 from causerie.accounts.people import Actor
 from causerie.accounts.spending import SpendingReader
-from causerie.accounts.stretches import stretches
-from causerie.accounts.usage import By, Question, RecordFilter, Step, UsageSum
+from causerie.accounts.time_buckets import time_buckets
+from causerie.accounts.usage import By, RecordFilter, Step, UsageQuery, UsageSum
 from causerie.errors import InvalidRequest
 from causerie.management.bodies import NoBody
 from causerie.management.lists import (
@@ -27,7 +27,7 @@ from causerie.management.lists import (
     place_of,
 )
 from causerie.management.queries import (
-    AuditPage,
+    AuditQuery,
     LatencySpan,
     NoQuery,
     RequestPage,
@@ -44,7 +44,7 @@ from causerie.management.reports import (
     RequestView,
     UsageView,
 )
-from causerie.management.route import Call, Export
+from causerie.management.route import ApiCall, Export
 from causerie.management.spans import between, narrowed, project_of, question
 from causerie.management.table import CONTENT_TYPE, table
 
@@ -53,20 +53,20 @@ Place = tuple[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class UsageDesk:
+class UsageOperations:
     """What was used."""
 
     accounts: Accounts
     clock: Clock
 
-    async def sums(self, call: Call[UsagePage, NoBody]) -> UsageList:
+    async def sums(self, call: ApiCall[UsagePage, NoBody]) -> UsageList:
         """Sums over time."""
         query = call.query
         asked = question(query, self.clock())
         after = place_of(query.cursor, tuple[str, tuple[str, ...]])
         found: list[UsageSum] = []
         project = project_of(call.actor, query.project)
-        rest = stretches(self.accounts.usage, call.actor, project, _from(asked, after))
+        rest = time_buckets(self.accounts.usage, call.actor, project, _from(asked, after))
         async with aclosing(rest):
             async for _, sums in rest:
                 found += [sum for sum in sums if after is None or _place(sum, asked) > after]
@@ -79,22 +79,22 @@ class UsageDesk:
             next=cursor(_place(taken[-1], asked)) if more else None,
         )
 
-    async def export(self, call: Call[UsageSpan, NoBody]) -> Export:
+    async def export(self, call: ApiCall[UsageSpan, NoBody]) -> Export:
         """The same as a table, whole."""
         asked = question(call.query, self.clock())
         project = project_of(call.actor, call.query.project)
-        rest = stretches(self.accounts.usage, call.actor, project, asked)
+        rest = time_buckets(self.accounts.usage, call.actor, project, asked)
         _, first = await anext(rest)  # what is refused is refused before the answer begins
         return Export(CONTENT_TYPE, "usage.csv", table(asked, first, rest))
 
-    async def project_spending(self, call: Call[NoQuery, NoBody]) -> ProjectSpending:
+    async def project_spending(self, call: ApiCall[NoQuery, NoBody]) -> ProjectSpending:
         """How budgets of a project stand."""
         seen = await self.accounts.projects.see(call.actor, call.ids["project"])
         reader = self._spending(call.actor, seen.project.id)
         found = await reader.of_project(seen.bounds.budgets)
         return ProjectSpending(budgets=[BudgetSpending.of(each) for each in found])
 
-    async def key_spending(self, call: Call[NoQuery, NoBody]) -> KeySpending:
+    async def key_spending(self, call: ApiCall[NoQuery, NoBody]) -> KeySpending:
         """How budgets of a key stand."""
         key = await self.accounts.keys.see(call.actor, call.ids["key"])
         used = await self.accounts.usage.last_used(call.actor, key.project_id)
@@ -108,7 +108,7 @@ class UsageDesk:
     def _spending(self, actor: Actor, project: str) -> SpendingReader:
         return SpendingReader(self.accounts.usage, actor, project, self.clock())
 
-    async def first_tokens(self, call: Call[LatencySpan, NoBody]) -> LatencyList:
+    async def first_tokens(self, call: ApiCall[LatencySpan, NoBody]) -> LatencyList:
         """The time to the first token."""
         query = call.query
         since, until = between(query.since, query.until, self.clock())
@@ -116,7 +116,7 @@ class UsageDesk:
         found = await self.accounts.usage.first_tokens(
             call.actor,
             project_of(call.actor, query.project),
-            Question(
+            UsageQuery(
                 since=since,
                 until=until,
                 step=Step.ALL,
@@ -129,7 +129,7 @@ class UsageDesk:
         found = sorted(found, key=lambda each: (each.group is None, each.group))
         return LatencyList(data=[LatencyView.of(each, by) for each in found])
 
-    async def requests(self, call: Call[RequestPage, NoBody]) -> RequestList:
+    async def requests(self, call: ApiCall[RequestPage, NoBody]) -> RequestList:
         """Single requests."""
         query = call.query
         since, until = between(query.since, query.until, self.clock())
@@ -154,7 +154,7 @@ class UsageDesk:
             next=cursor((last.at, last.id)) if last is not None else None,
         )
 
-    async def audit(self, call: Call[AuditPage, NoBody]) -> AuditList:
+    async def audit(self, call: ApiCall[AuditQuery, NoBody]) -> AuditList:
         """Who did what."""
         query = call.query
         before = place_of(query.cursor, int)
@@ -180,13 +180,13 @@ class UsageDesk:
         )
 
 
-def _place(sum: UsageSum, asked: Question) -> Place:
+def _place(sum: UsageSum, asked: UsageQuery) -> Place:
     start = "" if sum.start is None else f"{sum.start:%Y-%m-%dT%H:%M:%SZ}"
     return start, tuple(sum.group[by] for by in asked.by)
 
 
-def _from(asked: Question, after: Place | None) -> Question:
-    """The question without the stretches that earlier pages have answered."""
+def _from(asked: UsageQuery, after: Place | None) -> UsageQuery:
+    """The question without the time buckets that earlier pages have answered."""
     if after is None or asked.step is Step.ALL:
         return asked
     try:

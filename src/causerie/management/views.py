@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from causerie.accounts.bounds import Bounds, Period, Unit
+from causerie.accounts.bounds import BudgetPeriod, LimitsAndBudgets, Unit
 from causerie.accounts.credit import Credit
 from causerie.accounts.derivation import Narrowed
 from causerie.accounts.issuing import NewKey
 from causerie.accounts.keys import ApiKey, KeyState, Purpose
-from causerie.accounts.links import Link, LinkKind, NewLink
-from causerie.accounts.people import Actor, Member, Project, Role, User
+from causerie.accounts.links import LinkKind, NewLink, OneTimeLink
+from causerie.accounts.people import Actor, Project, ProjectMember, Role, User
 
 Amount = Annotated[str, Meta(pattern=r"^\d+(\.\d+)?$")]
 Moment = Annotated[datetime, Meta(tz=True)]
@@ -62,7 +62,7 @@ class BudgetView(Struct, frozen=True, kw_only=True):
     """So much, within a period."""
 
     amount: Amount
-    period: Period
+    period: BudgetPeriod
     unit: Unit
     model: str
 
@@ -74,7 +74,7 @@ class BoundsView(Struct, frozen=True, kw_only=True):
     budgets: tuple[BudgetView, ...]
 
     @staticmethod
-    def of(bounds: Bounds) -> BoundsView:
+    def of(bounds: LimitsAndBudgets) -> BoundsView:
         """From accounts."""
         return BoundsView(
             limits=tuple(
@@ -157,7 +157,7 @@ class ProjectDetails(Struct, frozen=True, kw_only=True):
     bounds: BoundsView
 
     @staticmethod
-    def of(project: Project, bounds: Bounds) -> ProjectDetails:
+    def of(project: Project, bounds: LimitsAndBudgets) -> ProjectDetails:
         """From accounts."""
         return ProjectDetails(
             id=project.id,
@@ -210,7 +210,7 @@ class MemberView(Struct, frozen=True, kw_only=True):
     disabled_at: Moment | None
 
     @staticmethod
-    def of(member: Member) -> MemberView:
+    def of(member: ProjectMember) -> MemberView:
         """From accounts."""
         return MemberView(
             user=member.user.id,
@@ -237,7 +237,7 @@ class LinkView(Struct, frozen=True, kw_only=True):
     expires_at: Moment
 
     @staticmethod
-    def of(link: Link) -> LinkView:
+    def of(link: OneTimeLink) -> LinkView:
         """From accounts."""
         return LinkView(**_link(link))
 
@@ -254,7 +254,7 @@ class NewLinkView(LinkView, frozen=True, kw_only=True):
         return NewLinkView(token=made.token, path=path, **_link(made.link))
 
 
-def _link(link: Link) -> dict[str, Any]:
+def _link(link: OneTimeLink) -> dict[str, Any]:
     return {
         "id": link.id,
         "kind": link.kind,
@@ -296,7 +296,7 @@ class KeyView(Struct, frozen=True, kw_only=True):
 
 
 class NarrowedView(Struct, frozen=True, kw_only=True):
-    """What a member has lost, besides the role or the membership itself."""
+    """What a member has lost, in addition to the role or the membership itself."""
 
     keys_stopped: list[KeyView]
     keys_transferred: list[KeyView]

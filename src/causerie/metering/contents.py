@@ -1,6 +1,6 @@
 """What one request said and was told, for projects that keep it; in bounds.
 
-Gathered beside the reply and put into words only when that has ended, by
+Gathered alongside the reply and put into words only when that has ended, by
 whoever keeps it. Nothing is known here of why it is kept, or for how long.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from causerie.fold import Frame
+from causerie.chunk_encoder import ResponseContext
 from causerie.protocol.events import Batch, Event, Finished, ReasoningDelta, TextDelta, Usage
 from causerie.protocol.events import ToolCallDelta as Arguments
 from causerie.protocol.request import ChatRequest, Message, TextPart
@@ -30,16 +30,16 @@ class Excerpt(Struct, frozen=True):
 class Contents:
     """The contents of one request, while it is answered.
 
-    ``frame`` is what its reply is told in, and may be replaced before the end.
+    ``context`` is what its reply is told in, and may be replaced before the end.
     """
 
-    __slots__ = ("_cut", "_kept", "_open", "_request", "_size", "_told", "frame")
+    __slots__ = ("_cut", "_kept", "_open", "_request", "_size", "_told", "context")
 
-    def __init__(self, request: ChatRequest, frame: Frame) -> None:
+    def __init__(self, request: ChatRequest, context: ResponseContext) -> None:
         self._request = request
-        self.frame = frame
+        self.context = context
         self._kept: list[Event] = []
-        self._open: dict[int, bool] = {}  # choices that have begun: whether they have not ended
+        self._open: dict[int, bool] = {}  # choices that have started: whether they have not ended
         self._told: Usage | None = None
         self._size = 0
         self._cut = False
@@ -72,8 +72,8 @@ class Contents:
         """
         if not self._open:
             return Excerpt("", cut=False)
-        ends = [Finished("error", one) for one, begun in self._open.items() if begun]
-        whole = self.frame.completion([*self._kept, *ends, self._told or used])
+        ends = [Finished("error", one) for one, started in self._open.items() if started]
+        whole = self.context.completion([*self._kept, *ends, self._told or used])
         return _excerpt(whole, cut=self._cut)
 
     def _takes(self, event: Event) -> bool:

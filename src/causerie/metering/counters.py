@@ -45,7 +45,7 @@ _ENDED = ("door", "model", "status", "code", "finish", "stream")
 _End = tuple[int, str | None, str | None, bool]  # status, code, finish, stream
 
 
-class Counted(Protocol):
+class CountedRequest(Protocol):
     """What is read of a record: one request, ended. Times are in seconds."""
 
     @property
@@ -74,13 +74,13 @@ class Counted(Protocol):
     def overhead_seconds(self) -> float: ...
 
 
-class Queue(Protocol):
+class QueueSize(Protocol):
     """How many requests wait for each model."""
 
     def __call__(self) -> Iterable[tuple[str, int]]: ...
 
 
-class Standing(Protocol):
+class TargetHealth(Protocol):
     """How a target of routing stands."""
 
     @property
@@ -97,7 +97,7 @@ class Standing(Protocol):
         ...
 
 
-class Counters:
+class MetricsCounters:
     """All metrics of one service; a sink for records.
 
     Records are kept until there are many, or somebody looks; counted together they
@@ -109,12 +109,12 @@ class Counters:
     def __init__(
         self,
         engines: Callable[[], Sequence[EngineStatus]],
-        queue: Queue | None = None,
-        targets: Callable[[], Sequence[Standing]] = tuple,
+        queue: QueueSize | None = None,
+        targets: Callable[[], Sequence[TargetHealth]] = tuple,
         shared: Callable[[], bool | None] = lambda: None,
     ) -> None:
         """``shared`` says whether the server answers in which replicas count, if there is one."""
-        self._ended: list[Counted] = []
+        self._ended: list[CountedRequest] = []
         self._places: defaultdict[tuple[str, str], _Place] = defaultdict(_Place)
         self._refused: dict[tuple[str, str, str], int] = {}
         self._registry = CollectorRegistry()
@@ -122,7 +122,7 @@ class Counters:
         self._registry.register(_Past(self._places, self._refused))
         ProcessCollector(registry=self._registry)
 
-    def write(self, record: Counted) -> None:
+    def write(self, record: CountedRequest) -> None:
         """Count one request that ended."""
         self._ended.append(record)
         if len(self._ended) >= _TOGETHER:
@@ -140,7 +140,7 @@ class Counters:
 
     def _count(self) -> None:
         ended, self._ended = self._ended, []
-        places: defaultdict[tuple[str, str], list[Counted]] = defaultdict(list)
+        places: defaultdict[tuple[str, str], list[CountedRequest]] = defaultdict(list)
         for record in ended:
             places[record.door, record.model].append(record)
         for place, records in places.items():
@@ -190,7 +190,7 @@ class _Place:
             "overhead": _Times(_OVERHEAD),
         }
 
-    def add(self, records: Sequence[Counted]) -> None:
+    def add(self, records: Sequence[CountedRequest]) -> None:
         """Count all of these."""
         self.requests.update([(one.status, one.code, one.finish, one.stream) for one in records])
         self.continued += sum([one.continued for one in records])
@@ -203,14 +203,14 @@ class _Place:
         times["request"].add([record.duration_seconds for record in records])
         times["queue"].add([record.queue_seconds for record in records])
         times["overhead"].add([record.overhead_seconds for record in records])
-        begun = [
+        started = [
             (first, record.duration_seconds - first, record.used.completion)
             for record in records
             if (first := record.first_token_seconds) is not None
         ]
-        times["first_token"].add([first for first, _, _ in begun])
+        times["first_token"].add([first for first, _, _ in started])
         times["token"].add(
-            [rest / (count - 1) if rest > 0 else 0.0 for _, rest, count in begun if count > 1]
+            [rest / (count - 1) if rest > 0 else 0.0 for _, rest, count in started if count > 1]
         )
 
     def tokens(self) -> dict[str, int]:
@@ -269,8 +269,8 @@ class _Present(Collector):
     def __init__(
         self,
         engines: Callable[[], Sequence[EngineStatus]],
-        queue: Queue | None,
-        targets: Callable[[], Sequence[Standing]],
+        queue: QueueSize | None,
+        targets: Callable[[], Sequence[TargetHealth]],
         shared: Callable[[], bool | None],
     ) -> None:
         self._engines = engines
@@ -304,17 +304,19 @@ class _Present(Collector):
             for model, value in values:
                 gauge.add_metric([model], value)
             yield gauge
-        standing = _gauge("target_state", "1 for the state that a target is in.", "target", "state")
+        target_health = _gauge(
+            "target_state", "1 for the state that a target is in.", "target", "state"
+        )
         carried = _gauge("target_in_flight", "Requests under way at a target.", "target")
         answers = _counter("target_answers", "Requests that a target began to answer.", "target")
         failures = _counter("target_failures", "Requests that failed there.", "target", "code")
         for target in self._targets():
-            standing.add_metric([target.name, target.state], 1)
+            target_health.add_metric([target.name, target.state], 1)
             carried.add_metric([target.name], target.in_flight)
             answers.add_metric([target.name], target.answered)
             for code, count in target.failed.items():
                 failures.add_metric([target.name, code], count)
-        yield from (standing, carried, answers, failures)
+        yield from (target_health, carried, answers, failures)
         if (here := self._shared()) is not None:
             words = "1 while the server answers in which replicas count limits and budgets."
             there = _gauge("shared_store_up", words)

@@ -87,7 +87,7 @@ class UsageStore(Protocol):
         ...
 
 
-class Journal(Protocol):
+class DurableLog(Protocol):
     """Where records are safe until the database has them."""
 
     def write(self, record: UsageRecord) -> int:
@@ -141,19 +141,19 @@ class Ledger:
     """One writer for all records of this process.
 
     ``max_waiting`` bounds what waits for the database; beyond it records are
-    refused, and :attr:`full` says so before a request is begun.
+    refused, and :attr:`full` says so before a request is started.
     """
 
     def __init__(
         self,
         store: UsageStore,
-        journal: Journal | None = None,
+        write_ahead_log: DurableLog | None = None,
         *,
         max_batch: int = 200,
         max_waiting: int = 50_000,
     ) -> None:
         self._store = store
-        self._journal = journal
+        self._write_ahead_log = write_ahead_log
         self._max_batch = self._batch = max_batch
         self._max_waiting = max_waiting
         self._waiting: deque[_Waiting] = deque()
@@ -169,18 +169,18 @@ class Ledger:
     @property
     def away(self) -> bool:
         """Whether the database, where records become safe, was away when it was last asked."""
-        return self._away and self._journal is None
+        return self._away and self._write_ahead_log is None
 
     async def __aenter__(self) -> Ledger:
         """Begin to write; first whatever an earlier run left in the journal.
 
         Raises :class:`StoreUnavailable` where something was left and cannot be written.
         """
-        if self._journal is not None:
-            left = list(self._journal.left())
+        if self._write_ahead_log is not None:
+            left = list(self._write_ahead_log.left())
             for start in range(0, len(left), self._max_batch):
                 await self._take_over(left[start : start + self._max_batch])
-            self._journal.begin()
+            self._write_ahead_log.begin()
         self._writer = asyncio.get_running_loop().create_task(self._write())
         return self
 
@@ -204,7 +204,7 @@ class Ledger:
         if self._writer is not None:
             await asyncio.wait([self._writer])
             self._writer.result()
-        if self._waiting and self._journal is None:
+        if self._waiting and self._write_ahead_log is None:
             log.error("usage is lost: the database is away", records=len(self._waiting))
 
     async def commit(self, record: UsageRecord) -> None:
@@ -216,11 +216,11 @@ class Ledger:
         if self.full or self._closing:
             raise StoreUnavailable("Usage cannot be recorded now. Try again.")
         waiting = _Waiting(record)
-        if self._journal is not None:
+        if self._write_ahead_log is not None:
             try:
-                waiting.mark = self._journal.write(record)
+                waiting.mark = self._write_ahead_log.write(record)
                 self._put(waiting)
-                await self._journal.flushed(waiting.mark)
+                await self._write_ahead_log.flushed(waiting.mark)
                 return
             except OSError as failure:
                 log.warning("the journal does not keep a usage record", reason=str(failure))
@@ -238,7 +238,7 @@ class Ledger:
         """Until it is closed: whatever waits, in batches, in the order it came."""
         pause = _FIRST_PAUSE
         while await self._something():
-            if self._journal is not None and not self._closing:
+            if self._write_ahead_log is not None and not self._closing:
                 await asyncio.sleep(_GATHERED)  # nobody waits: fewer transactions cost less
             batch = list(islice(self._waiting, self._batch))
             try:
@@ -274,9 +274,9 @@ class Ledger:
         for each in self._waiting:
             if each.kept is not None and not each.kept.done():
                 each.record = _failed(each.record, failure)
-                if each.mark and self._journal is not None:
+                if each.mark and self._write_ahead_log is not None:
                     with suppress(OSError):  # a disk that did not keep it may have what it was
-                        self._journal.write(each.record)
+                        self._write_ahead_log.write(each.record)
                 _tell(each.kept, failure)
 
     def _refused(self, batch: Sequence[_Waiting], failure: Exception) -> None:
@@ -289,16 +289,16 @@ class Ledger:
 
     def _set_aside(self, record: UsageRecord) -> None:
         log.error("the database refuses a usage record", record=to_builtins(record))
-        if self._journal is not None:
-            self._journal.set_aside(record)
+        if self._write_ahead_log is not None:
+            self._write_ahead_log.set_aside(record)
 
     def _done(self, batch: Sequence[_Waiting], failure: Exception | None = None) -> None:
         for each in batch:
             self._waiting.popleft()
             each.done = True
             _tell(each.kept, failure)
-        if self._journal is not None:
-            self._journal.applied(batch[-1].mark)
+        if self._write_ahead_log is not None:
+            self._write_ahead_log.applied(batch[-1].mark)
         if not self._waiting:
             self._batch = self._max_batch
 

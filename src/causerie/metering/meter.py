@@ -24,7 +24,7 @@ _LONGEST_NAME = 100
 _SPOKEN = frozenset({402, 403, 429})  # about budgets, rights and limits, in our own words
 
 
-class Way(Protocol):
+class RequestOutcome(Protocol):
     """What became of a request: who was asked, what was passed on of the reply, and what it took.
 
     ``tried`` tells of each who was asked; ``whole`` says whether the reply came to its end.
@@ -69,7 +69,7 @@ class Record(Struct):
     overhead_seconds: float = 0.0  # of these, what was not spent with any target
     duration_seconds: float = 0.0
     started: float = field(default_factory=time.monotonic)
-    way: Way | None = None  # asked once the request has ended
+    outcome: RequestOutcome | None = None  # asked once the request has ended
     project: str = ""
     user: str = ""
     reason: str = ""  # a failure's words, where they cannot quote the request
@@ -97,24 +97,24 @@ class Record(Struct):
 
     def begin_anew(self) -> None:
         """Another model is asked: what became of the request so far is not that one's doing."""
-        self.way = self.first_token_seconds = self.contents = None
+        self.outcome = self.first_token_seconds = self.contents = None
 
     def settle(self) -> None:
         """Fill in what is only known at the end."""
         self.duration_seconds = time.monotonic() - self.started
-        way = self.way
-        if way is None:
+        outcome = self.outcome
+        if outcome is None:
             return
-        self.way = None
-        self.served_by, self.continued = way.served_by, way.continued
-        self.attempts = len(way.tried)
+        self.outcome = None
+        self.served_by, self.continued = outcome.served_by, outcome.continued
+        self.attempts = len(outcome.tried)
         if self.attempts > 1:
-            self.tried = [str(one) for one in way.tried]
-        self.queue_seconds, self.upstream_seconds = way.queued_seconds, way.upstream_seconds
-        self.finish = way.finish
-        if way.whole and self.code == _LEFT:  # no failure came after it
+            self.tried = [str(one) for one in outcome.tried]
+        self.queue_seconds, self.upstream_seconds = outcome.queued_seconds, outcome.upstream_seconds
+        self.finish = outcome.finish
+        if outcome.whole and self.code == _LEFT:  # no failure came after it
             self.status, self.code = 200, None
-        self.used = way.usage()
+        self.used = outcome.usage()
 
     def ended(self, failure: BaseException) -> None:
         """The request did not end as it should; a cancellation is a client that has left."""
@@ -136,7 +136,7 @@ class RecordSink(Protocol):
     def write(self, record: Record) -> None: ...
 
 
-class Books(Protocol):
+class UsageSettlement(Protocol):
     """Where what a request used is settled and kept."""
 
     async def enter(self, record: Record) -> None:
@@ -158,9 +158,11 @@ class Charged(Protocol):
 class Meter:
     """Makes the records, writes them to every sink, and enters them in the books, if any."""
 
-    def __init__(self, sinks: Sequence[RecordSink], books: Books | None = None) -> None:
+    def __init__(
+        self, sinks: Sequence[RecordSink], bookkeeping: UsageSettlement | None = None
+    ) -> None:
         self.sinks = tuple(sinks)
-        self.books = books
+        self.bookkeeping = bookkeeping
 
     def begin(
         self, request_id: str, door: str, caller: Charged, labels: Labels = UNLABELLED
@@ -180,14 +182,14 @@ class Meter:
         result has been awaited, which raises where it cannot be.
         """
         record.settle()
-        if self.books is not None:
-            return self._entered(record, self.books)
+        if self.bookkeeping is not None:
+            return self._entered(record, self.bookkeeping)
         self._tell(record)
         return None
 
-    async def _entered(self, record: Record, books: Books) -> None:
+    async def _entered(self, record: Record, bookkeeping: UsageSettlement) -> None:
         try:
-            await books.enter(record)
+            await bookkeeping.enter(record)
         except Exception as failure:
             record.ended(failure)  # so the client is told, whatever its reply was
             raise

@@ -42,7 +42,7 @@ class RequestLine(Struct, frozen=True, omit_defaults=True):
     trace_id: str = ""
 
 
-class Journal(Protocol):
+class LineSink(Protocol):
     """Where lines go; telling one costs the request next to nothing.
 
     The line is made when it is written: many together, and soon.
@@ -56,8 +56,8 @@ class Journal(Protocol):
 class RequestLog:
     """Writes a line for each record; a failure of ours is a warning, everything else is news."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._tell = journal.tell
+    def __init__(self, log_buffer: LineSink) -> None:
+        self._tell = log_buffer.tell
 
     def write(self, record: Record) -> None:
         """Have a line written; it is not made where nobody wants its level."""

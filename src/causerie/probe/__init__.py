@@ -1,4 +1,4 @@
-"""What does an endpoint really do? Small fixed questions, each judged by its effect.
+"""What does a provider really do? Small fixed questions, each judged by its effect.
 
 A question is a pure script: it yields requests, gets what came back, and ends in
 a verdict. Who sends them, and within which limits, is the interview's to know.

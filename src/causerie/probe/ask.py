@@ -12,10 +12,10 @@ Credential = Literal["ours", "none", "wrong"]
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ProbeRequest:
     """What is sent.
 
-    ``path`` follows the base address, or the root of its host where ``at_root``
+    ``path`` follows the base URL, or the root of its host where ``at_root``
     is set. The connection is closed by us at the first data of the reply
     (``leave_at_data``) or after so many seconds (``leave_after``). Equal asks
     with ``reuse`` are sent once, their reply answers all of them.
@@ -31,11 +31,11 @@ class Ask:
     wait_seconds: float = 0.0
     reuse: bool = False
 
-    def once(self) -> Ask:
+    def once(self) -> ProbeRequest:
         """The same; a reply to an equal one will do."""
         return replace(self, reuse=True)
 
 
-def chat(fields: Mapping[str, object]) -> Ask:
+def chat(fields: Mapping[str, object]) -> ProbeRequest:
     """A chat completion request with these fields as its body."""
-    return Ask("POST", "/chat/completions", msgspec.json.encode(fields))
+    return ProbeRequest("POST", "/chat/completions", msgspec.json.encode(fields))

@@ -1,6 +1,6 @@
 """Sends one request and takes down what comes back, within limits of time and size.
 
-Whatever a server does ends in a :class:`Reply`: one that hangs, sends without
+Whatever a server does ends in a :class:`ProbeReply`: one that hangs, sends without
 end or breaks off is taken down as such. The key is cut out of every reply, so
 that nothing behind this can show it.
 """
@@ -17,8 +17,8 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from causerie.probe.ask import Ask
-from causerie.probe.reply import Ended, Reply
+from causerie.probe.ask import ProbeRequest
+from causerie.probe.reply import Ended, ProbeReply
 from causerie.transport.client import HttpClient, Reach
 from causerie.transport.errors import TransportFailed
 from causerie.transport.response import HttpResponse
@@ -36,7 +36,7 @@ _SHORTEST_SECRET = 8  # shorter is a placeholder, which may be any word of a rep
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ProbeBounds:
     """How long one request may take, and how many bytes its reply may have."""
 
     seconds: float = 60.0
@@ -55,11 +55,15 @@ class _Taken:
     trouble: str = ""
 
 
-class Asker:
+class ProbeClient:
     """Asks one server, one request at a time. Use as an async context manager."""
 
     def __init__(
-        self, base_url: str, key: str | None, reach: Reach | None = None, bounds: Bounds = Bounds()
+        self,
+        base_url: str,
+        key: str | None,
+        reach: Reach | None = None,
+        bounds: ProbeBounds = ProbeBounds(),
     ) -> None:
         self._key = key
         self._secrets = _spellings(key) if key and len(key) >= _SHORTEST_SECRET else ()
@@ -81,7 +85,7 @@ class Asker:
         await self._client.close()
         await self._root.close()
 
-    async def put(self, ask: Ask, seconds: float | None = None) -> Reply:
+    async def put(self, ask: ProbeRequest, seconds: float | None = None) -> ProbeReply:
         """The reply to ``ask``, in at most ``seconds`` (unset: the bounds' own)."""
         await asyncio.sleep(ask.wait_seconds)
         limit = min(seconds or self._bounds.seconds, self._bounds.seconds)
@@ -98,7 +102,7 @@ class Asker:
             taken.ended, taken.trouble = "broken", str(failure)
         return self._reply(taken, time.monotonic() - began)
 
-    async def _exchange(self, ask: Ask, taken: _Taken) -> None:
+    async def _exchange(self, ask: ProbeRequest, taken: _Taken) -> None:
         client = self._root if ask.at_root else self._client
         response = await client.send(ask.method, ask.path, self._headers(ask), ask.body)
         try:
@@ -107,7 +111,7 @@ class Asker:
         finally:
             response.close()
 
-    async def _body(self, ask: Ask, response: HttpResponse, taken: _Taken) -> None:
+    async def _body(self, ask: ProbeRequest, response: HttpResponse, taken: _Taken) -> None:
         most = self._bounds.bytes if ask.method == "POST" else self._bounds.listing_bytes
         body = taken.body = bytearray()
         while piece := await response.piece():
@@ -120,7 +124,7 @@ class Asker:
                 taken.trouble = f"did not end: more than {most} bytes came"
                 return
 
-    def _headers(self, ask: Ask) -> list[tuple[str, str]]:
+    def _headers(self, ask: ProbeRequest) -> list[tuple[str, str]]:
         headers = [("accept", "*/*"), ("user-agent", "causerie-probe")]
         if ask.body:
             headers.append(("content-type", "application/json"))
@@ -130,7 +134,7 @@ class Asker:
             headers.append(("authorization", "Bearer not-a-key-of-this-server"))
         return headers
 
-    def _reply(self, taken: _Taken, seconds: float) -> Reply:
+    def _reply(self, taken: _Taken, seconds: float) -> ProbeReply:
         body = bytes(taken.body or b"")
         headers = {
             name: value[:_MAX_HEADER]
@@ -140,7 +144,7 @@ class Asker:
         for secret in self._secrets:
             body = body.replace(secret.encode(), b"***")
             headers = {name: value.replace(secret, "***") for name, value in headers.items()}
-        reply = Reply(taken.status, headers, body, taken.ended, taken.trouble, seconds)
+        reply = ProbeReply(taken.status, headers, body, taken.ended, taken.trouble, seconds)
         return replace(reply, trouble=self._without_key(reply.trouble))
 
     def _without_key(self, text: str) -> str:

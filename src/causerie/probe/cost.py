@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from causerie.probe.question import Question
+from causerie.probe.question import ProbeQuestion
 from causerie.probe.questions.context import LONGEST_ASKED, longest_prompt
 from causerie.probe.questions.thinking import ROOM
 from causerie.probe.subject import Subject
@@ -14,7 +14,7 @@ LARGE = 80_000
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class ProbeBudget:
     """Upper bounds, in requests and tokens (prompt and output together).
 
     ``if_taken`` comes on top where a prompt that is too long is not refused,
@@ -39,13 +39,18 @@ class Cost:
         )
 
 
-def cost(questions: Sequence[Question], subjects: Sequence[Subject], *, bent: bool = False) -> Cost:
-    """What asking all of these subjects costs at most; ``bent``: parameters twice."""
-    if bent:
+def cost(
+    questions: Sequence[ProbeQuestion],
+    subjects: Sequence[Subject],
+    *,
+    dialect_preview: bool = False,
+) -> ProbeBudget:
+    """What asking all of these subjects costs at most; ``dialect_preview``: parameters twice."""
+    if dialect_preview:
         questions = [*questions, *(question for question in questions if question.decides)]
     completions = sum(question.asks for question in questions if question.tokens)
     lengths = (subject.context_length or LONGEST_ASKED for subject in subjects)
-    return Cost(
+    return ProbeBudget(
         requests=sum(question.asks for question in questions) * len(subjects),
         tokens=sum(question.asks * question.tokens for question in questions) * len(subjects),
         if_taken=sum(longest_prompt(length) for length in lengths if length <= LONGEST_ASKED),

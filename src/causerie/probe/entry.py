@@ -13,8 +13,8 @@ from causerie.probe.verdict import Grade
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One model at one endpoint. ``supported_parameters`` are honoured, not only accepted;
+class ProbedModel:
+    """One model at one provider. ``supported_parameters`` are honoured, not only accepted;
     ``overclaimed`` are said to be supported in the list of models, and were seen not to be."""
 
     id: str
@@ -39,9 +39,9 @@ class Entry:
         return {name: value for name, value in known.items() if value is not None}
 
 
-def entry(subject: Subject, findings: Sequence[Finding], probed: date) -> Entry:
+def entry(subject: Subject, findings: Sequence[Finding], probed: date) -> ProbedModel:
     """The entry that follows from the findings."""
-    return Entry(
+    return ProbedModel(
         id=subject.model,
         context_length=subject.context_length,
         supported_parameters=supported(findings),

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from causerie.probe.ask import Ask
+from causerie.probe.ask import ProbeRequest
 from causerie.probe.reading import joined, message_of, streamed
-from causerie.probe.reply import Reply, dig
+from causerie.probe.reply import ProbeReply, dig
 from causerie.probe.verdict import Settled
 
 _LONGEST = 240
@@ -18,7 +18,7 @@ _SECRETS = re.compile(r"(?i)(bearer\s+|\b(?:sk|ck|pk|hf|key)[-_])[A-Za-z0-9._\-]
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class EvidenceExchange:
     """One request and its reply, in words."""
 
     asked: str
@@ -26,9 +26,9 @@ class Exchange:
     seconds: float
 
 
-def exchange(ask: Ask, reply: Reply) -> Exchange:
+def exchange(ask: ProbeRequest, reply: ProbeReply) -> EvidenceExchange:
     """The words for both sides; neither holds a key or a control character."""
-    return Exchange(shown(_asked(ask)), shown(_came(reply)), round(reply.seconds, 3))
+    return EvidenceExchange(shown(_asked(ask)), shown(_came(reply)), round(reply.seconds, 3))
 
 
 def shown(text: str, longest: int = _LONGEST) -> str:
@@ -37,10 +37,10 @@ def shown(text: str, longest: int = _LONGEST) -> str:
     return clean if len(clean) <= longest else clean[: longest - 1] + "…"
 
 
-def _asked(ask: Ask) -> str:
+def _asked(ask: ProbeRequest) -> str:
     if not ask.body:
         return f"{ask.method} {ask.path}" + _unusual(ask)
-    body = Reply(body=ask.body).document()
+    body = ProbeReply(body=ask.body).document()
     if not isinstance(body, dict):
         return f"{ask.path} {ask.body[:80].decode('utf-8', 'replace')}"
     said = dig(body, "messages", -1, "content")
@@ -51,7 +51,7 @@ def _asked(ask: Ask) -> str:
     return words + msgspec.json.encode(rest).decode() + _unusual(ask)
 
 
-def _unusual(ask: Ask) -> str:
+def _unusual(ask: ProbeRequest) -> str:
     words = {"ours": "", "none": " without a key", "wrong": " with a wrong key"}[ask.credential]
     if ask.leave_at_data:
         words += ", left at the first data"
@@ -60,7 +60,7 @@ def _unusual(ask: Ask) -> str:
     return words
 
 
-def _came(reply: Reply) -> str:
+def _came(reply: ProbeReply) -> str:
     if not reply.status:
         return reply.trouble
     words = f"{reply.status} "
@@ -76,7 +76,7 @@ def _came(reply: Reply) -> str:
     return f"{words} ({reply.trouble})" if reply.trouble else words
 
 
-def _stream(reply: Reply) -> str:
+def _stream(reply: ProbeReply) -> str:
     try:
         stream = streamed(reply)
     except Settled as settled:

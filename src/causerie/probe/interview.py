@@ -13,21 +13,21 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from causerie.probe.ask import Ask
-from causerie.probe.evidence import Exchange, exchange
-from causerie.probe.question import Learned, Question, step
-from causerie.probe.reply import Reply, dig
+from causerie.probe.ask import ProbeRequest
+from causerie.probe.evidence import EvidenceExchange, exchange
+from causerie.probe.question import Learned, ProbeQuestion, step
+from causerie.probe.reply import ProbeReply, dig
 from causerie.probe.subject import Subject
-from causerie.probe.verdict import Verdict, partly, unclear
+from causerie.probe.verdict import ProbeVerdict, partly, unclear
 
 _BUSY = (429, 503)
 _MAX_SILENT = 3
 
 
-class Asks(Protocol):
+class RequestSender(Protocol):
     """Whoever sends requests."""
 
-    async def put(self, ask: Ask, seconds: float | None = None) -> Reply:
+    async def put(self, ask: ProbeRequest, seconds: float | None = None) -> ProbeReply:
         """What comes back, in at most ``seconds``; never raises for what a server does."""
         ...
 
@@ -46,36 +46,36 @@ class Patience:
 class Finding:
     """A question, its verdict and what was seen."""
 
-    question: Question
-    verdict: Verdict
-    exchanges: tuple[Exchange, ...] = ()
+    question: ProbeQuestion
+    verdict: ProbeVerdict
+    exchanges: tuple[EvidenceExchange, ...] = ()
 
 
 class Interview:
     """One model's interview. ``subject`` grows on the way; ``spent`` is in tokens, as told.
 
-    With ``bent``, which sends requests as this kind of server wants them, a
+    With ``dialect_preview``, which sends requests as this kind of server wants them, a
     parameter that does nothing by our name is asked for once more that way.
     """
 
     def __init__(
         self,
         subject: Subject,
-        asks: Asks,
+        asks: RequestSender,
         patience: Patience = Patience(),
-        asking: Callable[[Question], None] = lambda question: None,
+        asking: Callable[[ProbeQuestion], None] = lambda question: None,
         *,
-        bent: Asks | None = None,
+        dialect_preview: RequestSender | None = None,
     ) -> None:
         self.subject = subject
-        self._bent = bent
+        self._dialect_preview = dialect_preview
         self.spent = 0
         self.requests = 0
         self._asks = asks
         self._patience = patience
         self._asking = asking
-        self._kept: dict[Ask, Reply] = {}
-        self._kept_bent: dict[Ask, Reply] = {}
+        self._kept: dict[ProbeRequest, ProbeReply] = {}
+        self._kept_dialect_preview: dict[ProbeRequest, ProbeReply] = {}
         self._silent = 0
         self._ended = ""
         self._answers = True
@@ -88,7 +88,7 @@ class Interview:
         had room."""
         return self._answers and not self._ended and not self._crowded
 
-    async def findings(self, questions: Sequence[Question]) -> AsyncIterator[Finding]:
+    async def findings(self, questions: Sequence[ProbeQuestion]) -> AsyncIterator[Finding]:
         """One finding a question, in order."""
         for question in questions:
             self._asking(question)
@@ -101,7 +101,7 @@ class Interview:
                 self._answers = finding.verdict.good
             yield finding
 
-    def _why_not(self, question: Question) -> str:
+    def _why_not(self, question: ProbeQuestion) -> str:
         if self._ended:
             return self._ended
         if not question.alone and not self._answers:
@@ -110,28 +110,28 @@ class Interview:
             return "the model does not think"
         return ""
 
-    async def _finding(self, question: Question) -> Finding:
+    async def _finding(self, question: ProbeQuestion) -> Finding:
         found, seen = await self._driven(question, self._asks)
         if isinstance(found, Learned):
             self.subject = found.subject
             found = found.verdict
-        if self._bent is None or not question.decides or found.good or self._ended:
+        if self._dialect_preview is None or not question.decides or found.good or self._ended:
             return Finding(question, found, seen)
-        other, more = await self._driven(question, self._bent)
+        other, more = await self._driven(question, self._dialect_preview)
         other = other.verdict if isinstance(other, Learned) else other
         if other.good:
             found = partly(f"in the server's own terms{': ' * bool(other.how)}{other.how}")
         return Finding(question, found, (*seen, *more))
 
     async def _driven(
-        self, question: Question, asks: Asks
-    ) -> tuple[Verdict | Learned, tuple[Exchange, ...]]:
+        self, question: ProbeQuestion, asks: RequestSender
+    ) -> tuple[ProbeVerdict | Learned, tuple[EvidenceExchange, ...]]:
         """What the question ends in, and what was said on the way."""
         script = question.script(self.subject)
-        seen: list[Exchange] = []
-        reply: Reply | None = None
+        seen: list[EvidenceExchange] = []
+        reply: ProbeReply | None = None
         try:
-            while isinstance(found := step(script, reply), Ask):
+            while isinstance(found := step(script, reply), ProbeRequest):
                 if not self._left:
                     return self._out_of_time(), tuple(seen)
                 reply = await self._reply(found, asks)
@@ -145,18 +145,18 @@ class Interview:
     def _left(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
 
-    def _out_of_time(self) -> Verdict:
+    def _out_of_time(self) -> ProbeVerdict:
         self._ended = f"the {self._patience.total_seconds:g} s for all questions were over"
         return unclear(self._ended)
 
-    def _note_silence(self, reply: Reply) -> None:
+    def _note_silence(self, reply: ProbeReply) -> None:
         silent = reply.ended in ("late", "broken")
         self._silent = self._silent + 1 if silent else 0
         if self._silent >= _MAX_SILENT:
             self._ended = f"the server went silent ({reply.trouble})"
 
-    async def _reply(self, ask: Ask, asks: Asks) -> Reply:
-        kept = self._kept if asks is self._asks else self._kept_bent
+    async def _reply(self, ask: ProbeRequest, asks: RequestSender) -> ProbeReply:
+        kept = self._kept if asks is self._asks else self._kept_dialect_preview
         if ask.reuse and ask in kept:
             return kept[ask]
         reply = await self._sent(ask, asks)
@@ -170,25 +170,25 @@ class Interview:
             kept[ask] = reply
         return reply
 
-    async def _sent(self, ask: Ask, asks: Asks) -> Reply:
+    async def _sent(self, ask: ProbeRequest, asks: RequestSender) -> ProbeReply:
         self.requests += 1
         reply = await asks.put(ask, max(self._left, 0.1))
         self.spent += _tokens(reply)
         return reply
 
-    def _pause(self, reply: Reply, turn: int) -> float:
+    def _pause(self, reply: ProbeReply, turn: int) -> float:
         """The time a busy server asks for; where it does not say, longer from turn to turn."""
         asked = reply.headers.get("retry-after", "")
         seconds = float(asked) if asked.isdecimal() else 2.0 ** (turn + 1)
         return min(seconds, self._patience.busy_seconds)
 
 
-def _tokens(reply: Reply) -> int:
+def _tokens(reply: ProbeReply) -> int:
     """What the reply says it has cost; a stream's usage is looked for at its end."""
     usage = dig(reply.document(), "usage")
     if usage is None and b'"usage"' in reply.body:
         for line in reversed(reply.body.splitlines()):
-            usage = dig(Reply(body=line.removeprefix(b"data:")).document(), "usage")
+            usage = dig(ProbeReply(body=line.removeprefix(b"data:")).document(), "usage")
             if usage is not None:
                 break
     total = dig(usage, "total_tokens")

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
-from causerie.probe.ask import Ask
-from causerie.probe.reply import Reply
+from causerie.probe.ask import ProbeRequest
+from causerie.probe.reply import ProbeReply
 from causerie.probe.subject import Subject
-from causerie.probe.verdict import Settled, Verdict
+from causerie.probe.verdict import ProbeVerdict, Settled
 
-Script = Generator[Ask, Reply, "Verdict | Learned"]
+Script = Generator[ProbeRequest, ProbeReply, "ProbeVerdict | Learned"]
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
     """A verdict, and what later questions should know."""
 
-    verdict: Verdict
+    verdict: ProbeVerdict
     subject: Subject
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ProbeQuestion:
     """``rule`` is its place in the interface or the contract.
 
     ``decides`` are the parameters that it shows to be supported. It sends at
@@ -42,12 +42,12 @@ class Question:
     alone: bool = False
 
 
-def step(script: Script, reply: Reply | None) -> Ask | Learned | Verdict:
+def step(script: Script, reply: ProbeReply | None) -> ProbeRequest | Learned | ProbeVerdict:
     """Drive the script on: its next request, or what it ends in."""
     try:
         return next(script) if reply is None else script.send(reply)
     except StopIteration as stop:
-        ended: Learned | Verdict = stop.value
+        ended: Learned | ProbeVerdict = stop.value
         return ended
     except Settled as settled:
         return settled.verdict

@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from causerie.probe.reply import Reply, dig
-from causerie.probe.verdict import Settled, Verdict, no, unclear
-from causerie.protocol.sse import Decoder, LineTooLong
+from causerie.probe.reply import ProbeReply, dig
+from causerie.probe.verdict import ProbeVerdict, Settled, no, unclear
+from causerie.protocol.sse import EventDecoder, LineTooLong
 
 _BUSY = (429, 503)
 _WORDS = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ProbeCall:
     """A tool call as it came; any member may be of any type."""
 
     id: object
@@ -28,26 +28,26 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProbeAnswer:
     """One choice of a completion. Counts are ``None`` where no usage told them."""
 
     text: str
     reasoning: str
-    calls: tuple[Call, ...]
+    calls: tuple[ProbeCall, ...]
     finish: object
     prompt: int | None
     completion: int | None
     document: object
 
 
-def refusal(reply: Reply) -> str | None:
+def refusal(reply: ProbeReply) -> str | None:
     """Why the request was refused (a 4xx other than *busy*), or ``None`` if it was not."""
     if 400 <= reply.status < 500 and reply.status not in _BUSY:
         return f"refused with {reply.status}: {message_of(reply)}"
     return None
 
 
-def message_of(reply: Reply) -> str:
+def message_of(reply: ProbeReply) -> str:
     """The words of an error, shortened."""
     document = reply.document()
     for path in (("error", "message"), ("message",), ("detail",), ("error",)):
@@ -57,7 +57,7 @@ def message_of(reply: Reply) -> str:
     return _short(reply.body[: 4 * _WORDS].decode("utf-8", "replace")) or "no words"
 
 
-def trouble(reply: Reply) -> Verdict | None:
+def trouble(reply: ProbeReply) -> ProbeVerdict | None:
     """The verdict over a reply that is no success, or ``None``."""
     if reply.ended == "large":
         return no(reply.trouble)
@@ -74,14 +74,14 @@ def trouble(reply: Reply) -> Verdict | None:
     return None
 
 
-def settle(reply: Reply) -> None:
+def settle(reply: ProbeReply) -> None:
     """Raise :class:`Settled` unless the reply is a success."""
     verdict = trouble(reply)
     if verdict is not None:
         raise Settled(verdict)
 
 
-def answered(reply: Reply, choice: int = 0) -> Answer:
+def answered(reply: ProbeReply, choice: int = 0) -> ProbeAnswer:
     """The choice of a plain completion; raises :class:`Settled` where there is none."""
     settle(reply)
     document = reply.document()
@@ -93,7 +93,7 @@ def answered(reply: Reply, choice: int = 0) -> Answer:
     message = dig(document, "choices", choice, "message")
     if not isinstance(message, dict):
         raise Settled(no("the reply has no `choices[].message`"))
-    return Answer(
+    return ProbeAnswer(
         text=_text(message.get("content")),
         reasoning=_text(message.get("reasoning_content")) or _text(message.get("reasoning")),
         calls=tuple(_call(one) for one in _list(message.get("tool_calls"))),
@@ -105,7 +105,7 @@ def answered(reply: Reply, choice: int = 0) -> Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class ProbeStream:
     """The chunks of a stream, decoded; ``faults`` is what its form has wrong."""
 
     chunks: tuple[object, ...]
@@ -132,13 +132,13 @@ class Stream:
         return [reason for one in choices if (reason := dig(one, "finish_reason")) is not None]
 
 
-def streamed(reply: Reply) -> Stream:
+def streamed(reply: ProbeReply) -> ProbeStream:
     """The stream; raises :class:`Settled` where it is none."""
     settle(reply)
     if reply.content_type != "text/event-stream":
         kind = reply.content_type or "no content type"
         raise Settled(no(f"a stream was asked for and {kind} came: {message_of(reply)}"))
-    decoder = Decoder(max_bytes=max(len(reply.body), 1))
+    decoder = EventDecoder(max_bytes=max(len(reply.body), 1))
     try:
         events = [*decoder.feed(reply.body), *decoder.close()]
     except LineTooLong as error:
@@ -148,7 +148,7 @@ def streamed(reply: Reply) -> Stream:
     for event in events:
         if event.strip() == b"[DONE]":
             continue
-        chunk = Reply(body=event).document()
+        chunk = ProbeReply(body=event).document()
         if not isinstance(chunk, dict):
             words = _short(event.decode("utf-8", "replace"))
             faults.append(f"an event that is no JSON object: {words}")
@@ -159,14 +159,14 @@ def streamed(reply: Reply) -> Stream:
         raise Settled(no(f"an error inside the stream: {_short(str(errors[0]))}"))
     if not chunks:
         raise Settled(no("the stream has no chunks"))
-    return Stream(tuple(chunks), tuple(faults))
+    return ProbeStream(tuple(chunks), tuple(faults))
 
 
-def joined(stream: Stream) -> Answer:
+def joined(stream: ProbeStream) -> ProbeAnswer:
     """The first choice, put together."""
     deltas = stream.deltas()
     reasons = stream.finishes()
-    return Answer(
+    return ProbeAnswer(
         text="".join(_text(delta.get("content")) for delta in deltas),
         reasoning="".join(
             _text(delta.get("reasoning_content")) or _text(delta.get("reasoning"))
@@ -180,7 +180,7 @@ def joined(stream: Stream) -> Answer:
     )
 
 
-def plain(reply: Reply) -> Reply:
+def plain(reply: ProbeReply) -> ProbeReply:
     """A stream as the plain reply that it stands for; any other reply as it is."""
     if reply.content_type != "text/event-stream" or trouble(reply) is not None:
         return reply
@@ -213,7 +213,7 @@ def plain(reply: Reply) -> Reply:
     return replace(reply, headers={"content-type": "application/json"}, body=body)
 
 
-def _joined_calls(deltas: list[dict[str, object]]) -> list[Call]:
+def _joined_calls(deltas: list[dict[str, object]]) -> list[ProbeCall]:
     pieces: dict[str, list[object]] = {}
     for delta in deltas:
         for piece in _list(delta.get("tool_calls")):
@@ -223,7 +223,7 @@ def _joined_calls(deltas: list[dict[str, object]]) -> list[Call]:
         arguments = "".join(_text(dig(part, "function", "arguments")) for part in parts)
         first = parts[0]
         name = dig(first, "function", "name")
-        calls.append(Call(dig(first, "id"), dig(first, "type"), name, arguments))
+        calls.append(ProbeCall(dig(first, "id"), dig(first, "type"), name, arguments))
     return calls
 
 
@@ -249,9 +249,9 @@ def _usual(line: bytes) -> bool:
     return not line or line.startswith((b"data: ", b":"))
 
 
-def _call(value: object) -> Call:
+def _call(value: object) -> ProbeCall:
     function = dig(value, "function")
-    return Call(
+    return ProbeCall(
         dig(value, "id"), dig(value, "type"), dig(function, "name"), dig(function, "arguments")
     )
 

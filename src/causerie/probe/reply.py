@@ -24,7 +24,7 @@ def dig(value: object, *path: str | int) -> object:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ProbeReply:
     """One reply. ``status`` is 0 where none came.
 
     ``ended`` says how: whole; left by us; ``late`` (over the time limit),

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from causerie.probe.entry import Entry
+from causerie.probe.entry import ProbedModel
 from causerie.probe.interview import Finding
 
 
 def report(
-    base_url: str, entry: Entry, findings: Sequence[Finding], *, requests: int, tokens: int
+    base_url: str, entry: ProbedModel, findings: Sequence[Finding], *, requests: int, tokens: int
 ) -> dict[str, object]:
     """Findings in the order of asking, and the entry that follows from them.
 
-    ``tokens`` are those that the endpoint has counted itself.
+    ``tokens`` are those that the provider has counted itself.
     """
     return {
         "base_url": base_url,

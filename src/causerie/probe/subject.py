@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from causerie.probe.ask import Ask, chat
+from causerie.probe.ask import ProbeRequest, chat
 
 Thinking = Literal["switch", "always", "never"]
 Messages = Sequence[Mapping[str, object]]
@@ -19,12 +19,12 @@ def user(text: str) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One model at one endpoint.
+    """One model at one provider.
 
     ``limit`` is the name of the output limit that it takes; ``steady`` are the
     fields that make it repeat itself; ``quiet`` those that keep it from
     thinking, ``loud`` those that make it think (``None``: nothing does).
-    ``room`` is what a reply needs in tokens besides its text, where it cannot
+    ``room`` is what a reply needs in tokens in addition to its text, where it cannot
     be kept from thinking. ``entry`` is its entry in the list of models.
     """
 
@@ -41,7 +41,7 @@ class Subject:
     context_length: int | None = None
     continues: bool | None = None
 
-    def ask(self, said: str | Messages, most: int, /, **fields: object) -> Ask:
+    def ask(self, said: str | Messages, most: int, /, **fields: object) -> ProbeRequest:
         """A completion of at most ``most`` tokens of text, as steady and quiet as can be.
 
         A field given as ``None`` is left out.
@@ -52,7 +52,7 @@ class Subject:
         body |= {name: value for name, value in usual.items() if name not in fields}
         return chat({name: value for name, value in body.items() if value is not None})
 
-    def loudly(self, said: str | Messages, most: int, /, **fields: object) -> Ask:
+    def loudly(self, said: str | Messages, most: int, /, **fields: object) -> ProbeRequest:
         """The same with thinking on; ``most`` counts the thinking too."""
         on = {**dict.fromkeys(self.quiet), **(self.loud or {})}
         return self.ask(said, most, **{**on, **fields})

@@ -16,7 +16,7 @@ class Grade(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ProbeVerdict:
     """``how`` is for people: what was seen, or what is missing."""
 
     grade: Grade
@@ -28,23 +28,23 @@ class Verdict:
         return self.grade in (Grade.YES, Grade.PARTLY)
 
 
-def yes(how: str = "") -> Verdict:
-    return Verdict(Grade.YES, how)
+def yes(how: str = "") -> ProbeVerdict:
+    return ProbeVerdict(Grade.YES, how)
 
 
-def partly(how: str) -> Verdict:
-    return Verdict(Grade.PARTLY, how)
+def partly(how: str) -> ProbeVerdict:
+    return ProbeVerdict(Grade.PARTLY, how)
 
 
-def no(how: str) -> Verdict:
-    return Verdict(Grade.NO, how)
+def no(how: str) -> ProbeVerdict:
+    return ProbeVerdict(Grade.NO, how)
 
 
-def unclear(how: str) -> Verdict:
-    return Verdict(Grade.UNCLEAR, how)
+def unclear(how: str) -> ProbeVerdict:
+    return ProbeVerdict(Grade.UNCLEAR, how)
 
 
-def weighed(missing: list[str], *, of: int, how: str = "") -> Verdict:
+def weighed(missing: list[str], *, of: int, how: str = "") -> ProbeVerdict:
     """Yes where nothing is missing, no where all ``of`` things are, else partly."""
     if not missing:
         return yes(how)
@@ -55,6 +55,6 @@ def weighed(missing: list[str], *, of: int, how: str = "") -> Verdict:
 class Settled(Exception):
     """Raised inside a question whose verdict is clear already."""
 
-    def __init__(self, verdict: Verdict) -> None:
+    def __init__(self, verdict: ProbeVerdict) -> None:
         super().__init__(verdict.how)
         self.verdict = verdict

@@ -5,11 +5,11 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class Bounds(Struct, frozen=True):
+class TokenBounds(Struct, frozen=True):
     """In tokens; ``None`` is as much as whoever answers can. A context is of prompt and output."""
 
     context_length: int | None = None
     max_output_tokens: int | None = None
 
 
-UNBOUNDED = Bounds()
+UNBOUNDED = TokenBounds()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from causerie.protocol.bounds import UNBOUNDED, Bounds
+from causerie.protocol.bounds import UNBOUNDED, TokenBounds
 
 
 class Candidate(Struct, frozen=True):
@@ -16,4 +16,4 @@ class Candidate(Struct, frozen=True):
     name: str
     priority: int = 0
     weight: float = 1.0
-    bounds: Bounds = UNBOUNDED
+    bounds: TokenBounds = UNBOUNDED

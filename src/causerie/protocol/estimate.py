@@ -31,7 +31,7 @@ def prompt_estimate(request: ChatRequest) -> int:
     else:
         tokens += sum(map(_message, request.messages))
     if request.tools or request.documents or request.output is not None:
-        tokens += _beside(request)
+        tokens += _alongside(request)
     return tokens
 
 
@@ -44,8 +44,8 @@ def output_estimate(request: ChatRequest) -> int:
     return tokens * request.n
 
 
-def _beside(request: ChatRequest) -> int:
-    """What the prompt holds besides messages."""
+def _alongside(request: ChatRequest) -> int:
+    """What the prompt holds in addition to messages."""
     tokens = sum(map(_json, request.documents))
     for tool in request.tools:
         tokens += _text(tool.name) + _text(tool.description) + _json(tool.parameters)

@@ -1,6 +1,6 @@
 """What a target says while it answers, whatever kind of target it is.
 
-Every target (a text engine behind ``chat``, or somebody's chat endpoint behind
+Every target (a text engine behind ``chat``, or somebody's provider behind
 ``upstreams``) yields these, in this order for each choice: reasoning before
 text, a call's start before its arguments, exactly one ``Finished`` last.
 ``Usage`` comes once, after every choice has finished. Events travel in batches:
@@ -51,9 +51,9 @@ class TextDelta(Struct, frozen=True, gc=False):
 
 
 class ToolCallStarted(Struct, frozen=True, gc=False):
-    """A call has begun. ``index`` counts the calls of one choice from 0.
+    """A call has started. ``index`` counts the calls of one choice from 0.
 
-    ``extra`` is what its provider put beside it and needs back (``extra_content``).
+    ``extra`` is what its provider put alongside it and needs back (``extra_content``).
     """
 
     index: int
@@ -94,7 +94,7 @@ class Usage(Struct, frozen=True, gc=False):
 ContentEvent = ReasoningDelta | TextDelta | ToolCallStarted | ToolCallDelta
 Event = ContentEvent | Finished | Usage
 Batch = Sequence[Event]
-Take = Callable[[Batch], Awaitable[object] | None]
+BatchSink = Callable[[Batch], Awaitable[object] | None]
 """Who takes batches as they come; what it returns is awaited before the next one."""
-Pour = Callable[[Take], Awaitable[None]]
+ReplyStream = Callable[[BatchSink], Awaitable[None]]
 """Hands on all that a reply says, once; raises a failure after its beginning."""

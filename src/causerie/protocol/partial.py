@@ -18,7 +18,7 @@ class Trail:
 
 @dataclass(frozen=True, slots=True)
 class PartialCall:
-    """A call that has begun; ``arguments`` is the text so far."""
+    """A call that has started; ``arguments`` is the text so far."""
 
     index: int
     id: str

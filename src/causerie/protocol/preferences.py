@@ -11,9 +11,9 @@ SortBy = Literal["price", "throughput", "latency"]
 
 
 class MostPrice(Struct, frozen=True):
-    """The most that an endpoint may cost; ``None`` is no bound.
+    """The most that a provider may cost; ``None`` is no bound.
 
-    Money for a million tokens of the prompt and of the reply, and for one request.
+    Money per 1M tokens of the prompt and of the reply, and for one request.
     """
 
     prompt: Decimal | None = None
@@ -25,11 +25,11 @@ UNBOUNDED = MostPrice()
 
 
 class Preferences(Struct, frozen=True):
-    """``provider`` of a request: endpoints by their names, first to last.
+    """``provider`` of a request: providers by their names, first to last.
 
     ``only`` and ``quantizations`` ``None`` are no bound. Without
     ``allow_fallbacks`` nobody but the first choice is asked. ``require_parameters``
-    leaves out endpoints of which it is not known what they support, ``private``
+    leaves out providers of which it is not known what they support, ``private``
     those that keep what they are sent, or may.
     """
 

@@ -45,7 +45,7 @@ def are_plain(blocks: Iterable[Block]) -> bool:
 
 
 def seal_of(call: str, extra: Mapping[str, Any]) -> Block:
-    """What a provider put beside a call and needs back, as a block that names the call."""
+    """What a provider put alongside a call and needs back, as a block that names the call."""
     data = _SEAL + msgspec.json.encode(extra).decode()
     return {"type": "reasoning.encrypted", "data": data, "id": call, "format": "unknown"}
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct, structs
 
-from causerie.protocol.bounds import UNBOUNDED, Bounds
+from causerie.protocol.bounds import UNBOUNDED, TokenBounds
 from causerie.protocol.preferences import INDIFFERENT, Preferences
 
 Role = Literal["system", "user", "assistant", "tool"]  # "developer" is read as "system"
@@ -28,7 +28,7 @@ class TextPart(Struct, frozen=True, tag="text"):
 class ImagePart(Struct, frozen=True, tag="image"):
     """An image as the client named it: a ``data:`` address, or one of ``https:``.
 
-    The latter is never fetched here; some endpoints of others do so themselves.
+    The latter is never fetched here; some providers of others do so themselves.
     """
 
     url: str
@@ -102,7 +102,7 @@ class Regex(Struct, frozen=True):
     pattern: str
 
 
-class Choice(Struct, frozen=True):
+class ToolMode(Struct, frozen=True):
     options: tuple[str, ...]
 
 
@@ -112,7 +112,7 @@ class Grammar(Struct, frozen=True):
     text: str
 
 
-OutputFormat = JsonObject | JsonSchema | Regex | Choice | Grammar
+OutputFormat = JsonObject | JsonSchema | Regex | ToolMode | Grammar
 
 
 class Thinking(Struct, frozen=True, gc=False):
@@ -133,7 +133,7 @@ class Thinking(Struct, frozen=True, gc=False):
     usual_effort: str | None = None
 
 
-class Draw(Struct, frozen=True, gc=False):
+class SamplingParams(Struct, frozen=True, gc=False):
     """How tokens are drawn, by the names of the wire; ``None`` is the model's default."""
 
     temperature: float | None = None
@@ -189,7 +189,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
     max_tokens: int | None = None
     min_tokens: int = 0
     n: int = 1
-    draw: Draw = Draw()
+    sampling: SamplingParams = SamplingParams()
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
@@ -208,7 +208,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
     large: bool = False  # work on it takes so long that it is offloaded
     fallbacks: tuple[str, ...] = ()  # models to ask where ``model`` does not answer
     preferences: Preferences = INDIFFERENT
-    bounds: Bounds = UNBOUNDED  # of whoever is asked
+    bounds: TokenBounds = UNBOUNDED  # of whoever is asked
     unlisted: Unlisted | None = None
     strict: bool = False  # unlisted fields are refused, not dropped
     params: frozenset[str] = frozenset()  # names of the parameters that were given, as sent
@@ -225,7 +225,7 @@ class ChatRequest(Struct, frozen=True, gc=False):
         """All that was sent, of unknown fields too."""
         return self.document if self.unlisted is None else self.unlisted.body
 
-    def within(self, bounds: Bounds) -> ChatRequest:
+    def within(self, bounds: TokenBounds) -> ChatRequest:
         """The request to one with these bounds; higher limits of the output are lowered."""
         if bounds is UNBOUNDED:
             return self

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 BEFORE, BEHIND = b"data: ", b"\n\n"  # the data of an event that is a single line
 DONE = BEFORE + b"[DONE]" + BEHIND
-_LINE_BYTES = 16  # that a line takes besides its text, so that empty ones are bounded, too
+_LINE_BYTES = 16  # that a line takes in addition to its text, so that empty ones are bounded, too
 PING = b": ping\n"  # one newline: an empty line after a comment breaks older clients
 
 
@@ -22,7 +22,7 @@ class LineTooLong(ValueError):
     """A line is longer than the decoder may hold."""
 
 
-class Decoder:
+class EventDecoder:
     """Bytes as they arrive, into the data of complete events.
 
     The pieces may be cut anywhere. Comments, fields other than ``data`` and events
@@ -61,10 +61,10 @@ class Decoder:
     def _lines(self, piece: bytes) -> list[bytes]:
         """The same, line by line. A line that comes in many pieces is put together once."""
         if not self._started:
-            begun = self._begin(piece)
-            if begun is None:
+            started = self._begin(piece)
+            if started is None:
                 return []
-            piece = begun
+            piece = started
         *lines, rest = piece.split(b"\n")
         if lines and self._rest:
             lines[0] = self._taken() + lines[0]

@@ -119,7 +119,7 @@ class _Together:
 
 
 def added(before: Usage, new: Usage) -> Usage:
-    """The usage of a reply that was begun by one target and ended by another.
+    """The usage of a reply that was started by one target and ended by another.
 
     The prompt is the first one's: what the others read again was not the
     client's doing.

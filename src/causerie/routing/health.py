@@ -1,6 +1,6 @@
-"""Asking endpoints whether they are there, besides the requests they get.
+"""Asking providers whether they are there, in addition to the requests they get.
 
-An endpoint that is gone is found before a request does, and one that is back
+A provider that is gone is found before a request does, and one that is back
 is tried at once. Where requests are answered nothing needs to be asked.
 """
 
@@ -16,7 +16,7 @@ from typing import Self
 from msgspec import Struct
 
 from causerie.errors import Overloaded, ServiceError
-from causerie.routing.seat import Seat
+from causerie.routing.target_state import TargetState
 
 
 class Check(Struct, frozen=True):
@@ -27,16 +27,16 @@ class Check(Struct, frozen=True):
     targets: Sequence[str]
 
 
-class Health:
-    """Carries out checks while the block runs; ``seats`` finds the seat of a target."""
+class HealthChecker:
+    """Carries out checks while the block runs; ``target_states`` finds the target of a target."""
 
     def __init__(
         self,
-        seats: Callable[[str], Seat | None],
+        target_states: Callable[[str], TargetState | None],
         checks: Sequence[Check],
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._seats = seats
+        self._target_states = target_states
         self._checks = checks
         self._pause = pause
         self._chance = random.Random()
@@ -61,16 +61,22 @@ class Health:
         answered = -1
         there = True
         while True:
-            seats = [seat for name in check.targets if (seat := self._seats(name)) is not None]
-            total = sum(seat.answered for seat in seats)
-            if total == answered or any(seat.breaker.failures for seat in seats):
-                there = await examine(check, seats, was_there=there)
+            target_states = [
+                target_state
+                for name in check.targets
+                if (target_state := self._target_states(name)) is not None
+            ]
+            total = sum(target_state.answered for target_state in target_states)
+            if total == answered or any(
+                target_state.breaker.failures for target_state in target_states
+            ):
+                there = await examine(check, target_states, was_there=there)
             answered = total
             await self._pause(check.interval_seconds * self._chance.uniform(0.8, 1.2))
 
 
-async def examine(check: Check, seats: Sequence[Seat], *, was_there: bool) -> bool:
-    """Ask once, and tell the seats; whether it is there.
+async def examine(check: Check, target_states: Sequence[TargetState], *, was_there: bool) -> bool:
+    """Ask once, and tell the targets; whether it is there.
 
     Whatever it refuses us counts against it, for the question is our own. An
     answer tells something new only after one that failed: a target may have
@@ -79,16 +85,16 @@ async def examine(check: Check, seats: Sequence[Seat], *, was_there: bool) -> bo
     try:
         await check.ask()
     except Overloaded as full:
-        for seat in seats:
-            seat.failed(full)
+        for target_state in target_states:
+            target_state.failed(full)
         return was_there
     except ServiceError as failure:
-        for seat in seats:
-            seat.absent(failure)
+        for target_state in target_states:
+            target_state.absent(failure)
         return False
     if not was_there:
-        for seat in seats:
-            seat.breaker.back()
+        for target_state in target_states:
+            target_state.breaker.back()
     return True
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from causerie.errors import ServiceError
-from causerie.routing.visit import Visit
+from causerie.routing.attempt import Attempt
 
 SHARE = 0.05
 _BURST = 2.0
@@ -38,19 +38,19 @@ class Hedges:
         return True
 
 
-class Outcome(Struct, frozen=True):
+class RaceResult(Struct, frozen=True):
     """Who answered first, and who did not: with its failure, or ``None`` where it was slower."""
 
-    winner: Visit | None
-    losers: Sequence[tuple[Visit, ServiceError | None]]
+    winner: Attempt | None
+    losers: Sequence[tuple[Attempt, ServiceError | None]]
 
 
 async def race(
-    first: Visit,
-    second: Callable[[], Visit | None],
+    first: Attempt,
+    second: Callable[[], Attempt | None],
     seconds: float,
     is_last_word: Callable[[ServiceError], bool],
-) -> Outcome:
+) -> RaceResult:
     """Begin ``first``; after ``seconds`` without an answer begin ``second`` too.
 
     ``second`` is not waited for where the failure of ``first`` is the last word. All but the
@@ -58,37 +58,39 @@ async def race(
     """
     loop = asyncio.get_running_loop()
     asking = loop.create_task(first.begin())
-    begun = {asking: first}
+    started = {asking: first}
     try:
-        await asyncio.wait(begun, timeout=seconds)
-        if all(not task.done() for task in begun):
+        await asyncio.wait(started, timeout=seconds)
+        if all(not task.done() for task in started):
             other = second()
             if other is not None:
-                begun[loop.create_task(other.begin())] = other
-        while (winner := _answered(begun)) is None and any(not task.done() for task in begun):
+                started[loop.create_task(other.begin())] = other
+        while (winner := _answered(started)) is None and any(not task.done() for task in started):
             if (failure := _failure(asking)) is not None and is_last_word(failure):
                 break
             await asyncio.wait(
-                [task for task in begun if not task.done()],
+                [task for task in started if not task.done()],
                 return_when=asyncio.FIRST_COMPLETED,
             )
-        losers = [(visit, _failure(task)) for task, visit in begun.items() if visit is not winner]
-        await _leave(begun, winner)
+        losers = [
+            (attempt, _failure(task)) for task, attempt in started.items() if attempt is not winner
+        ]
+        await _leave(started, winner)
     except BaseException:
-        await _leave(begun, None)
+        await _leave(started, None)
         raise
-    return Outcome(winner, losers)
+    return RaceResult(winner, losers)
 
 
-def _answered(begun: dict[asyncio.Task[None], Visit]) -> Visit | None:
-    for task, visit in begun.items():
+def _answered(started: dict[asyncio.Task[None], Attempt]) -> Attempt | None:
+    for task, attempt in started.items():
         if task.done() and not task.cancelled() and _failure(task) is None:
-            return visit
+            return attempt
     return None
 
 
 def _failure(task: asyncio.Task[None]) -> ServiceError | None:
-    """Why a visit came to nothing; raises what is no failure of a target."""
+    """Why an attempt came to nothing; raises what is no failure of a target."""
     if not task.done():
         return None
     failure = task.exception()
@@ -97,11 +99,11 @@ def _failure(task: asyncio.Task[None]) -> ServiceError | None:
     raise failure
 
 
-async def _leave(begun: dict[asyncio.Task[None], Visit], winner: Visit | None) -> None:
+async def _leave(started: dict[asyncio.Task[None], Attempt], winner: Attempt | None) -> None:
     """Leave all but the winner; each is left once."""
-    for task in begun:
+    for task in started:
         task.cancel()  # which does nothing to one that is done
-    while unwanted := [task for task, visit in begun.items() if visit is not winner]:
+    while unwanted := [task for task, attempt in started.items() if attempt is not winner]:
         await asyncio.wait(unwanted)
-        if (left := begun.pop(unwanted[0]).leave()) is not None:
+        if (left := started.pop(unwanted[0]).leave()) is not None:
             await left

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from causerie.protocol.standing import QUARTER_SECONDS, Stretch
+from causerie.protocol.target_stats import QUARTER_SECONDS, TimeBucket
 from causerie.routing.samples import Samples
 
 _SECOND_NS = 1_000_000_000
@@ -27,7 +27,7 @@ class Minute:
         self.answered = self.failed = 0
 
 
-class History:
+class AvailabilityHistory:
     """Of one target. ``wall`` gives Unix nanoseconds; what is measured has a steady clock."""
 
     __slots__ = ("_began", "_first_tokens", "_minutes", "_number", "_past", "_speeds", "_wall")
@@ -36,7 +36,7 @@ class History:
         self._first_tokens = first_tokens
         self._speeds = speeds
         self._wall = wall
-        self._past: deque[Stretch] = deque(maxlen=MOST - 1)
+        self._past: deque[TimeBucket] = deque(maxlen=MOST - 1)
         self._number = 0  # of the quarter that is going on
         self._began = 0.0
         self._minutes: list[Minute] = []
@@ -49,20 +49,20 @@ class History:
         number, since = divmod(self._wall(), _QUARTER_NS)
         if number > self._number:
             if self._minutes:
-                self._past.append(self._stretch())
+                self._past.append(self._time_bucket())
             self._number, self._began, self._minutes = number, now, []
         self._minutes.append(minute)
         return (_QUARTER_NS - since) / _SECOND_NS
 
-    def day(self) -> Sequence[Stretch]:
+    def day(self) -> Sequence[TimeBucket]:
         """Those quarters of the last day in which it was asked, the oldest first."""
         since = (self._wall() // _QUARTER_NS - MOST + 1) * QUARTER_SECONDS
-        going_on = [self._stretch()] if self._minutes else []
+        going_on = [self._time_bucket()] if self._minutes else []
         return [one for one in (*self._past, *going_on) if one.start >= since]
 
-    def _stretch(self) -> Stretch:
+    def _time_bucket(self) -> TimeBucket:
         """What the quarter that is going on was so far."""
-        return Stretch(
+        return TimeBucket(
             start=self._number * QUARTER_SECONDS,
             answered=sum(minute.answered for minute in self._minutes),
             failed=sum(minute.failed for minute in self._minutes),

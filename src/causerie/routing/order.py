@@ -16,63 +16,63 @@ from hashlib import blake2b
 
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.request import ChatRequest
-from causerie.routing.seat import Seat
+from causerie.routing.target_state import TargetState
 
 _SHARE = 1.25
-_OPENING_CHARACTERS = 4096  # of a message; more would only cost time
+_AFFINITY_KEY_CHARACTERS = 4096  # of a message; more would only cost time
 
 
 def order(
     candidates: Sequence[Candidate],
-    seats: Mapping[str, Seat],
+    target_states: Mapping[str, TargetState],
     request: ChatRequest,
     chance: Callable[[], float],
-) -> list[Seat]:
-    """The seats of the candidates, the one to be asked first in front."""
+) -> list[TargetState]:
+    """The targets of the candidates, the one to be asked first in front."""
     if len(candidates) == 1:
-        return [seats[candidates[0].name]]
+        return [target_states[candidates[0].name]]
     groups: dict[int, list[Candidate]] = {}
-    resting: list[Seat] = []
+    resting: list[TargetState] = []
     for candidate in candidates:
-        seat = seats[candidate.name]
-        if seat.breaker.admits():
+        target_state = target_states[candidate.name]
+        if target_state.breaker.admits():
             groups.setdefault(candidate.priority, []).append(candidate)
         else:
-            resting.append(seat)
-    resting.sort(key=lambda seat: seat.breaker.wait())
-    ordered: list[Seat] = []
+            resting.append(target_state)
+    resting.sort(key=lambda target_state: target_state.breaker.wait())
+    ordered: list[TargetState] = []
     for _, group in sorted(groups.items()):
-        ordered += _group(group, seats, request, chance)
+        ordered += _group(group, target_states, request, chance)
     return ordered + resting[:1]
 
 
 def _group(
     group: Sequence[Candidate],
-    seats: Mapping[str, Seat],
+    target_states: Mapping[str, TargetState],
     request: ChatRequest,
     chance: Callable[[], float],
-) -> list[Seat]:
+) -> list[TargetState]:
     if len(group) == 1:
-        return [seats[group[0].name]]
+        return [target_states[group[0].name]]
     by_load = sorted(
-        group, key=lambda one: ((seats[one.name].in_flight + 1) / one.weight, chance())
+        group, key=lambda one: ((target_states[one.name].in_flight + 1) / one.weight, chance())
     )
-    at_home = home(group, seats, opening(request))
-    if at_home is not None:
-        by_load.remove(at_home)
-        by_load.insert(0, at_home)
-    return [seats[candidate.name] for candidate in by_load]
+    at_affinity_target = affinity_target(group, target_states, affinity_key(request))
+    if at_affinity_target is not None:
+        by_load.remove(at_affinity_target)
+        by_load.insert(0, at_affinity_target)
+    return [target_states[candidate.name] for candidate in by_load]
 
 
-def home(
-    group: Sequence[Candidate], seats: Mapping[str, Seat], conversation: str
+def affinity_target(
+    group: Sequence[Candidate], target_states: Mapping[str, TargetState], conversation: str
 ) -> Candidate | None:
     """Where the conversation belongs; the next place where that one has its fill."""
-    total = sum(seats[one.name].in_flight for one in group) + 1
+    total = sum(target_states[one.name].in_flight for one in group) + 1
     weights = sum(one.weight for one in group)
     for candidate in preferred(group, conversation):
         share = math.ceil(_SHARE * total * candidate.weight / weights)
-        if seats[candidate.name].in_flight < share:
+        if target_states[candidate.name].in_flight < share:
             return candidate
     return None
 
@@ -89,7 +89,7 @@ def _distance(candidate: Candidate, conversation: bytes) -> float:
     return -math.log((int.from_bytes(drawn, "big") + 1) / 2**64) / candidate.weight
 
 
-def opening(request: ChatRequest) -> str:
+def affinity_key(request: ChatRequest) -> str:
     """What names a conversation: its session, its cache key, else how it opens."""
     if request.session_id is not None:
         return request.session_id
@@ -97,7 +97,7 @@ def opening(request: ChatRequest) -> str:
         return request.cache_key
     texts = []
     for message in request.messages:
-        texts.append(message.text[:_OPENING_CHARACTERS])
+        texts.append(message.text[:_AFFINITY_KEY_CHARACTERS])
         if message.role == "user":
             break
     return "\0".join(texts)

@@ -11,15 +11,15 @@ from msgspec import structs
 
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.request import ChatRequest
-from causerie.protocol.standing import Standing, Stretch
-from causerie.routing.breaker import Breaker
-from causerie.routing.foresight import Prospect, foreseen
+from causerie.protocol.target_stats import TargetStats, TimeBucket
+from causerie.routing.attempt import Attempt
+from causerie.routing.circuit_breaker import CircuitBreaker
+from causerie.routing.context import RetryBudget, RoutingContext
+from causerie.routing.execution import Execution, ReplyObserver
+from causerie.routing.explain import RankedTarget, explain
 from causerie.routing.hedge import Hedges
-from causerie.routing.journey import Journey, Watch
-from causerie.routing.seat import Seat, SeatStatus
-from causerie.routing.target import Gate, Target
-from causerie.routing.terms import RetryBudget, Terms
-from causerie.routing.visit import Visit
+from causerie.routing.target import AdmissionQueue, Target
+from causerie.routing.target_state import TargetState, TargetStatus
 
 _BUDGET = RetryBudget()
 
@@ -30,36 +30,48 @@ class Router:
     def __init__(
         self,
         targets: Mapping[str, Target],
-        gates: Mapping[str, Gate] | None = None,
+        admission_queues: Mapping[str, AdmissionQueue] | None = None,
         *,
         budget: RetryBudget = _BUDGET,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] | None = None,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._terms = Terms({}, budget, Hedges(), clock, chance or random.Random().random, pause)
-        self.replace(targets, gates or {})
+        self._context = RoutingContext(
+            {}, budget, Hedges(), clock, chance or random.Random().random, pause
+        )
+        self.replace(targets, admission_queues or {})
 
-    def replace(self, targets: Mapping[str, Target], gates: Mapping[str, Gate]) -> None:
+    def replace(
+        self, targets: Mapping[str, Target], admission_queues: Mapping[str, AdmissionQueue]
+    ) -> None:
         """Take these targets from now on; requests under way keep theirs."""
-        terms = self._terms
-        seats: dict[str, Seat] = {}
+        context = self._context
+        target_states: dict[str, TargetState] = {}
         for name, target in targets.items():
-            seat = terms.seats.get(name)
-            gate = gates.get(name)
-            if seat is None or seat.target is not target or seat.gate is not gate:
-                seat = Seat(name, target, gate, Breaker(terms.clock, terms.chance))
-            seats[name] = seat
-        self._terms = structs.replace(terms, seats=seats)
+            target_state = context.target_states.get(name)
+            admission_queue = admission_queues.get(name)
+            if (
+                target_state is None
+                or target_state.target is not target
+                or target_state.admission_queue is not admission_queue
+            ):
+                target_state = TargetState(
+                    name, target, admission_queue, CircuitBreaker(context.clock, context.chance)
+                )
+            target_states[name] = target_state
+        self._context = structs.replace(context, target_states=target_states)
 
-    def renewed(self, targets: Mapping[str, Target], gates: Mapping[str, Gate]) -> Router:
+    def renewed(
+        self, targets: Mapping[str, Target], admission_queues: Mapping[str, AdmissionQueue]
+    ) -> Router:
         """A router over these targets that knows what this one has learnt of those it shares.
 
         This one stays as it is, for requests that have it already.
         """
         other = Router({})
-        other._terms = self._terms
-        other.replace(targets, gates)
+        other._context = self._context
+        other.replace(targets, admission_queues)
         return other
 
     def generate(
@@ -67,43 +79,45 @@ class Router:
         candidates: Sequence[Candidate],
         request: ChatRequest,
         hedge_seconds: float | None = None,
-        watch: Watch | None = None,
-        tried: list[Visit] | None = None,
-    ) -> Journey:
+        watch: ReplyObserver | None = None,
+        tried: list[Attempt] | None = None,
+    ) -> Execution:
         """The way of one request over the candidates.
 
         After ``hedge_seconds`` without an answer a second target is asked too, for a small
         share of all requests. ``watch`` is shown whatever is passed on. ``tried`` has who was
         asked before, on ways with budgets of their own; who is asked now is added.
         """
-        terms = self._terms
+        context = self._context
         if hedge_seconds is not None:
-            terms.hedges.earn()
-        journey = Journey(terms, request, hedge_seconds, candidates)
+            context.hedges.earn()
+        execution = Execution(context, request, hedge_seconds, candidates)
         if tried is not None:
-            journey.tried, journey.uncounted = tried, len(tried)
+            execution.tried, execution.uncounted = tried, len(tried)
         if watch is not None:
-            journey.watch = watch
-        return journey
+            execution.watch = watch
+        return execution
 
-    def foresee(self, candidates: Sequence[Candidate], request: ChatRequest) -> Sequence[Prospect]:
+    def explain(
+        self, candidates: Sequence[Candidate], request: ChatRequest
+    ) -> Sequence[RankedTarget]:
         """Who would be asked now, the first in front, and why; nobody is asked."""
-        return foreseen(candidates, self._terms.seats, request)
+        return explain(candidates, self._context.target_states, request)
 
-    def seat(self, name: str) -> Seat | None:
+    def target_state(self, name: str) -> TargetState | None:
         """The target of that name."""
-        return self._terms.seats.get(name)
+        return self._context.target_states.get(name)
 
-    def standing(self, name: str) -> Standing | None:
+    def target_stats(self, name: str) -> TargetStats | None:
         """How the target of that name stands, with what was measured of it."""
-        seat = self._terms.seats.get(name)
-        return seat.standing() if seat is not None else None
+        target_state = self._context.target_states.get(name)
+        return target_state.target_stats() if target_state is not None else None
 
-    def history(self, name: str) -> Sequence[Stretch]:
+    def history(self, name: str) -> Sequence[TimeBucket]:
         """The last day of the target of that name, in quarters of an hour."""
-        seat = self._terms.seats.get(name)
-        return seat.pace.history.day() if seat is not None else ()
+        target_state = self._context.target_states.get(name)
+        return target_state.latency_stats.history.day() if target_state is not None else ()
 
-    def status(self) -> list[SeatStatus]:
+    def status(self) -> list[TargetStatus]:
         """How every target stands."""
-        return [seat.status() for seat in self._terms.seats.values()]
+        return [target_state.status() for target_state in self._context.target_states.values()]

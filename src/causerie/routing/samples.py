@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import islice
 from statistics import median
 
-from causerie.protocol.standing import Percentiles
+from causerie.protocol.target_stats import Percentiles
 
 FIVE_MINUTES = 300.0
 HALF_HOUR = 1800.0

@@ -13,7 +13,7 @@ from causerie.protocol.request import ChatRequest
 NOTHING = Usage(0, 0)
 
 
-class Answering(Protocol):
+class TargetReply(Protocol):
     """An answer under way.
 
     Of its ``events`` the usage comes last, and nobody asks for more then; once the first
@@ -67,7 +67,7 @@ class Target(Protocol):
 
     def generate(
         self, request: ChatRequest, partial: Partial | None = None
-    ) -> AbstractAsyncContextManager[Answering]:
+    ) -> AbstractAsyncContextManager[TargetReply]:
         """Entering raises ``ServiceError`` where the target cannot answer.
 
         The target has the request when the first of its events is asked for, or later; from
@@ -82,16 +82,16 @@ class Target(Protocol):
         ...
 
 
-class Lease(Protocol):
+class QueuePlace(Protocol):
     """A place; ``waited`` is how long it was queued for, in seconds."""
 
     @property
     def waited(self) -> float: ...
 
 
-class Gate(Protocol):
+class AdmissionQueue(Protocol):
     """Who may start now, who waits, and who is sent away."""
 
-    def enter(self, places: int) -> AbstractAsyncContextManager[Lease]:
+    def enter(self, places: int) -> AbstractAsyncContextManager[QueuePlace]:
         """Hold places while the block runs; raises ``Overloaded`` where there are none."""
         ...

@@ -7,61 +7,67 @@ door or a log is the business of whoever gets them from the composition root.
 
 from __future__ import annotations
 
-from causerie.settings.alias import Alias, Target
-from causerie.settings.endpoint import Endpoint, EndpointModel, Health, Timeouts, Tls
+from causerie.settings.alias import AliasSettings, AliasTarget
 from causerie.settings.engine import LlamaCpp, Vllm
 from causerie.settings.identity import IdentityProvider
-from causerie.settings.limits import Limits
+from causerie.settings.limits import LimitSettings
 from causerie.settings.load import Loaded, load
-from causerie.settings.price import Price
+from causerie.settings.price import PriceSettings
 from causerie.settings.problems import Problem, SettingsError
-from causerie.settings.shared import Shared
-from causerie.settings.store import Console, Store
+from causerie.settings.provider import (
+    HealthCheckSettings,
+    ProviderModelSettings,
+    ProviderSettings,
+    TimeoutSettings,
+    TlsSettings,
+)
+from causerie.settings.shared import SharedSettings
+from causerie.settings.store import ConsoleSettings, StoreSettings
 from causerie.settings.tracing import Tracing
 from causerie.settings.tree import (
     DEFAULT_MODEL,
-    Door,
-    Engines,
-    Logging,
-    Model,
-    Queue,
-    Sampling,
-    Server,
+    DoorSettings,
+    EngineLimits,
+    LoggingSettings,
+    ModelSettings,
+    QueueSettings,
+    SamplingSettings,
+    ServerSettings,
     Settings,
-    Weights,
+    WeightsSettings,
 )
 from causerie.settings.values import Secret
 
 __all__ = [
     "DEFAULT_MODEL",
-    "Alias",
-    "Console",
-    "Door",
-    "Endpoint",
-    "EndpointModel",
-    "Engines",
-    "Health",
+    "AliasSettings",
+    "AliasTarget",
+    "ConsoleSettings",
+    "DoorSettings",
+    "EngineLimits",
+    "HealthCheckSettings",
     "IdentityProvider",
-    "Limits",
+    "LimitSettings",
     "LlamaCpp",
     "Loaded",
-    "Logging",
-    "Model",
-    "Price",
+    "LoggingSettings",
+    "ModelSettings",
+    "PriceSettings",
     "Problem",
-    "Queue",
-    "Sampling",
+    "ProviderModelSettings",
+    "ProviderSettings",
+    "QueueSettings",
+    "SamplingSettings",
     "Secret",
-    "Server",
+    "ServerSettings",
     "Settings",
     "SettingsError",
-    "Shared",
-    "Store",
-    "Target",
-    "Timeouts",
-    "Tls",
+    "SharedSettings",
+    "StoreSettings",
+    "TimeoutSettings",
+    "TlsSettings",
     "Tracing",
     "Vllm",
-    "Weights",
+    "WeightsSettings",
     "load",
 ]

@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from causerie.settings.lines import Path as KeyPath
-from causerie.settings.tree import Door, Model, Settings
+from causerie.settings.tree import DoorSettings, ModelSettings, Settings
 
 _ODD = re.compile(r"[^a-z0-9]+")
 _LONGEST = 63  # of a part of a host name (RFC 1035, section 2.3.4)
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class DoorAddress:
     """A door, where it answers, the ids of what is behind it, and where it stands in the file.
 
     ``own`` says that it is a model's own door, which the file does not list.
     """
 
-    door: Door
+    door: DoorSettings
     prefix: str
     hosts: tuple[str, ...]
     models: tuple[str, ...]
@@ -32,7 +32,7 @@ class Way:
     own: bool = False
 
 
-def ways(settings: Settings) -> tuple[Way, ...]:
+def door_addresses(settings: Settings) -> tuple[DoorAddress, ...]:
     """All doors, those of the configuration first."""
     return (*_listed(settings), *_own(settings))
 
@@ -55,7 +55,7 @@ def names(settings: Settings) -> tuple[str, ...]:
 
 def has_accounts(settings: Settings) -> bool:
     """Whether a door takes the keys that people make in the console."""
-    return any(way.door.keys == "accounts" for way in ways(settings))
+    return any(door_address.door.keys == "accounts" for door_address in door_addresses(settings))
 
 
 def host_names(settings: Settings) -> Iterator[str]:
@@ -65,24 +65,24 @@ def host_names(settings: Settings) -> Iterator[str]:
         yield urlsplit(settings.console.address).hostname or ""
 
 
-def default_way(settings: Settings) -> Way:
+def default_address(settings: Settings) -> DoorAddress:
     """The door behind plain ``/v1``; raises :class:`LookupError` where there is none."""
-    every = ways(settings)
+    every = door_addresses(settings)
     wanted = settings.server.default_door
-    for way in every:
-        if wanted is None or way.door.name == wanted:
-            return way
+    for door_address in every:
+        if wanted is None or door_address.door.name == wanted:
+            return door_address
     raise LookupError(f"no door is named {wanted}")
 
 
-def slug(model: Model) -> str:
+def slug(model: ModelSettings) -> str:
     """The name of a model's own door: ``Qwen/Qwen3-8B`` is ``qwen-qwen3-8b``."""
     return model.door or _ODD.sub("-", model.id.lower())[:_LONGEST].strip("-")
 
 
-def _listed(settings: Settings) -> Iterator[Way]:
+def _listed(settings: Settings) -> Iterator[DoorAddress]:
     for index, door in enumerate(settings.doors):
-        yield Way(
+        yield DoorAddress(
             door=door,
             prefix=door.prefix or _prefix(door.name, door.kind),
             hosts=(*_names(door, settings.server.public_host), *door.hosts),
@@ -91,7 +91,7 @@ def _listed(settings: Settings) -> Iterator[Way]:
         )
 
 
-def _names(door: Door, domain: str) -> Iterator[str]:
+def _names(door: DoorSettings, domain: str) -> Iterator[str]:
     yield f"{door.name}.{domain}"
     if door.kind == "hosted":
         yield f"api.{domain}"
@@ -99,11 +99,11 @@ def _names(door: Door, domain: str) -> Iterator[str]:
         yield f"router.{domain}"
 
 
-def _own(settings: Settings) -> Iterator[Way]:
+def _own(settings: Settings) -> Iterator[DoorAddress]:
     for index, model in enumerate(settings.models):
         name = slug(model)
-        yield Way(
-            door=Door(name=name, keys=model.keys, models=(model.id,)),
+        yield DoorAddress(
+            door=DoorSettings(name=name, keys=model.keys, models=(model.id,)),
             prefix=_prefix(name, "endpoint"),
             hosts=(f"{name}.{settings.server.public_host}",),
             models=(model.id,),

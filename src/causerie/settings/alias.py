@@ -6,18 +6,18 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from causerie.settings.limits import Limits
-from causerie.settings.price import Price
+from causerie.settings.limits import LimitSettings
+from causerie.settings.price import PriceSettings
 from causerie.settings.values import DoorName, Name, Natural, Text
 
 
-class Target(Struct, frozen=True, kw_only=True):
-    """One that can answer: a model of an endpoint, or one that this service runs itself."""
+class AliasTarget(Struct, frozen=True, kw_only=True):
+    """One that can answer: a model of a provider, or one that this service runs itself."""
 
     model: Annotated[Text, Meta(description="Id of the model, there or of an entry of `models`.")]
-    endpoint: Annotated[
+    provider: Annotated[
         DoorName | None,
-        Meta(description="Name of the endpoint. Unset: a model that this service runs itself."),
+        Meta(description="Name of the provider. Unset: a model that this service runs itself."),
     ] = None
     priority: Annotated[
         Natural, Meta(description="0 is asked first; higher ones when no lower one answers.")
@@ -30,14 +30,14 @@ class Target(Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """What routing, headers and logs call it."""
-        return self.model if self.endpoint is None else f"{self.endpoint}/{self.model}"
+        return self.model if self.provider is None else f"{self.provider}/{self.model}"
 
 
-class Alias(Struct, frozen=True, kw_only=True):
+class AliasSettings(Struct, frozen=True, kw_only=True):
     """A public model name, and the targets that answer for it."""
 
     id: Annotated[Name, Meta(description="What a request names as `model`.")]
-    targets: Annotated[tuple[Target, ...], Meta(description="Who answers, at least one.")]
+    targets: Annotated[tuple[AliasTarget, ...], Meta(description="Who answers, at least one.")]
     name: Annotated[Text | None, Meta(description="Name for people. Unset: the id.")] = None
     description: Annotated[str, Meta(description="One sentence for the catalog.")] = ""
     hedge_seconds: Annotated[
@@ -48,6 +48,6 @@ class Alias(Struct, frozen=True, kw_only=True):
         ),
     ] = None
     limits: Annotated[
-        Limits, Meta(description="How much it is used at most, over all who use it.")
-    ] = Limits()
-    price: Annotated[Price, Meta(description="What its use costs.")] = Price()
+        LimitSettings, Meta(description="How much it is used at most, over all who use it.")
+    ] = LimitSettings()
+    price: Annotated[PriceSettings, Meta(description="What its use costs.")] = PriceSettings()

@@ -1,4 +1,4 @@
-"""The router's catalog: models by `author/slug`, and the endpoints that offer each at a price."""
+"""The router's catalog: models by `author/slug`, and the endpoints of each, with their prices."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from causerie.settings.limits import Limits
-from causerie.settings.price import Money, Price
+from causerie.settings.limits import LimitSettings
+from causerie.settings.price import Money, PriceSettings
 from causerie.settings.values import Count, DoorName, Name, Text
 
 Slug = Annotated[
@@ -21,20 +21,20 @@ Slug = Annotated[
 Quantization = Literal["int4", "int8", "fp4", "fp6", "fp8", "fp16", "bf16", "fp32"]
 
 
-class Offer(Struct, frozen=True, kw_only=True):
-    """One that offers the model: an endpoint, or this service itself."""
+class CatalogEndpointSettings(Struct, frozen=True, kw_only=True):
+    """An endpoint of the model: at a provider, or in this service itself."""
 
     model: Annotated[Text, Meta(description="Id of the model, there or of an entry of `models`.")]
-    endpoint: Annotated[
+    provider: Annotated[
         DoorName | None,
-        Meta(description="Name of the endpoint. Unset: a model that this service runs itself."),
+        Meta(description="Name of the provider. Unset: a model that this service runs itself."),
     ] = None
-    price: Annotated[Price, Meta(description="What its use costs here.")] = Price()
+    price: Annotated[PriceSettings, Meta(description="What its use costs here.")] = PriceSettings()
     context_length: Annotated[
         Count | None,
         Meta(
             description="Tokens that prompt and output may have. A model that this service runs "
-            "is held to it; an endpoint keeps to its own. Unset: as a probe found."
+            "is held to it; a provider keeps to its own. Unset: as a probe found."
         ),
     ] = None
     max_output_tokens: Annotated[
@@ -59,14 +59,16 @@ class Offer(Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """What routing, headers and logs call it."""
-        return self.model if self.endpoint is None else f"{self.endpoint}/{self.model}"
+        return self.model if self.provider is None else f"{self.provider}/{self.model}"
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class CatalogModelSettings(Struct, frozen=True, kw_only=True):
     """A model behind the doors of `kind = "router"`."""
 
     id: Annotated[Slug, Meta(description="What a request names as `model`.")]
-    offers: Annotated[tuple[Offer, ...], Meta(description="Who offers it, at least one.")]
+    endpoints: Annotated[
+        tuple[CatalogEndpointSettings, ...], Meta(description="Who offers it, at least one.")
+    ]
     aliases: Annotated[tuple[Name, ...], Meta(description="Other names for it.")] = ()
     name: Annotated[Text | None, Meta(description="Name for people. Unset: the id.")] = None
     description: Annotated[str, Meta(description="A few sentences for the catalog.")] = ""
@@ -87,19 +89,19 @@ class Entry(Struct, frozen=True, kw_only=True):
     hedge_seconds: Annotated[
         Annotated[float, Meta(gt=0, le=3600)] | None,
         Meta(
-            description="After so long without an answer a second endpoint is asked too, for a "
+            description="After so long without an answer a second provider is asked too, for a "
             "small share of the requests. Unset: never."
         ),
     ] = None
     limits: Annotated[
-        Limits, Meta(description="How much it is used at most, over all who use it.")
-    ] = Limits()
+        LimitSettings, Meta(description="How much it is used at most, over all who use it.")
+    ] = LimitSettings()
 
 
-class Free(Struct, frozen=True, kw_only=True):
+class FreeSettings(Struct, frozen=True, kw_only=True):
     """How much of the `:free` models each account has, all of them together."""
 
-    requests_per_minute: Annotated[Count, Meta(description="Requests a minute.")] = 20
+    requests_per_minute: Annotated[Count, Meta(description="Requests per minute.")] = 20
     concurrent: Annotated[Count, Meta(description="Requests at the same time.")] = 4
     requests_per_day: Annotated[
         Count,

@@ -1,4 +1,4 @@
-"""What must hold of the router's catalog: offers that are there, and free ones that are free."""
+"""What must hold of the router's catalog: endpoints that are there, and free ones that are free."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Iterator
 
 from causerie.protocol.parsing.rules import HINTS, HONOURED
-from causerie.settings.catalog import Entry, Offer
+from causerie.settings.catalog import CatalogEndpointSettings, CatalogModelSettings
 from causerie.settings.lines import Path as KeyPath
-from causerie.settings.price import Price
+from causerie.settings.price import PriceSettings
 from causerie.settings.problems import Broken
 from causerie.settings.tree import Settings
 
@@ -19,37 +19,39 @@ def catalog_rules(settings: Settings) -> Iterator[Broken]:
         yield from _entry(("catalog", index), entry, settings)
 
 
-def _entry(at: KeyPath, entry: Entry, settings: Settings) -> Iterator[Broken]:
-    if not entry.offers:
-        yield Broken((*at, "offers"), "is empty; name at least one who answers")
+def _entry(at: KeyPath, entry: CatalogModelSettings, settings: Settings) -> Iterator[Broken]:
+    if not entry.endpoints:
+        yield Broken((*at, "endpoints"), "is empty; name at least one who answers")
     seen: set[str] = set()
-    for index, offer in enumerate(entry.offers):
-        place: KeyPath = (*at, "offers", index)
-        if offer.name in seen:
-            yield Broken(place, f'"{offer.name}" is in the list already')
-        seen.add(offer.name)
-        if entry.id.endswith(":free") and offer.price != Price():
+    for index, endpoint in enumerate(entry.endpoints):
+        place: KeyPath = (*at, "endpoints", index)
+        if endpoint.name in seen:
+            yield Broken(place, f'"{endpoint.name}" is in the list already')
+        seen.add(endpoint.name)
+        if entry.id.endswith(":free") and endpoint.price != PriceSettings():
             yield Broken((*place, "price"), f'is set, and "{entry.id}" is free; remove it')
-        yield from _offer(place, offer, settings)
+        yield from _endpoint(place, endpoint, settings)
 
 
-def _offer(at: KeyPath, offer: Offer, settings: Settings) -> Iterator[Broken]:
-    endpoints = [endpoint.name for endpoint in settings.endpoints]
+def _endpoint(
+    at: KeyPath, endpoint: CatalogEndpointSettings, settings: Settings
+) -> Iterator[Broken]:
+    providers = [provider.name for provider in settings.providers]
     models = [model.id for model in settings.models]
-    if offer.endpoint is not None and offer.endpoint not in endpoints:
-        known = ", ".join(endpoints) or "none"
-        advice = f'no endpoint is named "{offer.endpoint}"; known: {known}'
-        yield Broken((*at, "endpoint"), advice, relies_on=(("endpoints",),))
-    if offer.endpoint is None and offer.model not in models:
+    if endpoint.provider is not None and endpoint.provider not in providers:
+        known = ", ".join(providers) or "none"
+        advice = f'no provider is named "{endpoint.provider}"; known: {known}'
+        yield Broken((*at, "provider"), advice, relies_on=(("providers",),))
+    if endpoint.provider is None and endpoint.model not in models:
         known = ", ".join(models) or "none"
         yield Broken(
             (*at, "model"),
-            f'no model of our own has the id "{offer.model}"; known: {known}; '
-            "a model of an endpoint needs `endpoint`",
-            relies_on=(("models",), (*at, "endpoint")),
+            f'no model of our own has the id "{endpoint.model}"; known: {known}; '
+            "a model of a provider needs `provider`",
+            relies_on=(("models",), (*at, "provider")),
         )
     parameters = HONOURED | HINTS
-    for name in offer.supported_parameters or ():
+    for name in endpoint.supported_parameters or ():
         if name not in parameters:
             near = difflib.get_close_matches(name, parameters, n=1)
             hint = f"; did you mean `{near[0]}`?" if near else ""

@@ -26,7 +26,7 @@ _BY_SECTION = ("store", "models")  # other secrets are told apart by the names o
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The secrets of endpoints, and of identity providers (``clients``), by their names.
+    """The secrets of providers, and of identity providers (``clients``), by their names.
 
     ``models`` are the keys of servers that others run, by the ids of our models;
     ``store`` are the keys of the database, in their order; ``mail`` is the password of the
@@ -98,22 +98,22 @@ def secret_value(secret: Secret, environ: Mapping[str, str]) -> str:
 
 
 def _secrets(loaded: Loaded) -> Iterator[tuple[KeyPath, str, Secret]]:
-    for index, endpoint in enumerate(loaded.settings.endpoints):
-        if endpoint.key is not None:
-            yield ("endpoints", index, "key"), endpoint.name, endpoint.key
-        if isinstance(endpoint.proxy, Secret):
-            yield ("endpoints", index, "proxy"), endpoint.name, endpoint.proxy
+    for index, provider in enumerate(loaded.settings.providers):
+        if provider.key is not None:
+            yield ("providers", index, "key"), provider.name, provider.key
+        if isinstance(provider.proxy, Secret):
+            yield ("providers", index, "proxy"), provider.name, provider.proxy
     for index, model in enumerate(loaded.settings.models):
         if model.vllm.key is not None:
             yield ("models", index, "vllm", "key"), model.id, model.vllm.key
     if loaded.settings.mail.password is not None:
         yield ("mail", "password"), "mail", loaded.settings.mail.password
-    for index, provider in enumerate(loaded.settings.identity_providers):
-        if provider.client_secret is not None:
+    for index, identity_provider in enumerate(loaded.settings.identity_providers):
+        if identity_provider.client_secret is not None:
             yield (
                 ("identity_providers", index, "client_secret"),
-                provider.name,
-                provider.client_secret,
+                identity_provider.name,
+                identity_provider.client_secret,
             )
 
 

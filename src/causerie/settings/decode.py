@@ -19,10 +19,17 @@ from causerie.settings.problems import Problem, dotted
 
 S = TypeVar("S", bound=msgspec.Struct)
 _WRONG: Any = object()  # the value of a setting that cannot be used
+_RENAMED = {
+    ("endpoints",): "providers",
+    ("aliases", "targets", "endpoint"): "provider",
+    ("catalog", "offers"): "endpoints",
+    ("catalog", "endpoints", "endpoint"): "provider",
+}
+"""Keys of earlier versions, by the tables that they stood in, and what they are called now."""
 _USER = re.compile(r"//[^/\s]*@")
 
 
-class Decoder:
+class SettingsDecoder:
     """Decodes into one tree type and collects what is wrong on the way.
 
     ``where`` gives the place (file and line, variable, flag) of a path. A value that is wrong
@@ -100,6 +107,12 @@ class Decoder:
             return _WRONG
 
     def _unknown(self, path: Path, key: str, table: Mapping[Any, Any], known: list[str]) -> None:
+        tables = tuple(part for part in path if isinstance(part, str))
+        now = _RENAMED.get((*tables, key))
+        if now is not None:
+            self.faults.append((*path, now))
+            self._tell((*path, key), f"is called `{now}` now")
+            return
         near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
         advice = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(known)}"
         meant = near[0] if near and near[0] not in table else key
@@ -160,7 +173,7 @@ def metas(kind: Any) -> list[msgspec.Meta]:
 
 
 def extras(kind: Any) -> dict[str, Any]:
-    """What the tree says about a setting besides its type.
+    """What the tree says about a setting in addition to its type.
 
     ``variable`` is one of other programs that is read too, ``words`` are what it takes,
     ``inline`` is said where a secret itself stands there; with ``secret`` and ``digest``

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-from causerie.settings.addresses import Way, behind, ways
+from causerie.settings.addresses import DoorAddress, behind, door_addresses
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.problems import Broken, dotted
 from causerie.settings.tree import Settings
@@ -21,7 +21,7 @@ _BEHIND = {
 
 def door_rules(settings: Settings) -> Iterator[Broken]:
     """Everything that is wrong with the doors."""
-    every = ways(settings)
+    every = door_addresses(settings)
     listed = [way for way in every if not way.own]
     if not listed:
         yield Broken(("doors",), "is empty; without the key there are doors by default")
@@ -48,14 +48,14 @@ def door_rules(settings: Settings) -> Iterator[Broken]:
 
 def open_doors(settings: Settings, host: str) -> Iterator[Broken]:
     """What lets everybody in at the address without saying so."""
-    unsaid = [way.door.name for way in ways(settings) if way.door.keys is None]
+    unsaid = [way.door.name for way in door_addresses(settings) if way.door.keys is None]
     if unsaid and not is_loopback(host):
         words = f"door {unsaid[0]}" if len(unsaid) == 1 else f"doors {', '.join(unsaid)}"
         yield Broken(
             ("server", "keys"),
             f"is unset, and {host} can be reached from other machines, so everybody could enter "
             f'at {words}; add a digest (`causerie key`), or write `keys = "off"`, here or at each',
-            relies_on=tuple((*way.at, "keys") for way in ways(settings)),
+            relies_on=tuple((*way.at, "keys") for way in door_addresses(settings)),
         )
 
 
@@ -69,10 +69,10 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _collisions(every: tuple[Way, ...]) -> Iterator[Broken]:
+def _collisions(every: tuple[DoorAddress, ...]) -> Iterator[Broken]:
     """Names first: where those collide, the addresses made of them do too."""
-    names: dict[str, Way] = {}
-    addresses: dict[str, Way] = {}
+    names: dict[str, DoorAddress] = {}
+    addresses: dict[str, DoorAddress] = {}
     for way in every:
         other = names.setdefault(way.door.name, way)
         if other is not way:
@@ -86,21 +86,21 @@ def _collisions(every: tuple[Way, ...]) -> Iterator[Broken]:
                 yield Broken(_key(way, key), advice, other.at)
 
 
-def _words(way: Way) -> str:
+def _words(way: DoorAddress) -> str:
     return f"the own door of {dotted(way.at)}" if way.own else dotted(way.at)
 
 
-def _advice(way: Way) -> str:
+def _advice(way: DoorAddress) -> str:
     return "set another `door` for the model" if way.own else "give the door another"
 
 
-def _key(way: Way, key: str) -> KeyPath:
+def _key(way: DoorAddress, key: str) -> KeyPath:
     if not way.own:
         return (*way.at, key)
     return (*way.at, "id")
 
 
-def _listed(way: Way, settings: Settings) -> Iterator[Broken]:
+def _listed(way: DoorAddress, settings: Settings) -> Iterator[Broken]:
     gateway = way.door.kind == "gateway"
     noun = _BEHIND[way.door.kind]
     there = behind(settings, way.door.kind)
@@ -137,7 +137,7 @@ def _listed(way: Way, settings: Settings) -> Iterator[Broken]:
         )
 
 
-def _keys(every: tuple[Way, ...]) -> Iterator[Broken]:
+def _keys(every: tuple[DoorAddress, ...]) -> Iterator[Broken]:
     for way in every:
         if way.door.keys == ():
             yield Broken(

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from causerie.settings.endpoint import Tls
+from causerie.settings.provider import TlsSettings
 from causerie.settings.values import Count, KeyPlace, Natural, Text, WebAddress
 
 KvType = Literal["f16", "bf16", "f32", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
@@ -47,7 +47,7 @@ class Vllm(Struct, frozen=True, kw_only=True):
     address: Annotated[
         WebAddress | None,
         Meta(
-            description="Base address, without `/v1`, of a vLLM that others run: then none is "
+            description="Base URL, without `/v1`, of a vLLM that others run: then none is "
             "started, and options of starting one mean nothing."
         ),
     ] = None
@@ -59,7 +59,7 @@ class Vllm(Struct, frozen=True, kw_only=True):
         Text | None,
         Meta(description="Name of the model at `address`. Unset: the only one that is there."),
     ] = None
-    tls: Annotated[Tls, Meta(description="Certificates of `address`.")] = Tls()
+    tls: Annotated[TlsSettings, Meta(description="Certificates of `address`.")] = TlsSettings()
     command: Annotated[
         Text, Meta(description="The program: a path, or a name that the shell would find.")
     ] = "vllm"

@@ -86,7 +86,7 @@ def _provider(at: KeyPath, provider: IdentityProvider) -> Iterator[Broken]:
     if (wrong := wrong_certificates(provider.ca_file)) is not None:
         yield Broken((*at, "ca_file"), wrong)
     if provider.name == "code":
-        yield Broken((*at, "name"), "is the page for codes of second factors; choose another")
+        yield Broken((*at, "name"), "is the page for two-factor codes; choose another")
     if "openid" not in provider.scopes:
         yield Broken((*at, "scopes"), "lacks `openid`, without which nobody is told who it is")
     if provider.sign_up and not provider.allowed_domains:

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from causerie.settings.values import Count
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class LimitSettings(Struct, frozen=True, kw_only=True):
     """How much something is used at most, over all who use it."""
 
     requests_per_minute: Annotated[Count | None, Meta(description="Unset: no limit.")] = None

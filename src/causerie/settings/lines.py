@@ -2,7 +2,7 @@
 
 The parser of the standard library gives values without positions. This is a
 second, smaller look at a text that has parsed already; it finds tables and
-keys, and steps over their values. Keys of inline tables count as standing
+keys, and steps over their values. Keys of inline tables count as placed
 where the table begins, also of those in a list that goes over several lines.
 """
 

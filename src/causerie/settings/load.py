@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from causerie.settings import environment
-from causerie.settings.decode import Decoder, extras, plain, secret_places
+from causerie.settings.decode import SettingsDecoder, extras, plain, secret_places
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.lines import line_numbers, line_of
 from causerie.settings.problems import Broken, Problem, SettingsError, dotted
@@ -121,7 +121,7 @@ def load(
     _put_variables(layers, known, environ)
     problems = _put_overrides(layers, known, overrides)
     _put_gateway(layers.values)
-    decoder = Decoder(layers.where)
+    decoder = SettingsDecoder(layers.where)
     settings = decoder.struct(Settings, layers.values)
     problems += decoder.problems
     base = base or (layers.file.parent if layers.file is not None else folder)

@@ -16,8 +16,8 @@ Money = Annotated[
 ]
 
 
-class Price(Struct, frozen=True, kw_only=True):
-    """Money for a million tokens of each kind, in the one currency of the service."""
+class PriceSettings(Struct, frozen=True, kw_only=True):
+    """Money per 1M tokens of each kind, in the one currency of the service."""
 
     prompt: Annotated[Money, Meta(description="For a million tokens of prompts.")] = "0"
     completion: Annotated[
@@ -35,9 +35,9 @@ class Price(Struct, frozen=True, kw_only=True):
     request: Annotated[Money, Meta(description="For one request, whatever its size.")] = "0"
 
     @property
-    def by_token(self) -> ByToken:
+    def by_token(self) -> TokenPriceSettings:
         """The same for one token of each kind."""
-        return ByToken(
+        return TokenPriceSettings(
             prompt=_one(self.prompt),
             completion=_one(self.completion),
             cached=None if self.cached is None else _one(self.cached),
@@ -46,8 +46,9 @@ class Price(Struct, frozen=True, kw_only=True):
         )
 
 
-class ByToken(Struct, frozen=True, kw_only=True):
-    """Money for one token of each kind, and for one request; ``None`` as in :class:`Price`."""
+class TokenPriceSettings(Struct, frozen=True, kw_only=True):
+    """Money for one token of each kind, and for one request; ``None`` as in
+    :class:`PriceSettings`."""
 
     prompt: Decimal
     completion: Decimal

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from causerie.settings.certificates import reason
-from causerie.settings.endpoint import Tls
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.problems import Broken
+from causerie.settings.provider import TlsSettings
 from causerie.settings.values import PLACES, Secret
 from causerie.transport.address import Address
 
@@ -33,7 +33,7 @@ def secret_rules(path: KeyPath, secret: Secret) -> Iterator[Broken]:
         yield Broken(path, f"has {words}; it takes {PLACES}", relies_on=(path,))
 
 
-def tls_rules(path: KeyPath, tls: Tls, url: str) -> Iterator[Broken]:
+def tls_rules(path: KeyPath, tls: TlsSettings, url: str) -> Iterator[Broken]:
     """Certificates that can be used, for an address ``url`` that has a use for them."""
     missing = set()
     for name in ("ca_file", "client_cert", "client_key"):
@@ -52,15 +52,15 @@ def tls_rules(path: KeyPath, tls: Tls, url: str) -> Iterator[Broken]:
             yield Broken((*path, name), f"cannot be used: {reason(error)}")
     if tls.ca_file is not None and not tls.verify:
         yield Broken((*path, "verify"), "is `false`, so `ca_file` means nothing; remove one")
-    if tls != Tls() and url.startswith("http://"):
+    if tls != TlsSettings() and url.startswith("http://"):
         yield Broken(path, "means nothing to an address that begins with http://")
 
 
-def _trusting(tls: Tls) -> None:
+def _trusting(tls: TlsSettings) -> None:
     if tls.ca_file is not None:
         ssl.create_default_context(cafile=tls.ca_file)
 
 
-def _showing(tls: Tls) -> None:
+def _showing(tls: TlsSettings) -> None:
     if tls.client_cert is not None:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(tls.client_cert, tls.client_key)

@@ -44,7 +44,7 @@ ref = "hf:Qwen/Qwen3-4B-GGUF:Q4_K_M"
 context = 16384
 parallel = 8
 
-[[endpoints]]                                # one that others run
+[[providers]]                                # one that others run
 name = "vllm-a"
 base_url = "http://10.0.0.5:8000/v1"
 dialect = "vllm"
@@ -53,7 +53,7 @@ key = { env = "VLLM_KEY" }
 [[aliases]]                                  # a model behind the gateway
 id = "qwen"
 targets = [
-  { endpoint = "vllm-a", model = "Qwen/Qwen3-8B", weight = 2 },
+  { provider = "vllm-a", model = "Qwen/Qwen3-8B", weight = 2 },
   { model = "qwen3-4b", priority = 1 },      # where no target of priority 0 answers
 ]
 ```

@@ -16,16 +16,16 @@ from causerie.engines.weights.errors import BadReference
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.settings.catalog_rules import catalog_rules
 from causerie.settings.door_rules import door_rules
-from causerie.settings.endpoint_rules import endpoint_rules
 from causerie.settings.engine import LlamaCpp, Vllm
 from causerie.settings.identity import identity_rules
 from causerie.settings.lines import Path as KeyPath
 from causerie.settings.mail import mail_rules
 from causerie.settings.problems import Broken, dotted
+from causerie.settings.provider_rules import provider_rules
 from causerie.settings.reach_rules import address_rules
 from causerie.settings.shared import shared_rules
-from causerie.settings.store import Console, store_rules
-from causerie.settings.tree import Model, Settings
+from causerie.settings.store import ConsoleSettings, store_rules
+from causerie.settings.tree import ModelSettings, Settings
 from causerie.settings.vllm_rules import vllm_rules
 
 _FORMATS = [form.name for form in FORMATS]
@@ -38,7 +38,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
     for index, model in enumerate(settings.models):
         yield from _model(index, model)
     yield from _console(settings.console)
-    yield from endpoint_rules(settings)
+    yield from provider_rules(settings)
     yield from catalog_rules(settings)
     yield from door_rules(settings)
     yield from identity_rules(settings.identity_providers)
@@ -50,7 +50,7 @@ def broken_rules(settings: Settings) -> Iterator[Broken]:
         yield from address_rules(("tracing", "address"), settings.tracing.address, instead)
 
 
-def _console(console: Console) -> Iterator[Broken]:
+def _console(console: ConsoleSettings) -> Iterator[Broken]:
     for network in console.proxies:
         try:
             ipaddress.ip_network(network)
@@ -77,7 +77,7 @@ def _names(settings: Settings) -> Iterator[Broken]:
             yield Broken(path, f'"{name}" is taken by {dotted(other)}; names are unique', other)
 
 
-def _model(index: int, model: Model) -> Iterator[Broken]:
+def _model(index: int, model: ModelSettings) -> Iterator[Broken]:
     at: KeyPath = ("models", index)
     yield from _engine(at, model)
     if model.format is not None:
@@ -89,7 +89,7 @@ def _model(index: int, model: Model) -> Iterator[Broken]:
             yield Broken((*at, *key.split(".")), f'there is no file "{file}"')
 
 
-def _engine(at: KeyPath, model: Model) -> Iterator[Broken]:
+def _engine(at: KeyPath, model: ModelSettings) -> Iterator[Broken]:
     """The engine, its weights, and that no options are another engine's."""
     own = model.engine if model.engine in _BUILT_IN else "options"
     if own == "options":

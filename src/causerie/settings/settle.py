@@ -9,14 +9,14 @@ from pathlib import Path
 
 import msgspec
 
-from causerie.settings.endpoint import Endpoint, Tls
 from causerie.settings.engine import Vllm
 from causerie.settings.environment import expanded
 from causerie.settings.identity import IdentityProvider
 from causerie.settings.mail import Mail
-from causerie.settings.shared import Shared
-from causerie.settings.store import Store
-from causerie.settings.tree import Door, Model, Settings
+from causerie.settings.provider import ProviderSettings, TlsSettings
+from causerie.settings.shared import SharedSettings
+from causerie.settings.store import StoreSettings
+from causerie.settings.tree import DoorSettings, ModelSettings, Settings
 from causerie.settings.values import Keys, Secret
 
 _SQLITE = "sqlite:///"
@@ -38,7 +38,7 @@ def settled(settings: Settings, folder: Path, cache: Path, data: Path) -> Settin
             msgspec.structs.replace(door, keys=_door_keys(door, keys)) for door in settings.doors
         ),
         models=tuple(_model(model, folder, keys) for model in settings.models),
-        endpoints=tuple(_endpoint(endpoint, folder) for endpoint in settings.endpoints),
+        providers=tuple(_provider(provider, folder) for provider in settings.providers),
         identity_providers=tuple(
             _identity_provider(each, folder) for each in settings.identity_providers
         ),
@@ -50,7 +50,7 @@ def _bare(host: str) -> str:
     return host[1:-1] if host.startswith("[") and host.endswith("]") else host
 
 
-def _store(store: Store, folder: Path, data: Path) -> Store:
+def _store(store: StoreSettings, folder: Path, data: Path) -> StoreSettings:
     place = str(data) if store.folder is None else _absolute(store.folder, folder)
     url = store.url or f"{_SQLITE}{place}/causerie.db"
     if url.startswith(_SQLITE):
@@ -59,14 +59,14 @@ def _store(store: Store, folder: Path, data: Path) -> Store:
     return msgspec.structs.replace(store, folder=place, url=url, secret_keys=keys)
 
 
-def _door_keys(door: Door, keys: Keys | None) -> Keys | None:
+def _door_keys(door: DoorSettings, keys: Keys | None) -> Keys | None:
     """Hosted doors and routers are there for keys of accounts, whatever other doors take."""
     if door.keys is not None:
         return door.keys
     return "accounts" if door.kind in ("hosted", "router") else keys
 
 
-def _model(model: Model, folder: Path, keys: Keys | None) -> Model:
+def _model(model: ModelSettings, folder: Path, keys: Keys | None) -> ModelSettings:
     options = msgspec.structs.replace(
         model.llamacpp,
         lora=tuple(_absolute(path, folder) for path in model.llamacpp.lora),
@@ -96,17 +96,17 @@ def _command(name: str, folder: Path) -> str:
     return _absolute(name, folder) if "/" in name or name.startswith("~") else name
 
 
-def _endpoint(endpoint: Endpoint, folder: Path) -> Endpoint:
-    proxy = endpoint.proxy
+def _provider(provider: ProviderSettings, folder: Path) -> ProviderSettings:
+    proxy = provider.proxy
     return msgspec.structs.replace(
-        endpoint,
-        tls=_tls(endpoint.tls, folder),
-        key=_secret(endpoint.key, folder) if endpoint.key is not None else None,
+        provider,
+        tls=_tls(provider.tls, folder),
+        key=_secret(provider.key, folder) if provider.key is not None else None,
         proxy=_secret(proxy, folder) if isinstance(proxy, Secret) else proxy,
     )
 
 
-def _tls(tls: Tls, folder: Path) -> Tls:
+def _tls(tls: TlsSettings, folder: Path) -> TlsSettings:
     files = {
         name: _absolute(path, folder)
         for name in ("ca_file", "client_cert", "client_key")
@@ -115,10 +115,10 @@ def _tls(tls: Tls, folder: Path) -> Tls:
     return msgspec.structs.replace(tls, **files)
 
 
-def _identity_provider(provider: IdentityProvider, folder: Path) -> IdentityProvider:
-    secret, trusted = provider.client_secret, provider.ca_file
+def _identity_provider(identity_provider: IdentityProvider, folder: Path) -> IdentityProvider:
+    secret, trusted = identity_provider.client_secret, identity_provider.ca_file
     return msgspec.structs.replace(
-        provider,
+        identity_provider,
         client_secret=_secret(secret, folder) if secret is not None else None,
         ca_file=_absolute(trusted, folder) if trusted is not None else None,
     )
@@ -133,7 +133,7 @@ def _mail(mail: Mail, folder: Path) -> Mail:
     )
 
 
-def _shared(shared: Shared, folder: Path) -> Shared:
+def _shared(shared: SharedSettings, folder: Path) -> SharedSettings:
     if shared.ca_file is None:
         return shared
     return msgspec.structs.replace(shared, ca_file=_absolute(shared.ca_file, folder))
@@ -145,7 +145,7 @@ def _secret(secret: Secret, folder: Path) -> Secret:
     return msgspec.structs.replace(secret, file=_absolute(secret.file, folder))
 
 
-def _is_path(model: Model) -> bool:
+def _is_path(model: ModelSettings) -> bool:
     ref = model.ref or ""
     file = model.engine == "vllm" or ref.endswith(".gguf")
     return ref.startswith((".", "/", "~")) or (file and ":" not in ref)

@@ -1,4 +1,4 @@
-"""Settings of what replicas of the service share besides the database."""
+"""Settings of what replicas of the service share in addition to the database."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Address = Annotated[
 ]
 
 
-class Shared(Struct, frozen=True, kw_only=True):
+class SharedSettings(Struct, frozen=True, kw_only=True):
     """A Valkey or Redis server in which replicas count limits and budgets together."""
 
     url: Annotated[
@@ -37,7 +37,8 @@ class Shared(Struct, frozen=True, kw_only=True):
         Text | None,
         Meta(
             description="Certificates to trust (PEM) where the address begins with `valkeys://` or "
-            "`rediss://`, besides those that the system trusts. The certificate must have the host "
+            "`rediss://`, in addition to those that the system trusts. The certificate must have "
+            "the host "
             "of the address."
         ),
     ] = None
@@ -57,7 +58,7 @@ class Shared(Struct, frozen=True, kw_only=True):
         return f"Shared(away={self.away!r}, prefix={self.prefix!r})"
 
 
-def shared_rules(shared: Shared) -> Iterator[Broken]:
+def shared_rules(shared: SharedSettings) -> Iterator[Broken]:
     """What is wrong with the certificates."""
     at: KeyPath = ("shared", "ca_file")
     if (wrong := wrong_certificates(shared.ca_file)) is not None:

@@ -32,7 +32,7 @@ _Address = Annotated[
 ]
 
 
-class Store(Struct, frozen=True, kw_only=True):
+class StoreSettings(Struct, frozen=True, kw_only=True):
     """The database; in use as soon as a door takes keys of accounts."""
 
     url: Annotated[
@@ -65,7 +65,7 @@ class Store(Struct, frozen=True, kw_only=True):
     secret_keys: Annotated[
         tuple[KeyPlace, ...],
         Meta(
-            description="Where the keys are found that encrypt secrets of second factors, and "
+            description="Where the keys are found that encrypt two-factor secrets, and "
             "contents of requests where a project keeps them; each of at least 32 characters; "
             "the first encrypts, the others still open. Unset: "
             "`secret.key` in `folder`, made at the first start. PostgreSQL needs one, the same "
@@ -77,7 +77,7 @@ class Store(Struct, frozen=True, kw_only=True):
         return f"Store(folder={self.folder!r}, journal={self.journal!r})"
 
 
-class Console(Struct, frozen=True, kw_only=True):
+class ConsoleSettings(Struct, frozen=True, kw_only=True):
     """The pages for people at `/console`, and the management API at `/api`."""
 
     enabled: Annotated[
@@ -118,7 +118,7 @@ class Console(Struct, frozen=True, kw_only=True):
     ] = None
 
 
-def store_rules(store: Store) -> Iterator[Broken]:
+def store_rules(store: StoreSettings) -> Iterator[Broken]:
     """What is wrong with the keys of the database."""
     at: KeyPath = ("store", "secret_keys")
     for index, secret in enumerate(store.secret_keys):

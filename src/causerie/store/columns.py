@@ -71,7 +71,7 @@ class Money(TypeDecorator[Decimal]):
         return None if value is None else amount_of(int(value))
 
 
-class Names(TypeDecorator[frozenset[str]]):
+class NameSet(TypeDecorator[frozenset[str]]):
     """A set of names, kept as a sorted JSON list. ``NULL`` is not the empty set."""
 
     impl = Text

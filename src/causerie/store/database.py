@@ -163,7 +163,7 @@ def _address(url: str) -> URL:
 def _sqlite(address: URL, *, connections: int, begin: str, reads_only: bool = False) -> AsyncEngine:
     file = Path(address.database or "")
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.touch(mode=0o600)  # digests and secrets of second factors are nobody else's to read
+    file.touch(mode=0o600)  # digests and two-factor secrets are nobody else's to read
     engine = create_async_engine(
         address,
         pool_size=connections,

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 
-from causerie.accounts.seal import SHORTEST_KEY, new_key
+from causerie.accounts.encryption import SHORTEST_KEY, new_key
 
 _OTHERS = 0o077
 

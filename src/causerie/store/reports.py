@@ -25,10 +25,10 @@ from sqlalchemy import (
 from causerie.accounts.usage import (
     By,
     FirstTokens,
-    Question,
     RecordFilter,
     Spent,
     Step,
+    UsageQuery,
     UsageSum,
 )
 from causerie.metering.ledger import UsageRecord
@@ -60,14 +60,14 @@ class SqlUsageReader:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def sums(self, question: Question) -> Sequence[UsageSum]:
+    async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
         """By start, then by group."""
         async with self._database.reading() as connection:
             found = await connection.execute(sums_query(question))
         return await asyncio.to_thread(_sums, found.mappings(), question)  # they may be many
 
     async def first_tokens(
-        self, question: Question, shares: Sequence[float]
+        self, question: UsageQuery, shares: Sequence[float]
     ) -> Sequence[FirstTokens]:
         """By start; groups of one start in no order."""
         async with self._database.reading() as connection:
@@ -111,7 +111,7 @@ def last_used_query(project: str) -> Select[Any]:
     return select(used.c.key_id, func.coalesce(exactly, used.c.hour))
 
 
-def sums_query(question: Question) -> Select[Any]:
+def sums_query(question: UsageQuery) -> Select[Any]:
     """From the days where whole days are asked for, else from the hours; by apps from theirs."""
     if By.APP in question.by:
         return _app_sums_query(question)
@@ -124,7 +124,7 @@ def sums_query(question: Question) -> Select[Any]:
     return query.group_by(*places)
 
 
-def _app_sums_query(question: Question) -> Select[Any]:
+def _app_sums_query(question: UsageQuery) -> Select[Any]:
     table = usage_apps
     start: ColumnElement[int] = table.c.start
     if question.step is Step.DAY:
@@ -140,7 +140,7 @@ def _app_sums_query(question: Question) -> Select[Any]:
     return query.where(*_narrowed(table, question)).group_by(*places)
 
 
-def first_token_query(question: Question) -> Select[Any]:
+def first_token_query(question: UsageQuery) -> Select[Any]:
     """The histogram: start (0 where all is one), group, bucket, requests."""
     table = usage_first_token
     start: ColumnElement[int] = table.c.start
@@ -203,13 +203,13 @@ def _name(by: By) -> str:
     return _COLUMN.get(by, by.value)
 
 
-def _between(table: Table, question: Question) -> list[ColumnElement[bool]]:
+def _between(table: Table, question: UsageQuery) -> list[ColumnElement[bool]]:
     since, span = microseconds(question.since), DAY if table is usage_daily else HOUR
     return [table.c.start >= since - since % span, table.c.start < microseconds(question.until)]
 
 
 def _narrowed(
-    table: Table, which: Question | RecordFilter, *, indexed: bool = True
+    table: Table, which: UsageQuery | RecordFilter, *, indexed: bool = True
 ) -> list[ColumnElement[bool]]:
     """``indexed`` false keeps the database from going by these columns.
 
@@ -227,7 +227,7 @@ def _midnight(moment: datetime) -> bool:
     return (utc.hour, utc.minute, utc.second, utc.microsecond) == (0, 0, 0, 0)
 
 
-def _sums(rows: Iterable[RowMapping], question: Question) -> Sequence[UsageSum]:
+def _sums(rows: Iterable[RowMapping], question: UsageQuery) -> Sequence[UsageSum]:
     # Without a group there is a row even where there is nothing to add up.
     sums = [_sum(row, question) for row in rows if row["requests"] is not None]
     # Not by the database, which may sort text as some language does; cursors do not.
@@ -235,7 +235,7 @@ def _sums(rows: Iterable[RowMapping], question: Question) -> Sequence[UsageSum]:
 
 
 def _first_tokens(
-    rows: Iterable[Row[*tuple[Any, ...]]], question: Question, shares: Sequence[float]
+    rows: Iterable[Row[*tuple[Any, ...]]], question: UsageQuery, shares: Sequence[float]
 ) -> Sequence[FirstTokens]:
     counts: dict[tuple[int, str | None], dict[int, int]] = {}
     for start, group, bucket, requests in rows:
@@ -250,7 +250,7 @@ def _first_tokens(
     ]
 
 
-def _sum(row: RowMapping, question: Question) -> UsageSum:
+def _sum(row: RowMapping, question: UsageQuery) -> UsageSum:
     requests, first_tokens = int(row["requests"]), int(row["first_tokens"])
     counted = ("refused", "failed", "aborted", "prompt", "cached", "completion", "reasoning")
     return UsageSum(

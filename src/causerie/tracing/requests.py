@@ -23,7 +23,7 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from causerie.metering.meter import Books, Charged, Meter, Record, RecordSink
+from causerie.metering.meter import Charged, Meter, Record, RecordSink, UsageSettlement
 from causerie.protocol.labels import UNLABELLED, Labels
 
 _NOWHERE = Context()
@@ -42,18 +42,18 @@ class TracedMeter(Meter):
     """A meter whose records are spans, too.
 
     Until its end the span is the current one of the task that answers. ``follows`` says
-    whether a trace that the client has begun is gone on with.
+    whether a trace that the client has started is gone on with.
     """
 
     def __init__(
         self,
         sinks: Sequence[RecordSink],
-        books: Books | None,
+        bookkeeping: UsageSettlement | None,
         tracer: Tracer,
         *,
         follows: bool = True,
     ) -> None:
-        super().__init__([*sinks, _Ending()], books)
+        super().__init__([*sinks, _Ending()], bookkeeping)
         self._tracer = tracer
         self._follows = follows
 

@@ -15,7 +15,7 @@ from causerie.errors import ServiceError
 from causerie.protocol.events import Batch, Finished, Usage
 from causerie.protocol.partial import Partial, Trail
 from causerie.protocol.request import ChatRequest
-from causerie.routing.target import SILENCE, Answering, Target
+from causerie.routing.target import SILENCE, Target, TargetReply
 
 Facts = Mapping[str, str | int]
 
@@ -31,7 +31,7 @@ class TracedTarget:
 
     def generate(
         self, request: ChatRequest, partial: Partial | None = None
-    ) -> AbstractAsyncContextManager[Answering]:
+    ) -> AbstractAsyncContextManager[TargetReply]:
         """As the target does, with a span."""
         reply = self.target.generate(request, partial)
         return _Attempt(reply, lambda: self._span(request, partial))
@@ -55,12 +55,12 @@ class _Attempt:
     _span: Span
 
     def __init__(
-        self, reply: AbstractAsyncContextManager[Answering], begin: Callable[[], Span]
+        self, reply: AbstractAsyncContextManager[TargetReply], begin: Callable[[], Span]
     ) -> None:
         self._reply = reply
         self._begin = begin
         self._began = 0.0
-        self._answer: Answering = SILENCE
+        self._answer: TargetReply = SILENCE
         self._events: AsyncIterator[Batch] = SILENCE
         self._finishes: list[str] = []
         self._silent = True

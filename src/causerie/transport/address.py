@@ -1,4 +1,4 @@
-"""Where requests go: a base address, taken apart once."""
+"""Where requests go: a base URL, taken apart once."""
 
 from __future__ import annotations
 

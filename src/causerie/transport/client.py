@@ -1,4 +1,4 @@
-"""The HTTP client: requests to one base address over connections that are kept.
+"""The HTTP client: requests to one base URL over connections that are kept.
 
 Redirects are not followed and no compression is asked for. Of time limits only
 that of connecting is held here; the others belong to whoever waits.
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from causerie.transport.address import Address
-from causerie.transport.connection import Connection
+from causerie.transport.connection import ClientConnection
 from causerie.transport.dialing import dial, dial_socket
 from causerie.transport.errors import Stale, TransportFailed
 from causerie.transport.response import HttpResponse
@@ -48,7 +48,7 @@ class Reach:
 
 
 class HttpClient:
-    """Requests to one server. Raises :class:`ValueError` for a base address that is none."""
+    """Requests to one server. Raises :class:`ValueError` for a base URL that is none."""
 
     def __init__(self, base_url: str, reach: Reach = Reach()) -> None:
         self.address = Address.parse(base_url)
@@ -57,9 +57,9 @@ class HttpClient:
         self._tls = reach.tls
         if self.address.tls and self._tls is None:
             self._tls = ssl.create_default_context()
-        self._open: set[Connection] = set()
+        self._open: set[ClientConnection] = set()
         self._dialing = 0
-        self._idle: deque[Connection] = deque()
+        self._idle: deque[ClientConnection] = deque()
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -78,7 +78,7 @@ class HttpClient:
     ) -> HttpResponse:
         """Send a request; returns when the head of the response is there.
 
-        ``path`` follows the path of the base address. ``due`` is when the
+        ``path`` follows the path of the base URL. ``due`` is when the
         response must be complete, on the monotonic clock and to a quarter of a
         second. Raises :class:`TransportFailed`. A kept connection that the server
         has closed meanwhile is replaced by a new one, once.
@@ -169,7 +169,7 @@ class HttpClient:
 
     # What connections call.
 
-    def idle(self, connection: Connection) -> None:
+    def idle(self, connection: ClientConnection) -> None:
         if not self._keeps:
             connection.close()
             return
@@ -178,7 +178,7 @@ class HttpClient:
         if self._waiting:
             self._call_next()
 
-    def gone(self, connection: Connection) -> None:
+    def gone(self, connection: ClientConnection) -> None:
         self._open.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
@@ -186,14 +186,14 @@ class HttpClient:
 
     # Steps.
 
-    def _kept(self) -> Connection | None:
+    def _kept(self) -> ClientConnection | None:
         while self._idle:
             kept = self._idle.pop()
             if not kept.closed:
                 return kept
         return None
 
-    async def _connection(self, due: float) -> Connection:
+    async def _connection(self, due: float) -> ClientConnection:
         while True:
             if (kept := self._kept()) is not None:
                 return kept
@@ -216,10 +216,10 @@ class HttpClient:
                 raise TransportFailed("timeout", words, sent=False) from None
             raise
 
-    async def _dialled(self) -> Connection:
+    async def _dialled(self) -> ClientConnection:
         if self._closed:
             raise TransportFailed("closed", "the client is closed", sent=False)
-        connection = Connection(self, self.address.place)
+        connection = ClientConnection(self, self.address.place)
         self._dialing += 1
         try:
             await self._dial(connection)
@@ -235,7 +235,7 @@ class HttpClient:
             self._timer = connection.loop.call_later(_WATCH_SECONDS, self._watch)
         return connection
 
-    async def _dial(self, connection: Connection) -> None:
+    async def _dial(self, connection: ClientConnection) -> None:
         reach = self._reach
         if reach.socket is not None:
             place = self.address.place

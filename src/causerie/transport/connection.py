@@ -20,25 +20,25 @@ _TURNS = 2  # one for what traffic holds, one for what the loop gathers
 _RESET = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)  # linger for no time
 
 
-class Home(Protocol):
+class ConnectionPool(Protocol):
     """Whoever keeps the connections."""
 
-    def idle(self, connection: Connection) -> None:
+    def idle(self, connection: ClientConnection) -> None:
         """The connection can take another request."""
         ...
 
-    def gone(self, connection: Connection) -> None:
+    def gone(self, connection: ClientConnection) -> None:
         """The connection is closed."""
         ...
 
 
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """The protocol of one connection.
 
     ``idle_since`` is when it was last left idle, as its home says; 0 before its first response.
     """
 
-    def __init__(self, home: Home, place: str) -> None:
+    def __init__(self, home: ConnectionPool, place: str) -> None:
         self._home = home
         self._place = place
         self.loop = asyncio.get_running_loop()

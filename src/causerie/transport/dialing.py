@@ -10,14 +10,14 @@ from contextlib import asynccontextmanager
 from typing import cast
 
 from causerie.transport.address import Address
-from causerie.transport.connection import Connection
+from causerie.transport.connection import ClientConnection
 from causerie.transport.errors import TransportFailed
 
 _MAX_ANSWER_BYTES = 16 * 1024
 
 
 async def dial(
-    connection: Connection,
+    connection: ClientConnection,
     address: Address,
     *,
     tls: ssl.SSLContext | None,
@@ -41,7 +41,7 @@ async def dial(
         )
 
 
-async def dial_socket(connection: Connection, path: str, place: str, seconds: float) -> None:
+async def dial_socket(connection: ClientConnection, path: str, place: str, seconds: float) -> None:
     """Connect to a Unix socket, which is called ``place``; raises :class:`TransportFailed`."""
     async with _told(place, seconds):
         await asyncio.get_running_loop().create_unix_connection(lambda: connection, path)
@@ -73,7 +73,7 @@ def _failed(kind: str, words: str) -> TransportFailed:
 
 
 async def _through(
-    connection: Connection,
+    connection: ClientConnection,
     address: Address,
     tls: ssl.SSLContext | None,
     server_name: str | None,

@@ -15,7 +15,7 @@ _MAX_UNREAD = 1024 * 1024
 _NEVER = float("inf")
 
 
-class Source(Protocol):
+class BodySource(Protocol):
     """The connection that a body arrives on."""
 
     def pause(self) -> None:
@@ -41,7 +41,7 @@ class HttpResponse(Struct, eq=False):
     second; infinite where nobody says so. ``opening`` is what came until the head was whole.
     """
 
-    _source: Source
+    _source: BodySource
     due: float
     head: asyncio.Future[bytes]
     _waiting: asyncio.Future[bytes]  # the head, then a piece; done, where nobody waits

@@ -8,13 +8,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from causerie.chat.formats.format import Calls, Format, Literal, Name, ParameterList, Reasoning
+from causerie.chat.formats.format import (
+    CallSection,
+    Literal,
+    ModelFormat,
+    Name,
+    ParameterList,
+    Reasoning,
+)
 from causerie.chat.formats.switches import ALWAYS, ON_BY_DEFAULT
 
 _PARAMETERS = ParameterList(
     before="<parameter=", between=">\n", after="\n</parameter>\n", constants="python"
 )
-CODER_CALLS = Calls(
+CODER_CALLS = CallSection(
     call=(
         Literal("<tool_call>\n<function="),
         Name(),
@@ -25,7 +32,7 @@ CODER_CALLS = Calls(
     separator="\n",
     # Some models leave the outer tag out.
     also=(
-        Calls(
+        CallSection(
             call=(
                 Literal("<function="),
                 Name(),
@@ -38,7 +45,7 @@ CODER_CALLS = Calls(
     ),
 )
 
-QWEN_3_CODER = Format(
+QWEN_3_CODER = ModelFormat(
     "qwen-3-coder",
     detect=(("<function=", "<parameter="),),
     reasoning=Reasoning(),

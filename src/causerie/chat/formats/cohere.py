@@ -6,17 +6,17 @@ from dataclasses import replace
 
 from causerie.chat.formats.format import (
     CallId,
-    Calls,
-    Format,
+    CallSection,
     JsonArguments,
     Literal,
+    ModelFormat,
     Name,
     Reasoning,
     ThinkingSwitch,
 )
 from causerie.chat.formats.switches import OFF_BY_DEFAULT
 
-COMMAND_R7B = Format(
+COMMAND_R7B = ModelFormat(
     "command-r7b",
     detect=(("<|START_ACTION|>",),),
     reasoning=Reasoning(
@@ -27,7 +27,7 @@ COMMAND_R7B = Format(
         after_close="",
     ),
     thinking=OFF_BY_DEFAULT,
-    calls=Calls(
+    calls=CallSection(
         begin="<|START_ACTION|>[\n    ",
         call=(
             Literal('{"tool_call_id": "'),
@@ -56,11 +56,11 @@ COMMAND_A = replace(
     answer_close="<|END_TEXT|>",
 )
 
-COMMAND_R = Format(
+COMMAND_R = ModelFormat(
     "command-r",
     detect=(("<|START_OF_TURN_TOKEN|>",),),
     reasoning=Reasoning(),
-    calls=Calls(
+    calls=CallSection(
         lead="\n",
         begin="Action:\n```json\n[\n",
         call=(

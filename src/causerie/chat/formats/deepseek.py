@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from causerie.chat.formats.format import (
-    Calls,
-    Format,
+    CallSection,
     JsonArguments,
     Literal,
+    ModelFormat,
     Name,
     ParameterList,
     Reasoning,
@@ -16,7 +16,7 @@ from causerie.chat.formats.format import (
 )
 from causerie.chat.formats.switches import ALWAYS, OFF_BY_DEFAULT
 
-_FENCED_CALLS = Calls(
+_FENCED_CALLS = CallSection(
     begin="<｜tool▁calls▁begin｜>",
     call=(
         Literal("<｜tool▁call▁begin｜>function<｜tool▁sep｜>"),
@@ -31,7 +31,7 @@ _FENCED_CALLS = Calls(
 _BARE = Reasoning(after_open="", before_close="", after_close="")
 _SWITCH = ThinkingSwitch(on={"thinking": True}, off={"thinking": False}, default="off")
 
-DEEPSEEK_V3 = Format(
+DEEPSEEK_V3 = ModelFormat(
     "deepseek-v3",
     detect=(("<｜tool▁calls▁begin｜>", "```json"),),
     reasoning=Reasoning(),
@@ -53,12 +53,12 @@ DEEPSEEK_R1_SWITCHED = replace(
     thinking=OFF_BY_DEFAULT,
 )
 
-DEEPSEEK_V3_1 = Format(
+DEEPSEEK_V3_1 = ModelFormat(
     "deepseek-v3.1",
     detect=(("<｜tool▁calls▁begin｜>",),),
     reasoning=_BARE,
     thinking=_SWITCH,
-    calls=Calls(
+    calls=CallSection(
         begin="<｜tool▁calls▁begin｜>",
         call=(
             Literal("<｜tool▁call▁begin｜>"),
@@ -72,9 +72,9 @@ DEEPSEEK_V3_1 = Format(
 )
 
 
-def _marked_up(section: str) -> Calls:
+def _marked_up(section: str) -> CallSection:
     """Calls in the mark-up of V3.2 and later; ``section`` is the name of the outer tag."""
-    return Calls(
+    return CallSection(
         lead="\n\n",
         begin=f"<｜DSML｜{section}>\n",
         call=(
@@ -93,7 +93,7 @@ def _marked_up(section: str) -> Calls:
     )
 
 
-DEEPSEEK_V3_2 = Format(
+DEEPSEEK_V3_2 = ModelFormat(
     "deepseek-v3.2",
     detect=(("｜DSML｜", "function_calls>"),),
     reasoning=_BARE,

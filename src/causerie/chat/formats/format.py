@@ -1,6 +1,6 @@
 """The vocabulary that a format is declared in.
 
-A :class:`Format` says how one model family writes its reasoning, its answer
+A :class:`ModelFormat` says how one model family writes its reasoning, its answer
 and its tool calls. It is data: the parser (:mod:`causerie.chat.parser`), the
 constraint (:mod:`causerie.chat.constraint`) and the renderer's hints all come
 from the one declaration, so they cannot disagree.
@@ -118,11 +118,11 @@ Segment = (
 
 
 @dataclass(frozen=True, slots=True)
-class Calls:
+class CallSection:
     """A section of tool calls: ``begin`` call (``separator`` call)* ``end``.
 
     ``triggers`` are the texts at which a reader knows that the section has
-    begun; each is a prefix of ``begin`` + the first literal of ``call`` (by
+    started; each is a prefix of ``begin`` + the first literal of ``call`` (by
     default that of the canonical writing up to the first place that varies).
     ``lead_ins`` lists other ways to begin that mean the same and are read,
     never written. With ``at_start`` the section is only recognised at the very
@@ -132,7 +132,7 @@ class Calls:
 
     ``lead`` is what the family writes before ``begin`` where no answer comes
     first. ``also`` are other ways in which the same models write calls: read,
-    held to the schema once begun (but not those at the start beside others
+    held to the schema once started (but not those at the start alongside others
     that are not), never asked for.
     """
 
@@ -145,7 +145,7 @@ class Calls:
     at_start: bool = False
     parallel: bool = True
     lead: str = ""
-    also: tuple[Calls, ...] = ()
+    also: tuple[CallSection, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ class ThinkingSwitch:
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class ModelFormat:
     """One model family.
 
     ``detect`` are sets of substrings; a template that contains all of one set
@@ -212,7 +212,7 @@ class Format:
     detect: tuple[tuple[str, ...], ...] = ()
     reasoning: Reasoning | None = None
     thinking: ThinkingSwitch | None = None
-    calls: Calls | None = None
+    calls: CallSection | None = None
     answer_open: str = ""
     answer_close: str = ""
     answer_space: str = ""

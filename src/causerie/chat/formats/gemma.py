@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from causerie.chat.formats.format import Calls, Format, Literal, LooseArguments, Name, Reasoning
+from causerie.chat.formats.format import (
+    CallSection,
+    Literal,
+    LooseArguments,
+    ModelFormat,
+    Name,
+    Reasoning,
+)
 from causerie.chat.formats.generic import GENERIC
 from causerie.chat.formats.switches import OFF_BY_DEFAULT
 
 # The template's own word that a result follows ends what the model writes.
-GEMMA_4 = Format(
+GEMMA_4 = ModelFormat(
     "gemma-4",
     detect=(("<|channel>", "<|tool_call>"),),
     reasoning=Reasoning(
@@ -20,7 +27,7 @@ GEMMA_4 = Format(
         after_close="",
     ),
     thinking=OFF_BY_DEFAULT,
-    calls=Calls(
+    calls=CallSection(
         call=(
             Literal("<|tool_call>call:"),
             Name(),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from causerie.chat.formats.format import Format, Reasoning
+from causerie.chat.formats.format import ModelFormat, Reasoning
 from causerie.chat.formats.hermes import HERMES_CALLS
 from causerie.chat.formats.switches import ON_BY_DEFAULT
 
-GENERIC = Format("generic", reasoning=Reasoning(), calls=HERMES_CALLS, native_tools=False)
+GENERIC = ModelFormat("generic", reasoning=Reasoning(), calls=HERMES_CALLS, native_tools=False)
 
 # An unknown template with the switch that everybody knows.
 GENERIC_THINKING = replace(

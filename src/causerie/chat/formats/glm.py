@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from causerie.chat.formats.format import Calls, Format, Literal, Name, ParameterList, Reasoning
+from causerie.chat.formats.format import (
+    CallSection,
+    Literal,
+    ModelFormat,
+    Name,
+    ParameterList,
+    Reasoning,
+)
 from causerie.chat.formats.switches import OFF_BY_DEFAULT, ON_BY_DEFAULT
 
-_LINED_CALLS = Calls(
+_LINED_CALLS = CallSection(
     call=(
         Literal("<tool_call>"),
         Name(),
@@ -17,7 +24,7 @@ _LINED_CALLS = Calls(
     ),
     separator="\n",
 )
-_DENSE_CALLS = Calls(
+_DENSE_CALLS = CallSection(
     call=(
         Literal("<tool_call>"),
         Name(),
@@ -27,7 +34,7 @@ _DENSE_CALLS = Calls(
 )
 _DENSE = Reasoning(after_open="", before_close="", after_close="")
 
-GLM_4_5 = Format(
+GLM_4_5 = ModelFormat(
     "glm-4.5",
     detect=(("<arg_key>", "[gMASK]"),),
     reasoning=replace(_DENSE, after_close="\n"),
@@ -63,7 +70,7 @@ LING_3 = replace(
     GLM_4_7,
     name="ling-3",
     detect=(("<arg_key>", "<role>ASSISTANT</role>"),),
-    calls=Calls(
+    calls=CallSection(
         call=(
             Literal("<tool_call>"),
             Name(),

@@ -5,25 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 from causerie.chat.formats.format import (
-    Calls,
-    Format,
+    CallSection,
+    ModelFormat,
     Reasoning,
     ThinkingSwitch,
 )
 from causerie.chat.formats.hermes import HERMES_CALLS, JSON_CALL
 
-GRANITE_4 = Format(
+GRANITE_4 = ModelFormat(
     "granite-4",
     detect=(("<|start_of_role|>", "<tool_call>"),),
     reasoning=Reasoning(),
     calls=HERMES_CALLS,
 )
 
-GRANITE_3 = Format(
+GRANITE_3 = ModelFormat(
     "granite-3",
     detect=(("<|start_of_role|>",),),
     reasoning=Reasoning(after_open="", before_close="", after_close=""),
-    calls=Calls(
+    calls=CallSection(
         begin="<|tool_call|>[",
         call=JSON_CALL,
         separator=", ",

@@ -10,18 +10,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from causerie.chat.formats.format import (
-    Calls,
-    Format,
+    CallSection,
     JsonArguments,
     Literal,
+    ModelFormat,
     Name,
     Reasoning,
     ThinkingSwitch,
 )
 
 
-def _behind_channel(channel: str, kind: str) -> Calls:
-    return Calls(
+def _behind_channel(channel: str, kind: str) -> CallSection:
+    return CallSection(
         call=(
             Literal(f"<|channel|>{channel} to=functions."),
             Name(),
@@ -33,8 +33,8 @@ def _behind_channel(channel: str, kind: str) -> Calls:
     )
 
 
-def _before_channel(channel: str, kind: str) -> Calls:
-    return Calls(
+def _before_channel(channel: str, kind: str) -> CallSection:
+    return CallSection(
         lead=" ",
         call=(
             Literal("to=functions."),
@@ -47,7 +47,7 @@ def _before_channel(channel: str, kind: str) -> Calls:
     )
 
 
-GPT_OSS = Format(
+GPT_OSS = ModelFormat(
     "gpt-oss",
     detect=(("<|channel|>analysis", "<|start|>assistant"),),
     reasoning=Reasoning(

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from causerie.chat.formats.format import Calls, Format, JsonArguments, Literal, Name, Reasoning
+from causerie.chat.formats.format import (
+    CallSection,
+    JsonArguments,
+    Literal,
+    ModelFormat,
+    Name,
+    Reasoning,
+)
 from causerie.chat.formats.switches import OFF_BY_DEFAULT, ON_BY_DEFAULT
 
 # A call as many families write it, in markers of their own.
@@ -16,7 +23,7 @@ JSON_CALL = (
     Literal("}"),
 )
 
-HERMES_CALLS = Calls(
+HERMES_CALLS = CallSection(
     call=(
         Literal('<tool_call>\n{"name": "'),
         Name(),
@@ -26,11 +33,13 @@ HERMES_CALLS = Calls(
     ),
     separator="\n",
     # Small models leave the tags out.
-    also=(Calls(call=JSON_CALL, separator="\n", at_start=True),),
+    also=(CallSection(call=JSON_CALL, separator="\n", at_start=True),),
 )
 
 # Qwen 2.5, Hermes 2 and 3, SmolLM 2 and everybody who took the form over.
-HERMES = Format("hermes", detect=(("<tool_call>",),), reasoning=Reasoning(), calls=HERMES_CALLS)
+HERMES = ModelFormat(
+    "hermes", detect=(("<tool_call>",),), reasoning=Reasoning(), calls=HERMES_CALLS
+)
 
 MIMO = replace(HERMES, name="mimo", detect=(("<tool_call>", "MiMo"),))
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from causerie.chat.formats.format import (
-    Calls,
-    Format,
+    CallSection,
     Literal,
+    ModelFormat,
     Name,
     ParameterList,
     Reasoning,
@@ -15,7 +15,7 @@ from causerie.chat.formats.hermes import JSON_CALL
 from causerie.chat.formats.switches import ON_BY_DEFAULT
 
 # Every marker of the open release carries its name.
-HUNYUAN_3 = Format(
+HUNYUAN_3 = ModelFormat(
     "hunyuan-3",
     detect=(("<｜hy_", ":opensource"),),
     reasoning=Reasoning(
@@ -32,7 +32,7 @@ HUNYUAN_3 = Format(
         efforts=("low", "high"),
         default="off",
     ),
-    calls=Calls(
+    calls=CallSection(
         begin="<tool_calls:opensource>\n",
         call=(
             Literal("<tool_call:opensource>"),
@@ -50,12 +50,12 @@ HUNYUAN_3 = Format(
     ),
 )
 
-HUNYUAN_A13B = Format(
+HUNYUAN_A13B = ModelFormat(
     "hunyuan-a13b",
     detect=(("<|extra_0|>", "<answer>"),),
     reasoning=Reasoning(after_close="\n"),
     thinking=ON_BY_DEFAULT,
-    calls=Calls(
+    calls=CallSection(
         begin="<tool_calls>[",
         call=JSON_CALL,
         separator=", ",

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from causerie.chat.formats.format import (
     CallId,
-    Calls,
-    Format,
+    CallSection,
     JsonArguments,
     Literal,
+    ModelFormat,
     Name,
     ParameterList,
     Reasoning,
@@ -17,11 +17,11 @@ from causerie.chat.formats.format import (
 )
 from causerie.chat.formats.switches import ALWAYS
 
-KIMI_K2 = Format(
+KIMI_K2 = ModelFormat(
     "kimi-k2",
     detect=(("<|tool_calls_section_begin|>",),),
     reasoning=Reasoning(after_open="", before_close="", after_close=""),
-    calls=Calls(
+    calls=CallSection(
         begin="<|tool_calls_section_begin|>",
         call=(
             Literal("<|tool_call_begin|>"),
@@ -48,7 +48,7 @@ KIMI_K2_5 = replace(
     thinking=ThinkingSwitch(on={"thinking": True}, off={"thinking": False}),
 )
 
-KIMI_K3 = Format(
+KIMI_K3 = ModelFormat(
     "kimi-k3",
     detect=(("<|open|>", "<|end_of_msg|>"),),
     reasoning=Reasoning(
@@ -64,7 +64,7 @@ KIMI_K3 = Format(
         effort="thinking_effort",
         efforts=("low", "high", "max"),
     ),
-    calls=Calls(
+    calls=CallSection(
         lead="<|open|>response<|sep|><|close|>response<|sep|>",
         begin="<|open|>tools<|sep|>",
         call=(

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from causerie.chat.formats.format import Calls, Format, Literal, Name, PythonArguments, Reasoning
+from causerie.chat.formats.format import (
+    CallSection,
+    Literal,
+    ModelFormat,
+    Name,
+    PythonArguments,
+    Reasoning,
+)
 
 # Its template shows neither calls nor reasoning of the past.
-LFM_2 = Format(
+LFM_2 = ModelFormat(
     "lfm-2",
     detect=(("List of tools: ", "<|im_start|>"),),
     reasoning=Reasoning(after_open="", before_close="", after_close=""),
-    calls=Calls(
+    calls=CallSection(
         begin="<|tool_call_start|>[",
         call=(Name(), Literal("("), PythonArguments(), Literal(")")),
         separator=", ",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from causerie.chat.formats.format import (
-    Calls,
-    Format,
+    CallSection,
     JsonArguments,
     Literal,
+    ModelFormat,
     Name,
     PythonArguments,
     Reasoning,
@@ -15,14 +15,14 @@ from causerie.chat.formats.hermes import HERMES_CALLS, JSON_CALL
 
 # Nothing but a brace marks the call; some say before it what it is.
 _PARAMETERS = (Name(), Literal('", "parameters": '), JsonArguments(), Literal("}"))
-_JSON_CALLS = Calls(
+_JSON_CALLS = CallSection(
     call=(Literal('{"name": "'), *_PARAMETERS),
     separator="; ",
     at_start=True,
     parallel=False,
     lead_ins=("<|python_tag|>", "<|python_start|>"),
     also=(
-        Calls(
+        CallSection(
             call=(Literal('{"type": "function", "name": "'), *_PARAMETERS),
             triggers=('{"type": "function"',),
             separator="; ",
@@ -32,7 +32,7 @@ _JSON_CALLS = Calls(
     ),
 )
 
-LLAMA_3 = Format(
+LLAMA_3 = ModelFormat(
     "llama-3",
     detect=(
         ("<|start_header_id|>", "<|python_tag|>"),
@@ -42,7 +42,7 @@ LLAMA_3 = Format(
     calls=_JSON_CALLS,
 )
 
-LLAMA_4 = Format(
+LLAMA_4 = ModelFormat(
     "llama-4",
     detect=(("<|header_start|>", '"parameters": '),),
     reasoning=Reasoning(),
@@ -50,11 +50,11 @@ LLAMA_4 = Format(
     skip=("<|python_end|>",),
 )
 
-LLAMA_4_PYTHONIC = Format(
+LLAMA_4_PYTHONIC = ModelFormat(
     "llama-4-pythonic",
     detect=(("<|header_start|>",),),
     reasoning=Reasoning(),
-    calls=Calls(
+    calls=CallSection(
         begin="[",
         call=(Name(), Literal("("), PythonArguments(), Literal(")")),
         separator=", ",
@@ -65,11 +65,11 @@ LLAMA_4_PYTHONIC = Format(
     skip=("<|python_end|>",),
 )
 
-FUNCTIONARY_3_1 = Format(
+FUNCTIONARY_3_1 = ModelFormat(
     "functionary-3.1",
     detect=(("<function=", "<|start_header_id|>"),),
     reasoning=Reasoning(),
-    calls=Calls(
+    calls=CallSection(
         call=(Literal("<function="), Name(), Literal(">"), JsonArguments(), Literal("</function>"))
     ),
 )
@@ -77,7 +77,7 @@ FUNCTIONARY_3_1 = Format(
 # The prompt ends in the middle of its call (``>>>``), which no marker here can say:
 # tools are described in words, past calls are written as they are everywhere, and
 # the recipient is always the user.
-FUNCTIONARY_3_2 = Format(
+FUNCTIONARY_3_2 = ModelFormat(
     "functionary-3.2",
     detect=((">>>${recipient}",),),
     reasoning=Reasoning(),
@@ -88,11 +88,11 @@ FUNCTIONARY_3_2 = Format(
 )
 
 # Its template wants the functions as one text of its own making (``functions``).
-FIREFUNCTION_2 = Format(
+FIREFUNCTION_2 = ModelFormat(
     "firefunction-2",
     detect=(("functools[",),),
     reasoning=Reasoning(),
-    calls=Calls(
+    calls=CallSection(
         lead=" ",
         begin="functools[",
         call=JSON_CALL,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from causerie.chat.formats.format import (
-    Calls,
+    CallSection,
     ElementArguments,
-    Format,
     JsonArguments,
     Literal,
+    ModelFormat,
     Name,
     ParameterList,
     Reasoning,
@@ -15,12 +15,12 @@ from causerie.chat.formats.format import (
 )
 from causerie.chat.formats.switches import ALWAYS
 
-MINIMAX_M1 = Format(
+MINIMAX_M1 = ModelFormat(
     "minimax-m1",
     detect=(("<tool_calls>", "<beginning_of_sentence>"),),
     reasoning=Reasoning(),
     thinking=ALWAYS,
-    calls=Calls(
+    calls=CallSection(
         begin="<tool_calls>\n",
         call=(
             Literal('{"name": "'),
@@ -34,12 +34,12 @@ MINIMAX_M1 = Format(
     ),
 )
 
-MINIMAX_M2 = Format(
+MINIMAX_M2 = ModelFormat(
     "minimax-m2",
     detect=(("<minimax:tool_call>",),),
     reasoning=Reasoning(),
     thinking=ALWAYS,
-    calls=Calls(
+    calls=CallSection(
         lead="\n",
         begin="<minimax:tool_call>\n",
         call=(
@@ -55,14 +55,14 @@ MINIMAX_M2 = Format(
 )
 
 _MARK = "]<]minimax[>["
-MINIMAX_M3 = Format(
+MINIMAX_M3 = ModelFormat(
     "minimax-m3",
     detect=((_MARK, "<mm:think>"),),
     reasoning=Reasoning(
         "<mm:think>", "</mm:think>", after_open="", before_close="", after_close=""
     ),
     thinking=ThinkingSwitch(on={"thinking_mode": "enabled"}, off={"thinking_mode": "disabled"}),
-    calls=Calls(
+    calls=CallSection(
         begin=f"{_MARK}<tool_call>\n",
         call=(
             Literal(f'{_MARK}<invoke name="'),

@@ -6,22 +6,22 @@ from dataclasses import replace
 
 from causerie.chat.formats.format import (
     CallId,
-    Calls,
-    Format,
+    CallSection,
     JsonArguments,
     Literal,
+    ModelFormat,
     Name,
     Reasoning,
 )
 from causerie.chat.formats.switches import ALWAYS
 
 _THINK = Reasoning("[THINK]", "[/THINK]", after_open="", before_close="", after_close="")
-_ARGS_CALLS = Calls(
+_ARGS_CALLS = CallSection(
     call=(Literal("[TOOL_CALLS]"), Name(), Literal("[ARGS]"), JsonArguments()),
 )
 
 # Devstral, Ministral 3, Mistral Small 3.3 and later.
-MISTRAL = Format(
+MISTRAL = ModelFormat(
     "mistral",
     detect=(("[TOOL_CALLS]", "[ARGS]"),),
     reasoning=Reasoning(),
@@ -42,7 +42,7 @@ MISTRAL_SMALL_3_2 = replace(
     MISTRAL,
     name="mistral-small-3.2",
     detect=(("[TOOL_CALLS]", "[CALL_ID]"),),
-    calls=Calls(
+    calls=CallSection(
         call=(
             Literal("[TOOL_CALLS]"),
             Name(),
@@ -58,7 +58,7 @@ MISTRAL_NEMO = replace(
     MISTRAL,
     name="mistral-nemo",
     detect=(("[TOOL_CALLS]",),),
-    calls=Calls(
+    calls=CallSection(
         begin="[TOOL_CALLS][",
         call=(
             Literal('{"name": "'),

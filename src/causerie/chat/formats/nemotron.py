@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from causerie.chat.formats.format import (
-    Calls,
-    Format,
+    CallSection,
+    ModelFormat,
     Reasoning,
     ThinkingSwitch,
 )
 from causerie.chat.formats.hermes import JSON_CALL
 
-NEMOTRON_NANO_2 = Format(
+NEMOTRON_NANO_2 = ModelFormat(
     "nemotron-nano-2",
     detect=(("<TOOLCALL>",),),
     reasoning=Reasoning(),
     thinking=ThinkingSwitch(system_on="/think", system_off="/no_think"),
-    calls=Calls(
+    calls=CallSection(
         begin="<TOOLCALL>[",
         call=JSON_CALL,
         separator=", ",

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from causerie.chat.formats.format import (
     CallId,
-    Calls,
-    Format,
+    CallSection,
     JsonArguments,
     Literal,
+    ModelFormat,
     Name,
     ParameterList,
     Reasoning,
@@ -19,14 +19,14 @@ from causerie.chat.formats.generic import GENERIC
 from causerie.chat.formats.hermes import JSON_CALL
 from causerie.chat.formats.switches import ALWAYS, OFF_BY_DEFAULT, ON_BY_DEFAULT
 
-SEED_OSS = Format(
+SEED_OSS = ModelFormat(
     "seed-oss",
     detect=(("<seed:tool_call>",),),
     reasoning=Reasoning(
         "<seed:think>", "</seed:think>", after_open="", before_close="", after_close="\n"
     ),
     thinking=ThinkingSwitch(on={"thinking_budget": -1}, off={"thinking_budget": 0}),
-    calls=Calls(
+    calls=CallSection(
         call=(
             Literal("<seed:tool_call>\n<function="),
             Name(),
@@ -39,14 +39,14 @@ SEED_OSS = Format(
 )
 
 # Its template takes earlier reasoning only in blocks of its own.
-APERTUS = Format(
+APERTUS = ModelFormat(
     "apertus",
     detect=(("<|tools_prefix|>",),),
     reasoning=Reasoning(
         "<|inner_prefix|>", "<|inner_suffix|>", after_open="", before_close="", after_close=""
     ),
     thinking=OFF_BY_DEFAULT,
-    calls=Calls(
+    calls=CallSection(
         begin="<|tools_prefix|>[",
         call=(Literal('{"'), Name(), Literal('": '), JsonArguments(), Literal("}")),
         separator=", ",
@@ -56,7 +56,7 @@ APERTUS = Format(
 )
 
 # The reasoning begins with a sentence and ends with the announcement of the answer.
-APRIEL = Format(
+APRIEL = ModelFormat(
     "apriel",
     detect=(("[BEGIN FINAL RESPONSE]",),),
     reasoning=Reasoning(
@@ -65,7 +65,7 @@ APRIEL = Format(
         after_close="\n",
     ),
     thinking=ALWAYS,
-    calls=Calls(
+    calls=CallSection(
         lead="\n",
         begin="<tool_calls>[",
         call=JSON_CALL,
@@ -76,7 +76,7 @@ APRIEL = Format(
     skip=("[END FINAL RESPONSE]", "<|end|>"),
 )
 
-SOLAR_OPEN = Format(
+SOLAR_OPEN = ModelFormat(
     "solar-open",
     detect=(("<|tool_call:begin|>", "<|calls|>"),),
     reasoning=Reasoning(
@@ -92,7 +92,7 @@ SOLAR_OPEN = Format(
         effort="reasoning_effort",
         efforts=("medium", "high"),
     ),
-    calls=Calls(
+    calls=CallSection(
         begin="<|tool_calls|>",
         call=(
             Literal("<|tool_call:begin|>"),
@@ -110,11 +110,11 @@ SOLAR_OPEN = Format(
     reasoning_keys=("reasoning",),
 )
 
-GIGACHAT_3 = Format(
+GIGACHAT_3 = ModelFormat(
     "gigachat-3",
     detect=(("<|role_sep|>", "function call"),),
     reasoning=Reasoning(),
-    calls=Calls(
+    calls=CallSection(
         lead="<|message_sep|>\n\n",
         begin="function call<|role_sep|>\n",
         call=JSON_CALL,
@@ -128,7 +128,7 @@ GIGACHAT_3_1 = replace(
     GIGACHAT_3,
     name="gigachat-3.1",
     detect=(("<|role_sep|>", "<|function_call|>"),),
-    calls=Calls(
+    calls=CallSection(
         call=(
             Literal('<|function_call|>{"name": "'),
             Name(),
@@ -142,12 +142,12 @@ GIGACHAT_3_1 = replace(
 )
 
 # A text with line breaks or angle brackets stands in a CDATA block.
-MINICPM_5 = Format(
+MINICPM_5 = ModelFormat(
     "minicpm-5",
     detect=(('<function name="', "<param name="),),
     reasoning=Reasoning(),
     thinking=ON_BY_DEFAULT,
-    calls=Calls(
+    calls=CallSection(
         call=(
             Literal('<function name="'),
             Name(),
@@ -168,7 +168,7 @@ MINICPM_5 = Format(
 
 # Every message names its recipient, a call the function itself, before any marker:
 # tools are described in words, and reasoning and answer are read by their recipients.
-MUSE = Format(
+MUSE = ModelFormat(
     "muse",
     detect=(("<atem:function_calls>",),),
     reasoning=Reasoning(
@@ -192,11 +192,11 @@ PHI_4_REASONING = replace(
 )
 
 # Tools reach its template only inside a system message.
-PHI_4_MINI = Format(
+PHI_4_MINI = ModelFormat(
     "phi-4-mini",
     detect=(("<|tool|>", "<|assistant|>"),),
     reasoning=Reasoning(),
-    calls=Calls(
+    calls=CallSection(
         begin="functools[",
         call=JSON_CALL,
         separator=", ",

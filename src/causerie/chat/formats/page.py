@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 from causerie.chat.formats.format import (
     CallId,
-    Calls,
+    CallSection,
     ElementArguments,
-    Format,
     JsonArguments,
     Literal,
     LooseArguments,
+    ModelFormat,
     Name,
     ParameterList,
     PythonArguments,
@@ -45,12 +45,12 @@ JSON object, `KEY` and `VALUE` for arguments written one by one.
 """
 
 
-def page(formats: Sequence[Format]) -> str:
+def page(formats: Sequence[ModelFormat]) -> str:
     """The whole page."""
     return _HEAD + "".join(_row(form) for form in formats)
 
 
-def _row(form: Format) -> str:
+def _row(form: ModelFormat) -> str:
     marks = form.reasoning
     thought = f"{_code(marks.open)} … {_code(marks.close)}" if marks else ""
     tools = "own" if form.native_tools else "told"
@@ -66,7 +66,7 @@ def _thinks(switch: ThinkingSwitch | None) -> str:
     return words + efforts
 
 
-def _call(calls: Calls) -> str:
+def _call(calls: CallSection) -> str:
     return calls.begin + "".join(_segment(segment) for segment in calls.call) + calls.end
 
 

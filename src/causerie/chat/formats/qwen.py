@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from causerie.chat.formats.format import Format, Reasoning
+from causerie.chat.formats.format import ModelFormat, Reasoning
 from causerie.chat.formats.hermes import HERMES_CALLS
 from causerie.chat.formats.switches import ALWAYS, OFF_BY_DEFAULT, ON_BY_DEFAULT
 
-QWEN_3 = Format(
+QWEN_3 = ModelFormat(
     "qwen-3",
     detect=(("<tool_call>", "reasoning_content", "enable_thinking"),),
     reasoning=Reasoning(),

@@ -25,10 +25,10 @@ from causerie.chat.formats import (
     others,
     qwen,
 )
-from causerie.chat.formats.format import Format
+from causerie.chat.formats.format import ModelFormat
 from causerie.chat.formats.generic import GENERIC, GENERIC_THINKING
 
-FORMATS: tuple[Format, ...] = (
+FORMATS: tuple[ModelFormat, ...] = (
     *harmony.FORMATS,
     *kimi.FORMATS,
     *deepseek.FORMATS,
@@ -52,7 +52,7 @@ FORMATS: tuple[Format, ...] = (
 )
 
 
-def detect(template: str) -> Format:
+def detect(template: str) -> ModelFormat:
     """The format that a chat template's text is of; the fallback where it has no sign of any."""
     for form in FORMATS:
         if any(all(sign in template for sign in signs) for signs in form.detect):
@@ -60,7 +60,7 @@ def detect(template: str) -> Format:
     return GENERIC
 
 
-def by_name(name: str) -> Format:
+def by_name(name: str) -> ModelFormat:
     """The format of that name; raises :class:`ValueError` that lists the names."""
     for form in FORMATS:
         if form.name == name:

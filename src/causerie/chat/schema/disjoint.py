@@ -25,7 +25,7 @@ _MAX_STEPS = 50_000
 _MAX_DEPTH = 24
 
 
-class Exclusion:
+class SchemaDisjointness:
     """Compares schemas of one document; ``resolve`` finds what a ``$ref`` names."""
 
     def __init__(self, resolve: Callable[[str], object]) -> None:
@@ -35,7 +35,7 @@ class Exclusion:
     def overlap(self, options: Sequence[object], *, within: object) -> tuple[int, int] | None:
         """Two options not shown to exclude each other, or ``None``.
 
-        ``within`` is the ``type`` that holds beside the ``oneOf``.
+        ``within`` is the ``type`` that holds alongside the ``oneOf``.
         """
         frame = _kinds(within)
         for second in range(len(options)):

@@ -48,7 +48,7 @@ SAID_BY_PATTERN = frozenset({
     "starts_with", "ends_with", "includes", "lowercase", "uppercase", "base64", "base64url",
     "cidrv4", "cidrv6", "cuid", "cuid2", "e164", "hex", "ksuid", "mac", "nanoid", "ulid", "xid",
 })  # fmt: skip
-"""Names that Zod gives to the pattern which it writes beside them."""
+"""Names that Zod gives to the pattern which it writes alongside them."""
 
 _SEGMENT = r"(?:[A-Za-z0-9._~!$&'()*+,;=:@\-]|%[0-9A-Fa-f]{2})"
 # Absolute addresses with a registered name or without an authority; no IP literals in brackets.
@@ -106,7 +106,7 @@ _REASONS = {
     "minContains": "`minContains` cannot be enforced.",
     "maxContains": "`maxContains` cannot be enforced.",
     "propertyNames": "of `propertyNames` a list (`enum`) is enforced, and a pattern or lengths "
-    "where no property is named, not beside patternProperties; write the rest as "
+    "where no property is named, not alongside patternProperties; write the rest as "
     "patternProperties with additionalProperties: false.",
     "unevaluatedProperties": "`unevaluatedProperties` cannot be enforced; use "
     "additionalProperties in a schema that names all properties itself.",

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from causerie.chat.schema import keywords as words
 from causerie.chat.schema.addresses import placed
-from causerie.chat.schema.disjoint import Exclusion
+from causerie.chat.schema.disjoint import SchemaDisjointness
 from causerie.chat.schema.finite import Endless, circle, without_endless
 from causerie.chat.schema.names import plain
 from causerie.chat.schema.pattern import LOOKS, Refused, may_match, searches
@@ -177,7 +177,7 @@ class Rewriter:
         """``oneOf``, which is ``anyOf`` where no document satisfies two options."""
         options = self._options(place, key, value, alone=self._alone(place, key))
         assert isinstance(value, list)
-        overlap = Exclusion(self._resolve).overlap(value, within=place.schema.get("type"))
+        overlap = SchemaDisjointness(self._resolve).overlap(value, within=place.schema.get("type"))
         if overlap is not None:
             first, second = overlap
             raise self._refuse(
@@ -307,7 +307,7 @@ class Rewriter:
         pointer = step(place.pointer, key)
         if not place.by_itself:
             raise self._refuse(
-                pointer, "beside another schema for the same object it cannot be enforced."
+                pointer, "alongside another schema for the same object it cannot be enforced."
             )
         named = place.schema.get("properties")
         names = named if isinstance(named, Mapping) else {}
@@ -359,7 +359,7 @@ def _list(value: object) -> list[object]:
 
 
 def _conjoin(out: Node, key: str, value: object) -> None:
-    """Add ``key``, beside one that may be there already."""
+    """Add ``key``, alongside one that may be there already."""
     if key in out:
         out["allOf"] = [*_list(out.get("allOf")), {key: value}]
     else:

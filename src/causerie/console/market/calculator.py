@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from types import MappingProxyType
 
-from causerie.console.fields import Fields
-from causerie.console.market.listed import Listed, Supply
+from causerie.console.fields import FormFields
+from causerie.console.market.listed import ListedEndpoint, ListedModel
 from causerie.errors import InvalidRequest
 from causerie.protocol.events import Usage
 
@@ -28,7 +28,7 @@ _TITLES = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class CostAssumptions:
     """Tokens of one request, and how many requests a month."""
 
     prompt: int
@@ -38,7 +38,7 @@ class Load:
     requests: int
 
     @staticmethod
-    def parse(query: Fields) -> Load:
+    def parse(query: FormFields) -> CostAssumptions:
         """From the fields of an address; raises :class:`InvalidRequest`."""
         prompt, cached = _whole(query, "in"), _whole(query, "cached")
         if cached > prompt:
@@ -50,7 +50,7 @@ class Load:
             raise InvalidRequest(
                 f"Of {completion:,} tokens out, {thinking:,} cannot be thinking.", param="thinking"
             )
-        return Load(prompt, cached, completion, thinking, _whole(query, "requests"))
+        return CostAssumptions(prompt, cached, completion, thinking, _whole(query, "requests"))
 
     @property
     def usage(self) -> Usage:
@@ -59,7 +59,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class CostEstimate:
     """``share`` is of the dearest, in percent, for a bar."""
 
     variant: str
@@ -70,22 +70,26 @@ class Cost:
     share: int
 
 
-def costs(variants: Sequence[Listed], load: Load) -> Sequence[Cost]:
+def costs(variants: Sequence[ListedModel], load: CostAssumptions) -> Sequence[CostEstimate]:
     """At every endpoint of every variant, the cheapest first."""
     usage = load.usage
-    found = [(one.id, supply) for one in variants for supply in one.supplies]
-    dearest = max((supply.tariff.cost(usage) for _, supply in found), default=Decimal(0))
-    made = [_cost(variant, supply, load, dearest) for variant, supply in found]
+    found = [(one.id, endpoint) for one in variants for endpoint in one.endpoints]
+    dearest = max((endpoint.tariff.cost(usage) for _, endpoint in found), default=Decimal(0))
+    made = [_cost(variant, endpoint, load, dearest) for variant, endpoint in found]
     return sorted(made, key=lambda each: (each.month, each.variant, each.target))
 
 
-def _cost(variant: str, supply: Supply, load: Load, dearest: Decimal) -> Cost:
-    cost = supply.tariff.cost(load.usage)
+def _cost(
+    variant: str, endpoint: ListedEndpoint, load: CostAssumptions, dearest: Decimal
+) -> CostEstimate:
+    cost = endpoint.tariff.cost(load.usage)
     share = int(cost * 100 / dearest) if dearest else 0
-    return Cost(variant, supply.provider, supply.name, cost, cost * load.requests, share)
+    return CostEstimate(
+        variant, endpoint.provider, endpoint.name, cost, cost * load.requests, share
+    )
 
 
-def _whole(query: Fields, name: str) -> int:
+def _whole(query: FormFields, name: str) -> int:
     text = query.get(name).replace(",", "")
     if not text:
         return USUAL[name] if name not in query else 0
@@ -98,4 +102,4 @@ def _whole(query: Fields, name: str) -> int:
     return int(text)
 
 
-USUAL_LOAD = Load.parse(Fields())
+USUAL_LOAD = CostAssumptions.parse(FormFields())

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from causerie.console.catalogue import ModelView, grouped, view
-from causerie.console.market.endpoints import Endpoint, endpoints
-from causerie.console.market.listed import Listed
-from causerie.console.market.row import Row, row
+from causerie.console.catalogue import ModelRow, grouped, view
+from causerie.console.market.endpoints import EndpointRow, endpoints
+from causerie.console.market.listed import ListedModel
+from causerie.console.market.row import ModelListRow, row
 from causerie.console.market.search import takes
 
 MOST = 4
@@ -18,9 +18,9 @@ MOST = 4
 class Compared:
     """One model with all that is compared."""
 
-    row: Row
-    view: ModelView
-    endpoints: Sequence[Endpoint]
+    row: ModelListRow
+    view: ModelRow
+    endpoints: Sequence[EndpointRow]
     takes: Sequence[str]
     variants: Sequence[str]
 
@@ -72,7 +72,7 @@ _FIGURES: dict[str, tuple[Callable[[Compared], float | None], int]] = {
 }
 
 
-def comparison(chosen: Sequence[Listed], entries: Sequence[Listed]) -> Comparison:
+def comparison(chosen: Sequence[ListedModel], entries: Sequence[ListedModel]) -> Comparison:
     """Of these, whose variants are among the entries."""
     models = [
         Compared(
@@ -91,7 +91,7 @@ def comparison(chosen: Sequence[Listed], entries: Sequence[Listed]) -> Compariso
     return Comparison(models, grouped(sorted(every - alike)), shared)
 
 
-def variants(id: str, entries: Sequence[Listed]) -> Sequence[Listed]:
+def variants(id: str, entries: Sequence[ListedModel]) -> Sequence[ListedModel]:
     """The entries of the same model, itself first among those of its name."""
     base = id.partition(":")[0]
     found = [one for one in entries if one.id.partition(":")[0] == base]

@@ -8,13 +8,13 @@ from datetime import UTC, date, datetime, time
 from typing import Any
 
 from causerie.console.catalogue import grouped
-from causerie.console.market.listed import Listed, Supply
-from causerie.console.market.row import Price, price
+from causerie.console.market.listed import ListedEndpoint, ListedModel
+from causerie.console.market.row import ModelPrice, price
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Times are in seconds, speeds in tokens a second, both medians of the last half hour;
+class EndpointRow:
+    """Times are in seconds, speeds in tokens per second, both medians of the last half hour;
     ``uptimes`` are percents of five minutes, half an hour and a day. ``None``: not known."""
 
     name: str
@@ -22,7 +22,7 @@ class Endpoint:
     up: bool
     context: int | None
     output: int | None
-    price: Price
+    price: ModelPrice
     quantization: str | None
     private: bool
     measured: bool
@@ -39,41 +39,43 @@ class Endpoint:
         return datetime.combine(self.probed, time(), UTC) if self.probed else None
 
 
-def endpoints(one: Listed) -> Sequence[Endpoint]:
+def endpoints(one: ListedModel) -> Sequence[EndpointRow]:
     """In the order of the configuration."""
     names = names_of(one)
-    told = one.endpoints()["endpoints"]
+    told = one.with_endpoints()["endpoints"]
     return [
-        _endpoint(names[supply.name], supply, figures)
-        for supply, figures in zip(one.supplies, told, strict=True)
+        _endpoint(names[endpoint.name], endpoint, figures)
+        for endpoint, figures in zip(one.endpoints, told, strict=True)
     ]
 
 
-def names_of(one: Listed) -> Mapping[str, str]:
+def names_of(one: ListedModel) -> Mapping[str, str]:
     """What endpoints are called, by target: the provider, and its model where it has several."""
-    providers = [supply.provider for supply in one.supplies]
+    providers = [endpoint.provider for endpoint in one.endpoints]
     return {
-        supply.name: supply.name if providers.count(supply.provider) > 1 else supply.provider
-        for supply in one.supplies
+        endpoint.name: endpoint.name
+        if providers.count(endpoint.provider) > 1
+        else endpoint.provider
+        for endpoint in one.endpoints
     }
 
 
-def _endpoint(name: str, supply: Supply, figures: Mapping[str, Any]) -> Endpoint:
-    profile = supply.profile
+def _endpoint(name: str, endpoint: ListedEndpoint, figures: Mapping[str, Any]) -> EndpointRow:
+    profile = endpoint.profile
     latency, throughput = figures["latency_last_30m"], figures["throughput_last_30m"]
-    return Endpoint(
+    return EndpointRow(
         name=name,
-        target=supply.name,
+        target=endpoint.name,
         up=figures["status"] == 0,
         context=profile.context_length,
         output=profile.max_output_tokens,
-        price=price(supply.tariff),
-        quantization=supply.quantization,
-        private=supply.private,
-        measured=supply.measured,
-        probed=supply.probed,
-        parameters=grouped(sorted(supply.parameters)),
-        count=len(supply.parameters),
+        price=price(endpoint.tariff),
+        quantization=endpoint.quantization,
+        private=endpoint.private,
+        measured=endpoint.measured,
+        probed=endpoint.probed,
+        parameters=grouped(sorted(endpoint.parameters)),
+        count=len(endpoint.parameters),
         uptimes=[figures[f"uptime_last_{span}"] for span in ("5m", "30m", "1d")],
         latency=latency["p50"] / 1000 if latency else None,
         throughput=throughput["p50"] if throughput else None,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from causerie.console.catalogue import grouped
-from causerie.console.market.listed import Listed
+from causerie.console.market.listed import ListedModel
 from causerie.console.market.search import gives, takes
 
 
@@ -22,7 +22,7 @@ class Facets:
     ending: bool
 
 
-def facets(entries: Sequence[Listed]) -> Facets:
+def facets(entries: Sequence[ListedModel]) -> Facets:
     """Of all entries, whatever is searched for."""
     authors = Counter(one.id.partition("/")[0] for one in entries)
     parameters = frozenset[str]().union(*(one.parameters for one in entries))

@@ -8,10 +8,10 @@ from decimal import Decimal
 from typing import Any, Protocol
 
 from causerie.protocol.events import Usage
-from causerie.protocol.standing import Stretch
+from causerie.protocol.target_stats import TimeBucket
 
 
-class Tariff(Protocol):
+class TariffView(Protocol):
     """Money for one token of each kind, and for a request."""
 
     @property
@@ -29,7 +29,7 @@ class Tariff(Protocol):
         ...
 
 
-class Profile(Protocol):
+class ProfileView(Protocol):
     """What is known of an endpoint's model."""
 
     @property
@@ -42,7 +42,7 @@ class Profile(Protocol):
     def thinks(self) -> bool: ...
 
 
-class Supply(Protocol):
+class ListedEndpoint(Protocol):
     """One endpoint of an entry; ``name`` is the target's, ``probed`` when it was measured."""
 
     @property
@@ -50,9 +50,9 @@ class Supply(Protocol):
     @property
     def provider(self) -> str: ...
     @property
-    def tariff(self) -> Tariff: ...
+    def tariff(self) -> TariffView: ...
     @property
-    def profile(self) -> Profile: ...
+    def profile(self) -> ProfileView: ...
     @property
     def parameters(self) -> frozenset[str]: ...
     @property
@@ -67,7 +67,7 @@ class Supply(Protocol):
         ...
 
 
-class Card(Protocol):
+class CardView(Protocol):
     """Words for people."""
 
     @property
@@ -76,17 +76,17 @@ class Card(Protocol):
     def description(self) -> str: ...
 
 
-class Listed(Protocol):
-    """An entry. ``latency`` is in seconds, ``throughput`` in tokens a second."""
+class ListedModel(Protocol):
+    """An entry. ``latency`` is in seconds, ``throughput`` in tokens per second."""
 
     @property
     def id(self) -> str: ...
     @property
-    def card(self) -> Card: ...
+    def card(self) -> CardView: ...
     @property
-    def supplies(self) -> Sequence[Supply]: ...
+    def endpoints(self) -> Sequence[ListedEndpoint]: ...
     @property
-    def cheapest(self) -> Supply: ...
+    def cheapest(self) -> ListedEndpoint: ...
     @property
     def parameters(self) -> frozenset[str]: ...
     @property
@@ -107,24 +107,24 @@ class Listed(Protocol):
         """As ``GET /models`` shows it."""
         ...
 
-    def endpoints(self) -> Mapping[str, Any]:
+    def with_endpoints(self) -> Mapping[str, Any]:
         """As ``GET /models/ID/endpoints`` shows it."""
         ...
 
 
-class Market(Protocol):
-    """The catalog behind the router's door; ``prefix`` is the path of its base address."""
+class CatalogView(Protocol):
+    """The catalog behind the router's door; ``prefix`` is the path of its base URL."""
 
     @property
     def prefix(self) -> str: ...
-    def entries(self) -> Sequence[Listed]:
+    def entries(self) -> Sequence[ListedModel]:
         """All of them."""
         ...
 
-    def entry(self, name: str) -> Listed:
+    def entry(self, name: str) -> ListedModel:
         """One; raises :class:`NotFound`."""
         ...
 
-    def history(self, target: str) -> Sequence[Stretch]:
+    def history(self, target: str) -> Sequence[TimeBucket]:
         """The last day of an endpoint, in quarters of an hour, the oldest first."""
         ...

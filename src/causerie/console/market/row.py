@@ -1,4 +1,4 @@
-"""An entry as lists and comparisons show it. Prices are for a million tokens."""
+"""An entry as lists and comparisons show it. Prices are per 1M tokens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import date
 from decimal import Decimal
 from urllib.parse import quote
 
-from causerie.console.market.listed import Listed, Tariff
+from causerie.console.market.listed import ListedModel, TariffView
 from causerie.console.market.search import takes
 
 _MILLION = 1_000_000
@@ -20,7 +20,7 @@ _WORDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
+class ModelPrice:
     """Of a million tokens of each kind, and of one request."""
 
     prompt: Decimal
@@ -37,14 +37,14 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """``latency`` is in seconds, ``throughput`` in tokens a second."""
+class ModelListRow:
+    """``latency`` is in seconds, ``throughput`` in tokens per second."""
 
     id: str
     name: str
     description: str
     context: int | None
-    price: Price
+    price: ModelPrice
     latency: float | None
     throughput: float | None
     endpoints: int
@@ -57,14 +57,14 @@ class Row:
         return path_of(self.id)
 
 
-def row(one: Listed) -> Row:
+def row(one: ListedModel) -> ModelListRow:
     """With the figures of now; abilities are those that were measured, or configured."""
-    known = frozenset[str]().union(*(each.parameters for each in one.supplies if each.measured))
-    thinks = any(each.profile.thinks for each in one.supplies if each.measured)
+    known = frozenset[str]().union(*(each.parameters for each in one.endpoints if each.measured))
+    thinks = any(each.profile.thinks for each in one.endpoints if each.measured)
     abilities = [word for name, word in _WORDS if name in known and (thinks or name != "reasoning")]
     if "image" in takes(one):
         abilities.append("images")
-    return Row(
+    return ModelListRow(
         id=one.id,
         name=one.card.name,
         description=one.card.description,
@@ -72,18 +72,18 @@ def row(one: Listed) -> Row:
         price=price(one.cheapest.tariff),
         latency=one.latency,
         throughput=one.throughput,
-        endpoints=len(one.supplies),
+        endpoints=len(one.endpoints),
         abilities=abilities,
         ends=one.ends,
     )
 
 
-def price(tariff: Tariff) -> Price:
+def price(tariff: TariffView) -> ModelPrice:
     """By the million."""
     cached = None if tariff.cached is None else tariff.cached * _MILLION
     reasoning = None if tariff.reasoning is None else tariff.reasoning * _MILLION
     prompt, completion = tariff.prompt * _MILLION, tariff.completion * _MILLION
-    return Price(prompt, completion, cached, reasoning, tariff.request)
+    return ModelPrice(prompt, completion, cached, reasoning, tariff.request)
 
 
 def path_of(id: str) -> str:

@@ -11,15 +11,15 @@ from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
 from urllib.parse import urlencode
 
-from causerie.console.fields import Fields
-from causerie.console.market.listed import Listed
+from causerie.console.fields import FormFields
+from causerie.console.market.listed import ListedModel
 from causerie.errors import InvalidRequest
 
 PAGE = 40
 _FAR = float("inf")
 _LONGEST = 200
 
-Key = Callable[[Listed], tuple[Decimal | float | str, ...]]
+Key = Callable[[ListedModel], tuple[Decimal | float | str, ...]]
 _SORTS: Mapping[str, tuple[str, Key]] = MappingProxyType(
     {
         "newest": ("Newest", lambda one: (-one.created,)),
@@ -48,7 +48,7 @@ CONTEXTS = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class CatalogQuery:
     """``most`` bounds the price of a usual million tokens, three in four of the prompt."""
 
     text: str = ""
@@ -64,9 +64,9 @@ class Search:
     page: int = 1
 
     @staticmethod
-    def parse(query: Fields) -> Search:
+    def parse(query: FormFields) -> CatalogQuery:
         """From the fields of an address; raises :class:`InvalidRequest`."""
-        return Search(
+        return CatalogQuery(
             text=query.get("q")[:_LONGEST],
             cost=_one_of(query, "cost", COSTS),
             most=_money(query, "max"),
@@ -85,14 +85,14 @@ class Search:
         """Whether it leaves anything out."""
         return any(name != "sort" for name, _ in self._fields())
 
-    def of(self, entries: Sequence[Listed]) -> Sequence[Listed]:
+    def of(self, entries: Sequence[ListedModel]) -> Sequence[ListedModel]:
         """Those that are asked for, on all pages, in their order."""
         words = self.text.casefold().split()
         found = [one for one in entries if self._fits(one) and _says(one, words)]
         key = _SORTS[self.sort][1]
         return sorted(found, key=lambda one: (*key(one), one.card.name.casefold(), one.id))
 
-    def on_page(self, found: Sequence[Listed]) -> Sequence[Listed]:
+    def on_page(self, found: Sequence[ListedModel]) -> Sequence[ListedModel]:
         """Those of this page."""
         first = (self.page - 1) * PAGE
         return found[first : first + PAGE]
@@ -102,7 +102,7 @@ class Search:
         fields = self._fields() + ([("page", str(page))] if page > 1 else [])
         return f"?{urlencode(fields)}" if fields else "?"
 
-    def _fits(self, one: Listed) -> bool:
+    def _fits(self, one: ListedModel) -> bool:
         price = one.price
         return (
             (not self.cost or (price == 0) == (self.cost == "free"))
@@ -132,18 +132,18 @@ class Search:
         return [(name, value) for name, value in said if value]
 
 
-def takes(one: Listed) -> frozenset[str]:
+def takes(one: ListedModel) -> frozenset[str]:
     """What may be in a prompt."""
-    images = any(supply.profile.images for supply in one.supplies)
+    images = any(endpoint.profile.images for endpoint in one.endpoints)
     return frozenset({"text", "image"}) if images else frozenset({"text"})
 
 
-def gives(_: Listed) -> frozenset[str]:
+def gives(_: ListedModel) -> frozenset[str]:
     """What comes out: this service speaks text."""
     return frozenset({"text"})
 
 
-def _says(one: Listed, words: Sequence[str]) -> bool:
+def _says(one: ListedModel, words: Sequence[str]) -> bool:
     """Whether all words are in its id (with the author), its name or its description."""
     if not words:
         return True
@@ -155,7 +155,7 @@ def _or_far(value: float | None) -> float:
     return _FAR if value is None else value
 
 
-def _one_of(query: Fields, name: str, known: Mapping[str, str]) -> str:
+def _one_of(query: FormFields, name: str, known: Mapping[str, str]) -> str:
     value = query.get(name)
     if value and value not in known:
         every = ", ".join(filter(None, known))
@@ -163,7 +163,7 @@ def _one_of(query: Fields, name: str, known: Mapping[str, str]) -> str:
     return value
 
 
-def _whole(query: Fields, name: str, usual: int) -> int:
+def _whole(query: FormFields, name: str, usual: int) -> int:
     text = query.get(name)
     if not text:
         return usual
@@ -172,7 +172,7 @@ def _whole(query: Fields, name: str, usual: int) -> int:
     return int(text)
 
 
-def _money(query: Fields, name: str) -> Decimal | None:
+def _money(query: FormFields, name: str) -> Decimal | None:
     text = query.get(name)
     if not text:
         return None

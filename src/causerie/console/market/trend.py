@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from causerie.console.charts import COLOURS, Chart, lines
-from causerie.protocol.standing import QUARTER_SECONDS, Stretch
+from causerie.protocol.target_stats import QUARTER_SECONDS, TimeBucket
 
 _QUARTERS = 96
 _TOGETHER = 2  # quarters that one mark of a strip stands for
@@ -64,7 +64,7 @@ class Trend:
         return all(strip.uptime is None for strip in self.strips)
 
 
-def trend(days: Mapping[str, Sequence[Stretch]], now: datetime) -> Trend:
+def trend(days: Mapping[str, Sequence[TimeBucket]], now: datetime) -> Trend:
     """By the name of each endpoint."""
     busiest = sorted(days, key=lambda name: -sum(map(_asked, days[name])))[:COLOURS]
     shown = {name: day for name, day in days.items() if name in busiest}
@@ -80,7 +80,7 @@ def trend(days: Mapping[str, Sequence[Stretch]], now: datetime) -> Trend:
 
 
 def _values(
-    days: Mapping[str, Sequence[Stretch]], value: Callable[[Stretch], float | None]
+    days: Mapping[str, Sequence[TimeBucket]], value: Callable[[TimeBucket], float | None]
 ) -> Mapping[str, Mapping[datetime, float]]:
     return {
         name: {
@@ -92,7 +92,7 @@ def _values(
     }
 
 
-def _strip(name: str, day: Sequence[Stretch], quarters: range) -> Strip:
+def _strip(name: str, day: Sequence[TimeBucket], quarters: range) -> Strip:
     by_number = {one.start // QUARTER_SECONDS: one for one in day}
     width = _BOX / (_QUARTERS / _TOGETHER)
     marks = [
@@ -103,7 +103,7 @@ def _strip(name: str, day: Sequence[Stretch], quarters: range) -> Strip:
     return Strip(name, marks, answered, sum(mark.failed for mark in marks))
 
 
-def _mark(x: float, width: float, found: Sequence[Stretch | None], first: int) -> Mark:
+def _mark(x: float, width: float, found: Sequence[TimeBucket | None], first: int) -> Mark:
     answered = sum(one.answered for one in found if one is not None)
     failed = sum(one.failed for one in found if one is not None)
     return Mark(
@@ -123,7 +123,7 @@ def _tone(answered: int, failed: int) -> str:
     return "good" if share >= _GOOD else "warn" if share >= _FAIR else "bad"
 
 
-def _asked(one: Stretch) -> int:
+def _asked(one: TimeBucket) -> int:
     return one.answered + one.failed
 
 

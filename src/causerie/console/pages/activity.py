@@ -11,11 +11,11 @@ from urllib.parse import urlencode
 import msgspec
 
 from causerie.accounts.usage import By, RecordFilter
-from causerie.console.explanations import Explanation, explain
-from causerie.console.fields import Fields
-from causerie.console.names import Names, names_of
-from causerie.console.periods import LENGTHS, LONGEST, Period, period
-from causerie.console.visit import Visit
+from causerie.console.explanations import RequestExplanation, explain
+from causerie.console.fields import FormFields
+from causerie.console.names import DisplayNames, names_of
+from causerie.console.periods import LENGTHS, LONGEST, ReportPeriod, period
+from causerie.console.request_context import RequestContext
 from causerie.errors import InvalidRequest
 from causerie.metering.contents import MOST_BYTES
 from causerie.metering.ledger import UsageRecord
@@ -27,13 +27,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ActivityEntry:
     """One request on the page; ``caller`` is its key, or who used the playground."""
 
     at: datetime
     caller: str
     project: str
-    explained: Explanation
+    explained: RequestExplanation
 
     @property
     def record(self) -> UsageRecord:
@@ -41,35 +41,38 @@ class Entry:
         return self.explained.record
 
 
-async def show(visit: Visit) -> None:
+async def show(context: RequestContext) -> None:
     """``GET /projects/{project}/activity``."""
-    view = await visit.project()
-    await _page(visit, view.project.id)
+    view = await context.project()
+    await _page(context, view.project.id)
 
 
-async def show_service(visit: Visit) -> None:
+async def show_service(context: RequestContext) -> None:
     """``GET /operator/activity``."""
-    await _page(visit, None)
+    await _page(context, None)
 
 
-async def _page(visit: Visit, project: str | None) -> None:
-    query = visit.query
-    when = period(query, visit.desk.clock())
+async def _page(context: RequestContext, project: str | None) -> None:
+    query = context.query
+    when = period(query, context.services.clock())
     wanted = asked(query, when)
-    found = await visit.accounts.usage.requests(visit.actor, project, wanted)
+    found = await context.accounts.usage.requests(context.actor, project, wanted)
     shown, more = found[:PAGE], len(found) > PAGE
-    keys, users = await names_of(visit, project, By.KEY), await names_of(visit, project, By.USER)
-    projects = await names_of(visit, project, By.PROJECT) if project is None else Names({})
+    keys, users = (
+        await names_of(context, project, By.KEY),
+        await names_of(context, project, By.USER),
+    )
+    projects = await names_of(context, project, By.PROJECT) if project is None else DisplayNames({})
     given = {name: query.get(name) for name in _FIELDS}
     fields = {**when.fields(), **{name: value for name, value in given.items() if value}}
     if wanted.failures_only:
         fields["failures"] = "yes"
-    await visit.show(
+    await context.show(
         "activity.html",
-        here=visit.exchange.path,
+        here=context.exchange.path,
         filters={name: value for name, value in fields.items() if name not in when.fields()},
         entries=[_entry(each, keys, users, projects) for each in shown],
-        kept=await _kept(visit, project, shown),
+        kept=await _kept(context, project, shown),
         older=_older(fields, shown) if more else "",
         paged=wanted.before is not None,
         newest="?" + urlencode(fields),
@@ -83,11 +86,13 @@ async def _page(visit: Visit, project: str | None) -> None:
     )
 
 
-async def show_contents(visit: Visit) -> None:
+async def show_contents(context: RequestContext) -> None:
     """``GET /projects/{project}/activity/{record}``: what was said, where the project keeps it."""
-    project = (await visit.project()).project
-    found = await visit.accounts.recordings.see(visit.actor, project.id, visit.params["record"])
-    await visit.show(
+    project = (await context.project()).project
+    found = await context.accounts.recordings.see(
+        context.actor, project.id, context.params["record"]
+    )
+    await context.show(
         "contents.html",
         at=found.at,
         until=found.at + timedelta(days=project.recording_days or 0),
@@ -99,12 +104,14 @@ async def show_contents(visit: Visit) -> None:
     )
 
 
-async def _kept(visit: Visit, project: str | None, shown: Sequence[UsageRecord]) -> frozenset[str]:
+async def _kept(
+    context: RequestContext, project: str | None, shown: Sequence[UsageRecord]
+) -> frozenset[str]:
     """The requests whose contents one may see."""
     if project is None:
         return frozenset()
     ids = [each.id for each in shown]
-    return await visit.accounts.recordings.kept(visit.actor, project, ids)
+    return await context.accounts.recordings.kept(context.actor, project, ids)
 
 
 def _readable(text: str, *, cut: bool) -> str:
@@ -112,7 +119,7 @@ def _readable(text: str, *, cut: bool) -> str:
     return text if cut or not text else msgspec.json.format(text)
 
 
-def asked(query: Fields, when: Period) -> RecordFilter:
+def asked(query: FormFields, when: ReportPeriod) -> RecordFilter:
     """Which requests an address means; raises :class:`InvalidRequest`."""
     id = query.get("request_id") or None
     since = when.until - LONGEST if id else when.since  # a request is found whenever it was
@@ -151,9 +158,11 @@ def _older(fields: Mapping[str, str], shown: Sequence[UsageRecord]) -> str:
     return "?" + urlencode({**fields, "before": f"{last.at}~{last.id}"})
 
 
-def _entry(record: UsageRecord, keys: Names, users: Names, projects: Names) -> Entry:
+def _entry(
+    record: UsageRecord, keys: DisplayNames, users: DisplayNames, projects: DisplayNames
+) -> ActivityEntry:
     by_hand = not record.key and record.user
-    return Entry(
+    return ActivityEntry(
         _EPOCH + timedelta(microseconds=record.at),
         f"{users.of(record.user)}, playground" if by_hand else keys.of(record.key),
         projects.of(record.project),

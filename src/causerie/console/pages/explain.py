@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from causerie.console.request_context import RequestContext
 from causerie.console.route_form import EFFORTS, FORMATS, SORTS, RouteForm
-from causerie.console.visit import Visit
 from causerie.errors import InvalidRequest, NotFound
-from causerie.upkeep.forecast import Forecast
-from causerie.upkeep.ports import Question, Upkeep
+from causerie.operations.explanation import RoutingExplanation
+from causerie.operations.ports import Operations, RouteQuery
 
 _TEMPLATE = "operator/explain.html"
 
@@ -16,39 +16,45 @@ _TEMPLATE = "operator/explain.html"
 class ExplainPages:
     """Asks what sees to the service; nothing is sent, and nothing changes."""
 
-    def __init__(self, upkeep: Upkeep) -> None:
-        self._upkeep = upkeep
+    def __init__(self, operations: Operations) -> None:
+        self._operations = operations
 
-    async def show(self, visit: Visit) -> None:
+    async def show(self, context: RequestContext) -> None:
         """``GET /operator/explain``; ``?model=`` fills one in."""
-        await self._upkeep.endpoints(visit.actor)
-        await self._show(visit, RouteForm(model=visit.query.get("model")), None)
+        await self._operations.providers(context.actor)
+        await self._show(context, RouteForm(model=context.query.get("model")), None)
 
-    async def explain(self, visit: Visit) -> None:
+    async def explain(self, context: RequestContext) -> None:
         """``POST /operator/explain``."""
-        await self._upkeep.endpoints(visit.actor)  # a wrong form names models and doors, too
-        form = RouteForm.of(visit.form)
+        await self._operations.providers(context.actor)  # a wrong form names models and doors, too
+        form = RouteForm.of(context.form)
         try:
-            visit.check_form()
-            question = Question(form.request(), form.door, form.key, form.session)
-            told = await self._upkeep.explain(visit.actor, question)
+            context.check_form()
+            question = RouteQuery(form.request(), form.door, form.key, form.session)
+            told = await self._operations.explain(context.actor, question)
         except (InvalidRequest, NotFound) as problem:
-            await visit.show_problem(_TEMPLATE, problem, **self._around(form, None))
+            await context.show_problem(_TEMPLATE, problem, **self._around(form, None))
             return
-        await self._show(visit, form, told, question.body.decode("utf-8", "replace"))
+        await self._show(context, form, told, question.body.decode("utf-8", "replace"))
 
     async def _show(
-        self, visit: Visit, form: RouteForm, told: Forecast | None, body: str = ""
+        self,
+        context: RequestContext,
+        form: RouteForm,
+        told: RoutingExplanation | None,
+        body: str = "",
     ) -> None:
-        await visit.show(_TEMPLATE, **self._around(form, told, body))
+        await context.show(_TEMPLATE, **self._around(form, told, body))
 
-    def _around(self, form: RouteForm, told: Forecast | None, body: str = "") -> dict[str, Any]:
+    def _around(
+        self, form: RouteForm, told: RoutingExplanation | None, body: str = ""
+    ) -> dict[str, Any]:
         return {
             "form": form,
             "told": told,
             "body": body or form.body,
-            "doors": [(name, name) for name in self._upkeep.doors()],
-            "models": self._upkeep.models(),
+            "doors": [(name, name) for name in self._operations.doors()],
+            "models": self._operations.models(),
             "formats": FORMATS,
             "efforts": EFFORTS,
             "sorts": SORTS,

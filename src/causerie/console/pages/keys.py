@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
-from causerie.accounts.guard import no_such
+from causerie.accounts.authorization import no_such
 from causerie.accounts.issuing import NewKey
 from causerie.accounts.keys import ApiKey, Purpose
 from causerie.accounts.rights import Action
@@ -15,9 +15,9 @@ from causerie.accounts.spending import SpendingReader
 from causerie.console.bounds_form import CHOICES
 from causerie.console.key_form import ENDS, KeyForm
 from causerie.console.pages.project import heirs
-from causerie.console.ports import House
+from causerie.console.ports import ServiceView
+from causerie.console.request_context import RequestContext
 from causerie.console.snippets import management_snippets, snippets
-from causerie.console.visit import Visit
 from causerie.errors import InvalidRequest, ServiceError
 
 GRACES = (("0", "It ends now"), ("1", "1 hour"), ("24", "24 hours"), ("168", "7 days"))
@@ -28,134 +28,136 @@ _NO_MODEL = "MODEL"
 class KeysPages:
     """The keys of a project."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, service_view: ServiceView) -> None:
+        self._service_view = service_view
 
-    async def list(self, visit: Visit) -> None:
+    async def list(self, context: RequestContext) -> None:
         """All keys, with what they have spent."""
-        view = await visit.project()
-        project_id, now = view.project.id, visit.desk.clock()
-        keys = await visit.accounts.keys.of(visit.actor, project_id)
-        reader = SpendingReader(visit.accounts.usage, visit.actor, project_id, now)
-        await visit.show(
+        view = await context.project()
+        project_id, now = view.project.id, context.services.clock()
+        keys = await context.accounts.keys.of(context.actor, project_id)
+        reader = SpendingReader(context.accounts.usage, context.actor, project_id, now)
+        await context.show(
             "keys/list.html",
             keys=keys,
             spending=await reader.of_keys({key.id: key.bounds.budgets for key in keys}),
-            last_used=await visit.accounts.usage.last_used(visit.actor, project_id),
+            last_used=await context.accounts.usage.last_used(context.actor, project_id),
             archived=view.project.archived_at is not None,
         )
 
-    async def new(self, visit: Visit) -> None:
+    async def new(self, context: RequestContext) -> None:
         """The form of a new key."""
-        await visit.project()
-        await visit.check_right(Action.KEYS_CREATE)
-        await visit.show("keys/new.html", **self._choices(KeyForm()))
+        await context.project()
+        await context.check_right(Action.KEYS_CREATE)
+        await context.show("keys/new.html", **self._choices(KeyForm()))
 
-    async def create(self, visit: Visit) -> None:
+    async def create(self, context: RequestContext) -> None:
         """Make it, and show its secret once."""
-        project_id = (await visit.project()).project.id
-        form = KeyForm.typed(visit.form)
+        project_id = (await context.project()).project.id
+        form = KeyForm.typed(context.form)
         try:
-            visit.check_form()
-            draft = form.draft(visit.desk.clock())
-            made = await visit.accounts.keys.create(visit.actor, project_id, draft)
+            context.check_form()
+            draft = form.draft(context.services.clock())
+            made = await context.accounts.keys.create(context.actor, project_id, draft)
         except ServiceError as problem:
-            await visit.show_problem("keys/new.html", problem, **self._choices(form))
+            await context.show_problem("keys/new.html", problem, **self._choices(form))
             return
-        await self._reveal(visit, made, old_ends=None)
+        await self._reveal(context, made, old_ends=None)
 
-    async def show(self, visit: Visit) -> None:
+    async def show(self, context: RequestContext) -> None:
         """One key, to be changed."""
-        key = await self._asked(visit, Action.KEYS_EDIT)
-        await visit.show("keys/edit.html", key=key, **self._choices(KeyForm.of(key)))
+        key = await self._asked(context, Action.KEYS_EDIT)
+        await context.show("keys/edit.html", key=key, **self._choices(KeyForm.of(key)))
 
-    async def edit(self, visit: Visit) -> None:
+    async def edit(self, context: RequestContext) -> None:
         """Change it."""
-        key = await self._key(visit)
-        form = KeyForm.typed(visit.form)
+        key = await self._key(context)
+        form = KeyForm.typed(context.form)
         try:
-            visit.check_form()
-            change = form.edit(key, visit.desk.clock())
-            await visit.accounts.keys.edit(visit.actor, key.id, change)
+            context.check_form()
+            change = form.edit(key, context.services.clock())
+            await context.accounts.keys.edit(context.actor, key.id, change)
         except ServiceError as problem:
-            await visit.show_problem("keys/edit.html", problem, key=key, **self._choices(form))
+            await context.show_problem("keys/edit.html", problem, key=key, **self._choices(form))
             return
-        _back(visit, key, "key-saved")
+        _back(context, key, "key-saved")
 
-    async def ask_rotation(self, visit: Visit) -> None:
+    async def ask_rotation(self, context: RequestContext) -> None:
         """How long the old secret goes on."""
-        key = await self._asked(visit, Action.KEYS_ROTATE)
-        await visit.show("keys/rotate.html", key=key, graces=GRACES)
+        key = await self._asked(context, Action.KEYS_ROTATE)
+        await context.show("keys/rotate.html", key=key, graces=GRACES)
 
-    async def rotate(self, visit: Visit) -> None:
+    async def rotate(self, context: RequestContext) -> None:
         """A new secret, shown once."""
-        key = await self._key(visit)
-        hours = _HOURS.get(visit.form.get("grace"))
+        key = await self._key(context)
+        hours = _HOURS.get(context.form.get("grace"))
         if hours is None:
             raise InvalidRequest("Choose how long the old secret goes on.", param="grace")
-        made = await visit.accounts.keys.rotate(visit.actor, key.id, timedelta(hours=hours))
-        await self._reveal(visit, made, old_ends=visit.desk.clock() + timedelta(hours=hours))
+        made = await context.accounts.keys.rotate(context.actor, key.id, timedelta(hours=hours))
+        await self._reveal(
+            context, made, old_ends=context.services.clock() + timedelta(hours=hours)
+        )
 
-    async def ask_transfer(self, visit: Visit) -> None:
+    async def ask_transfer(self, context: RequestContext) -> None:
         """Whom the key derives from from now on."""
-        key = await self._asked(visit, Action.KEYS_TRANSFER)
-        await visit.show("keys/transfer.html", key=key, **await self._heirs(visit, key))
+        key = await self._asked(context, Action.KEYS_TRANSFER)
+        await context.show("keys/transfer.html", key=key, **await self._heirs(context, key))
 
-    async def transfer(self, visit: Visit) -> None:
+    async def transfer(self, context: RequestContext) -> None:
         """Let it derive from another member."""
-        key = await self._key(visit)
+        key = await self._key(context)
         try:
-            await visit.accounts.keys.transfer(visit.actor, key.id, visit.form.get("to"))
+            await context.accounts.keys.transfer(context.actor, key.id, context.form.get("to"))
         except InvalidRequest as problem:
-            values = await self._heirs(visit, key)
-            await visit.show_problem("keys/transfer.html", problem, key=key, **values)
+            values = await self._heirs(context, key)
+            await context.show_problem("keys/transfer.html", problem, key=key, **values)
             return
-        _back(visit, key, "key-transferred")
+        _back(context, key, "key-transferred")
 
-    async def ask_deletion(self, visit: Visit) -> None:
+    async def ask_deletion(self, context: RequestContext) -> None:
         """Whether it is meant."""
-        await visit.show("keys/delete.html", key=await self._asked(visit, Action.KEYS_DELETE))
+        await context.show("keys/delete.html", key=await self._asked(context, Action.KEYS_DELETE))
 
-    async def delete(self, visit: Visit) -> None:
+    async def delete(self, context: RequestContext) -> None:
         """End it for good."""
-        key = await self._key(visit)
-        await visit.accounts.keys.delete(visit.actor, key.id)
-        _back(visit, key, "key-deleted")
+        key = await self._key(context)
+        await context.accounts.keys.delete(context.actor, key.id)
+        _back(context, key, "key-deleted")
 
-    async def disable(self, visit: Visit) -> None:
+    async def disable(self, context: RequestContext) -> None:
         """Stop it."""
-        key = await self._key(visit)
-        await visit.accounts.keys.disable(visit.actor, key.id)
-        _back(visit, key, "key-disabled")
+        key = await self._key(context)
+        await context.accounts.keys.disable(context.actor, key.id)
+        _back(context, key, "key-disabled")
 
-    async def enable(self, visit: Visit) -> None:
+    async def enable(self, context: RequestContext) -> None:
         """Let it work again."""
-        key = await self._key(visit)
-        await visit.accounts.keys.enable(visit.actor, key.id)
-        _back(visit, key, "key-enabled")
+        key = await self._key(context)
+        await context.accounts.keys.enable(context.actor, key.id)
+        _back(context, key, "key-enabled")
 
-    async def _heirs(self, visit: Visit, key: ApiKey) -> dict[str, Any]:
-        return {"heirs": await heirs(visit, key.project_id)}
+    async def _heirs(self, context: RequestContext, key: ApiKey) -> dict[str, Any]:
+        return {"heirs": await heirs(context, key.project_id)}
 
-    async def _key(self, visit: Visit) -> ApiKey:
-        view = await visit.project()
-        key = await visit.accounts.keys.see(visit.actor, visit.params["key"])
+    async def _key(self, context: RequestContext) -> ApiKey:
+        view = await context.project()
+        key = await context.accounts.keys.see(context.actor, context.params["key"])
         if key.project_id != view.project.id:
             raise no_such("key")
         return key
 
-    async def _asked(self, visit: Visit, action: Action) -> ApiKey:
+    async def _asked(self, context: RequestContext, action: Action) -> ApiKey:
         """The key that a form is about, for whoever may send it."""
-        key = await self._key(visit)
-        await visit.check_right(action, key.person)
+        key = await self._key(context)
+        await context.check_right(action, key.person)
         if key.purpose is Purpose.MANAGEMENT:
-            await visit.check_right(Action.MANAGEMENT_KEYS)
+            await context.check_right(Action.MANAGEMENT_KEYS)
         return key
 
     def _choices(self, form: KeyForm) -> dict[str, Any]:
         """What the form offers, and what a key has that the service does not any more."""
-        doors = [door.name for door in self._house.doors()]
-        models = [str(entry["id"]) for entry in self._house.models()]
+        doors = [door.name for door in self._service_view.doors()]
+        models = [str(entry["id"]) for entry in self._service_view.models()]
         limited = [row["model"] for row in (*form.rows.limits, *form.rows.budgets) if row["model"]]
         return {
             "form": form,
@@ -168,18 +170,22 @@ class KeysPages:
             "choices": CHOICES,
         }
 
-    async def _reveal(self, visit: Visit, made: NewKey, *, old_ends: datetime | None) -> None:
+    async def _reveal(
+        self, context: RequestContext, made: NewKey, *, old_ends: datetime | None
+    ) -> None:
         key, credential = made.key, made.credential
         doors = [
-            door for door in self._house.doors() if key.doors is None or door.name in key.doors
+            door
+            for door in self._service_view.doors()
+            if key.doors is None or door.name in key.doors
         ]
-        bases = [(door.name, visit.base + door.prefix) for door in doors]
-        models = [str(entry["id"]) for entry in self._house.models()]
+        bases = [(door.name, context.base + door.prefix) for door in doors]
+        models = [str(entry["id"]) for entry in self._service_view.models()]
         usable = [each for each in models if key.models is None or each in key.models]
         shown = snippets(bases[0][1], credential, (usable or [_NO_MODEL])[0]) if bases else ()
         if key.purpose is Purpose.MANAGEMENT:
-            bases, shown = [], management_snippets(visit.base, credential, key.project_id)
-        await visit.show(
+            bases, shown = [], management_snippets(context.base, credential, key.project_id)
+        await context.show(
             "keys/made.html",
             key=key,
             credential=credential,
@@ -189,5 +195,5 @@ class KeysPages:
         )
 
 
-def _back(visit: Visit, key: ApiKey, done: str) -> None:
-    visit.go(f"/projects/{key.project_id}/keys", done=done)
+def _back(context: RequestContext, key: ApiKey, done: str) -> None:
+    context.go(f"/projects/{key.project_id}/keys", done=done)

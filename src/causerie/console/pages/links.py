@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from causerie.accounts import throttle
-from causerie.accounts.links import SIGN_UP, Link, LinkKind
+from causerie.accounts.links import SIGN_UP, LinkKind, OneTimeLink
 from causerie.accounts.people import SYSTEM
 from causerie.console.pages.sign_in import go_on
-from causerie.console.visit import PREFIX, Visit
+from causerie.console.request_context import PREFIX, RequestContext
 from causerie.errors import NotFound, ServiceError
 
 
@@ -21,56 +21,56 @@ def address(base: str, token: str) -> str:
     return f"{base}{PREFIX}/link#{token}"
 
 
-async def show(visit: Visit) -> None:
+async def show(context: RequestContext) -> None:
     """The form that a script fills in and sends."""
-    await visit.show("links/token.html")
+    await context.show("links/token.html")
 
 
-async def follow(visit: Visit) -> None:
+async def follow(context: RequestContext) -> None:
     """Show what the link is for."""
-    token = visit.form.get("token")
+    token = context.form.get("token")
     try:
-        link = await opened(visit, token)
+        link = await opened(context, token)
     except ServiceError as problem:
-        await visit.show_problem("links/token.html", problem)
+        await context.show_problem("links/token.html", problem)
         return
-    await visit.show(_page(visit, link), **await _values(visit, link, token))
+    await context.show(_page(context, link), **await _values(context, link, token))
 
 
-async def opened(visit: Visit, token: str) -> Link:
+async def opened(context: RequestContext, token: str) -> OneTimeLink:
     """What a link is for; raises :class:`NotFound`, and :class:`RateLimited` after many guesses."""
-    async with visit.accounts.attempts.from_address("link", visit.client):
-        return await visit.accounts.users.link(token)
+    async with context.accounts.attempts.from_address("link", context.client):
+        return await context.accounts.users.link(token)
 
 
-async def accept(visit: Visit) -> None:
+async def accept(context: RequestContext) -> None:
     """Make the account that an invitation is for, and sign in to it."""
-    form, token = visit.form, visit.form.get("token")
-    link = await opened(visit, token)
+    form, token = context.form, context.form.get("token")
+    link = await opened(context, token)
     email, password = link.email or form.get("email"), form.raw("password")
     try:
-        await visit.accounts.users.accept(
+        await context.accounts.users.accept(
             token, email=email, name=form.get("name"), password=password
         )
     except NotFound:
         raise
     except ServiceError as problem:
         if problem.code != "taken" or proves_address(link):
-            values = await _values(visit, link, token)
+            values = await _values(context, link, token)
             values |= {"email": email, "name": form.get("name")}
-            await visit.show_problem("links/account.html", problem, **values)
+            await context.show_problem("links/account.html", problem, **values)
             return
-        await visit.accounts.attempts.begin(throttle.of_address("link", visit.client.address))
+        await context.accounts.attempts.begin(throttle.of_address("link", context.client.address))
     if not proves_address(link):  # whoever has the link may not be who has the address
-        visit.go("/sign-in", done="account-ready")
+        context.go("/sign-in", done="account-ready")
         return
-    begun = await visit.accounts.sign_in.with_password(
-        email, password, visit.client, old_token=visit.token
+    started = await context.accounts.sign_in.with_password(
+        email, password, context.client, old_token=context.token
     )
-    go_on(visit, begun, "")
+    go_on(context, started, "")
 
 
-def proves_address(link: Link) -> bool:
+def proves_address(link: OneTimeLink) -> bool:
     """Return whether only the holder of the address can have this link.
 
     Others must not learn from it whether an address has an account.
@@ -78,50 +78,52 @@ def proves_address(link: Link) -> bool:
     return link.kind is LinkKind.OWNER or link.created_by == SIGN_UP.label
 
 
-async def join(visit: Visit) -> None:
+async def join(context: RequestContext) -> None:
     """Make who is signed in a member."""
-    token = visit.form.get("token")
-    link = await opened(visit, token)
+    token = context.form.get("token")
+    link = await opened(context, token)
     try:
-        await visit.accounts.users.join(token, visit.me)
+        await context.accounts.users.join(token, context.me)
     except NotFound:
         raise
     except ServiceError as problem:
-        await visit.show_problem("links/join.html", problem, **await _values(visit, link, token))
+        await context.show_problem(
+            "links/join.html", problem, **await _values(context, link, token)
+        )
         return
     if link.project_id is None:
-        visit.go("/")
+        context.go("/")
     else:
-        visit.go(f"/projects/{link.project_id}/keys", done="joined")
+        context.go(f"/projects/{link.project_id}/keys", done="joined")
 
 
-async def reset(visit: Visit) -> None:
+async def reset(context: RequestContext) -> None:
     """Take a new password."""
-    token = visit.form.get("token")
-    link = await opened(visit, token)
+    token = context.form.get("token")
+    link = await opened(context, token)
     try:
-        await visit.accounts.profile.reset_password(token, visit.form.raw("password"))
+        await context.accounts.profile.reset_password(token, context.form.raw("password"))
     except NotFound:
         raise
     except ServiceError as problem:
-        values = await _values(visit, link, token)
-        await visit.show_problem("links/password.html", problem, **values)
+        values = await _values(context, link, token)
+        await context.show_problem("links/password.html", problem, **values)
         return
-    visit.go("/sign-in", done="password-reset")
+    context.go("/sign-in", done="password-reset")
 
 
-def _page(visit: Visit, link: Link) -> str:
+def _page(context: RequestContext, link: OneTimeLink) -> str:
     if link.kind is LinkKind.RESET:
         return "links/password.html"
-    if link.kind is LinkKind.INVITATION and visit.user is not None:
+    if link.kind is LinkKind.INVITATION and context.user is not None:
         return "links/join.html"
     return "links/account.html"
 
 
-async def _values(visit: Visit, link: Link, token: str) -> dict[str, Any]:
+async def _values(context: RequestContext, link: OneTimeLink, token: str) -> dict[str, Any]:
     offered = None
     if link.project_id is not None:  # whoever holds the link may know the project's name
-        offered = (await visit.accounts.projects.see(SYSTEM, link.project_id)).project
+        offered = (await context.accounts.projects.see(SYSTEM, link.project_id)).project
     return {
         "link": link,
         "token": token,

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from causerie.console.catalogue import view
-from causerie.console.market.calculator import USUAL_LOAD, Load, costs
+from causerie.console.market.calculator import USUAL_LOAD, CostAssumptions, costs
 from causerie.console.market.comparison import MOST, comparison, variants
 from causerie.console.market.endpoints import endpoints, names_of
 from causerie.console.market.facets import facets
-from causerie.console.market.listed import Listed, Market
+from causerie.console.market.listed import CatalogView, ListedModel
 from causerie.console.market.row import price, row
-from causerie.console.market.search import CONTEXTS, COSTS, ENDINGS, PAGE, SORTS, Search
+from causerie.console.market.search import CONTEXTS, COSTS, ENDINGS, PAGE, SORTS, CatalogQuery
 from causerie.console.market.trend import trend
-from causerie.console.ports import House
+from causerie.console.ports import ServiceView
+from causerie.console.request_context import RequestContext
 from causerie.console.snippets import router_snippets
-from causerie.console.visit import Visit
 from causerie.errors import InvalidRequest, NotFound
 
 _CHOICES = {"sorts": SORTS, "costs": COSTS, "endings": ENDINGS, "contexts": CONTEXTS}
@@ -25,15 +25,15 @@ _KEY = "YOUR_API_KEY"
 class MarketPages:
     """What is offered at the router's door. Nobody needs to have signed in."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, service_view: ServiceView) -> None:
+        self._service_view = service_view
 
-    async def show(self, visit: Visit) -> None:
+    async def show(self, context: RequestContext) -> None:
         """``GET /catalog``: the entries that the fields of the address ask for."""
         entries = self._market().entries()
-        problem, search, found = None, Search(), list[Listed]()
+        problem, search, found = None, CatalogQuery(), list[ListedModel]()
         try:
-            search = Search.parse(visit.query)
+            search = CatalogQuery.parse(context.query)
             found = list(search.of(entries))
         except InvalidRequest as failure:
             problem = failure
@@ -48,43 +48,43 @@ class MarketPages:
             "most": MOST,
         }
         status = problem.status if problem is not None else 200
-        if visit.by_script:
-            await visit.show_openly("catalog/results.html", status=status, **values)
+        if context.by_script:
+            await context.show_openly("catalog/results.html", status=status, **values)
             return
         narrowing = {"facets": facets(entries), "choices": _CHOICES}
-        await visit.show_openly("catalog/list.html", status=status, **values, **narrowing)
+        await context.show_openly("catalog/list.html", status=status, **values, **narrowing)
 
-    async def compare(self, visit: Visit) -> None:
+    async def compare(self, context: RequestContext) -> None:
         """``GET /catalog/compare?model=…&model=…``."""
         market = self._market()
-        names = list(dict.fromkeys(filter(None, visit.query.every("model"))))
+        names = list(dict.fromkeys(filter(None, context.query.every("model"))))
         chosen = [market.entry(name) for name in names[:MOST]]
-        await visit.show_openly(
+        await context.show_openly(
             "catalog/compare.html",
             comparison=comparison(chosen, market.entries()),
             left_out=max(len(names) - MOST, 0),
             most=MOST,
         )
 
-    async def model(self, visit: Visit) -> None:
+    async def model(self, context: RequestContext) -> None:
         """``GET /catalog/{author}/{slug}``; a script that asks gets the costs alone."""
         market = self._market()
-        one = market.entry(f"{visit.params['author']}/{visit.params['slug']}")
+        one = market.entry(f"{context.params['author']}/{context.params['slug']}")
         every = _variants(one, market)
         load, problem = USUAL_LOAD, None
         try:
-            load = Load.parse(visit.query)
+            load = CostAssumptions.parse(context.query)
         except InvalidRequest as failure:
             problem = failure
         values = {"load": load, "costs": costs(every, load), "problem": problem, "one": one}
         values["several"] = len(every) > 1
         status = problem.status if problem is not None else 200
-        if visit.by_script:
-            await visit.show_openly("catalog/costs.html", status=status, **values)
+        if context.by_script:
+            await context.show_openly("catalog/costs.html", status=status, **values)
             return
         names = names_of(one)
-        days = {names[each.name]: market.history(each.name) for each in one.supplies}
-        await visit.show_openly(
+        days = {names[each.name]: market.history(each.name) for each in one.endpoints}
+        await context.show_openly(
             "catalog/model.html",
             status=status,
             **values,
@@ -92,25 +92,25 @@ class MarketPages:
             view=view(one.entry()),
             endpoints=endpoints(one),
             variants=[row(each) for each in every],
-            trend=trend(days, visit.desk.clock()),
-            prices=[price(each.tariff) for one in every for each in one.supplies],
-            snippets=router_snippets(visit.base + market.prefix, _KEY, _asked(one)),
-            base=visit.base + market.prefix,
+            trend=trend(days, context.services.clock()),
+            prices=[price(each.tariff) for one in every for each in one.endpoints],
+            snippets=router_snippets(context.base + market.prefix, _KEY, _asked(one)),
+            base=context.base + market.prefix,
         )
 
-    def _market(self) -> Market:
-        market = self._house.market()
+    def _market(self) -> CatalogView:
+        market = self._service_view.market()
         if market is None:
             raise NotFound("There is no such page.")
         return market
 
 
-def _variants(one: Listed, market: Market) -> Sequence[Listed]:
+def _variants(one: ListedModel, market: CatalogView) -> Sequence[ListedModel]:
     """With itself, though it has a suffix that is no entry of its own."""
     found = list(variants(one.id, market.entries()))
     return [one if each.id == one.id else each for each in found]
 
 
-def _asked(one: Listed) -> str:
+def _asked(one: ListedModel) -> str:
     """What a request names."""
     return f"{one.id}:{one.twist}" if one.twist else one.id

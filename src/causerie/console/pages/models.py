@@ -4,39 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from causerie.console.catalogue import Answering, ModelView, standings, view
-from causerie.console.visit import Visit
+from causerie.console.catalogue import ModelRow, ModelStatus, target_badges, view
+from causerie.console.request_context import RequestContext
 
 
 class ModelsPages:
     """What is served here."""
 
-    def __init__(self, house: Answering) -> None:
-        self._house = house
+    def __init__(self, service_view: ModelStatus) -> None:
+        self._service_view = service_view
 
-    async def show(self, visit: Visit) -> None:
+    async def show(self, context: RequestContext) -> None:
         """``GET /projects/{project}/models``; ``?find=`` narrows them down."""
-        await visit.project()
-        find = visit.query.get("find")[:100]
-        await visit.show(
+        await context.project()
+        find = context.query.get("find")[:100]
+        await context.show(
             "models.html",
             models=self._found(find),
-            standings=standings(self._house),
+            target_badges=target_badges(self._service_view),
             find=find,
-            nothing=not self._house.models(),
+            nothing=not self._service_view.models(),
         )
 
-    async def states(self, visit: Visit) -> None:
+    async def states(self, context: RequestContext) -> None:
         """``GET /projects/{project}/models/states``: how those that were found stand now."""
-        await visit.project()
-        await visit.show(
+        await context.project()
+        await context.show(
             "models_states.html",
-            models=self._found(visit.query.get("find")),
-            standings=standings(self._house),
+            models=self._found(context.query.get("find")),
+            target_badges=target_badges(self._service_view),
         )
 
-    def _found(self, find: str) -> Sequence[ModelView]:
-        models = [view(entry) for entry in self._house.models()]
+    def _found(self, find: str) -> Sequence[ModelRow]:
+        models = [view(entry) for entry in self._service_view.models()]
         return [each for each in models if _fits(find, each.id, each.name, each.description)]
 
 

@@ -7,185 +7,190 @@ from collections.abc import Sequence
 from causerie.accounts.audit import AuditEntry, AuditFilter
 from causerie.accounts.keys import ApiKey, KeyState
 from causerie.accounts.people import User
-from causerie.console.audit_page import AuditPage, show_audit
+from causerie.console.audit_page import AuditListing, show_audit
 from causerie.console.pages import links
-from causerie.console.ports import House
-from causerie.console.visit import Visit
+from causerie.console.ports import ServiceView
+from causerie.console.request_context import RequestContext
 from causerie.errors import Forbidden, InvalidRequest, ServiceError
 
 
 class OperatorPages:
     """Pages that only operators may see; accounts decide, where they are asked."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, service_view: ServiceView) -> None:
+        self._service_view = service_view
 
-    async def health(self, visit: Visit) -> None:
-        """Engines and endpoints, as they stand now."""
-        _operators_only(visit)
-        await visit.show(
+    async def health(self, context: RequestContext) -> None:
+        """Engines and providers, as they stand now."""
+        _operators_only(context)
+        await context.show(
             "operator/health.html",
-            engines=self._house.status(),
-            targets=self._house.targets(),
+            engines=self._service_view.status(),
+            targets=self._service_view.targets(),
         )
 
-    async def users(self, visit: Visit) -> None:
+    async def users(self, context: RequestContext) -> None:
         """All users, and open invitations to the service."""
-        users = visit.accounts.users
-        await visit.show(
+        users = context.accounts.users
+        await context.show(
             "operator/users.html",
-            users=await users.every(visit.actor),
-            with_factor=await users.with_factor(visit.actor),
-            invitations=await users.invitations(visit.actor),
-            asked=await visit.accounts.sign_ups.asked(visit.actor),
+            users=await users.every(context.actor),
+            with_factor=await users.with_factor(context.actor),
+            invitations=await users.invitations(context.actor),
+            asked=await context.accounts.sign_ups.asked(context.actor),
         )
 
-    async def ask_invitation(self, visit: Visit) -> None:
+    async def ask_invitation(self, context: RequestContext) -> None:
         """The form of an invitation to the service."""
-        _operators_only(visit)
-        await visit.show("operator/invite.html", email="", operator=False)
+        _operators_only(context)
+        await context.show("operator/invite.html", email="", operator=False)
 
-    async def invite(self, visit: Visit) -> None:
+    async def invite(self, context: RequestContext) -> None:
         """Make an invitation, and show its link once."""
-        email, operator = visit.form.get("email"), visit.form.get("operator") == "yes"
+        email, operator = context.form.get("email"), context.form.get("operator") == "yes"
         try:
-            visit.check_form()
-            made = await visit.accounts.users.invite(
-                visit.actor, email=email or None, operator=operator
+            context.check_form()
+            made = await context.accounts.users.invite(
+                context.actor, email=email or None, operator=operator
             )
         except InvalidRequest as problem:
-            await visit.show_problem(
+            await context.show_problem(
                 "operator/invite.html", problem, email=email, operator=operator
             )
             return
-        await visit.show(
+        await context.show(
             "project/link.html",
             title="Your invitation",
-            address=links.address(visit.base, made.token),
+            address=links.address(context.base, made.token),
             link=made.link,
             back="/operator/users",
         )
 
-    async def withdraw(self, visit: Visit) -> None:
+    async def withdraw(self, context: RequestContext) -> None:
         """Take an invitation to the service back."""
-        await visit.accounts.users.withdraw(visit.actor, visit.params["link"])
-        visit.go("/operator/users", done="invitation-withdrawn")
+        await context.accounts.users.withdraw(context.actor, context.params["link"])
+        context.go("/operator/users", done="invitation-withdrawn")
 
-    async def approve(self, visit: Visit) -> None:
+    async def approve(self, context: RequestContext) -> None:
         """The link for somebody who asks for an account, shown once."""
-        made = await visit.accounts.sign_ups.approve(visit.actor, visit.params["link"])
-        await visit.show(
+        made = await context.accounts.sign_ups.approve(context.actor, context.params["link"])
+        await context.show(
             "project/link.html",
             title=f"An account for {made.link.email}",
-            address=links.address(visit.base, made.token),
+            address=links.address(context.base, made.token),
             link=made.link,
             back="/operator/users",
         )
 
-    async def reset_link(self, visit: Visit) -> None:
+    async def reset_link(self, context: RequestContext) -> None:
         """A link for a new password, shown once."""
-        user = await self._user(visit)
-        made = await visit.accounts.users.reset_link(visit.actor, user.id)
-        await visit.show(
+        user = await self._user(context)
+        made = await context.accounts.users.reset_link(context.actor, user.id)
+        await context.show(
             "project/link.html",
             title=f"A new password for {user.name}",
-            address=links.address(visit.base, made.token),
+            address=links.address(context.base, made.token),
             link=made.link,
             back="/operator/users",
         )
 
-    async def ask_factor_removal(self, visit: Visit) -> None:
+    async def ask_factor_removal(self, context: RequestContext) -> None:
         """Whether it is meant."""
-        await visit.show("operator/factor.html", person=await self._user(visit))
+        await context.show("operator/factor.html", person=await self._user(context))
 
-    async def remove_factor(self, visit: Visit) -> None:
+    async def remove_factor(self, context: RequestContext) -> None:
         """Let somebody in by the password alone, who has lost the rest."""
-        user = await self._user(visit)
+        user = await self._user(context)
         try:
-            await visit.accounts.users.remove_factor(visit.actor, user.id)
+            await context.accounts.users.remove_factor(context.actor, user.id)
         except ServiceError as problem:
-            await visit.show_problem("operator/factor.html", problem, person=user)
+            await context.show_problem("operator/factor.html", problem, person=user)
             return
-        visit.go("/operator/users", done="users-factor-removed")
+        context.go("/operator/users", done="users-factor-removed")
 
-    async def ask_disable(self, visit: Visit) -> None:
+    async def ask_disable(self, context: RequestContext) -> None:
         """Whether it is meant."""
-        user = await self._user(visit)
-        await visit.show("operator/disable.html", person=user, held=await self._held(visit, user))
+        user = await self._user(context)
+        await context.show(
+            "operator/disable.html", person=user, held=await self._held(context, user)
+        )
 
-    async def disable(self, visit: Visit) -> None:
+    async def disable(self, context: RequestContext) -> None:
         """Shut somebody out."""
-        user = await self._user(visit)
+        user = await self._user(context)
         try:
-            await visit.accounts.users.disable(visit.actor, user.id)
+            await context.accounts.users.disable(context.actor, user.id)
         except ServiceError as problem:
-            held = await self._held(visit, user)
-            await visit.show_problem("operator/disable.html", problem, person=user, held=held)
+            held = await self._held(context, user)
+            await context.show_problem("operator/disable.html", problem, person=user, held=held)
             return
-        if user.id == visit.me.id:
-            visit.go("/sign-in")
+        if user.id == context.me.id:
+            context.go("/sign-in")
         else:
-            visit.go("/operator/users", done="user-disabled")
+            context.go("/operator/users", done="user-disabled")
 
-    async def _held(self, visit: Visit, user: User) -> Sequence[ApiKey]:
+    async def _held(self, context: RequestContext, user: User) -> Sequence[ApiKey]:
         """The keys that derive from a user and work."""
-        keys, now = await visit.accounts.keys.derived(visit.actor, user.id), visit.desk.clock()
+        keys, now = (
+            await context.accounts.keys.derived(context.actor, user.id),
+            context.services.clock(),
+        )
         return [key for key in keys if key.state(now) is KeyState.ACTIVE]
 
-    async def enable(self, visit: Visit) -> None:
+    async def enable(self, context: RequestContext) -> None:
         """Let somebody in again."""
-        await visit.accounts.users.disable(visit.actor, visit.params["user"], disabled=False)
-        visit.go("/operator/users", done="user-enabled")
+        await context.accounts.users.disable(context.actor, context.params["user"], disabled=False)
+        context.go("/operator/users", done="user-enabled")
 
-    async def make_operator(self, visit: Visit) -> None:
+    async def make_operator(self, context: RequestContext) -> None:
         """Let somebody see to the whole service."""
-        await visit.accounts.users.make_operator(visit.actor, visit.params["user"])
-        visit.go("/operator/users", done="operator-made")
+        await context.accounts.users.make_operator(context.actor, context.params["user"])
+        context.go("/operator/users", done="operator-made")
 
-    async def unmake_operator(self, visit: Visit) -> None:
+    async def unmake_operator(self, context: RequestContext) -> None:
         """Not any more."""
-        user_id = visit.params["user"]
-        await visit.accounts.users.make_operator(visit.actor, user_id, operator=False)
+        user_id = context.params["user"]
+        await context.accounts.users.make_operator(context.actor, user_id, operator=False)
         done = "operator-unmade"
-        visit.go("/" if user_id == visit.me.id else "/operator/users", done=done)
+        context.go("/" if user_id == context.me.id else "/operator/users", done=done)
 
-    async def projects(self, visit: Visit) -> None:
+    async def projects(self, context: RequestContext) -> None:
         """All projects of the service."""
-        found = await visit.accounts.projects.every(visit.actor)
-        await visit.show("operator/projects.html", every=found)
+        found = await context.accounts.projects.every(context.actor)
+        await context.show("operator/projects.html", every=found)
 
-    async def ask_project(self, visit: Visit) -> None:
+    async def ask_project(self, context: RequestContext) -> None:
         """The form of a new project."""
-        users = await visit.accounts.users.every(visit.actor)
-        await visit.show("operator/new_project.html", name="", owner=visit.me.id, users=users)
+        users = await context.accounts.users.every(context.actor)
+        await context.show("operator/new_project.html", name="", owner=context.me.id, users=users)
 
-    async def make_project(self, visit: Visit) -> None:
+    async def make_project(self, context: RequestContext) -> None:
         """Make a project."""
-        name, owner = visit.form.get("name"), visit.form.get("owner") or visit.me.id
+        name, owner = context.form.get("name"), context.form.get("owner") or context.me.id
         try:
-            visit.check_form()
-            made = await visit.accounts.projects.create(visit.actor, name, owner=owner)
+            context.check_form()
+            made = await context.accounts.projects.create(context.actor, name, owner=owner)
         except InvalidRequest as problem:
-            users = await visit.accounts.users.every(visit.actor)
-            await visit.show_problem(
+            users = await context.accounts.users.every(context.actor)
+            await context.show_problem(
                 "operator/new_project.html", problem, name=name, owner=owner, users=users
             )
             return
-        visit.go(f"/projects/{made.id}", done="project-made")
+        context.go(f"/projects/{made.id}", done="project-made")
 
-    async def audit(self, visit: Visit) -> None:
+    async def audit(self, context: RequestContext) -> None:
         """Who did what in the whole service."""
 
         async def entries(filter: AuditFilter) -> Sequence[AuditEntry]:
-            return await visit.accounts.projects.audit_of_all(visit.actor, filter)
+            return await context.accounts.projects.audit_of_all(context.actor, filter)
 
-        await show_audit(visit, AuditPage("/operator/audit", entries))
+        await show_audit(context, AuditListing("/operator/audit", entries))
 
-    async def _user(self, visit: Visit) -> User:
-        return await visit.accounts.users.see(visit.actor, visit.params["user"])
+    async def _user(self, context: RequestContext) -> User:
+        return await context.accounts.users.see(context.actor, context.params["user"])
 
 
-def _operators_only(visit: Visit) -> None:
-    """For what no account holds: engines and endpoints, and empty forms."""
-    if not visit.me.operator:
+def _operators_only(context: RequestContext) -> None:
+    """For what no account holds: engines and providers, and empty forms."""
+    if not context.me.operator:
         raise Forbidden("Only operators of the service may see this.", code="scope_not_allowed")

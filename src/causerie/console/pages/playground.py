@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from causerie.console.catalogue import view
-from causerie.console.ports import House
-from causerie.console.visit import Visit
+from causerie.console.ports import ServiceView
+from causerie.console.request_context import RequestContext
 from causerie.errors import Forbidden
 
 _TOOLS = """[{
@@ -33,34 +33,34 @@ _SCHEMA = """{
 class PlaygroundPages:
     """A place to try models in."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, service_view: ServiceView) -> None:
+        self._service_view = service_view
 
-    async def show(self, visit: Visit) -> None:
+    async def show(self, context: RequestContext) -> None:
         """``GET /projects/{project}/playground``; ``?model=`` chooses one."""
-        await visit.project()
-        entries = [view(entry) for entry in self._house.models()]
-        wanted = visit.query.get("model")
+        await context.project()
+        entries = [view(entry) for entry in self._service_view.models()]
+        wanted = context.query.get("model")
         chosen = wanted if any(each.id == wanted for each in entries) else ""
-        await visit.show(
+        await context.show(
             "playground.html",
             entries=entries,
             chosen=chosen,
-            allowed=await _may_ask(visit),
-            doors=[visit.base + door.prefix for door in self._house.doors()],
+            allowed=await _may_ask(context),
+            doors=[context.base + door.prefix for door in self._service_view.doors()],
             example_tools=_TOOLS,
             example_schema=_SCHEMA,
         )
 
-    async def complete(self, visit: Visit) -> None:
+    async def complete(self, context: RequestContext) -> None:
         """``POST /projects/{project}/playground``: a chat completion, streamed or whole."""
-        view = await visit.accounts.projects.ask(visit.actor, visit.params["project"])
-        await self._house.complete(visit.exchange, visit.me, view.project.id)
+        view = await context.accounts.projects.ask(context.actor, context.params["project"])
+        await self._service_view.complete(context.exchange, context.me, view.project.id)
 
 
-async def _may_ask(visit: Visit) -> bool:
+async def _may_ask(context: RequestContext) -> bool:
     try:
-        await visit.accounts.projects.ask(visit.actor, visit.params["project"])
+        await context.accounts.projects.ask(context.actor, context.params["project"])
     except Forbidden:
         return False
     return True

@@ -1,4 +1,4 @@
-"""One's own account: name, password, second factor, sessions."""
+"""One's own account: name, password, two-factor authentication, sessions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import segno
 from markupsafe import Markup
 
-from causerie.console.visit import Visit
+from causerie.console.request_context import RequestContext
 from causerie.errors import InvalidRequest, ServiceError
 
 _ISSUER = "Causerie"
@@ -20,105 +20,108 @@ _REMOVAL_FIELDS: Mapping[str, str] = MappingProxyType(
 )
 
 
-async def show(visit: Visit) -> None:
+async def show(context: RequestContext) -> None:
     """The page."""
-    await visit.show(_PAGE, **await _values(visit))
+    await context.show(_PAGE, **await _values(context))
 
 
-async def rename(visit: Visit) -> None:
+async def rename(context: RequestContext) -> None:
     """Change the name."""
     try:
-        visit.check_form()
-        await visit.accounts.profile.rename(visit.me, visit.form.get("name"))
+        context.check_form()
+        await context.accounts.profile.rename(context.me, context.form.get("name"))
     except InvalidRequest as problem:
-        await visit.show_problem(_PAGE, problem, **await _values(visit))
+        await context.show_problem(_PAGE, problem, **await _values(context))
         return
-    visit.go("/profile", done="name-saved")
+    context.go("/profile", done="name-saved")
 
 
-async def change_password(visit: Visit) -> None:
+async def change_password(context: RequestContext) -> None:
     """Change the password; the other sessions end."""
-    session_id = visit.session.id if visit.session is not None else None
-    old, new = visit.form.raw("old"), visit.form.raw("password")
+    session_id = context.session.id if context.session is not None else None
+    old, new = context.form.raw("old"), context.form.raw("password")
     try:
-        await visit.accounts.profile.change_password(
-            visit.me, old, new, visit.client, session_id=session_id
+        await context.accounts.profile.change_password(
+            context.me, old, new, context.client, session_id=session_id
         )
     except ServiceError as problem:
         if problem.code == "wrong_credentials":
             problem.param = "old"
-        await visit.show_problem(_PAGE, problem, **await _values(visit))
+        await context.show_problem(_PAGE, problem, **await _values(context))
         return
-    visit.go("/profile", done="password-saved")
+    context.go("/profile", done="password-saved")
 
 
-async def enrol(visit: Visit) -> None:
-    """Begin with a second factor: a picture for the app, and a field for its first code."""
-    enrolment = await visit.accounts.profile.enrol(visit.me, _ISSUER)
-    await _show_enrolment(visit, enrolment.address, enrolment.secret)
+async def enrol(context: RequestContext) -> None:
+    """Begin with two-factor authentication: a picture for the app, and a field for its first
+    code."""
+    enrolment = await context.accounts.profile.enrol(context.me, _ISSUER)
+    await _show_enrolment(context, enrolment.address, enrolment.secret)
 
 
-async def confirm(visit: Visit) -> None:
+async def confirm(context: RequestContext) -> None:
     """Take the first code; shows the recovery codes, once."""
     try:
-        codes = await visit.accounts.profile.confirm(visit.me, visit.form.get("code"), visit.client)
+        codes = await context.accounts.profile.confirm(
+            context.me, context.form.get("code"), context.client
+        )
     except ServiceError as problem:
-        address, secret = visit.form.get("address"), visit.form.get("secret")
-        await _show_enrolment(visit, address, secret, problem)
+        address, secret = context.form.get("address"), context.form.get("secret")
+        await _show_enrolment(context, address, secret, problem)
         return
-    await visit.show("profile/codes.html", codes=codes)
+    await context.show("profile/codes.html", codes=codes)
 
 
-async def ask_removal(visit: Visit) -> None:
-    """The form that does away with the second factor."""
-    await visit.show("profile/remove.html")
+async def ask_removal(context: RequestContext) -> None:
+    """The form that does away with two-factor authentication."""
+    await context.show("profile/remove.html")
 
 
-async def remove_factor(visit: Visit) -> None:
-    """Do without the second factor."""
+async def remove_factor(context: RequestContext) -> None:
+    """Do without two-factor authentication."""
     try:
-        await visit.accounts.profile.remove_factor(
-            visit.me, visit.form.raw("password"), visit.form.get("code"), visit.client
+        await context.accounts.profile.remove_factor(
+            context.me, context.form.raw("password"), context.form.get("code"), context.client
         )
     except ServiceError as problem:
         problem.param = _REMOVAL_FIELDS.get(problem.code or "")
-        await visit.show_problem("profile/remove.html", problem)
+        await context.show_problem("profile/remove.html", problem)
         return
-    visit.go("/profile", done="factor-removed")
+    context.go("/profile", done="factor-removed")
 
 
-async def end_session(visit: Visit) -> None:
+async def end_session(context: RequestContext) -> None:
     """End one session."""
-    await visit.accounts.sign_in.end(visit.me, visit.params["session"])
-    visit.go("/profile", done="session-ended")
+    await context.accounts.sign_in.end(context.me, context.params["session"])
+    context.go("/profile", done="session-ended")
 
 
-async def end_others(visit: Visit) -> None:
+async def end_others(context: RequestContext) -> None:
     """End all sessions but this one."""
-    if visit.session is not None:
-        await visit.accounts.sign_in.end_others(visit.me, visit.session.id)
-    visit.go("/profile", done="sessions-ended")
+    if context.session is not None:
+        await context.accounts.sign_in.end_others(context.me, context.session.id)
+    context.go("/profile", done="sessions-ended")
 
 
-async def _values(visit: Visit) -> dict[str, Any]:
+async def _values(context: RequestContext) -> dict[str, Any]:
     return {
-        "identities": await visit.accounts.users.identities(visit.me),
-        "has_factor": await visit.accounts.profile.has_factor(visit.me),
-        "sessions": await visit.accounts.sign_in.sessions(visit.me),
-        "current": visit.session.id if visit.session is not None else "",
-        "name": visit.form.get("name") or visit.me.name,
+        "identities": await context.accounts.users.identities(context.me),
+        "has_factor": await context.accounts.profile.has_factor(context.me),
+        "sessions": await context.accounts.sign_in.sessions(context.me),
+        "current": context.session.id if context.session is not None else "",
+        "name": context.form.get("name") or context.me.name,
     }
 
 
 async def _show_enrolment(
-    visit: Visit, address: str, secret: str, problem: ServiceError | None = None
+    context: RequestContext, address: str, secret: str, problem: ServiceError | None = None
 ) -> None:
     """The picture again after a wrong code: what it shows comes back with the form."""
     values: dict[str, Any] = {"picture": _picture(address), "address": address, "secret": secret}
     if problem is None:
-        await visit.show("profile/enrol.html", **values)
+        await context.show("profile/enrol.html", **values)
     else:
-        await visit.show_problem("profile/enrol.html", problem, **values)
+        await context.show_problem("profile/enrol.html", problem, **values)
 
 
 def _picture(address: str) -> Markup:

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from causerie.accounts.audit import AuditEntry, AuditFilter
-from causerie.accounts.guard import no_such
+from causerie.accounts.authorization import no_such
 from causerie.accounts.keys import KeyState
-from causerie.accounts.people import Member, Role
+from causerie.accounts.people import ProjectMember, Role
 from causerie.accounts.recording import LONGEST_DAYS
-from causerie.accounts.rights import Action, Extent, Part, extent
+from causerie.accounts.rights import Action, Extent, RoleColumn, extent
 from causerie.accounts.spending import SpendingReader
-from causerie.console.audit_page import AuditPage, show_audit
+from causerie.console.audit_page import AuditListing, show_audit
 from causerie.console.bounds_form import CHOICES, LIMITS, BoundsRows
 from causerie.console.pages import links
-from causerie.console.ports import House
-from causerie.console.visit import Visit
+from causerie.console.ports import ServiceView
+from causerie.console.request_context import RequestContext
 from causerie.errors import Forbidden, InvalidRequest, ServiceError
 
 _HINTS = {
@@ -31,85 +31,87 @@ _RECENT = 8
 class ProjectPages:
     """One project."""
 
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, service_view: ServiceView) -> None:
+        self._service_view = service_view
 
-    async def show(self, visit: Visit) -> None:
+    async def show(self, context: RequestContext) -> None:
         """The page."""
-        await self._show(visit, None)
+        await self._show(context, None)
 
-    async def rename(self, visit: Visit) -> None:
+    async def rename(self, context: RequestContext) -> None:
         """Give it another name."""
-        project_id = (await visit.project()).project.id
+        project_id = (await context.project()).project.id
         try:
-            visit.check_form()
-            await visit.accounts.projects.rename(visit.actor, project_id, visit.form.get("name"))
+            context.check_form()
+            await context.accounts.projects.rename(
+                context.actor, project_id, context.form.get("name")
+            )
         except InvalidRequest as problem:
-            await self._show(visit, problem)
+            await self._show(context, problem)
             return
-        visit.go(f"/projects/{project_id}", done="project-renamed")
+        context.go(f"/projects/{project_id}", done="project-renamed")
 
-    async def ask_archive(self, visit: Visit) -> None:
+    async def ask_archive(self, context: RequestContext) -> None:
         """Whether it is meant."""
-        await visit.project()
-        await visit.check_right(Action.PROJECT_ARCHIVE)
-        await visit.show("project/archive.html")
+        await context.project()
+        await context.check_right(Action.PROJECT_ARCHIVE)
+        await context.show("project/archive.html")
 
-    async def archive(self, visit: Visit) -> None:
+    async def archive(self, context: RequestContext) -> None:
         """Stop all keys."""
-        await self._archive(visit, archived=True)
+        await self._archive(context, archived=True)
 
-    async def restore(self, visit: Visit) -> None:
+    async def restore(self, context: RequestContext) -> None:
         """Let them work again."""
-        await self._archive(visit, archived=False)
+        await self._archive(context, archived=False)
 
-    async def bounds(self, visit: Visit) -> None:
+    async def bounds(self, context: RequestContext) -> None:
         """The form of limits and budgets."""
-        view = await visit.project()
-        await visit.check_right(Action.BOUNDS_SET)
-        await visit.show("project/bounds.html", **self._choices(BoundsRows.of(view.bounds)))
+        view = await context.project()
+        await context.check_right(Action.BOUNDS_SET)
+        await context.show("project/bounds.html", **self._choices(BoundsRows.of(view.bounds)))
 
-    async def set_bounds(self, visit: Visit) -> None:
+    async def set_bounds(self, context: RequestContext) -> None:
         """Take new ones."""
-        project_id = (await visit.project()).project.id
-        rows = BoundsRows.typed(visit.form)
+        project_id = (await context.project()).project.id
+        rows = BoundsRows.typed(context.form)
         try:
-            visit.check_form()
-            await visit.accounts.projects.set_bounds(visit.actor, project_id, rows.bounds())
+            context.check_form()
+            await context.accounts.projects.set_bounds(context.actor, project_id, rows.bounds())
         except ServiceError as problem:
-            await visit.show_problem("project/bounds.html", problem, **self._choices(rows))
+            await context.show_problem("project/bounds.html", problem, **self._choices(rows))
             return
-        visit.go(f"/projects/{project_id}", done="bounds-saved")
+        context.go(f"/projects/{project_id}", done="bounds-saved")
 
-    async def record(self, visit: Visit) -> None:
+    async def record(self, context: RequestContext) -> None:
         """Keep what is said, or not any more."""
-        project_id = (await visit.project()).project.id
-        off = visit.form.get("off") == "yes"
+        project_id = (await context.project()).project.id
+        off = context.form.get("off") == "yes"
         try:
-            days = None if off else _days(visit.form.get("days"))
-            await visit.accounts.recordings.keep(visit.actor, project_id, days)
+            days = None if off else _days(context.form.get("days"))
+            await context.accounts.recordings.keep(context.actor, project_id, days)
         except InvalidRequest as problem:
-            await self._show(visit, problem)
+            await self._show(context, problem)
             return
-        visit.go(f"/projects/{project_id}", done="recording-off" if off else "recording-on")
+        context.go(f"/projects/{project_id}", done="recording-off" if off else "recording-on")
 
-    async def audit(self, visit: Visit) -> None:
+    async def audit(self, context: RequestContext) -> None:
         """Who did what in it."""
-        project_id = (await visit.project()).project.id
+        project_id = (await context.project()).project.id
 
         async def entries(filter: AuditFilter) -> Sequence[AuditEntry]:
-            return await visit.accounts.projects.audit(visit.actor, project_id, filter)
+            return await context.accounts.projects.audit(context.actor, project_id, filter)
 
-        await show_audit(visit, AuditPage(f"/projects/{project_id}/audit", entries))
+        await show_audit(context, AuditListing(f"/projects/{project_id}/audit", entries))
 
-    async def _archive(self, visit: Visit, *, archived: bool) -> None:
-        project_id = (await visit.project()).project.id
-        await visit.accounts.projects.archive(visit.actor, project_id, archived=archived)
+    async def _archive(self, context: RequestContext, *, archived: bool) -> None:
+        project_id = (await context.project()).project.id
+        await context.accounts.projects.archive(context.actor, project_id, archived=archived)
         done = "project-archived" if archived else "project-restored"
-        visit.go(f"/projects/{project_id}", done=done)
+        context.go(f"/projects/{project_id}", done=done)
 
     def _choices(self, rows: BoundsRows) -> dict[str, Any]:
-        models = [str(entry["id"]) for entry in self._house.models()]
+        models = [str(entry["id"]) for entry in self._service_view.models()]
         kept = {row["model"] for row in (*rows.limits, *rows.budgets) if row["model"]}
         return {
             "rows": rows,
@@ -117,148 +119,153 @@ class ProjectPages:
             "choices": CHOICES,
         }
 
-    async def _show(self, visit: Visit, problem: InvalidRequest | None) -> None:
-        view = await visit.project()
-        id, projects = view.project.id, visit.accounts.projects
-        reader = SpendingReader(visit.accounts.usage, visit.actor, id, visit.desk.clock())
+    async def _show(self, context: RequestContext, problem: InvalidRequest | None) -> None:
+        view = await context.project()
+        id, projects = view.project.id, context.accounts.projects
+        reader = SpendingReader(context.accounts.usage, context.actor, id, context.services.clock())
         values: dict[str, Any] = {
             "view": view,
-            "members": await projects.members(visit.actor, id),
-            "invitations": await projects.invitations(visit.actor, id),
+            "members": await projects.members(context.actor, id),
+            "invitations": await projects.invitations(context.actor, id),
             "spending": await reader.of_project(view.bounds.budgets),
             "limits": LIMITS,
             "longest": LONGEST_DAYS,
             "entries": (),
-            "name": visit.form.get("name") or view.project.name,
-            "days": visit.form.get("days") or view.project.recording_days or "",
+            "name": context.form.get("name") or view.project.name,
+            "days": context.form.get("days") or view.project.recording_days or "",
         }
-        if await visit.may(Action.AUDIT_SEE):
-            values["entries"] = await projects.audit(visit.actor, id, AuditFilter(limit=_RECENT))
+        if await context.may(Action.AUDIT_SEE):
+            values["entries"] = await projects.audit(context.actor, id, AuditFilter(limit=_RECENT))
         if problem is None:
-            await visit.show("project/project.html", **values)
+            await context.show("project/project.html", **values)
         else:
-            await visit.show_problem("project/project.html", problem, **values)
+            await context.show_problem("project/project.html", problem, **values)
 
 
 class MemberPages:
     """Who is in a project, and who is invited."""
 
-    async def ask_invitation(self, visit: Visit) -> None:
+    async def ask_invitation(self, context: RequestContext) -> None:
         """The form of an invitation."""
-        await visit.project()
-        await visit.check_right(Action.MEMBERS_INVITE)
-        await visit.show("project/invite.html", email="", role=Role.MEMBER, hints=_HINTS)
+        await context.project()
+        await context.check_right(Action.MEMBERS_INVITE)
+        await context.show("project/invite.html", email="", role=Role.MEMBER, hints=_HINTS)
 
-    async def invite(self, visit: Visit) -> None:
+    async def invite(self, context: RequestContext) -> None:
         """Make an invitation, and show its link once."""
-        project_id = (await visit.project()).project.id
-        email, role = visit.form.get("email"), _role(visit)
+        project_id = (await context.project()).project.id
+        email, role = context.form.get("email"), _role(context)
         try:
-            visit.check_form()
-            made = await visit.accounts.projects.invite(
-                visit.actor, project_id, role, email=email or None
+            context.check_form()
+            made = await context.accounts.projects.invite(
+                context.actor, project_id, role, email=email or None
             )
         except (InvalidRequest, Forbidden) as problem:
-            await visit.show_problem(
+            await context.show_problem(
                 "project/invite.html", problem, email=email, role=role, hints=_HINTS
             )
             return
-        await visit.show(
+        await context.show(
             "project/link.html",
             title="Your invitation",
-            address=links.address(visit.base, made.token),
+            address=links.address(context.base, made.token),
             link=made.link,
             back=f"/projects/{project_id}",
         )
 
-    async def withdraw(self, visit: Visit) -> None:
+    async def withdraw(self, context: RequestContext) -> None:
         """Take an invitation back."""
-        project_id = (await visit.project()).project.id
-        await visit.accounts.projects.withdraw(visit.actor, project_id, visit.params["link"])
-        visit.go(f"/projects/{project_id}", done="invitation-withdrawn")
+        project_id = (await context.project()).project.id
+        await context.accounts.projects.withdraw(context.actor, project_id, context.params["link"])
+        context.go(f"/projects/{project_id}", done="invitation-withdrawn")
 
-    async def show(self, visit: Visit) -> None:
+    async def show(self, context: RequestContext) -> None:
         """The form of a member's role."""
-        member = await self._member(visit)
-        await visit.check_right(Action.MEMBERS_CHANGE)
-        held = await self._held(visit, member)
-        await visit.show(
+        member = await self._member(context)
+        await context.check_right(Action.MEMBERS_CHANGE)
+        held = await self._held(context, member)
+        await context.show(
             "project/member.html", member=member, role=member.role, hints=_HINTS, **held
         )
 
-    async def change(self, visit: Visit) -> None:
+    async def change(self, context: RequestContext) -> None:
         """Make a member something else."""
-        member, role = await self._member(visit), _role(visit)
-        project_id = visit.params["project"]
+        member, role = await self._member(context), _role(context)
+        project_id = context.params["project"]
         try:
-            await visit.accounts.projects.change_role(visit.actor, project_id, member.user.id, role)
+            await context.accounts.projects.change_role(
+                context.actor, project_id, member.user.id, role
+            )
         except (InvalidRequest, Forbidden) as problem:
-            held = await self._held(visit, member)
-            await visit.show_problem(
+            held = await self._held(context, member)
+            await context.show_problem(
                 "project/member.html", problem, member=member, role=role, hints=_HINTS, **held
             )
             return
-        visit.go(f"/projects/{project_id}", done="member-changed")
+        context.go(f"/projects/{project_id}", done="member-changed")
 
-    async def ask_removal(self, visit: Visit) -> None:
+    async def ask_removal(self, context: RequestContext) -> None:
         """Whether it is meant, and what becomes of their keys."""
-        member = await self._member(visit)
-        await visit.check_right(Action.MEMBERS_REMOVE, member.user.id)
-        await visit.show("project/remove.html", member=member, **await self._held(visit, member))
+        member = await self._member(context)
+        await context.check_right(Action.MEMBERS_REMOVE, member.user.id)
+        await context.show(
+            "project/remove.html", member=member, **await self._held(context, member)
+        )
 
-    async def remove(self, visit: Visit) -> None:
+    async def remove(self, context: RequestContext) -> None:
         """Take somebody out; leaving is taking oneself out."""
-        member, project_id = await self._member(visit), visit.params["project"]
+        member, project_id = await self._member(context), context.params["project"]
         try:
-            await visit.accounts.projects.remove(
-                visit.actor,
+            await context.accounts.projects.remove(
+                context.actor,
                 project_id,
                 member.user.id,
-                keys_to=visit.form.get("keys_to") or None,
+                keys_to=context.form.get("keys_to") or None,
             )
         except (InvalidRequest, Forbidden) as problem:
-            held = await self._held(visit, member)
-            await visit.show_problem("project/remove.html", problem, member=member, **held)
+            held = await self._held(context, member)
+            await context.show_problem("project/remove.html", problem, member=member, **held)
             return
-        if member.user.id == visit.me.id and not visit.me.operator:
-            visit.go("/", done="left")
+        if member.user.id == context.me.id and not context.me.operator:
+            context.go("/", done="left")
         else:
-            visit.go(f"/projects/{project_id}", done="member-removed")
+            context.go(f"/projects/{project_id}", done="member-removed")
 
-    async def _held(self, visit: Visit, member: Member) -> dict[str, Any]:
+    async def _held(self, context: RequestContext, member: ProjectMember) -> dict[str, Any]:
         """The keys that derive from a member and work, and whom they could be transferred to."""
-        project_id, now = visit.params["project"], visit.desk.clock()
-        keys = await visit.accounts.keys.of(visit.actor, project_id)
+        project_id, now = context.params["project"], context.services.clock()
+        keys = await context.accounts.keys.of(context.actor, project_id)
         mine = [key for key in keys if key.person == member.user.id]
-        others = await heirs(visit, project_id, but=member.user.id)
+        others = await heirs(context, project_id, but=member.user.id)
         return {
             "held": [key for key in mine if key.state(now) is KeyState.ACTIVE],
             "fates": [("", "Stop"), *((id, f"Transfer to {name}") for id, name in others)],
-            "keys_to": visit.form.get("keys_to"),
+            "keys_to": context.form.get("keys_to"),
         }
 
-    async def _member(self, visit: Visit) -> Member:
-        project_id = (await visit.project()).project.id
-        for member in await visit.accounts.projects.members(visit.actor, project_id):
-            if member.user.id == visit.params["user"]:
+    async def _member(self, context: RequestContext) -> ProjectMember:
+        project_id = (await context.project()).project.id
+        for member in await context.accounts.projects.members(context.actor, project_id):
+            if member.user.id == context.params["user"]:
                 return member
         raise no_such("member")
 
 
 async def heirs(
-    visit: Visit, project_id: str, *, but: str | None = None
+    context: RequestContext, project_id: str, *, but: str | None = None
 ) -> Sequence[tuple[str, str]]:
     """Return id and name of the members that a key may be transferred to, oneself first."""
     members = [
         each
-        for each in await visit.accounts.projects.members(visit.actor, project_id)
+        for each in await context.accounts.projects.members(context.actor, project_id)
         if each.user.id != but
         and each.user.disabled_at is None
-        and extent(Action.KEYS_CREATE, [Part(each.role)]) is Extent.ALL
+        and extent(Action.KEYS_CREATE, [RoleColumn(each.role)]) is Extent.ALL
     ]
-    members.sort(key=lambda each: each.user.id != visit.me.id)
+    members.sort(key=lambda each: each.user.id != context.me.id)
     return [
-        (each.user.id, "me" if each.user.id == visit.me.id else each.user.name) for each in members
+        (each.user.id, "me" if each.user.id == context.me.id else each.user.name)
+        for each in members
     ]
 
 
@@ -268,8 +275,8 @@ def _days(text: str) -> int:
     return int(text)
 
 
-def _role(visit: Visit) -> Role:
+def _role(context: RequestContext) -> Role:
     try:
-        return Role(visit.form.get("role"))
+        return Role(context.form.get("role"))
     except ValueError as failure:
         raise InvalidRequest("Choose a role.", param="role") from failure

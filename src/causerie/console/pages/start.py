@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from causerie.console.visit import Visit
+from causerie.console.request_context import RequestContext
 
 
-async def show(visit: Visit) -> None:
+async def show(context: RequestContext) -> None:
     """The keys of the first project; without one, what to do about it."""
-    found = await visit.accounts.projects.of(visit.me)
+    found = await context.accounts.projects.of(context.me)
     if found:
-        visit.go(f"/projects/{found[0][0].id}/keys", done=visit.query.get("done"))
-    elif visit.me.operator:
-        visit.go("/operator/projects")
+        context.go(f"/projects/{found[0][0].id}/keys", done=context.query.get("done"))
+    elif context.me.operator:
+        context.go("/operator/projects")
     else:
-        await visit.show("start.html")
+        await context.show("start.html")

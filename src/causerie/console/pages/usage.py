@@ -14,13 +14,13 @@ from decimal import Decimal
 from enum import StrEnum
 from urllib.parse import urlencode
 
-from causerie.accounts.stretches import Stretch, stretches
-from causerie.accounts.usage import PERCENTILES, TIMED, By, FirstTokens, Question, Step, UsageSum
+from causerie.accounts.time_buckets import UsageBucket, time_buckets
+from causerie.accounts.usage import PERCENTILES, TIMED, By, FirstTokens, Step, UsageQuery, UsageSum
 from causerie.console.charts import Chart, lines, stacked
-from causerie.console.fields import Fields
-from causerie.console.names import Names, names_of
-from causerie.console.periods import LENGTHS, Period, period
-from causerie.console.visit import Visit
+from causerie.console.fields import FormFields
+from causerie.console.names import DisplayNames, names_of
+from causerie.console.periods import LENGTHS, ReportPeriod, period
+from causerie.console.request_context import RequestContext
 from causerie.errors import InvalidRequest
 
 _COUNTED = (
@@ -58,20 +58,22 @@ _VALUE: Mapping[Metric, Callable[[UsageSum], float]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class UsageForm:
     """What the address asks for."""
 
-    period: Period
+    period: ReportPeriod
     metric: Metric
     by: By
     model: str
 
-    def question(self, step: Step, *by: By) -> Question:
+    def question(self, step: Step, *by: By) -> UsageQuery:
         """Which usage that is."""
-        return Question(self.period.since, self.period.until, step, by=by, model=self.model or None)
+        return UsageQuery(
+            self.period.since, self.period.until, step, by=by, model=self.model or None
+        )
 
     @property
-    def over_time(self) -> Question:
+    def over_time(self) -> UsageQuery:
         """Which usage that is, by interval and group."""
         return self.question(self.period.step, self.by)
 
@@ -87,7 +89,7 @@ class Wish:
 
     @property
     def fields(self) -> Mapping[str, str]:
-        """What the address says beside the period."""
+        """What the address says alongside the period."""
         fields = {"metric": str(self.metric), "by": str(self.by)}
         return fields | {"model": self.model} if self.model else fields
 
@@ -98,7 +100,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class UsageRow:
     """A line of the table: a group and what it adds up to."""
 
     id: str
@@ -107,7 +109,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Speed:
+class TtftRow:
     """How soon a group's first token came: percentiles, in seconds; ``kept``: whose is known."""
 
     name: str
@@ -115,28 +117,28 @@ class Speed:
     kept: bool
 
 
-async def show(visit: Visit) -> None:
+async def show(context: RequestContext) -> None:
     """``GET /projects/{project}/usage``."""
-    view = await visit.project()
-    await _page(visit, view.project.id)
+    view = await context.project()
+    await _page(context, view.project.id)
 
 
-async def show_service(visit: Visit) -> None:
+async def show_service(context: RequestContext) -> None:
     """``GET /operator/usage``."""
-    await _page(visit, None)
+    await _page(context, None)
 
 
-async def _page(visit: Visit, project: str | None) -> None:
-    wish = _wish(visit.query, visit.desk.clock(), whole=project is None)
-    reader = _Reader(visit, project)
+async def _page(context: RequestContext, project: str | None) -> None:
+    wish = _wish(context.query, context.services.clock(), whole=project is None)
+    reader = _Reader(context, project)
     groups = await reader.sums(wish.question(Step.ALL, wish.by))
-    names = await names_of(visit, project, wish.by)
+    names = await names_of(context, project, wish.by)
     # Of a whole service the times of many keys are added up: the page does not wait for them.
-    timed = project is not None or visit.query.get("times") == "yes"
-    await visit.show(
+    timed = project is not None or context.query.get("times") == "yes"
+    await context.show(
         "usage.html",
         wish=wish,
-        here=visit.exchange.path,
+        here=context.exchange.path,
         whole=project is None,
         lengths=LENGTHS,
         metrics=list(Metric),
@@ -152,45 +154,45 @@ async def _page(visit: Visit, project: str | None) -> None:
     )
 
 
-async def download(visit: Visit) -> None:
+async def download(context: RequestContext) -> None:
     """``GET /projects/{project}/usage.csv``."""
-    project = (await visit.project()).project
-    await _download(visit, project.id, project.name)
+    project = (await context.project()).project
+    await _download(context, project.id, project.name)
 
 
-async def download_service(visit: Visit) -> None:
+async def download_service(context: RequestContext) -> None:
     """``GET /operator/usage.csv``."""
-    await _download(visit, None, "all")
+    await _download(context, None, "all")
 
 
-async def _download(visit: Visit, project: str | None, of: str) -> None:
-    wish = _wish(visit.query, visit.desk.clock(), whole=project is None)
-    names = await names_of(visit, project, wish.by)
-    pieces = _Reader(visit, project).table(wish, names)
-    await visit.save_as(_file_name(of, wish), pieces, "text/csv; charset=utf-8")
+async def _download(context: RequestContext, project: str | None, of: str) -> None:
+    wish = _wish(context.query, context.services.clock(), whole=project is None)
+    names = await names_of(context, project, wish.by)
+    pieces = _Reader(context, project).table(wish, names)
+    await context.save_as(_file_name(of, wish), pieces, "text/csv; charset=utf-8")
 
 
 class _Reader:
     """Asks about one project, or about all where it is ``None``."""
 
-    def __init__(self, visit: Visit, project: str | None) -> None:
-        self._usage = visit.accounts.usage
-        self._actor = visit.actor
+    def __init__(self, context: RequestContext, project: str | None) -> None:
+        self._usage = context.accounts.usage
+        self._actor = context.actor
         self._project = project
 
-    async def sums(self, question: Question) -> Sequence[UsageSum]:
+    async def sums(self, question: UsageQuery) -> Sequence[UsageSum]:
         if self._project is None:
             return await self._usage.of_all(self._actor, question)
         return await self._usage.of_project(self._actor, self._project, question)
 
-    async def first_tokens(self, question: Question) -> Sequence[FirstTokens]:
+    async def first_tokens(self, question: UsageQuery) -> Sequence[FirstTokens]:
         return await self._usage.first_tokens(self._actor, self._project, question)
 
-    def over_time(self, wish: Wish) -> AsyncGenerator[Stretch]:
-        return stretches(self._usage, self._actor, self._project, wish.over_time)
+    def over_time(self, wish: UsageForm) -> AsyncGenerator[UsageBucket]:
+        return time_buckets(self._usage, self._actor, self._project, wish.over_time)
 
-    async def table(self, wish: Wish, names: Names) -> AsyncGenerator[str]:
-        """The lines of one stretch of time after another, so that none is long.
+    async def table(self, wish: UsageForm, names: DisplayNames) -> AsyncGenerator[str]:
+        """The lines of one period after another, so that none is long.
 
         The head comes with the first: whoever may not read them is refused before.
         """
@@ -204,7 +206,7 @@ class _Reader:
                     yield text
                     text = ""
 
-    async def chart(self, wish: Wish, names: Names) -> Chart:
+    async def chart(self, wish: UsageForm, names: DisplayNames) -> Chart:
         """What the bars show, by name and interval."""
         found: dict[str, dict[datetime, float]] = {}
         async with aclosing(self.over_time(wish)) as pieces:
@@ -213,7 +215,7 @@ class _Reader:
         whole = wish.metric is not Metric.COST
         return await asyncio.to_thread(stacked, wish.period.starts(), found, whole=whole)
 
-    async def speed(self, wish: Wish) -> Chart:
+    async def speed(self, wish: UsageForm) -> Chart:
         """Percentiles over time."""
         found = await self.first_tokens(wish.question(wish.period.step))
         names = ("median", "90 %", "99 %")
@@ -225,14 +227,14 @@ class _Reader:
             },
         )
 
-    async def speeds(self, wish: Wish, names: Names) -> Sequence[Speed]:
+    async def speeds(self, wish: UsageForm, names: DisplayNames) -> Sequence[TtftRow]:
         """Percentiles by what is looked at, of apps by model; what has no name comes last."""
         if wish.timed is not wish.by:
-            names = Names({}, "not known")
+            names = DisplayNames({}, "not known")
         found = [
-            Speed("not kept", each.times, kept=False)
+            TtftRow("not kept", each.times, kept=False)
             if each.group is None
-            else Speed(names.of(each.group), each.times, kept=True)
+            else TtftRow(names.of(each.group), each.times, kept=True)
             for each in await self.first_tokens(wish.question(Step.ALL, wish.timed))
         ]
         return sorted(found, key=lambda each: (not each.kept, each.name))
@@ -242,8 +244,8 @@ def _ways(*, whole: bool) -> Sequence[By]:
     return (By.MODEL, By.PROJECT if whole else By.KEY, By.USER, By.APP)
 
 
-def _wish(query: Fields, now: datetime, *, whole: bool) -> Wish:
-    return Wish(
+def _wish(query: FormFields, now: datetime, *, whole: bool) -> UsageForm:
+    return UsageForm(
         period(query, now),
         Metric(_one_of(query, "metric", list(Metric))),
         By(_one_of(query, "by", _ways(whole=whole))),
@@ -251,7 +253,7 @@ def _wish(query: Fields, now: datetime, *, whole: bool) -> Wish:
     )
 
 
-def _one_of(query: Fields, name: str, known: Sequence[str]) -> str:
+def _one_of(query: FormFields, name: str, known: Sequence[str]) -> str:
     given = query.get(name) or known[0]
     if given not in known:
         raise InvalidRequest(
@@ -280,7 +282,10 @@ def total(sums: Iterable[UsageSum]) -> UsageSum:
 
 
 def _add(
-    found: dict[str, dict[datetime, float]], sums: Iterable[UsageSum], wish: Wish, names: Names
+    found: dict[str, dict[datetime, float]],
+    sums: Iterable[UsageSum],
+    wish: UsageForm,
+    names: DisplayNames,
 ) -> None:
     """To what the bars show."""
     value = _VALUE[wish.metric]
@@ -290,25 +295,25 @@ def _add(
             place[each.start] = place.get(each.start, 0.0) + amount
 
 
-def _rows(groups: Sequence[UsageSum], wish: Wish, names: Names) -> Sequence[Row]:
-    rows = [Row(each.group[wish.by], names.of(each.group[wish.by]), each) for each in groups]
+def _rows(groups: Sequence[UsageSum], wish: UsageForm, names: DisplayNames) -> Sequence[UsageRow]:
+    rows = [UsageRow(each.group[wish.by], names.of(each.group[wish.by]), each) for each in groups]
     return sorted(rows, key=lambda row: (-_VALUE[wish.metric](row.sum), row.name))
 
 
-def _file_name(of: str, wish: Wish) -> str:
+def _file_name(of: str, wish: UsageForm) -> str:
     """Whose usage, of which days (UTC), and told apart by what: ``usage-acme-2026-10-01…csv``."""
     words = "-".join(re.findall(r"[a-z0-9]+", of.lower()))[:_LONGEST_NAME] or "project"
     first, last = wish.period.since.date(), wish.period.last_day
     return f"usage-{words}-{first}-to-{last}-by-{wish.by}.csv"
 
 
-def _head(wish: Wish) -> Sequence[str]:
+def _head(wish: UsageForm) -> Sequence[str]:
     ranks = [f"first_token_p{share * 100:.0f}" for share in PERCENTILES]
     return ["start", wish.by, "name", *_COUNTED, "cost", *_MEANS, *ranks]
 
 
 def _lines(
-    sums: Sequence[UsageSum], firsts: Sequence[FirstTokens], wish: Wish, names: Names
+    sums: Sequence[UsageSum], firsts: Sequence[FirstTokens], wish: UsageForm, names: DisplayNames
 ) -> str:
     times = {(each.start, each.group): each.times for each in firsts}
     return _csv(

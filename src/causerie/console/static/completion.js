@@ -64,7 +64,7 @@ export class Answer {
     if (this.message.tool_calls) this.message.tool_calls = this.message.tool_calls.filter(Boolean);
   }
 
-  /** Tokens a second after the first one; null where that says nothing. */
+  /** Tokens per second after the first one; null where that says nothing. */
   get speed() {
     const tokens = this.usage?.completion_tokens;
     const seconds = (this.endedAt - this.firstAt) / 1000;

@@ -10,12 +10,12 @@ function follow(part) {
   }
 }
 
-/** Who removes by the keyboard goes on from the row beside it, or from where one is added. */
+/** Who removes by the keyboard goes on from the row alongside it, or from where one is added. */
 function remove(row) {
-  const beside = row.nextElementSibling ?? row.previousElementSibling;
+  const alongside = row.nextElementSibling ?? row.previousElementSibling;
   const adder = document.querySelector(`[data-add-row="${row.parentElement.id.replace(/-rows$/, "")}"]`);
   row.remove();
-  (beside?.querySelector("[data-remove-row]") ?? adder)?.focus();
+  (alongside?.querySelector("[data-remove-row]") ?? adder)?.focus();
 }
 
 document.addEventListener("click", (event) => {

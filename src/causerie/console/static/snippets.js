@@ -7,7 +7,7 @@ const PYTHON_KNOWS = new Set([
   "reasoning_effort",
 ]);
 
-/** The code of a request at a base address, by the name of the language. */
+/** The code of a request at a base URL, by the name of the language. */
 export function snippets(base, body) {
   return { curl: curl(base, body), Python: python(base, body), JavaScript: javascript(base, body) };
 }

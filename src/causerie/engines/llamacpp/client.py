@@ -15,20 +15,20 @@ from typing import Any
 import msgspec
 
 from causerie.engines.base import (
-    Alternative,
     EngineFailed,
+    EngineSampling,
     Output,
     PromptTooLong,
-    Sampling,
     Started,
     Stopped,
     TextRequest,
     Token,
+    TokenAlternative,
 )
 from causerie.engines.llamacpp.withheld import PartialTokens
-from causerie.engines.vigil import Pulse
-from causerie.engines.wire import Wire, near, whole
-from causerie.protocol.sse import Decoder
+from causerie.engines.transport import EngineTransport, near, whole
+from causerie.engines.watchdog import Pulse
+from causerie.protocol.sse import EventDecoder
 from causerie.transport.errors import TransportFailed
 from causerie.transport.response import HttpResponse
 
@@ -87,7 +87,7 @@ class LlamaCppClient:
 
     def __init__(self, place: int | str, key: str) -> None:
         # A new connection each time: an idle one would occupy a thread of the engine's server.
-        self._wire = Wire(*near(place), key, idle_seconds=0)
+        self._wire = EngineTransport(*near(place), key, idle_seconds=0)
 
     async def close(self) -> None:
         """End all connections."""
@@ -105,11 +105,11 @@ class LlamaCppClient:
     async def complete(
         self,
         request: TextRequest,
-        defaults: Sampling,
+        defaults: EngineSampling,
         partial: PartialTokens,
         pulse: Pulse | None = None,
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
-        """One completion: entered when the engine has begun with it, its slot freed on leaving.
+        """One completion: entered when the engine has started with it, its slot freed on leaving.
 
         ``pulse`` beats whenever something comes. Raises :class:`PromptTooLong` on entering.
         """
@@ -123,7 +123,7 @@ class LlamaCppClient:
         finally:
             response.close()  # the engine sees its client gone, also in the middle
 
-    async def draw(self, request: TextRequest, defaults: Sampling) -> Token:
+    async def sample(self, request: TextRequest, defaults: EngineSampling) -> Token:
         """One token, also where it ends in the middle of a character (a stream holds that back)."""
         body = {**completion_body(request, defaults), "n_predict": 1, "stream": False}
         item = msgspec.convert(await self.ask("POST", "/completion", body), _Item)
@@ -141,7 +141,7 @@ async def _outputs(
     cached: int | None = None
     made = 0
     plain = logprobs is None
-    decoder = Decoder()
+    decoder = EventDecoder()
     try:
         while piece := await response.piece():
             pulse.beat = monotonic()
@@ -170,7 +170,7 @@ async def _outputs(
     raise EngineFailed("the engine ended an answer before it was complete")
 
 
-def completion_body(request: TextRequest, defaults: Sampling) -> dict[str, Any]:
+def completion_body(request: TextRequest, defaults: EngineSampling) -> dict[str, Any]:
     """The engine's request. What nobody set is neutral, never the engine's own taste."""
     wanted = request.sampling
 
@@ -245,7 +245,7 @@ def _weighed(id: int, text: str, probability: _Probability, alternatives: int) -
         bytes(probability.bytes),
         probability.logprob,
         tuple(
-            Alternative(other.id, other.token, bytes(other.bytes), other.logprob)
+            TokenAlternative(other.id, other.token, bytes(other.bytes), other.logprob)
             for other in probability.top_logprobs[:alternatives]
         ),
     )

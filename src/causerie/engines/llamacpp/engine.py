@@ -9,10 +9,10 @@ from pathlib import Path
 
 from causerie.engines.base import (
     EngineFailed,
+    EngineSampling,
     ModelFacts,
     Output,
     PromptTooLong,
-    Sampling,
     TextRequest,
     Token,
 )
@@ -22,10 +22,10 @@ from causerie.engines.llamacpp.process import LlamaCppChild, spawn
 from causerie.engines.llamacpp.withheld import PartialTokens
 from causerie.engines.reading import Readings
 from causerie.engines.supervised import SupervisedEngine
+from causerie.engines.vocabulary import IndexedVocabulary, characters
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.gguf import parts, read_header
-from causerie.engines.weights.vocabulary import Vocabulary, read_vocabulary
-from causerie.engines.words import Words, characters
+from causerie.engines.weights.vocabulary import TokenTable, read_vocabulary
 
 _NO_TOKEN = -1
 
@@ -43,12 +43,12 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         weights: Path,
         options: LlamaCppOptions,
         *,
-        sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+        sampling: EngineSampling = EngineSampling(),  # noqa: B008 - frozen
         load_seconds: float = 600.0,
     ) -> None:
-        beside = (*options.lora, options.draft)
+        alongside = (*options.lora, options.draft)
         # As they were before they were read: a restart takes these and no others.
-        files = (*parts(weights), *(Path(name) for name in beside if name))
+        files = (*parts(weights), *(Path(name) for name in alongside if name))
         super().__init__(model, files, load_seconds)
         try:
             self._header = read_header(weights)
@@ -104,20 +104,22 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
     async def _child(self) -> LlamaCppChild:
         return await spawn(self._launch, self._load_seconds, self._pulse)
 
-    def _read(self) -> Words:
+    def _read(self) -> IndexedVocabulary:
         read = read_vocabulary(self._header.path)
         self._partial = PartialTokens(read)
-        return Words.of(read)
+        return IndexedVocabulary.of(read)
 
     def _run(
-        self, client: LlamaCppClient, words: Words, request: TextRequest
+        self, client: LlamaCppClient, words: IndexedVocabulary, request: TextRequest
     ) -> AbstractAsyncContextManager[AsyncGenerator[Output, None]]:
         return client.complete(request, self._sampling, self._partial, self._pulse)
 
-    async def _draw(self, client: LlamaCppClient, words: Words, request: TextRequest) -> Token:
-        return await client.draw(request, self._sampling)
+    async def _sample(
+        self, client: LlamaCppClient, words: IndexedVocabulary, request: TextRequest
+    ) -> Token:
+        return await client.sample(request, self._sampling)
 
-    def _said(self, words: Words, control: dict[str, int]) -> ModelFacts:
+    def _said(self, words: IndexedVocabulary, control: dict[str, int]) -> ModelFacts:
         header, vocabulary = self._header, words.vocabulary
         build = f"llamacpp-{version('xllamacpp')}-{header.architecture}"
         return ModelFacts(
@@ -134,7 +136,7 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
             size=len(vocabulary.tokens),
         )
 
-    async def _overlooked(self, vocabulary: Vocabulary) -> dict[str, int]:
+    async def _overlooked(self, vocabulary: TokenTable) -> dict[str, int]:
         """Tokens that the file calls ordinary and the engine reads as control tokens all the same.
 
         It promotes words that look like the end of a text; nobody may write those.

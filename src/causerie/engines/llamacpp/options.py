@@ -69,8 +69,8 @@ class Launch:
     @property
     def files(self) -> str:
         """What is loaded, for people: of a failure the engine does not say which file it was."""
-        beside = ", ".join(filter(None, (*self.lora, self.draft)))
-        return f"{self.weights} with {beside}" if beside else self.weights
+        alongside = ", ".join(filter(None, (*self.lora, self.draft)))
+        return f"{self.weights} with {alongside}" if alongside else self.weights
 
 
 def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Launch:
@@ -90,7 +90,9 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
     each = context * kv_bytes_per_token(header, kv_type)
     wanted = [n for n in _SLOTS if n <= max(cores(), 4)]
     parallel = options.parallel or next((n for n in wanted if n * each <= room), 1)
-    beside = [Path(name) for name in (*options.lora, *((options.draft,) if options.draft else ()))]
+    alongside = [
+        Path(name) for name in (*options.lora, *((options.draft,) if options.draft else ()))
+    ]
     return Launch(
         weights=str(weights),
         context=context,
@@ -104,7 +106,7 @@ def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Laun
         lora=options.lora,
         draft=options.draft,
         memory=memory_bytes(header, context * parallel, kv_type)
-        + sum(file.stat().st_size for file in beside if file.exists()),
+        + sum(file.stat().st_size for file in alongside if file.exists()),
         short_spin=options.shares_cores,
     )
 

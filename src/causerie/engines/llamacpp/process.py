@@ -14,13 +14,14 @@ from causerie.engines.base import EngineFailed
 from causerie.engines.llamacpp.client import LlamaCppClient
 from causerie.engines.llamacpp.options import Launch
 from causerie.engines.process import EngineChild, EngineProcess
-from causerie.engines.vigil import Pulse
+from causerie.engines.watchdog import Pulse
 
 _GIVING_UP = ("GGML_ASSERT", "terminate called", "what():", "Fatal Python error")
 # -P: nothing in the working directory is taken for a module.
 _COMMAND = (sys.executable, "-P", "-m", "causerie.engines.llamacpp.child")
 # By default threads spin for long while they wait for each other, which is fastest where the cores
-# are theirs alone. Where several busy models want them, generation falls to a few tokens a second.
+# are theirs alone. Where several busy models want them, generation falls to a few tokens per
+# second.
 _SHORT_SPIN = {"GOMP_SPINCOUNT": "1000"}
 _QUESTIONS = (
     ("/health", 10.0),  # its threads answer whatever is computed
@@ -64,7 +65,7 @@ class _Ended(Exception):
 
 async def _loaded(process: EngineProcess, launch: Launch, key: str) -> int | str:
     """Where it listens, once it has loaded: the socket or, where there is none, a port."""
-    socket = process.meeting.path
+    socket = process.ipc_socket.path
     told = json.dumps({"launch": asdict(launch), "key": key, "socket": socket}) + "\n"
     await process.tell(told.encode())
     async for line in process.stdout:

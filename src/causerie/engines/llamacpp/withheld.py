@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from causerie.engines.weights.vocabulary import Vocabulary
+from causerie.engines.weights.vocabulary import TokenTable
 
 
 class PartialTokens:
     """The tokens of a vocabulary that hold parts of characters."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: TokenTable) -> None:
         self._tokens = vocabulary.tokens
         self._ids: Mapping[bytes, int] = {
             token: id for id, token in enumerate(vocabulary.tokens) if _is_partial(token)

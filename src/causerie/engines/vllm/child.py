@@ -1,7 +1,7 @@
 """The process between us and vLLM: it ends vLLM, with all of its workers, when we are gone.
 
 Reads one line of JSON from standard input, the command and what its environment
-has beside ours, and runs it in a process group of its own; what that writes goes
+has alongside ours, and runs it in a process group of its own; what that writes goes
 to our standard error. Standard input then stays open; when it ends, the parent
 is gone or has enough, and so has the group. Ends with vLLM's own exit status.
 """

@@ -15,19 +15,19 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from causerie.engines.base import (
-    Alternative,
     EngineFailed,
+    EngineSampling,
     Output,
-    Sampling,
     Stopped,
     TextRequest,
     Token,
+    TokenAlternative,
 )
-from causerie.engines.guide import Spelling
-from causerie.engines.vigil import Pulse
+from causerie.engines.grammar_matcher import Spelling
+from causerie.engines.transport import EngineTransport, whole
 from causerie.engines.vllm.options import MOST_ALTERNATIVES, SERVED_NAME
-from causerie.engines.wire import Wire, whole
-from causerie.protocol.sse import Decoder
+from causerie.engines.watchdog import Pulse
+from causerie.protocol.sse import EventDecoder
 from causerie.transport.client import Reach
 from causerie.transport.errors import TransportFailed
 from causerie.transport.response import HttpResponse
@@ -35,7 +35,7 @@ from causerie.transport.response import HttpResponse
 _DONE = b"[DONE]"
 _PASSING = frozenset((502, 503, 504))  # it, or who stands before it, is about to be there
 _ID = "token_id:"  # before the number, where a token is named by its id
-_NEUTRAL = Sampling(
+_NEUTRAL = EngineSampling(
     temperature=1.0, top_p=1.0, top_k=0, min_p=0.0, repetition_penalty=1.0,
     frequency_penalty=0.0, presence_penalty=0.0,
 )  # fmt: skip
@@ -76,7 +76,7 @@ T = TypeVar("T")
 _decode = msgspec.json.Decoder(_Item).decode
 
 
-class Refused(EngineFailed):
+class VllmRefused(EngineFailed):
     """The server answered, and not with what it was asked for: ``status`` is HTTP's."""
 
     def __init__(self, message: str, status: int) -> None:
@@ -93,7 +93,9 @@ class VllmClient:
     def __init__(
         self, address: str, reach: Reach, key: str | None, *, model: str = SERVED_NAME
     ) -> None:
-        self._wire = Wire(address, reach, key, idle_seconds=3)  # it closes them after five
+        self._wire = EngineTransport(
+            address, reach, key, idle_seconds=3
+        )  # it closes them after five
         self.model = model
 
     async def close(self) -> None:
@@ -114,7 +116,7 @@ class VllmClient:
 
     @asynccontextmanager
     async def complete(
-        self, request: TextRequest, defaults: Sampling, stops: tuple[int, ...],
+        self, request: TextRequest, defaults: EngineSampling, stops: tuple[int, ...],
         spelling: Spelling, pulse: Pulse,
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:  # fmt: skip
         """One completion, which ``stops`` end; leaving ends it. ``pulse`` beats with each piece."""
@@ -137,7 +139,7 @@ class VllmClient:
 
 
 def completion_body(
-    request: TextRequest, defaults: Sampling, stops: tuple[int, ...]
+    request: TextRequest, defaults: EngineSampling, stops: tuple[int, ...]
 ) -> dict[str, Any]:
     """The engine's request but for its model. What nobody set is neutral, never its own taste.
 
@@ -167,7 +169,7 @@ def completion_body(
     return body
 
 
-def _sampled(wanted: Sampling, defaults: Sampling) -> Mapping[str, float]:
+def _sampled(wanted: EngineSampling, defaults: EngineSampling) -> Mapping[str, float]:
     """Each setting of the request, else of the defaults, else what changes nothing."""
     ways = (wanted, defaults, _NEUTRAL)
     chosen = {
@@ -183,7 +185,7 @@ async def _outputs(
     made = 0
     reason: Literal["stop", "length"] | None = None
     usage = _Usage()
-    decoder = Decoder()
+    decoder = EventDecoder()
     try:
         while piece := await response.piece():
             pulse.beat = monotonic()
@@ -193,7 +195,7 @@ async def _outputs(
                     return
                 item = _decode(data)
                 if item.error is not None:
-                    raise Refused(f"the engine failed: {item.error.get('message')}", 200)
+                    raise VllmRefused(f"the engine failed: {item.error.get('message')}", 200)
                 for choice in item.choices:
                     for token in _tokens(choice, request.logprobs, spelling):
                         made += 1
@@ -223,12 +225,12 @@ def _at(values: Sequence[T] | None, index: int) -> T | None:
     return values[index] if values is not None and index < len(values) else None
 
 
-def _alternatives(top: Mapping[str, float], spelling: Spelling) -> tuple[Alternative, ...]:
+def _alternatives(top: Mapping[str, float], spelling: Spelling) -> tuple[TokenAlternative, ...]:
     """The likeliest first; the drawn one is among them even where it is not likely."""
     found = [(int(name.removeprefix(_ID)), weight) for name, weight in top.items()]
     found.sort(key=lambda one: -one[1])
     return tuple(
-        Alternative(id, (raw := spelling.raw(id)).decode("utf-8", "replace"), raw, weight)
+        TokenAlternative(id, (raw := spelling.raw(id)).decode("utf-8", "replace"), raw, weight)
         for id, weight in found
     )
 
@@ -255,9 +257,9 @@ def _stopped(
     )
 
 
-def _refused(status: int, content: bytes) -> Refused:
+def _refused(status: int, content: bytes) -> VllmRefused:
     try:
         said = f": {msgspec.json.decode(content)['error']['message']}"
     except (msgspec.DecodeError, ValueError, KeyError, TypeError):
         said = ""
-    return Refused(f"the engine answered {status}{said}", status)
+    return VllmRefused(f"the engine answered {status}{said}", status)

@@ -10,27 +10,27 @@ from pathlib import Path
 
 from causerie.engines.base import (
     EngineFailed,
+    EngineSampling,
     ModelFacts,
     Output,
     PromptTooLong,
-    Sampling,
     Stopped,
     TextRequest,
     Token,
 )
-from causerie.engines.guide import Spelling
+from causerie.engines.grammar_matcher import Spelling
 from causerie.engines.reading import Readings
 from causerie.engines.supervised import Served, SupervisedEngine
+from causerie.engines.vllm.capability_check import SAMPLE, ensure_able, served
 from causerie.engines.vllm.client import VllmClient
-from causerie.engines.vllm.demands import SAMPLE, ensure_able, served
 from causerie.engines.vllm.options import SERVED_NAME, Elsewhere, VllmOptions
 from causerie.engines.vllm.process import spawn
 from causerie.engines.vllm.server import reached
 from causerie.engines.vllm.tokenizer import FolderTokenizer
+from causerie.engines.vocabulary import IndexedVocabulary, characters
 from causerie.engines.weights.errors import WeightsError
 from causerie.engines.weights.folder import TOKENIZER, read_folder
 from causerie.engines.weights.vocabulary import read_vocabulary
-from causerie.engines.words import Words, characters
 
 
 class VllmEngine(SupervisedEngine[VllmClient]):
@@ -48,7 +48,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         folder: Path,
         options: VllmOptions | Elsewhere,
         *,
-        sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+        sampling: EngineSampling = EngineSampling(),  # noqa: B008 - frozen
         load_seconds: float = 600.0,
     ) -> None:
         try:
@@ -128,19 +128,21 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         await ensure_able(client, self._tokenizer.ids([SAMPLE], special=False), run)
         return longest
 
-    def _read(self) -> Words:
+    def _read(self) -> IndexedVocabulary:
         file = self._folder.path / TOKENIZER
         self._tokenizer = FolderTokenizer(file)
-        return Words.of(read_vocabulary(file))
+        return IndexedVocabulary.of(read_vocabulary(file))
 
     def _run(
-        self, client: VllmClient, words: Words, request: TextRequest
+        self, client: VllmClient, words: IndexedVocabulary, request: TextRequest
     ) -> AbstractAsyncContextManager[AsyncGenerator[Output, None]]:
         ends = words.vocabulary.end
         spelling = Spelling(words.vocabulary, frozenset(ends), request.visible, request.prompt)
         return client.complete(request, self._sampling, ends, spelling, self._pulse)
 
-    async def _draw(self, client: VllmClient, words: Words, request: TextRequest) -> Token:
+    async def _sample(
+        self, client: VllmClient, words: IndexedVocabulary, request: TextRequest
+    ) -> Token:
         async with self._run(client, words, request) as outputs, aclosing(outputs):
             async for output in outputs:
                 if isinstance(output, Token):
@@ -149,7 +151,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
                     break
         raise EngineFailed("the engine drew no token")
 
-    def _said(self, words: Words, version: str) -> ModelFacts:
+    def _said(self, words: IndexedVocabulary, version: str) -> ModelFacts:
         folder, vocabulary = self._folder, words.vocabulary
         return ModelFacts(
             template=folder.chat_template,

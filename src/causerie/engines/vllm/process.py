@@ -15,16 +15,16 @@ from pathlib import Path
 
 from causerie.engines.base import EngineFailed
 from causerie.engines.process import EngineChild, EngineProcess
-from causerie.engines.vigil import Pulse
+from causerie.engines.transport import near
 from causerie.engines.vllm.client import VllmClient
 from causerie.engines.vllm.options import VllmOptions, arguments
-from causerie.engines.wire import near
+from causerie.engines.watchdog import Pulse
 
 # -P: nothing in the working directory is taken for a module.
 _COMMAND = (sys.executable, "-P", "-m", "causerie.engines.vllm.child")
 _STOP_SECONDS = 8.0  # a little longer than the child gives vLLM
 _POLL_SECONDS = 0.25  # nothing tells when it listens
-_QUESTIONS = (("/health", 10.0),)  # answered beside what is computed, and not when that has died
+_QUESTIONS = (("/health", 10.0),)  # answered alongside what is computed, and not when that has died
 # Weights lie here and tokens are nobody's business: it is to speak with no hub and to tell nobody
 # how it is used. What is set in the environment stays.
 _QUIET = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
@@ -40,7 +40,7 @@ async def spawn(model: Path, options: VllmOptions, load_seconds: float, pulse: P
     ours = dict(os.environ)  # noqa: TID251 - handed on, not read
     process = await EngineProcess.start(_COMMAND, {**_QUIET, **ours}, stop_seconds=_STOP_SECONDS)
     key = secrets.token_urlsafe(32)
-    place = process.meeting.path or _free_port()
+    place = process.ipc_socket.path or _free_port()
     client = VllmClient(*near(place), key)
     told = {"command": arguments(model, options, place), "environment": {"VLLM_API_KEY": key}}
     try:

@@ -12,9 +12,9 @@ from time import monotonic
 import structlog
 
 from causerie.engines.base import EngineFailed
-from causerie.engines.vigil import Pulse, silence
-from causerie.engines.vllm.client import Refused, VllmClient
+from causerie.engines.vllm.client import VllmClient, VllmRefused
 from causerie.engines.vllm.options import Elsewhere
+from causerie.engines.watchdog import Pulse, silence
 from causerie.transport.errors import TransportFailed
 
 log = structlog.get_logger(__name__)
@@ -80,7 +80,7 @@ async def _answers(client: VllmClient, until: float) -> None:
 
 def _may_pass(failure: EngineFailed) -> bool:
     """Whether waiting may help: not against a wrong certificate, nor where something else is."""
-    if isinstance(failure, Refused):
+    if isinstance(failure, VllmRefused):
         return failure.status >= 500
     cause = failure.__cause__
     return not (isinstance(cause, TransportFailed) and cause.kind == "tls")

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from causerie.engines.weights.cache import Cache, Weights
+    from causerie.engines.weights.cache import Cache, CachedWeights
     from causerie.engines.weights.errors import WeightsError
     from causerie.engines.weights.fetching import fetch
     from causerie.engines.weights.folder_fetching import fetch_folder
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_REFERENCE",
     "Cache",
+    "CachedWeights",
     "HubOptions",
     "Progress",
     "Reference",
     "Silent",
-    "Weights",
     "WeightsError",
     "fetch",
     "fetch_folder",
@@ -38,7 +38,7 @@ _HOMES = {
     "Progress": "progress",
     "Reference": "reference",
     "Silent": "progress",
-    "Weights": "cache",
+    "CachedWeights": "cache",
     "WeightsError": "errors",
     "fetch": "fetching",
     "fetch_folder": "folder_fetching",

@@ -31,7 +31,7 @@ _POLL_SECONDS = 0.1  # a lock of another process cannot be awaited, only tried
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class CachedWeights:
     """Weights on this machine.
 
     ``path`` is the model's file, or its first part, or its folder; ``sha256``
@@ -72,16 +72,16 @@ class Cache:
             raise WeightsError(f"{reference} lists a file with the unusable name {name!r}.")
         return self.home(reference).joinpath(*parts)
 
-    def find(self, reference: Reference) -> Weights | None:
+    def find(self, reference: Reference) -> CachedWeights | None:
         """What is stored for ``reference``, whole, or ``None``. Reads names and sizes only."""
         return self._read(self._record(reference))
 
-    def every(self) -> tuple[Weights, ...]:
+    def every(self) -> tuple[CachedWeights, ...]:
         """All that is stored, by reference."""
         found = (self._read(path) for path in (self.folder / "references").glob("*.json"))
         return tuple(sorted((item for item in found if item), key=lambda item: item.ref))
 
-    def keep(self, reference: Reference, files: Sequence[StoredFile]) -> Weights:
+    def keep(self, reference: Reference, files: Sequence[StoredFile]) -> CachedWeights:
         """Record that ``files`` are what ``reference`` means."""
         record = {
             "ref": str(reference),
@@ -140,10 +140,10 @@ class Cache:
         return str(reference)
 
     def _facts(self, reference: Reference) -> Mapping[str, str]:
-        """What the record says beside the reference and its files."""
+        """What the record says alongside the reference and its files."""
         return {}
 
-    def _read(self, record: Path) -> Weights | None:
+    def _read(self, record: Path) -> CachedWeights | None:
         try:
             stored = json.loads(record.read_text("utf-8"))
             files = [(self.folder / item["path"], item) for item in stored["files"]]
@@ -155,7 +155,7 @@ class Cache:
             if "folder" in stored:
                 path, digest = self.folder / stored["folder"], None
             size = sum(int(item["size"]) for _, item in files)
-            return Weights(path, stored["ref"], digest, size) if whole else None
+            return CachedWeights(path, stored["ref"], digest, size) if whole else None
         except (OSError, ValueError, KeyError, TypeError, IndexError):
             return None  # absent or damaged: to be fetched again
 

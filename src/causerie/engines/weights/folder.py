@@ -26,7 +26,7 @@ _TEMPLATE = "chat_template.jinja"
 _INDEX = "model.safetensors.index.json"
 _OTHER_TOKENIZERS = ("tokenizer.model", "tekken.json")
 _NO_WEIGHTS = ("training_args.bin", "optimizer.bin")  # what training leaves behind
-_TELLING = (".json", ".jinja", ".model")  # endings of what makes a model, beside its weights
+_TELLING = (".json", ".jinja", ".model")  # endings of what makes a model, alongside its weights
 _MOST_BYTES = 256 << 20  # of one file that is read; the largest tokenizers have 40 MB
 
 
@@ -120,7 +120,8 @@ def _listed(path: Path) -> dict[str, int]:
 
 
 def _weights(path: Path, files: Mapping[str, int]) -> list[str]:
-    """The names of the weight files: of an index where there is one, for others may lie beside."""
+    """The names of the weight files: of an index where there is one, for others may lie
+    alongside."""
     found = [name for name in files if name.endswith(".safetensors")]
     if _INDEX in files:
         parts = read_object(path / _INDEX).get("weight_map")

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from causerie.engines.weights.cache import FolderCache, OutlineCache, StoredFile, Weights
-from causerie.engines.weights.errors import BadReference, NotFound
+from causerie.engines.weights.cache import CachedWeights, FolderCache, OutlineCache, StoredFile
+from causerie.engines.weights.errors import BadReference, WeightsNotFound
 from causerie.engines.weights.filling import (
     filled,
     hint,
@@ -33,7 +33,7 @@ from causerie.engines.weights.options import HubOptions
 from causerie.engines.weights.progress import Progress
 from causerie.engines.weights.reference import Kind, Reference
 from causerie.engines.weights.selection import CONFIG
-from causerie.engines.weights.transfer import Source
+from causerie.engines.weights.transfer import DownloadSource
 
 
 async def fetch_folder(
@@ -43,7 +43,7 @@ async def fetch_folder(
     progress: Progress,
     hub: HubOptions | None = None,
     weights: bool = True,
-) -> Weights:
+) -> CachedWeights:
     """The model folder of ``ref``, fetched into the folder ``cache`` unless it is there.
 
     Without ``weights`` only the rest is fetched, and a whole folder serves where one is
@@ -73,7 +73,7 @@ async def fetch_folder(
     return await kept_or_fetched(reference, store, options, bring)
 
 
-def _own(reference: Reference) -> Weights:
+def _own(reference: Reference) -> CachedWeights:
     """A folder of the user's own. Whether its weights can be read, the engine sees."""
     path = reference.path.absolute()
     if not path.is_dir():
@@ -81,16 +81,16 @@ def _own(reference: Reference) -> Weights:
         if path.exists():
             gguf = path.name.lower().endswith(".gguf")
             kind = "is a GGUF file, for the engine llamacpp" if gguf else "is a file, not a folder"
-        raise NotFound(f"{path} {kind}; name a model folder.{hint(reference)}")
+        raise WeightsNotFound(f"{path} {kind}; name a model folder.{hint(reference)}")
     files = [file for file in path.iterdir() if file.is_file()]
     if not (path / CONFIG).is_file():
         gguf = any(file.name.lower().endswith(".gguf") for file in files)
-        raise NotFound(
+        raise WeightsNotFound(
             f"{path} holds no {CONFIG}; it is no model folder."
             + (" Its .gguf files are for the engine llamacpp." if gguf else "")
         )
     size = sum(file.stat().st_size for file in files if is_of_folder(file.name))
-    return Weights(path, str(reference), None, size)
+    return CachedWeights(path, str(reference), None, size)
 
 
 async def _fetched(
@@ -113,7 +113,7 @@ async def _fetched(
     return files
 
 
-def _size(sources: Sequence[Source]) -> int | None:
+def _size(sources: Sequence[DownloadSource]) -> int | None:
     """Bytes of all together, where all were announced."""
     sizes = [source.size for source in sources if source.size is not None]
     return sum(sizes) if len(sizes) == len(sources) else None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from causerie.engines.weights.errors import NotFound
+from causerie.engines.weights.errors import WeightsNotFound
 from causerie.engines.weights.selection import CONFIG, SAFETENSORS
 
 INDEX = "model.safetensors.index.json"  # which file of a split model holds which tensor
@@ -27,20 +27,21 @@ def is_of_folder(name: str) -> bool:
 
 
 def choose_folder(repository: str, files: Iterable[str]) -> tuple[str, ...]:
-    """The files of the repository's model folder, weights first. Raises :class:`NotFound`."""
+    """The files of the repository's model folder, weights first. Raises
+    :class:`WeightsNotFound`."""
     every = sorted(files)
     chosen = [name for name in every if is_of_folder(name)]
     weights = [name for name in chosen if name.endswith(SAFETENSORS)]
     if CONFIG not in chosen or not weights:
-        raise NotFound(f"{repository} {_lack(every, with_weights=bool(weights))}")
+        raise WeightsNotFound(f"{repository} {_lack(every, with_weights=bool(weights))}")
     return (*weights, *(name for name in chosen if name not in weights))
 
 
 def choose_outline(repository: str, files: Iterable[str]) -> tuple[str, ...]:
-    """The files of the folder but for its weights. Raises :class:`NotFound`."""
+    """The files of the folder but for its weights. Raises :class:`WeightsNotFound`."""
     every = sorted(files)
     if CONFIG not in every:
-        raise NotFound(f"{repository} {_lack(every, with_weights=True)}")
+        raise WeightsNotFound(f"{repository} {_lack(every, with_weights=True)}")
     small = (name for name in every if is_of_folder(name) and name != INDEX)
     return tuple(name for name in small if not name.endswith(SAFETENSORS))
 
@@ -60,13 +61,14 @@ def _lack(files: Collection[str], *, with_weights: bool) -> str:
 
 
 def ensure_complete(repository: str, index: Path, files: Collection[str]) -> None:
-    """Raises :class:`NotFound` where the ``index`` of a split model names more than ``files``."""
+    """Raises :class:`WeightsNotFound` where the ``index`` of a split model names more than
+    ``files``."""
     try:
         named = set(msgspec.json.decode(index.read_bytes(), type=_Index).weight_map.values())
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise NotFound(f"The {INDEX} of {repository} cannot be read: {error}.") from None
+        raise WeightsNotFound(f"The {INDEX} of {repository} cannot be read: {error}.") from None
     if lacking := sorted(named.difference(files)):
-        raise NotFound(
+        raise WeightsNotFound(
             f"{repository} lacks {len(lacking)} of the {len(named)} files that its {INDEX} names, "
             f"{lacking[0]!r} first; it is incomplete."
         )

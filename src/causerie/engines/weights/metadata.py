@@ -50,7 +50,7 @@ class _Array:
 Value = int | float | bool | bytes | tuple[int | float | bool | bytes, ...] | _Array
 
 
-class Metadata:
+class GgufMetadata:
     """The key-value pairs of one open file; long arrays stay in the file until asked for."""
 
     def __init__(self, path: Path, data: mmap.mmap) -> None:
@@ -178,13 +178,13 @@ class Metadata:
 
 
 class MetadataFile:
-    """An open model file as a context manager: yields its :class:`Metadata`."""
+    """An open model file as a context manager: yields its :class:`GgufMetadata`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._map: mmap.mmap | None = None
 
-    def __enter__(self) -> Metadata:
+    def __enter__(self) -> GgufMetadata:
         try:
             with self._path.open("rb") as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -193,7 +193,7 @@ class MetadataFile:
         except OSError as error:
             raise NotGguf(self._path, error.strerror or str(error)) from None
         try:
-            return Metadata(self._path, self._map)
+            return GgufMetadata(self._path, self._map)
         except NotGguf:
             self._map.close()
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from causerie.engines.weights.errors import Ambiguous, NotFound
+from causerie.engines.weights.errors import Ambiguous, WeightsNotFound
 
 CONFIG = "config.json"  # makes a folder with weights a model folder
 SAFETENSORS = ".safetensors"
@@ -20,12 +20,12 @@ def choose(repository: str, files: Iterable[str], wanted: str | None) -> tuple[s
     """The files of the one model that is meant, all parts in order.
 
     ``wanted`` is a file's name, a quantisation such as ``Q4_K_M``, or ``None``
-    for the usual one. Raises :class:`NotFound` or :class:`Ambiguous`.
+    for the usual one. Raises :class:`WeightsNotFound` or :class:`Ambiguous`.
     """
     every = list(files)
     groups = _groups(file for file in every if file.lower().endswith(".gguf"))
     if not groups:
-        raise NotFound(f"{repository} holds no .gguf file; {_instead(every)}.")
+        raise WeightsNotFound(f"{repository} holds no .gguf file; {_instead(every)}.")
     if wanted is None:
         stem = _usual(repository, [name for name in groups if not _COMPANION.search(name)])
     elif wanted.lower().endswith(".gguf"):
@@ -60,7 +60,7 @@ def _usual(repository: str, names: Sequence[str]) -> str:
         if found := _matching(names, quant):
             return _only(repository, found)
     if not names:
-        raise NotFound(f"{repository} holds no model file, only companions; name the file.")
+        raise WeightsNotFound(f"{repository} holds no model file, only companions; name the file.")
     return _only(repository, names)
 
 
@@ -68,7 +68,7 @@ def _by_quant(repository: str, groups: Mapping[str, list[str]], quant: str) -> s
     names = [name for name in groups if not _COMPANION.search(name)]
     found = _matching(names, quant)
     if not found:
-        raise NotFound(f"{repository} has no file for {quant!r}; it has {_listed(names)}.")
+        raise WeightsNotFound(f"{repository} has no file for {quant!r}; it has {_listed(names)}.")
     return _only(repository, found)
 
 
@@ -78,7 +78,7 @@ def _by_name(repository: str, groups: Mapping[str, list[str]], wanted: str) -> s
         stem for stem, files in groups.items() if wanted.lower() in _names(stem, files)
     ]
     if not found:
-        raise NotFound(f"{repository} has no file {wanted!r}; it has {_listed(groups)}.")
+        raise WeightsNotFound(f"{repository} has no file {wanted!r}; it has {_listed(groups)}.")
     return _only(repository, found)
 
 
@@ -106,7 +106,7 @@ def _listed(names: Iterable[str]) -> str:
 def _complete(repository: str, files: Sequence[str]) -> tuple[str, ...]:
     match = _SPLIT.search(files[0][: -len(".gguf")])
     if match is not None and len(files) != int(match.group(2)):
-        raise NotFound(
+        raise WeightsNotFound(
             f"{repository} holds {len(files)} of the {int(match.group(2))} parts of "
             f"{_SPLIT.sub('', files[0][: -len('.gguf')])}; the repository is incomplete."
         )

@@ -1,6 +1,6 @@
 """The vocabulary of a ``tokenizer.json`` as real bytes, without the library that wrote it.
 
-Special tokens and what ends a text stand in the files beside it. Knows nothing
+Special tokens and what ends a text stand in the files alongside it. Knows nothing
 about how text is split into tokens.
 """
 
@@ -15,8 +15,8 @@ from msgspec import Struct
 from causerie.engines.weights.errors import NotModelFolder
 from causerie.engines.weights.folder import TOKENIZER, in_config, read_bytes, read_object
 from causerie.engines.weights.tokens import (
+    TokenTable,
     TokenType,
-    Vocabulary,
     ends,
     from_byte_level,
     from_byte_name,
@@ -91,7 +91,7 @@ class _Kinds(Struct):
 _decode_kind = msgspec.json.Decoder(_Kinds).decode
 
 
-def read_vocabulary(path: Path) -> Vocabulary:
+def read_vocabulary(path: Path) -> TokenTable:
     """The vocabulary of the ``tokenizer.json`` at ``path``; a second for the largest.
 
     Ids that no token has are unused, up to the size that ``config.json`` says.
@@ -100,7 +100,7 @@ def read_vocabulary(path: Path) -> Vocabulary:
     folder = path.parent
     file = _file(path)
     ids = _ids(folder, file.model)
-    config = _beside(folder, "config.json")
+    config = _alongside(folder, "config.json")
     sizes = _integers(in_config(config, "vocab_size"))
     added = {one.id for one in file.added_tokens}
     used = added.union(ids.values())
@@ -110,12 +110,12 @@ def read_vocabulary(path: Path) -> Vocabulary:
     tokens, types = [b""] * count, [int(TokenType.UNUSED)] * count
     _fill(folder, file, ids, tokens, types)
     by_text = ids | {one.content: one.id for one in file.added_tokens}
-    named = _beside(folder, "tokenizer_config.json")
+    named = _alongside(folder, "tokenizer_config.json")
     bos, eos = (_named(named, config, by_text, name) for name in ("bos", "eos"))
-    told = (_beside(folder, "generation_config.json"), config)
+    told = (_alongside(folder, "generation_config.json"), config)
     other = [id for one in told for id in _integers(in_config(one, "eos_token_id"))]
     end = ends((eos, *other), tokens, types)
-    return Vocabulary(tuple(tokens), tuple(types), bos, eos, end)
+    return TokenTable(tuple(tokens), tuple(types), bos, eos, end)
 
 
 def _file(path: Path) -> _File:
@@ -164,7 +164,7 @@ def _fill(
         types[one.id] = TokenType.CONTROL if one.special else TokenType.USER_DEFINED
 
 
-def _beside(folder: Path, name: str) -> dict[str, object]:
+def _alongside(folder: Path, name: str) -> dict[str, object]:
     """The object in a file that may be absent."""
     return read_object(folder / name) if (folder / name).exists() else {}
 

@@ -23,8 +23,8 @@ class TokenType(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """Every token in the order of its id: ``tokens`` as bytes, ``types`` beside them.
+class TokenTable:
+    """Every token in the order of its id: ``tokens`` as bytes, ``types`` alongside them.
 
     Control and user-defined tokens hold the bytes of their written form; ids
     that stand for nothing are unused and may be empty.

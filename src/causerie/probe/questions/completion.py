@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from causerie.probe.question import Learned, Question, Script
+from causerie.probe.question import Learned, ProbeQuestion, Script
 from causerie.probe.reading import answered, refusal
 from causerie.probe.reply import dig
 from causerie.probe.subject import Subject
@@ -96,7 +96,7 @@ def _identity(subject: Subject) -> Script:
 
 
 QUESTIONS = (
-    Question(
+    ProbeQuestion(
         "completion",
         "2.5, 4.2",
         "Does a plain completion come, with all its fields?",
@@ -105,6 +105,8 @@ QUESTIONS = (
         tokens=80,
         alone=True,
     ),
-    Question("usage", "2.5", "Does the usage add up, with its details?", _usage, tokens=80),
-    Question("identity", "contract 2", "Are id, fingerprint and model told?", _identity, tokens=80),
+    ProbeQuestion("usage", "2.5", "Does the usage add up, with its details?", _usage, tokens=80),
+    ProbeQuestion(
+        "identity", "contract 2", "Are id, fingerprint and model told?", _identity, tokens=80
+    ),
 )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from causerie.probe.ask import Ask
-from causerie.probe.question import Learned, Question, Script
+from causerie.probe.ask import ProbeRequest
+from causerie.probe.question import Learned, ProbeQuestion, Script
 from causerie.probe.questions.listing import LIST, entry_of, listed_length
 from causerie.probe.reading import answered, message_of, refusal
-from causerie.probe.reply import Reply, dig
+from causerie.probe.reply import ProbeReply, dig
 from causerie.probe.subject import Subject
 from causerie.probe.verdict import no, partly, unclear, yes
 
@@ -27,7 +27,7 @@ def longest_prompt(length: int) -> int:
     return length + length // 8
 
 
-def told_length(reply: Reply) -> int | None:
+def told_length(reply: ProbeReply) -> int | None:
     """The context length that an error tells, in its metadata or in words."""
     told = dig(reply.document(), "error", "metadata", "context_length")
     if not isinstance(told, int):
@@ -44,7 +44,7 @@ def _length(subject: Subject) -> Script:
     again = entry_of((yield LIST), subject.model)
     if (length := listed_length(again)) is not None:  # known once the model has been loaded
         return _learned(subject, length, "by the list of models", whole=True)
-    reply = yield Ask("GET", "/props", at_root=True)
+    reply = yield ProbeRequest("GET", "/props", at_root=True)
     slot = dig(reply.document(), "default_generation_settings", "n_ctx")
     if isinstance(slot, int) and slot > 0:
         return _learned(subject, slot, "by GET /props")
@@ -84,7 +84,7 @@ def _too_long(subject: Subject) -> Script:
 
 
 QUESTIONS = (
-    Question(
+    ProbeQuestion(
         "context_length",
         "8, contract 3",
         "Is the context length told?",
@@ -92,7 +92,7 @@ QUESTIONS = (
         asks=3,
         tokens=60,
     ),
-    Question(
+    ProbeQuestion(
         "context.exceeded",
         "contract 3",
         "Is a prompt that is too long refused, and never cut?",

@@ -1,37 +1,37 @@
-"""Going on with a reply that has begun (contract 1): what failover needs of an endpoint."""
+"""Going on with a reply that has started (contract 1): what failover needs of a provider."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import replace
 
-from causerie.probe.ask import Ask
-from causerie.probe.question import Learned, Question, Script
-from causerie.probe.reading import Answer, answered, joined, refusal, streamed
-from causerie.probe.reply import Reply
+from causerie.probe.ask import ProbeRequest
+from causerie.probe.question import Learned, ProbeQuestion, Script
+from causerie.probe.reading import ProbeAnswer, answered, joined, refusal, streamed
+from causerie.probe.reply import ProbeReply
 from causerie.probe.subject import Messages, Subject, user
 from causerie.probe.verdict import no, partly, unclear, yes
 
 _ASKED = user("What is the capital of France? Answer in one sentence.")
-_BEGUN = "The capital of France is Par"
+_STARTED = "The capital of France is Par"
 _NEXT = "is"
 _FEW = 5  # tokens; saying all of it anew takes more
 _FIELDS: Mapping[str, object] = {"continue_final_message": True, "add_generation_prompt": False}
 
 
 def _talk(**fields: object) -> Messages:
-    return [_ASKED, {"role": "assistant", "content": _BEGUN} | fields]
+    return [_ASKED, {"role": "assistant", "content": _STARTED} | fields]
 
 
-def _plain(subject: Subject) -> Ask:
+def _plain(subject: Subject) -> ProbeRequest:
     return subject.ask(_talk(), 8).once()
 
 
-def _goes_on(answer: Answer) -> bool:
+def _goes_on(answer: ProbeAnswer) -> bool:
     """Nothing but what is new; some plain replies repeat what was sent, at no cost in tokens."""
     if answer.text.startswith(_NEXT):
         return True
-    repeated = answer.text.startswith(_BEGUN + _NEXT)
+    repeated = answer.text.startswith(_STARTED + _NEXT)
     return repeated and answer.completion is not None and answer.completion <= _FEW
 
 
@@ -39,7 +39,7 @@ def _field(subject: Subject) -> Script:
     """Seen in its text, or in a prompt that has no end of a message and no beginning of one."""
     answer = answered((yield subject.ask(_talk(), 8, **_FIELDS).once()))
     if _goes_on(answer):
-        if answer.text.startswith(_BEGUN):
+        if answer.text.startswith(_STARTED):
             return partly("it goes on, and repeats what was sent")
         return yes(f"went on with {answer.text!r:.40}")
     fewer = yield from _fewer(subject, answer)
@@ -48,7 +48,7 @@ def _field(subject: Subject) -> Script:
     return no(f"accepted, began anew: {answer.text!r:.60}")
 
 
-def _fewer(subject: Subject, answer: Answer) -> Generator[Ask, Reply, int]:
+def _fewer(subject: Subject, answer: ProbeAnswer) -> Generator[ProbeRequest, ProbeReply, int]:
     """By how many tokens the prompt is shorter than with a message that is closed."""
     reply = yield _plain(subject)
     if refusal(reply) is not None:
@@ -86,7 +86,7 @@ def _bare_prompt(subject: Subject) -> Script:
 
 
 QUESTIONS = (
-    Question(
+    ProbeQuestion(
         "continue_final_message",
         "contract 1",
         "Does `continue_final_message` go on where the last message ends?",
@@ -95,15 +95,15 @@ QUESTIONS = (
         asks=2,
         tokens=70,
     ),
-    Question(
+    ProbeQuestion(
         "continues",
         "contract 2",
-        "Can a reply that has begun be continued, one way or another?",
+        "Can a reply that has started be continued, one way or another?",
         _continues,
         asks=5,
         tokens=70,
     ),
-    Question(
+    ProbeQuestion(
         "add_generation_prompt",
         "contract 1",
         "Does `add_generation_prompt: false` shorten the prompt?",

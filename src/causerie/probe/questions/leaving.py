@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable, Generator
 from dataclasses import replace
 
-from causerie.probe.ask import Ask
-from causerie.probe.question import Question, Script
+from causerie.probe.ask import ProbeRequest
+from causerie.probe.question import ProbeQuestion, Script
 from causerie.probe.reading import refusal
-from causerie.probe.reply import Reply, dig
+from causerie.probe.reply import ProbeReply, dig
 from causerie.probe.subject import Subject
-from causerie.probe.verdict import Verdict, no, unclear, yes
+from causerie.probe.verdict import ProbeVerdict, no, unclear, yes
 
 _LONG = "Count from 1 to 500 in words, one number a line."
 _MOST = 600
@@ -28,34 +28,34 @@ _GAUGES = re.compile(
 )
 
 
-def _slots(reply: Reply) -> int | None:
+def _slots(reply: ProbeReply) -> int | None:
     found = reply.document()
     if not isinstance(found, list) or not found:
         return None
     return sum(dig(one, "is_processing") is True for one in found)
 
 
-def _gauges(reply: Reply) -> int | None:
+def _gauges(reply: ProbeReply) -> int | None:
     found = _GAUGES.findall(reply.body)
     return sum(map(int, found)) if found else None
 
 
-def _engines(reply: Reply) -> int | None:
+def _engines(reply: ProbeReply) -> int | None:
     engines = dig(reply.document(), "engines")
     if not isinstance(engines, list):
         return None
     return sum(busy for one in engines if isinstance(busy := dig(one, "busy"), int))
 
 
-Page = tuple[str, Callable[[Reply], int | None]]
+Page = tuple[str, Callable[[ProbeReply], int | None]]
 _PAGES: tuple[Page, ...] = (("/health", _engines), ("/slots", _slots), ("/metrics", _gauges))
 
 
-def _page(path: str) -> Ask:
-    return Ask("GET", path, at_root=True)
+def _page(path: str) -> ProbeRequest:
+    return ProbeRequest("GET", path, at_root=True)
 
 
-def _found() -> Generator[Ask, Reply, tuple[Page, int] | None]:
+def _found() -> Generator[ProbeRequest, ProbeReply, tuple[Page, int] | None]:
     """The page that tells how much is running, and how much that is now."""
     for page in _PAGES:
         busy = page[1]((yield _page(page[0])))
@@ -74,7 +74,7 @@ def _plain(subject: Subject) -> Script:
     return (yield from _left(subject, replace(ask, leave_after=0.5)))
 
 
-def _left(subject: Subject, ask: Ask) -> Generator[Ask, Reply, Verdict]:
+def _left(subject: Subject, ask: ProbeRequest) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
     found = yield from _found()
     if found is None:
         return (yield from _by_time(subject, ask))
@@ -92,7 +92,9 @@ def _left(subject: Subject, ask: Ask) -> Generator[Ask, Reply, Verdict]:
     return no(f"{page[0]} shows it busy {waited:.2g} s later")
 
 
-def _by_time(subject: Subject, ask: Ask) -> Generator[Ask, Reply, Verdict]:
+def _by_time(
+    subject: Subject, ask: ProbeRequest
+) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
     alone = yield subject.ask("Say ok.", 4)
     left = yield ask
     if left.ended != "left":
@@ -104,7 +106,7 @@ def _by_time(subject: Subject, ask: Ask) -> Generator[Ask, Reply, Verdict]:
 
 
 QUESTIONS = (
-    Question(
+    ProbeQuestion(
         "cancel.stream",
         "contract 2",
         "Does the work end when a stream is left?",
@@ -112,7 +114,7 @@ QUESTIONS = (
         asks=3 + _LOOKS,
         tokens=60,
     ),
-    Question(
+    ProbeQuestion(
         "cancel.plain",
         "contract 2",
         "Does the work end when a plain request is left?",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from causerie.errors import counted
-from causerie.probe.question import Question, Script
-from causerie.probe.reading import Answer, answered, refusal
+from causerie.probe.question import ProbeQuestion, Script
+from causerie.probe.reading import ProbeAnswer, answered, refusal
 from causerie.probe.reply import dig
 from causerie.probe.subject import Subject
 from causerie.probe.verdict import no, partly, unclear, yes
@@ -99,14 +99,14 @@ def _choices(subject: Subject) -> Script:
     listed = found if isinstance(found, list) else []
     if len(listed) != 2:
         return no(f"two choices were asked for, {len(listed)} came")
-    second: Answer = answered(reply, 1)
+    second: ProbeAnswer = answered(reply, 1)
     if [dig(one, "index") for one in listed] != [0, 1]:
         return partly("the choices are not numbered 0 and 1")
     return yes() if second.text else partly("the second choice is empty")
 
 
 QUESTIONS = (
-    Question(
+    ProbeQuestion(
         "max_tokens",
         "contract 1",
         "Does `max_tokens` cut, with finish reason length?",
@@ -114,7 +114,7 @@ QUESTIONS = (
         decides=("max_tokens",),
         tokens=60,
     ),
-    Question(
+    ProbeQuestion(
         "max_completion_tokens",
         "contract 1",
         "Does `max_completion_tokens` cut?",
@@ -122,8 +122,10 @@ QUESTIONS = (
         decides=("max_completion_tokens",),
         tokens=60,
     ),
-    Question("limits.both", "contract 1", "Are both limits, different, refused?", _both, tokens=60),
-    Question(
+    ProbeQuestion(
+        "limits.both", "contract 1", "Are both limits, different, refused?", _both, tokens=60
+    ),
+    ProbeQuestion(
         "min_tokens",
         "contract 1",
         "Does `min_tokens` keep an answer going?",
@@ -132,7 +134,7 @@ QUESTIONS = (
         asks=2,
         tokens=90,
     ),
-    Question(
+    ProbeQuestion(
         "ignore_eos",
         "contract 1",
         "Does `ignore_eos` keep an answer going?",
@@ -141,7 +143,7 @@ QUESTIONS = (
         asks=2,
         tokens=90,
     ),
-    Question(
+    ProbeQuestion(
         "stop",
         "contract 1",
         "Do stop strings cut, and stay out of the text?",
@@ -150,7 +152,7 @@ QUESTIONS = (
         asks=2,
         tokens=90,
     ),
-    Question(
+    ProbeQuestion(
         "stop_token_ids",
         "contract 1",
         "Does a stop token end the answer?",
@@ -159,5 +161,5 @@ QUESTIONS = (
         asks=6,
         tokens=60,
     ),
-    Question("n", "contract 1", "Do `n` choices come?", _choices, decides=("n",), tokens=70),
+    ProbeQuestion("n", "contract 1", "Do `n` choices come?", _choices, decides=("n",), tokens=70),
 )

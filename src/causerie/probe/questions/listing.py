@@ -7,14 +7,14 @@ from collections.abc import Generator
 from dataclasses import replace
 
 from causerie.errors import counted
-from causerie.probe.ask import Ask
-from causerie.probe.question import Learned, Question, Script
+from causerie.probe.ask import ProbeRequest
+from causerie.probe.question import Learned, ProbeQuestion, Script
 from causerie.probe.reading import settle
-from causerie.probe.reply import Reply, dig
+from causerie.probe.reply import ProbeReply, dig
 from causerie.probe.subject import Subject
-from causerie.probe.verdict import Verdict, no, partly, unclear, yes
+from causerie.probe.verdict import ProbeVerdict, no, partly, unclear, yes
 
-LIST = Ask("GET", "/models")
+LIST = ProbeRequest("GET", "/models")
 _VERSION = re.compile(r"/v[0-9]+[a-z0-9]*/?\Z")
 _LENGTHS = (
     ("context_length",),
@@ -27,7 +27,7 @@ _LENGTHS = (
 )
 
 
-def entries(reply: Reply) -> list[object]:
+def entries(reply: ProbeReply) -> list[object]:
     """The entries of a list of models, empty where the reply is none."""
     data = dig(reply.document(), "data")
     return (
@@ -35,7 +35,7 @@ def entries(reply: Reply) -> list[object]:
     )
 
 
-def entry_of(reply: Reply, model: str) -> object:
+def entry_of(reply: ProbeReply, model: str) -> object:
     """The entry of one model, ``None`` where it is not listed."""
     return next((one for one in entries(reply) if dig(one, "id") == model), None)
 
@@ -53,7 +53,7 @@ def _base(subject: Subject) -> Script:
     yield from ()
     if _VERSION.search(subject.base_url):
         return yes()
-    return partly("the base address does not end with a version like /v1")
+    return partly("the base URL does not end with a version like /v1")
 
 
 def _models(subject: Subject) -> Script:
@@ -76,21 +76,21 @@ def _claims(subject: Subject) -> Script:
     return no("the entry has no `supported_parameters`")
 
 
-def _open(subject: Subject) -> Generator[Ask, Reply, Verdict]:
+def _open(subject: Subject) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
     if not subject.keyed:
         return unclear("asked without a key anyway")
-    reply = yield Ask("GET", "/models", credential="none")
+    reply = yield ProbeRequest("GET", "/models", credential="none")
     if reply.status == 200 and entries(reply):
         return yes()
     return no(f"without a key: status {reply.status}") if reply.status else unclear(reply.trouble)
 
 
 QUESTIONS = (
-    Question(
-        "base", "1, 9", "Does the base address end with a version?", _base, alone=True, asks=0
+    ProbeQuestion(
+        "base", "1, 9", "Does the base URL end with a version?", _base, alone=True, asks=0
     ),
-    Question("models", "2.1, 4.1", "Are models listed by id?", _models, alone=True),
-    Question(
+    ProbeQuestion("models", "2.1, 4.1", "Are models listed by id?", _models, alone=True),
+    ProbeQuestion(
         "models.parameters",
         "1 rule 3",
         "Does the model's entry say which parameters it supports?",
@@ -98,5 +98,5 @@ QUESTIONS = (
         alone=True,
         asks=0,
     ),
-    Question("models.open", "5 rule 5", "Are models listed without a key?", _open, alone=True),
+    ProbeQuestion("models.open", "5 rule 5", "Are models listed without a key?", _open, alone=True),
 )

@@ -1,8 +1,8 @@
-"""What a conversation may hold (interface 2.2, contract 1), and hints beside it."""
+"""What a conversation may hold (interface 2.2, contract 1), and hints alongside it."""
 
 from __future__ import annotations
 
-from causerie.probe.question import Question, Script
+from causerie.probe.question import ProbeQuestion, Script
 from causerie.probe.questions.completion import HELLO
 from causerie.probe.reading import answered, refusal
 from causerie.probe.subject import Messages, Subject, user
@@ -98,7 +98,7 @@ def _modalities(subject: Subject) -> Script:
 
 
 QUESTIONS = (
-    Question(
+    ProbeQuestion(
         "messages.roles",
         "2.2, contract 1",
         "Are system, developer, late system messages and text parts taken?",
@@ -106,9 +106,9 @@ QUESTIONS = (
         asks=4,
         tokens=60,
     ),
-    Question("hints", "contract 1", "Are hints taken?", _hints, asks=9, tokens=50),
-    Question("unknown", "contract 1", "Is an unknown field told of?", _unknown, tokens=50),
-    Question(
+    ProbeQuestion("hints", "contract 1", "Are hints taken?", _hints, asks=9, tokens=50),
+    ProbeQuestion("unknown", "contract 1", "Is an unknown field told of?", _unknown, tokens=50),
+    ProbeQuestion(
         "documents",
         "contract 1",
         "Do `documents` reach the prompt?",
@@ -117,8 +117,8 @@ QUESTIONS = (
         asks=2,
         tokens=130,
     ),
-    Question("session_id", "contract 1", "Is `session_id` taken?", _session, tokens=50),
-    Question(
+    ProbeQuestion("session_id", "contract 1", "Is `session_id` taken?", _session, tokens=50),
+    ProbeQuestion(
         "modalities",
         "contract 1",
         "Is `modalities` of text taken?",

@@ -9,12 +9,12 @@ from collections.abc import Callable, Generator
 import msgspec
 from jsonschema import Draft202012Validator
 
-from causerie.probe.ask import Ask
-from causerie.probe.question import Question, Script
-from causerie.probe.reading import Answer, answered, refusal
-from causerie.probe.reply import Reply
+from causerie.probe.ask import ProbeRequest
+from causerie.probe.question import ProbeQuestion, Script
+from causerie.probe.reading import ProbeAnswer, answered, refusal
+from causerie.probe.reply import ProbeReply
 from causerie.probe.subject import Subject
-from causerie.probe.verdict import Verdict, no, partly, unclear, yes
+from causerie.probe.verdict import ProbeVerdict, no, partly, unclear, yes
 
 _SAID = "Say hello in plain words, not in JSON."  # the word must be there for some servers
 SCHEMA: dict[str, object] = {
@@ -65,7 +65,7 @@ def _object(subject: Subject) -> Script:
     return no(f"accepted, no effect: {answer.text!r:.80}")
 
 
-def _by_schema(answer: Answer) -> Verdict:
+def _by_schema(answer: ProbeAnswer) -> ProbeVerdict:
     value = _json(answer.text)
     if value is not None and Draft202012Validator(SCHEMA).is_valid(value):
         return yes() if answer.finish == "stop" else partly(f"finish reason {answer.finish!r}")
@@ -104,7 +104,7 @@ def _strict(subject: Subject) -> Script:
 def _structured(
     kind: str, value: object, holds: Callable[[str], bool]
 ) -> Callable[[Subject], Script]:
-    def script(subject: Subject) -> Generator[Ask, Reply, Verdict]:
+    def script(subject: Subject) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
         answer = answered((yield subject.ask(_SAID, 48, structured_outputs={kind: value})))
         if holds(answer.text):
             return yes()
@@ -141,11 +141,11 @@ def _by_json(text: str) -> bool:
     return value is not None and Draft202012Validator(SCHEMA).is_valid(value)
 
 
-def _question(id: str, rule: str, words: str, script: Callable[[Subject], Script]) -> Question:
+def _question(id: str, rule: str, words: str, script: Callable[[Subject], Script]) -> ProbeQuestion:
     part = id.partition(".")[0]
     asks, loud = 2 if id.endswith("grammar") else 1, id.endswith(".thinking")
     decides = (part,) if id not in ("response_format.strict",) and not loud else ()
-    return Question(
+    return ProbeQuestion(
         id, rule, words, script, decides, asks=asks, tokens=420 if loud else 160, loud=loud
     )
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Generator
 
 import msgspec
 
-from causerie.probe.ask import Ask, Credential
-from causerie.probe.question import Question, Script
+from causerie.probe.ask import Credential, ProbeRequest
+from causerie.probe.question import ProbeQuestion, Script
 from causerie.probe.reading import message_of
-from causerie.probe.reply import Reply, dig
+from causerie.probe.reply import ProbeReply, dig
 from causerie.probe.subject import Subject, user
-from causerie.probe.verdict import Verdict, no, partly, unclear, weighed, yes
+from causerie.probe.verdict import ProbeVerdict, no, partly, unclear, weighed, yes
 
 _PATH = "/chat/completions"
 
@@ -20,7 +20,7 @@ def _body(**fields: object) -> bytes:
     return msgspec.json.encode(fields)
 
 
-def _faults(reply: Reply, statuses: tuple[int, ...]) -> list[str]:
+def _faults(reply: ProbeReply, statuses: tuple[int, ...]) -> list[str]:
     """What is wrong with an error reply."""
     missing = []
     if reply.status not in statuses:
@@ -36,7 +36,7 @@ def _faults(reply: Reply, statuses: tuple[int, ...]) -> list[str]:
     return missing
 
 
-def _judged(reply: Reply, statuses: tuple[int, ...]) -> Verdict:
+def _judged(reply: ProbeReply, statuses: tuple[int, ...]) -> ProbeVerdict:
     if not reply.status:
         return unclear(reply.trouble)
     if reply.status == 200:
@@ -44,48 +44,50 @@ def _judged(reply: Reply, statuses: tuple[int, ...]) -> Verdict:
     return weighed(_faults(reply, statuses), of=2)
 
 
-Sent = Callable[[Subject], Ask]
+Sent = Callable[[Subject], ProbeRequest]
 
 
 def _refused(sent: Sent, *statuses: int) -> Callable[[Subject], Script]:
-    def script(subject: Subject) -> Generator[Ask, Reply, Verdict]:
+    def script(subject: Subject) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
         return _judged((yield sent(subject)), statuses)
 
     return script
 
 
-def _broken(subject: Subject) -> Ask:
-    return Ask("POST", _PATH, b'{"model": "' + subject.model.encode() + b'", "messages": [')
+def _broken(subject: Subject) -> ProbeRequest:
+    return ProbeRequest(
+        "POST", _PATH, b'{"model": "' + subject.model.encode() + b'", "messages": ['
+    )
 
 
-def _without_messages(subject: Subject) -> Ask:
-    return Ask("POST", _PATH, _body(model=subject.model))
+def _without_messages(subject: Subject) -> ProbeRequest:
+    return ProbeRequest("POST", _PATH, _body(model=subject.model))
 
 
-def _other_model(subject: Subject) -> Ask:
+def _other_model(subject: Subject) -> ProbeRequest:
     body = _body(model="no-such-model-probe", messages=[user("Say ok.")], **{subject.limit: 4})
-    return Ask("POST", _PATH, body)
+    return ProbeRequest("POST", _PATH, body)
 
 
-def _wrong_type(subject: Subject) -> Ask:
+def _wrong_type(subject: Subject) -> ProbeRequest:
     return subject.ask("Say ok.", 4, temperature="hot")
 
 
-def _out_of_range(subject: Subject) -> Ask:
+def _out_of_range(subject: Subject) -> ProbeRequest:
     return subject.ask("Say ok.", 4, temperature=-3)
 
 
-def _no_path(subject: Subject) -> Ask:
+def _no_path(subject: Subject) -> ProbeRequest:
     del subject
-    return Ask("GET", "/no/such/path")
+    return ProbeRequest("GET", "/no/such/path")
 
 
 def _key(credential: Credential) -> Callable[[Subject], Script]:
-    def script(subject: Subject) -> Generator[Ask, Reply, Verdict]:
+    def script(subject: Subject) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
         if not subject.keyed:
             return unclear("asked without a key anyway")
         body = _body(model=subject.model, messages=[user("Say ok.")], **{subject.limit: 4})
-        reply = yield Ask("POST", _PATH, body, credential=credential)
+        reply = yield ProbeRequest("POST", _PATH, body, credential=credential)
         if reply.status == 200:
             return partly("no key is needed")
         missing = _faults(reply, (401,)) if reply.status else [reply.trouble]
@@ -101,7 +103,7 @@ def _placeholder(subject: Subject) -> Script:
     if subject.keyed:
         return unclear("asked with a key")
     body = _body(model=subject.model, messages=[user("Say ok.")], **{subject.limit: 4})
-    reply = yield Ask("POST", _PATH, body, credential="wrong")
+    reply = yield ProbeRequest("POST", _PATH, body, credential="wrong")
     if reply.status == 200:
         return yes()
     return (
@@ -126,8 +128,8 @@ def _type_told(subject: Subject) -> Script:
     return no(message_of(reply))
 
 
-def _question(id: str, rule: str, words: str, script: Callable[[Subject], Script]) -> Question:
-    return Question(id, rule, words, script, tokens=50, alone=True)
+def _question(id: str, rule: str, words: str, script: Callable[[Subject], Script]) -> ProbeQuestion:
+    return ProbeQuestion(id, rule, words, script, tokens=50, alone=True)
 
 
 QUESTIONS = (

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from causerie.probe.ask import Ask
-from causerie.probe.question import Question, Script
+from causerie.probe.ask import ProbeRequest
+from causerie.probe.question import ProbeQuestion, Script
 from causerie.probe.questions.completion import HELLO, MOST
-from causerie.probe.reading import Stream, answered, joined, streamed
+from causerie.probe.reading import ProbeStream, answered, joined, streamed
 from causerie.probe.reply import dig
 from causerie.probe.subject import Subject
 from causerie.probe.verdict import no, partly, unclear, weighed, yes
 
 
-def _plain_stream(subject: Subject) -> Ask:
+def _plain_stream(subject: Subject) -> ProbeRequest:
     return subject.ask(HELLO, MOST, stream=True).once()
 
 
-def _usage_stream(subject: Subject) -> Ask:
+def _usage_stream(subject: Subject) -> ProbeRequest:
     options = {"include_usage": True}
     return subject.ask(HELLO, MOST, stream=True, stream_options=options).once()
 
@@ -56,7 +56,7 @@ def _usage(subject: Subject) -> Script:
     return weighed(missing, of=len(missing) + 1)
 
 
-def _usage_faults(stream: Stream) -> list[str]:
+def _usage_faults(stream: ProbeStream) -> list[str]:
     missing = []
     last = stream.chunks[-1]
     if dig(last, "usage") is None:
@@ -95,8 +95,10 @@ def _same(subject: Subject) -> Script:
 
 
 QUESTIONS = (
-    Question("stream", "S, 6", "Is a stream `data:` lines that end with [DONE]?", _form, tokens=80),
-    Question(
+    ProbeQuestion(
+        "stream", "S, 6", "Is a stream `data:` lines that end with [DONE]?", _form, tokens=80
+    ),
+    ProbeQuestion(
         "stream.chunks",
         "2.6, S",
         "One id, the role first, one finish reason?",
@@ -104,7 +106,7 @@ QUESTIONS = (
         decides=("stream",),
         tokens=80,
     ),
-    Question(
+    ProbeQuestion(
         "stream.usage",
         "2.6, S",
         "Does usage come last, with empty choices, when asked for?",
@@ -112,8 +114,8 @@ QUESTIONS = (
         decides=("stream_options",),
         tokens=80,
     ),
-    Question("stream.unasked", "2.6", "And no usage when not asked for?", _unasked, tokens=80),
-    Question(
+    ProbeQuestion("stream.unasked", "2.6", "And no usage when not asked for?", _unasked, tokens=80),
+    ProbeQuestion(
         "stream.same",
         "contract 2",
         "Does a stream say what the plain answer says?",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from dataclasses import replace
 
-from causerie.probe.ask import Ask
-from causerie.probe.question import Learned, Question, Script
-from causerie.probe.reading import Answer, Stream, answered, refusal, streamed
-from causerie.probe.reply import Reply, dig
+from causerie.probe.ask import ProbeRequest
+from causerie.probe.question import Learned, ProbeQuestion, Script
+from causerie.probe.reading import ProbeAnswer, ProbeStream, answered, refusal, streamed
+from causerie.probe.reply import ProbeReply, dig
 from causerie.probe.subject import Messages, Subject, user
-from causerie.probe.verdict import Verdict, no, partly, unclear, yes
+from causerie.probe.verdict import ProbeVerdict, no, partly, unclear, yes
 
 SUM = "What is 17 + 25? Answer with the number."
 _LEGS = "How many legs do 3 spiders, 4 dogs and 5 birds have in all? Think about each in turn."
@@ -30,12 +30,14 @@ _SWITCHES: tuple[tuple[str, Mapping[str, object], Mapping[str, object]], ...] = 
 )
 
 
-def thought(answer: Answer) -> bool:
+def thought(answer: ProbeAnswer) -> bool:
     """Whether there is reasoning, in its field or in tags inside the text."""
     return bool(answer.reasoning) or any(tag in answer.text for tag in _TAGS)
 
 
-def _with(subject: Subject, fields: Mapping[str, object]) -> Generator[Ask, Reply, bool | None]:
+def _with(
+    subject: Subject, fields: Mapping[str, object]
+) -> Generator[ProbeRequest, ProbeReply, bool | None]:
     """Whether it thinks with these fields; ``None`` where they are refused."""
     reply = yield subject.ask(SUM, MOST, **fields).once()
     return None if refusal(reply) is not None else thought(answered(reply))
@@ -76,7 +78,7 @@ def _object(subject: Subject) -> Script:
 
 def _both_ways(
     subject: Subject, switch: tuple[str, Mapping[str, object], Mapping[str, object]]
-) -> Generator[Ask, Reply, Verdict]:
+) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
     _, on, off = switch
     bare = replace(subject, quiet={})
     replies = []
@@ -121,7 +123,7 @@ def _order(subject: Subject) -> Script:
     return yes()
 
 
-def _kinds(stream: Stream) -> list[str]:
+def _kinds(stream: ProbeStream) -> list[str]:
     kinds = []
     for delta in stream.deltas():
         if delta.get("reasoning_content") or delta.get("reasoning"):
@@ -174,10 +176,10 @@ def _back(subject: Subject) -> Script:
 
 
 QUESTIONS = (
-    Question(
+    ProbeQuestion(
         "thinking", "2.5, 4.2", "Can thinking be turned on and off?", _switch, asks=9, tokens=140
     ),
-    Question(
+    ProbeQuestion(
         "chat_template_kwargs",
         "4.2",
         "Does `chat_template_kwargs.enable_thinking` do it?",
@@ -186,7 +188,7 @@ QUESTIONS = (
         asks=2,
         tokens=140,
     ),
-    Question(
+    ProbeQuestion(
         "reasoning_effort",
         "contract 1",
         "Does `reasoning_effort` do it?",
@@ -195,7 +197,7 @@ QUESTIONS = (
         asks=2,
         tokens=140,
     ),
-    Question(
+    ProbeQuestion(
         "reasoning",
         "G",
         "Does the `reasoning` object of routers do it?",
@@ -204,7 +206,7 @@ QUESTIONS = (
         asks=2,
         tokens=140,
     ),
-    Question(
+    ProbeQuestion(
         "reasoning_content",
         "2.5",
         "Does reasoning come as `reasoning_content`?",
@@ -212,7 +214,7 @@ QUESTIONS = (
         tokens=140,
         loud=True,
     ),
-    Question(
+    ProbeQuestion(
         "stream.reasoning",
         "S",
         "Does reasoning come before content in streams?",
@@ -220,7 +222,7 @@ QUESTIONS = (
         tokens=210,
         loud=True,
     ),
-    Question(
+    ProbeQuestion(
         "thinking_token_budget",
         "contract 1",
         "Does `thinking_token_budget` shorten it?",
@@ -230,7 +232,7 @@ QUESTIONS = (
         tokens=140,
         loud=True,
     ),
-    Question(
+    ProbeQuestion(
         "include_reasoning",
         "contract 1",
         "Does `include_reasoning: false` hide it?",
@@ -240,7 +242,7 @@ QUESTIONS = (
         tokens=140,
         loud=True,
     ),
-    Question(
+    ProbeQuestion(
         "reasoning.back",
         "2.2",
         "Does reasoning that is sent back reach the model?",

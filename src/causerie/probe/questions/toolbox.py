@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 from jsonschema import Draft202012Validator
 
-from causerie.probe.reading import Answer, Call
+from causerie.probe.reading import ProbeAnswer, ProbeCall
 
 WEATHER_PARAMETERS: dict[str, object] = {
     "type": "object",
@@ -40,7 +40,7 @@ TOOLS = [WEATHER, NOW]
 _PARAMETERS = {"get_weather": WEATHER_PARAMETERS, "now": NOW_PARAMETERS}
 
 
-def call_faults(answer: Answer) -> list[str]:
+def call_faults(answer: ProbeAnswer) -> list[str]:
     """What is wrong with the calls of an answer, and with how it ended.
 
     Where several came and the output limit cut the last one, the others are judged.
@@ -60,7 +60,7 @@ def call_faults(answer: Answer) -> list[str]:
     return missing
 
 
-def _argument_faults(call: Call) -> list[str]:
+def _argument_faults(call: ProbeCall) -> list[str]:
     if not isinstance(call.name, str) or call.name not in _PARAMETERS:
         return [f"the function {call.name!r:.40} was not offered"]
     if not isinstance(call.arguments, str):

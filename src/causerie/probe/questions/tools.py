@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from causerie.probe.ask import Ask
-from causerie.probe.question import Question, Script
+from causerie.probe.ask import ProbeRequest
+from causerie.probe.question import ProbeQuestion, Script
 from causerie.probe.questions.toolbox import TOOLS, WEATHER, call_faults
 from causerie.probe.reading import answered, joined, refusal, streamed
 from causerie.probe.reply import dig
@@ -20,12 +20,12 @@ _CALL = {
 _RESULT = {"role": "tool", "tool_call_id": "call_a1", "content": '{"degrees": 31}'}
 
 
-def may(subject: Subject) -> Ask:
+def may(subject: Subject) -> ProbeRequest:
     """A question that a tool answers, with the choice left to the model."""
     return subject.ask(WANTED, MOST, tools=[WEATHER]).once()
 
 
-def must(subject: Subject) -> Ask:
+def must(subject: Subject) -> ProbeRequest:
     """The same with a call forced."""
     return subject.ask(WANTED, MOST, tools=[WEATHER], tool_choice="required").once()
 
@@ -130,7 +130,7 @@ def _parallel(subject: Subject) -> Script:
 
 
 QUESTIONS = (
-    Question(
+    ProbeQuestion(
         "tools",
         "2.3, 2.4, T",
         "Are offered tools called, in the right form?",
@@ -139,11 +139,11 @@ QUESTIONS = (
         asks=2,
         tokens=360,
     ),
-    Question(
+    ProbeQuestion(
         "tools.stream", "2.3, contract 2", "And in a stream, piece by piece?", _stream, tokens=360
     ),
-    Question("tools.exchange", "T", "Is a tool's result answered?", _exchange, tokens=360),
-    Question(
+    ProbeQuestion("tools.exchange", "T", "Is a tool's result answered?", _exchange, tokens=360),
+    ProbeQuestion(
         "tools.history",
         "2.2, contract 1",
         "Are old calls with null content or broken arguments taken?",
@@ -151,14 +151,14 @@ QUESTIONS = (
         asks=3,
         tokens=260,
     ),
-    Question(
+    ProbeQuestion(
         "tools.stray",
         "2.2, contract 1",
         "Is a result that answers no call refused?",
         _stray,
         tokens=260,
     ),
-    Question(
+    ProbeQuestion(
         "tool_choice.none",
         "contract 1",
         "Does `tool_choice: none` keep it from calling?",
@@ -166,7 +166,7 @@ QUESTIONS = (
         asks=2,
         tokens=360,
     ),
-    Question(
+    ProbeQuestion(
         "parallel_tool_calls",
         "contract 1",
         "Does `parallel_tool_calls: false` leave one call?",

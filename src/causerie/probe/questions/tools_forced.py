@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 
-from causerie.probe.ask import Ask
-from causerie.probe.question import Question, Script
+from causerie.probe.ask import ProbeRequest
+from causerie.probe.question import ProbeQuestion, Script
 from causerie.probe.questions.toolbox import TOOLS, call_faults
 from causerie.probe.questions.tools import WANTED
-from causerie.probe.reading import Answer, answered
-from causerie.probe.reply import Reply
+from causerie.probe.reading import ProbeAnswer, answered
+from causerie.probe.reply import ProbeReply
 from causerie.probe.subject import Subject
-from causerie.probe.verdict import Verdict, no, partly, weighed, yes
+from causerie.probe.verdict import ProbeVerdict, no, partly, weighed, yes
 
 _SMALL_TALK = "Say hello."
 _NAMED = {"type": "function", "function": {"name": "now"}}
@@ -24,7 +24,7 @@ _ALLOWED = {
 }
 
 
-def _judged(answer: Answer, name: str | None) -> Verdict:
+def _judged(answer: ProbeAnswer, name: str | None) -> ProbeVerdict:
     """A call must have come; of ``name``, where one was named."""
     if not answer.calls:
         return no(f"accepted, no call came: {answer.text!r:.80}")
@@ -36,7 +36,7 @@ def _judged(answer: Answer, name: str | None) -> Verdict:
 
 
 def _forced(said: str, choice: object, name: str | None) -> Callable[[Subject], Script]:
-    def script(subject: Subject) -> Generator[Ask, Reply, Verdict]:
+    def script(subject: Subject) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
         reply = yield subject.ask(said, 128, tools=TOOLS, tool_choice=choice)
         return _judged(answered(reply), name)
 
@@ -44,7 +44,7 @@ def _forced(said: str, choice: object, name: str | None) -> Callable[[Subject], 
 
 
 def _forced_loud(said: str, choice: object, name: str | None) -> Callable[[Subject], Script]:
-    def script(subject: Subject) -> Generator[Ask, Reply, Verdict]:
+    def script(subject: Subject) -> Generator[ProbeRequest, ProbeReply, ProbeVerdict]:
         reply = yield subject.loudly(said, 320, tools=TOOLS, tool_choice=choice)
         answer = answered(reply)
         verdict = _judged(answer, name)
@@ -57,10 +57,10 @@ def _forced_loud(said: str, choice: object, name: str | None) -> Callable[[Subje
 
 def _question(
     id: str, words: str, script: Callable[[Subject], Script], decides: tuple[str, ...] = ()
-) -> Question:
+) -> ProbeQuestion:
     loud = id.endswith(".thinking")
     most = 600 if loud else 400
-    return Question(id, "4.2, contract 1", words, script, decides, tokens=most, loud=loud)
+    return ProbeQuestion(id, "4.2, contract 1", words, script, decides, tokens=most, loud=loud)
 
 
 QUESTIONS = (

@@ -8,6 +8,6 @@ checked that depends on one.
 from __future__ import annotations
 
 from causerie.protocol.parsing.body import parse
-from causerie.protocol.parsing.rules import HINTS, HONOURED, REFUSED, Rules
+from causerie.protocol.parsing.rules import HINTS, HONOURED, REFUSED, ParsingRules
 
-__all__ = ["HINTS", "HONOURED", "REFUSED", "Rules", "parse"]
+__all__ = ["HINTS", "HONOURED", "REFUSED", "ParsingRules", "parse"]

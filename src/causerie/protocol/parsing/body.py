@@ -8,15 +8,8 @@ from causerie.errors import InvalidRequest
 from causerie.offload import LARGE
 from causerie.protocol.bounded_json import SMALL
 from causerie.protocol.parsing.document import check_work, decode
-from causerie.protocol.parsing.draw import (
-    read_draw,
-    read_length,
-    read_stop,
-    read_stop_token_ids,
-    read_top_logprobs,
-)
-from causerie.protocol.parsing.everyday import read_everyday
-from causerie.protocol.parsing.fields import Fields, shown, unsupported
+from causerie.protocol.parsing.fast_path import read_fast_path
+from causerie.protocol.parsing.fields import ObjectReader, shown, unsupported
 from causerie.protocol.parsing.known import KNOWN, sift
 from causerie.protocol.parsing.messages import plain_length, read_messages
 from causerie.protocol.parsing.output import read_output
@@ -26,7 +19,14 @@ from causerie.protocol.parsing.preferences import (
     read_preferences,
     wants_usage,
 )
-from causerie.protocol.parsing.rules import HONOURED, REFUSED, Rules
+from causerie.protocol.parsing.rules import HONOURED, REFUSED, ParsingRules
+from causerie.protocol.parsing.sampling import (
+    read_length,
+    read_sampling,
+    read_stop,
+    read_stop_token_ids,
+    read_top_logprobs,
+)
 from causerie.protocol.parsing.thinking import read_thinking
 from causerie.protocol.parsing.tools import read_tool_choice, read_tools
 from causerie.protocol.preferences import INDIFFERENT
@@ -37,7 +37,7 @@ _MAX_DOCUMENTS = 4096
 _MAX_ID = 256
 
 
-def parse(body: bytes, rules: Rules) -> ChatRequest:
+def parse(body: bytes, rules: ParsingRules) -> ChatRequest:
     """The request that ``body`` holds.
 
     Raises :class:`InvalidRequest` that names the first field that is wrong.
@@ -45,15 +45,15 @@ def parse(body: bytes, rules: Rules) -> ChatRequest:
     if len(body) > SMALL:  # the fast path reads all of a small one without harm
         check_work(body, rules)
     if len(body) <= LARGE:
-        request = read_everyday(body, rules)
+        request = read_fast_path(body, rules)
         if request is not None:
             return request
     if len(body) <= SMALL:
         check_work(body, rules)
-    return read_fields(Fields(decode(body)), rules, large=len(body) > LARGE)
+    return read_fields(ObjectReader(decode(body)), rules, large=len(body) > LARGE)
 
 
-def read_fields(fields: Fields, rules: Rules, *, large: bool = False) -> ChatRequest:
+def read_fields(fields: ObjectReader, rules: ParsingRules, *, large: bool = False) -> ChatRequest:
     """The request, read field by field; raises :class:`InvalidRequest` for the first wrong one."""
     _refuse_known(fields)
     sent, unlisted = sift(_for_others(fields, rules), KNOWN)
@@ -72,7 +72,7 @@ def read_fields(fields: Fields, rules: Rules, *, large: bool = False) -> ChatReq
         max_tokens=length.most,
         min_tokens=length.least,
         n=fields.integer("n", 1, _MAX_CHOICES) or 1,
-        draw=read_draw(fields),
+        sampling=read_sampling(fields),
         stop=read_stop(fields),
         stop_token_ids=read_stop_token_ids(fields),
         ignore_eos=fields.boolean("ignore_eos") or False,
@@ -98,31 +98,31 @@ def read_fields(fields: Fields, rules: Rules, *, large: bool = False) -> ChatReq
     )
 
 
-def _asks(fields: Fields, name: str) -> bool:
+def _asks(fields: ObjectReader, name: str) -> bool:
     """Whether it asks for anything. What some clients always say, ``logprobs: false``, does not."""
     return fields.has(name) and (name != "logprobs" or fields.get(name) is not False)
 
 
-def _cache_key(fields: Fields) -> str | None:
+def _cache_key(fields: ObjectReader) -> str | None:
     """A hint, so whatever it is, it is taken."""
     key = fields.get("prompt_cache_key")
     return key[:_MAX_ID] if isinstance(key, str) and key else None
 
 
-def _models(fields: Fields, rules: Rules) -> tuple[str, tuple[str, ...]]:
+def _models(fields: ObjectReader, rules: ParsingRules) -> tuple[str, tuple[str, ...]]:
     if rules.router and fields.has("models"):
         return read_models(fields, _MAX_ID)
     return fields.required_string("model", most=_MAX_ID), ()
 
 
-def _for_others(fields: Fields, rules: Rules) -> Mapping[str, object]:
+def _for_others(fields: ObjectReader, rules: ParsingRules) -> Mapping[str, object]:
     """The body without what is said to the router, which stays here."""
     if not rules.router or ROUTER_FIELDS.isdisjoint(fields.values):
         return fields.values
     return {name: value for name, value in fields.values.items() if name not in ROUTER_FIELDS}
 
 
-def _refuse_known(fields: Fields) -> None:
+def _refuse_known(fields: ObjectReader) -> None:
     if not REFUSED.keys().isdisjoint(fields.values):
         for name, advice in REFUSED.items():
             if fields.has(name):
@@ -137,22 +137,24 @@ def _refuse_known(fields: Fields) -> None:
         )
 
 
-def _include_usage(fields: Fields) -> bool:
+def _include_usage(fields: ObjectReader) -> bool:
     """Without ``stream`` the usage is in the answer anyway."""
     options = fields.child("stream_options")
     return bool(options and options.boolean("include_usage"))
 
 
-def _template_kwargs(fields: Fields) -> Mapping[str, object]:
+def _template_kwargs(fields: ObjectReader) -> Mapping[str, object]:
     kwargs = fields.child("chat_template_kwargs")
     return kwargs.values if kwargs else {}
 
 
-def _documents(fields: Fields) -> tuple[Mapping[str, object], ...]:
+def _documents(fields: ObjectReader) -> tuple[Mapping[str, object], ...]:
     return tuple(one.values for one in fields.objects("documents", most=_MAX_DOCUMENTS))
 
 
-def _generation_prompt(fields: Fields, continues: bool, messages: tuple[Message, ...]) -> bool:
+def _generation_prompt(
+    fields: ObjectReader, continues: bool, messages: tuple[Message, ...]
+) -> bool:
     """Whether a new answer begins; a continued message must be there to be continued."""
     wanted = fields.boolean("add_generation_prompt")
     if not continues:

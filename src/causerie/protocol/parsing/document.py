@@ -11,12 +11,12 @@ import msgspec
 
 from causerie.errors import InvalidRequest
 from causerie.protocol import bounded_json
-from causerie.protocol.parsing.rules import Rules
+from causerie.protocol.parsing.rules import ParsingRules
 
 _BOM = b"\xef\xbb\xbf"
 
 
-def check_work(body: bytes, rules: Rules) -> None:
+def check_work(body: bytes, rules: ParsingRules) -> None:
     """Raise :class:`InvalidRequest` for a body that would take too long to decode."""
     try:
         bounded_json.check(body, rules.work)

@@ -62,7 +62,7 @@ def unsupported(param: str, advice: str) -> InvalidRequest:
     )
 
 
-class Fields(Struct, frozen=True):
+class ObjectReader(Struct, frozen=True):
     """One object of the body; ``path`` is where it stands (empty for the body itself)."""
 
     values: Mapping[str, object]
@@ -125,13 +125,13 @@ class Fields(Struct, frozen=True):
             self.param(name), f"must be one of {', '.join(words)}, not {shown(value)}."
         )
 
-    def child(self, name: str) -> Fields | None:
+    def child(self, name: str) -> ObjectReader | None:
         value = self.values.get(name)
         if value is None:
             return None
         return as_object(value, self.param(name))
 
-    def required_object(self, name: str) -> Fields:
+    def required_object(self, name: str) -> ObjectReader:
         value = self.child(name)
         if value is None:
             raise missing(self.param(name), "an object")
@@ -149,16 +149,16 @@ class Fields(Struct, frozen=True):
             )
         return value
 
-    def objects(self, name: str, *, most: int) -> Iterator[Fields]:
+    def objects(self, name: str, *, most: int) -> Iterator[ObjectReader]:
         """The elements of an array of objects."""
         for index, value in enumerate(self.array(name, most=most) or ()):
             yield as_object(value, f"{self.param(name)}[{index}]")
 
 
-def as_object(value: object, param: str) -> Fields:
+def as_object(value: object, param: str) -> ObjectReader:
     if not isinstance(value, dict):
         raise wrong_type(param, "an object", value)
-    return Fields(value, param)
+    return ObjectReader(value, param)
 
 
 def integer(value: object, param: str, least: int, most: int) -> int:

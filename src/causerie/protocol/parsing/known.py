@@ -116,7 +116,8 @@ def privilege_in(path: str) -> Privilege | None:
 
 
 def sift(body: Mapping[str, Any], known: Known) -> tuple[Mapping[str, Any], Unlisted | None]:
-    """Return the listed fields of the body, and what it has besides; the body itself if nothing."""
+    """Return the listed fields of the body, and what it has in addition; the body itself if
+    nothing."""
     found = _Found()
     kept = _object(body, known, "", found)
     if kept is body:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.parsing.fields import (
-    Fields,
+    ObjectReader,
     as_object,
     missing,
     shown,
@@ -15,7 +15,7 @@ from causerie.protocol.parsing.fields import (
     wrong_type,
     wrong_value,
 )
-from causerie.protocol.parsing.rules import Rules
+from causerie.protocol.parsing.rules import ParsingRules
 from causerie.protocol.reasoning import text_of
 from causerie.protocol.request import ImagePart, Message, Part, Role, TextPart, ToolCall
 
@@ -37,7 +37,7 @@ _TEXT_PARTS = {"text": "text", "refusal": "refusal"}
 _OF_PARTS = ("text", "refusal", "image_url")
 
 
-def read_messages(body: Fields, rules: Rules) -> tuple[Message, ...]:
+def read_messages(body: ObjectReader, rules: ParsingRules) -> tuple[Message, ...]:
     """The messages in order; raises :class:`InvalidRequest` naming the index of a bad one."""
     values = body.get("messages")
     if values is None:
@@ -73,7 +73,7 @@ def plain_length(messages: Sequence[Message]) -> int | None:
     return characters
 
 
-def _message(fields: Fields, known_calls: set[str]) -> Message:
+def _message(fields: ObjectReader, known_calls: set[str]) -> Message:
     role = _role(fields)
     name = fields.string("name", most=_MAX_NAME)
     if role == "assistant":
@@ -88,7 +88,7 @@ def _message(fields: Fields, known_calls: set[str]) -> Message:
     )
 
 
-def _role(fields: Fields) -> Role:
+def _role(fields: ObjectReader) -> Role:
     value = fields.required_string("role")
     if value == "function":
         raise unsupported(
@@ -103,7 +103,7 @@ def _role(fields: Fields) -> Role:
     return role
 
 
-def _assistant(fields: Fields, name: str | None) -> Message:
+def _assistant(fields: ObjectReader, name: str | None) -> Message:
     if fields.has("function_call"):
         raise unsupported(fields.param("function_call"), "Send past calls in `tool_calls`.")
     content = _content(fields, "assistant")
@@ -122,7 +122,7 @@ def _assistant(fields: Fields, name: str | None) -> Message:
     )
 
 
-def _reasoning(fields: Fields) -> str | None:
+def _reasoning(fields: ObjectReader) -> str | None:
     """Earlier reasoning, by any of its names; of blocks, what can be read of them."""
     reasoning = fields.string("reasoning_content")
     if reasoning is None:
@@ -133,7 +133,7 @@ def _reasoning(fields: Fields) -> str | None:
     return reasoning
 
 
-def _call(fields: Fields) -> ToolCall:
+def _call(fields: ObjectReader) -> ToolCall:
     if fields.has("type") and fields.get("type") != "function":
         raise unsupported(fields.param("type"), 'Only calls of type "function" are known.')
     function = fields.required_object("function")
@@ -152,7 +152,7 @@ def _call(fields: Fields) -> ToolCall:
     )
 
 
-def _tool_call_id(fields: Fields, known_calls: set[str]) -> str:
+def _tool_call_id(fields: ObjectReader, known_calls: set[str]) -> str:
     param = fields.param("tool_call_id")
     value = fields.string("tool_call_id")
     if value is None:
@@ -166,7 +166,7 @@ def _tool_call_id(fields: Fields, known_calls: set[str]) -> str:
     return value
 
 
-def _content(fields: Fields, role: Role) -> str | tuple[Part, ...] | None:
+def _content(fields: ObjectReader, role: Role) -> str | tuple[Part, ...] | None:
     value = fields.get("content")
     if value is None or isinstance(value, str):
         return value
@@ -182,7 +182,7 @@ def _content(fields: Fields, role: Role) -> str | tuple[Part, ...] | None:
     )
 
 
-def _part(fields: Fields, role: Role) -> Part:
+def _part(fields: ObjectReader, role: Role) -> Part:
     sort = fields.required_string("type")
     for name in _OF_PARTS:
         if name != sort and fields.has(name):  # which a server may read all the same
@@ -201,7 +201,7 @@ def _part(fields: Fields, role: Role) -> Part:
     return _image(fields)
 
 
-def _image(fields: Fields) -> ImagePart:
+def _image(fields: ObjectReader) -> ImagePart:
     image = fields.required_object("image_url")
     image.word("detail", ("auto", "low", "high", "original"))
     part = ImagePart(image.required_string("url"))

@@ -6,19 +6,19 @@ import re
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.parsing.fields import (
-    Fields,
+    ObjectReader,
     missing,
     unsupported,
     wrong_type,
     wrong_value,
 )
 from causerie.protocol.request import (
-    Choice,
     Grammar,
     JsonObject,
     JsonSchema,
     OutputFormat,
     Regex,
+    ToolMode,
 )
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
@@ -26,7 +26,7 @@ _KINDS = ("json", "regex", "choice", "grammar")
 _MAX_OPTIONS = 4096
 
 
-def read_output(body: Fields) -> OutputFormat | None:
+def read_output(body: ObjectReader) -> OutputFormat | None:
     """The one shape that was asked for, or ``None`` for free text."""
     output = _response_format(body)
     structured = body.child("structured_outputs")
@@ -41,7 +41,7 @@ def read_output(body: Fields) -> OutputFormat | None:
     return _structured(structured)
 
 
-def _response_format(body: Fields) -> OutputFormat | None:
+def _response_format(body: ObjectReader) -> OutputFormat | None:
     fields = body.child("response_format")
     if fields is None:
         return None
@@ -63,15 +63,15 @@ def _response_format(body: Fields) -> OutputFormat | None:
     return JsonSchema(schema.required_object("schema").values, name or "response")
 
 
-def _object(fields: Fields) -> OutputFormat:
-    """Any object, or one by the schema that some clients put beside the type."""
+def _object(fields: ObjectReader) -> OutputFormat:
+    """Any object, or one by the schema that some clients put alongside the type."""
     if not fields.has("schema"):
         return JsonObject()
     schema = fields.required_object("schema").values
     return JsonSchema({"type": "object", **schema}, param=fields.param("schema"))
 
 
-def _structured(fields: Fields) -> OutputFormat:
+def _structured(fields: ObjectReader) -> OutputFormat:
     for name in fields.values:
         if name not in _KINDS and fields.has(name):
             raise unsupported(fields.param(name), f"It takes one of {', '.join(_KINDS)}.")
@@ -90,19 +90,19 @@ def _structured(fields: Fields) -> OutputFormat:
         case "regex":
             return Regex(fields.required_string("regex"))
         case "choice":
-            return Choice(_options(fields))
+            return ToolMode(_options(fields))
         case _:
             return Grammar(fields.required_string("grammar"))
 
 
-def _schema(fields: Fields) -> JsonSchema:
+def _schema(fields: ObjectReader) -> JsonSchema:
     value = fields.get("json")
     if not isinstance(value, dict | bool):
         raise wrong_type(fields.param("json"), "a JSON Schema (an object)", value)
     return JsonSchema(value, param=fields.param("json"))
 
 
-def _options(fields: Fields) -> tuple[str, ...]:
+def _options(fields: ObjectReader) -> tuple[str, ...]:
     options = []
     for index, option in enumerate(fields.array("choice", most=_MAX_OPTIONS) or ()):
         param = f"{fields.param('choice')}[{index}]"

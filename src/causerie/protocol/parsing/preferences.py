@@ -1,4 +1,4 @@
-"""What only the router's door knows: other models to fall back on, and preferences of endpoints.
+"""What only the router's door knows: other models to fall back on, and preferences of providers.
 
 The names are those that users of the well-known aggregating router send. What
 is read here is for our own choice and goes to no upstream.
@@ -11,7 +11,7 @@ from typing import get_args
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.parsing.fields import (
-    Fields,
+    ObjectReader,
     missing,
     unsupported,
     wrong_type,
@@ -40,7 +40,7 @@ _PRICES = ("prompt", "completion", "request")
 _SORTS: tuple[SortBy, ...] = get_args(SortBy)
 
 
-def read_models(fields: Fields, most: int) -> tuple[str, tuple[str, ...]]:
+def read_models(fields: ObjectReader, most: int) -> tuple[str, tuple[str, ...]]:
     """The model that is asked for, and those to fall back on; ``most`` characters each."""
     asked = fields.string("model", most=most)
     named = _names(fields, "models", _MAX_MODELS)
@@ -57,7 +57,7 @@ def read_models(fields: Fields, most: int) -> tuple[str, tuple[str, ...]]:
     return first, tuple(others)
 
 
-def read_preferences(fields: Fields) -> Preferences:
+def read_preferences(fields: ObjectReader) -> Preferences:
     """``provider``; the other fields of this door are checked, too."""
     fields.word("route", ("fallback",))
     for name in ("transforms", "plugins"):
@@ -85,13 +85,13 @@ def read_preferences(fields: Fields) -> Preferences:
     )
 
 
-def wants_usage(fields: Fields) -> bool:
+def wants_usage(fields: ObjectReader) -> bool:
     """``usage.include``, which asks for the usage in a stream."""
     usage = fields.child("usage")
     return bool(usage is not None and usage.boolean("include"))
 
 
-def _names(fields: Fields, name: str, most: int) -> tuple[str, ...]:
+def _names(fields: ObjectReader, name: str, most: int) -> tuple[str, ...]:
     names: list[str] = []
     for index, value in enumerate(fields.array(name, most=most) or ()):
         param = f"{fields.param(name)}[{index}]"
@@ -103,17 +103,17 @@ def _names(fields: Fields, name: str, most: int) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _set(fields: Fields, name: str) -> frozenset[str] | None:
+def _set(fields: ObjectReader, name: str) -> frozenset[str] | None:
     """``None`` for an empty list too: programs send one where nothing was chosen."""
     return frozenset(_names(fields, name, _MAX_NAMES)) or None
 
 
-def _sort(provider: Fields) -> SortBy | None:
+def _sort(provider: ObjectReader) -> SortBy | None:
     """``"price"``, or ``{"by": "price"}``."""
     value = provider.get("sort")
     place, name = provider, "sort"
     if isinstance(value, dict):
-        place, name = Fields(value, provider.param("sort")), "by"
+        place, name = ObjectReader(value, provider.param("sort")), "by"
         for other in place.values:
             if other != "by" and place.has(other):
                 raise unsupported(place.param(other), "`provider.sort` takes `by`.")
@@ -121,7 +121,7 @@ def _sort(provider: Fields) -> SortBy | None:
     return next((sort for sort in _SORTS if sort == word), None)
 
 
-def _max_price(provider: Fields) -> MostPrice:
+def _max_price(provider: ObjectReader) -> MostPrice:
     prices = provider.child("max_price")
     if prices is None:
         return UNBOUNDED
@@ -132,7 +132,7 @@ def _max_price(provider: Fields) -> MostPrice:
     return MostPrice(*(_money(prices, name) for name in _PRICES))
 
 
-def _money(prices: Fields, name: str) -> Decimal | None:
+def _money(prices: ObjectReader, name: str) -> Decimal | None:
     """A number, or a number as text, which keeps its digits."""
     value = prices.get(name)
     if value is None:

@@ -84,7 +84,7 @@ _BY_NAME: Mapping[str, Privilege] = {
     name: privilege for privilege, names in _NAMES.items() for name in names
 }
 _ADDRESS = re.compile(
-    r"(?:^|_)(?:addr|address|addresses|callback|callbacks|domain|domains|endpoint|endpoints|host|"
+    r"(?:^|_)(?:addr|address|addresses|callback|callbacks|domain|domains|provider|providers|host|"
     r"hostname|hosts|ip|origin|port|proxies|proxy|redirect|server|servers|uri|uris|url|urls|"
     r"webhook|webhooks|website|websites)(?:_|$)"
 )

@@ -9,7 +9,7 @@ from msgspec import Struct
 from causerie.protocol import bounded_json
 
 
-class Rules(Struct, frozen=True):
+class ParsingRules(Struct, frozen=True):
     """How a body is read.
 
     ``reasoning_object`` says whether the door knows the router's ``reasoning``

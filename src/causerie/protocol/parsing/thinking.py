@@ -14,8 +14,8 @@ from typing import Generic, TypeVar
 
 from causerie.errors import InvalidRequest
 from causerie.protocol.effort import EFFORTS, USUAL
-from causerie.protocol.parsing.fields import Fields, unsupported
-from causerie.protocol.parsing.rules import Rules
+from causerie.protocol.parsing.fields import ObjectReader, unsupported
+from causerie.protocol.parsing.rules import ParsingRules
 from causerie.protocol.request import Thinking
 
 _REASONING_FIELDS = ("effort", "max_tokens", "exclude", "enabled", "summary")
@@ -43,12 +43,12 @@ class _Said(Generic[T]):
     param: str
 
 
-def read_thinking(body: Fields, rules: Rules) -> Thinking:
+def read_thinking(body: ObjectReader, rules: ParsingRules) -> Thinking:
     """The setting that all the fields together describe."""
     if _FIELDS.isdisjoint(body.values):
         return _DEFAULT
     reasoning = _reasoning(body, rules)
-    kwargs = body.child("chat_template_kwargs") or Fields({})
+    kwargs = body.child("chat_template_kwargs") or ObjectReader({})
     switches = [
         _switch(kwargs, "enable_thinking"),
         _template_switch(kwargs),
@@ -77,7 +77,7 @@ def read_thinking(body: Fields, rules: Rules) -> Thinking:
     )
 
 
-def _reasoning(body: Fields, rules: Rules) -> Fields:
+def _reasoning(body: ObjectReader, rules: ParsingRules) -> ObjectReader:
     if body.has("reasoning") and not rules.reasoning_object:
         raise unsupported(
             "reasoning",
@@ -86,7 +86,7 @@ def _reasoning(body: Fields, rules: Rules) -> Fields:
         )
     fields = body.child("reasoning")
     if fields is None:
-        return Fields({})
+        return ObjectReader({})
     for name in fields.values:
         if name not in _REASONING_FIELDS and fields.has(name):
             raise unsupported(
@@ -100,35 +100,35 @@ def _reasoning(body: Fields, rules: Rules) -> Fields:
     return fields
 
 
-def _switch(fields: Fields, name: str) -> _Said[bool] | None:
+def _switch(fields: ObjectReader, name: str) -> _Said[bool] | None:
     value = fields.boolean(name)
     return None if value is None else _Said(value, fields.param(name))
 
 
-def _template_switch(kwargs: Fields) -> _Said[bool] | None:
+def _template_switch(kwargs: ObjectReader) -> _Said[bool] | None:
     """``thinking`` is a switch for some templates; another type of value means something else."""
     value = kwargs.get("thinking")
     return _Said(value, kwargs.param("thinking")) if isinstance(value, bool) else None
 
 
-def _effort(fields: Fields, name: str) -> _Said[str] | None:
+def _effort(fields: ObjectReader, name: str) -> _Said[str] | None:
     value = fields.word(name, EFFORTS)
     return None if value is None else _Said(value, fields.param(name))
 
 
-def _template_effort(kwargs: Fields) -> _Said[str] | None:
+def _template_effort(kwargs: ObjectReader) -> _Said[str] | None:
     value = kwargs.get("reasoning_effort")
     if isinstance(value, str) and value in EFFORTS:
         return _Said(value, kwargs.param("reasoning_effort"))
     return None
 
 
-def _budget(fields: Fields, name: str) -> _Said[int] | None:
+def _budget(fields: ObjectReader, name: str) -> _Said[int] | None:
     value = fields.integer(name, 0, _MAX_BUDGET)
     return None if value is None else _Said(value, fields.param(name))
 
 
-def _hidden(reasoning: Fields) -> _Said[bool] | None:
+def _hidden(reasoning: ObjectReader) -> _Said[bool] | None:
     exclude = _switch(reasoning, "exclude")
     return None if exclude is None else _Said(not exclude.value, exclude.param)
 

@@ -6,7 +6,7 @@ import re
 from typing import Literal
 
 from causerie.protocol.parsing.fields import (
-    Fields,
+    ObjectReader,
     as_object,
     missing,
     shown,
@@ -25,7 +25,7 @@ _MODES: dict[str, Literal["none", "auto", "required"]] = {
 }
 
 
-def read_tools(body: Fields) -> tuple[Tool, ...]:
+def read_tools(body: ObjectReader) -> tuple[Tool, ...]:
     """The functions in order, with unique names."""
     tools: dict[str, Tool] = {}
     for fields in body.objects("tools", most=_MAX_TOOLS):
@@ -39,7 +39,7 @@ def read_tools(body: Fields) -> tuple[Tool, ...]:
     return tuple(tools.values())
 
 
-def _tool(fields: Fields) -> Tool:
+def _tool(fields: ObjectReader) -> Tool:
     sort = fields.required_string("type")
     if sort != "function":
         raise unsupported(fields.param("type"), f'It must be "function", not {shown(sort)}.')
@@ -59,7 +59,7 @@ def _tool(fields: Fields) -> Tool:
     )
 
 
-def read_tool_choice(body: Fields, tools: tuple[Tool, ...]) -> ToolChoice:
+def read_tool_choice(body: ObjectReader, tools: tuple[Tool, ...]) -> ToolChoice:
     """Which calls may or must come; without ``tools`` none."""
     value = body.get("tool_choice")
     if value is None:
@@ -74,7 +74,7 @@ def read_tool_choice(body: Fields, tools: tuple[Tool, ...]) -> ToolChoice:
             )
         choice = ToolChoice(mode)
     elif isinstance(value, dict):
-        choice = _choice(Fields(value, "tool_choice"), {tool.name for tool in tools})
+        choice = _choice(ObjectReader(value, "tool_choice"), {tool.name for tool in tools})
     else:
         raise wrong_type("tool_choice", "a string or an object", value)
     if choice.mode == "required" and not tools:
@@ -82,7 +82,7 @@ def read_tool_choice(body: Fields, tools: tuple[Tool, ...]) -> ToolChoice:
     return choice
 
 
-def _choice(fields: Fields, defined: set[str]) -> ToolChoice:
+def _choice(fields: ObjectReader, defined: set[str]) -> ToolChoice:
     sort = fields.required_string("type")
     if sort == "function":
         return ToolChoice("required", (_function_name(fields, defined),))
@@ -104,13 +104,13 @@ def _choice(fields: Fields, defined: set[str]) -> ToolChoice:
     return ToolChoice(_MODES[mode], tuple(dict.fromkeys(names)))
 
 
-def _allowed_name(fields: Fields, defined: set[str]) -> str:
+def _allowed_name(fields: ObjectReader, defined: set[str]) -> str:
     if fields.get("type") != "function":
         raise wrong_value(fields.param("type"), 'must be "function".')
     return _function_name(fields, defined)
 
 
-def _function_name(fields: Fields, defined: set[str]) -> str:
+def _function_name(fields: ObjectReader, defined: set[str]) -> str:
     function = fields.required_object("function")
     name = function.required_string("name")
     if name not in defined:

@@ -1,0 +1,71 @@
+"""Those who come with keys of accounts, as the pipeline sees them.
+
+Protocols only: what a pipeline with accounts is handed. Knows nothing of how
+accounts are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from causerie.access.credential import Credential
+from causerie.access.keys import Caller, Named
+from causerie.access.quota import RateScope, Tokens
+
+
+class KeyAuthenticator(Protocol):
+    """The keys of accounts."""
+
+    async def authenticate(self, door: Named, credential: Credential | None) -> Caller:
+        """Who is calling; raises ``Unauthenticated``, ``Forbidden``, ``StoreUnavailable``."""
+        ...
+
+
+class Allowances(Protocol):
+    """What callers may have, where they have accounts."""
+
+    def scopes(self, caller: Caller, model: str) -> Sequence[RateScope]:
+        """Whose limits hold, in addition to those of door and model."""
+        ...
+
+    async def reserve(self, caller: Caller, model: str, need: Callable[[], Tokens]) -> object:
+        """Hold the estimate against budgets until the record is entered; raises ``OverBudget``."""
+        ...
+
+    def release(self, held: object) -> None:
+        """Give back what is held for a request that asks for another model instead."""
+        ...
+
+
+class FreeReservation(AbstractContextManager[object], Protocol):
+    """One free request of a day; leaving the block with a ``ServiceError`` gives it back."""
+
+    @property
+    def day_status(self) -> DayStatus: ...
+
+
+class DayStatus(Protocol):
+    """How a day stands."""
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+
+class FreeAllowance(Protocol):
+    """What accounts may ask of free models in a day."""
+
+    async def take(self, project: str) -> FreeReservation:
+        """One more; raises ``RateLimited``, ``StoreUnavailable``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AccountPorts:
+    """Those who come with keys of accounts."""
+
+    keys: KeyAuthenticator
+    allowances: Allowances
+    free_days: FreeAllowance

@@ -1,0 +1,90 @@
+"""Secrets of people, encrypted before they are written: who has only the database has none.
+
+AES-256 in Galois/counter mode with a new nonce for each; what a secret is for is
+bound into it, so that none can be put in another's place. The first key
+encrypts; the others still open what was sealed with them. Written as
+``1.KEY.TEXT``: a version, which key, and nonce and ciphertext in base 64.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import secrets
+from collections.abc import Sequence
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+SHORTEST_KEY = 32
+_VERSION = "1"
+_NONCE_BYTES = 12  # NIST SP 800-38D, section 8.2.2
+_PURPOSE = b"causerie secrets of people"
+
+
+class WrongKey(Exception):
+    """None of the keys opens it, or it is not what was sealed."""
+
+
+class Cipher:
+    """Seals and opens. Raises :class:`ValueError` for a key that is too short to be one."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            if len(key) < SHORTEST_KEY:
+                raise ValueError(f"a key has at least {SHORTEST_KEY} characters")
+        self._ciphers = {_derived(key, b"name", 6).hex(): AESGCM(_cipher(key)) for key in keys}
+
+    def seal(self, secret: str, purpose: str) -> str:
+        """What is written of a secret; raises :class:`WrongKey` where there are no keys."""
+        for name, cipher in self._ciphers.items():
+            nonce = secrets.token_bytes(_NONCE_BYTES)
+            sealed = cipher.encrypt(nonce, secret.encode(), purpose.encode())
+            text = base64.urlsafe_b64encode(nonce + sealed).decode()
+            return f"{_VERSION}.{name}.{text}"
+        raise WrongKey("there is no key to seal with")
+
+    def open(self, sealed: str, purpose: str) -> str:
+        """The secret itself; raises :class:`WrongKey`."""
+        version, name, text = _parts(sealed)
+        cipher = self._ciphers.get(name)
+        if version != _VERSION or cipher is None:
+            raise WrongKey("it was sealed with a key that is not here")
+        try:
+            raw = base64.urlsafe_b64decode(text)
+            opened = cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], purpose.encode())
+        except (InvalidTag, binascii.Error, ValueError) as failure:
+            raise WrongKey("it is not what was sealed") from failure
+        return opened.decode()
+
+    def fresh(self, sealed: str) -> bool:
+        """Whether the first key sealed it."""
+        return _parts(sealed)[1] == next(iter(self._ciphers), None)
+
+
+def is_sealed(text: str) -> bool:
+    """Whether this is a sealed secret, and not one from before secrets were sealed."""
+    return text.startswith(f"{_VERSION}.")
+
+
+def new_key() -> str:
+    """A random key."""
+    return secrets.token_urlsafe(SHORTEST_KEY)
+
+
+def _parts(sealed: str) -> tuple[str, str, str]:
+    version, _, rest = sealed.partition(".")
+    name, _, text = rest.partition(".")
+    return version, name, text
+
+
+def _cipher(key: str) -> bytes:
+    return _derived(key, b"cipher", 32)
+
+
+def _derived(key: str, what: bytes, length: int) -> bytes:
+    """RFC 5869: from a key of any alphabet to the bits that are needed, one set for each use."""
+    hkdf = HKDF(algorithm=SHA256(), length=length, salt=None, info=_PURPOSE + b": " + what)
+    return hkdf.derive(key.encode())

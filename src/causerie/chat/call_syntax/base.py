@@ -1,0 +1,110 @@
+"""What every segment's reader and grammar share.
+
+A *reader* takes the model's text piece by piece, however it is cut, and says
+what it means. A *grammar* is a Lark expression (llguidance dialect) that
+admits just the texts the reader understands. Both are made per call: they know
+the function's schema, and nothing about streams, engines or messages.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+Schema = Mapping[str, object]
+
+
+def json_value(text: str) -> object:
+    """The value of a JSON text; raises ``ValueError`` for what only Python reads (``NaN``)."""
+    return json.loads(text, parse_constant=_no_constant)
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON value")
+
+
+class Unreadable(Exception):
+    """The text is not what the format declares; whoever feeds gives it out as plain text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a piece of text meant.
+
+    ``arguments`` is the next part of the JSON text of the arguments; ``value``
+    is what a name or an id turned out to be (set once, with ``rest``);
+    ``rest`` is the text behind the segment, or ``None`` while the segment wants
+    more.
+    """
+
+    arguments: str = ""
+    value: str = ""
+    rest: str | None = None
+
+
+class Reader(Protocol):
+    """Reads one segment. After a ``Read`` with ``rest`` it is not fed again."""
+
+    def feed(self, text: str) -> Read:
+        """Take the next piece; raises :class:`Unreadable` where it cannot be this segment."""
+        ...
+
+
+class GrammarScope(Protocol):
+    """Where a grammar is being written; :mod:`causerie.chat.constraint` is one."""
+
+    def rule(self, expression: str) -> str:
+        """Add a rule and return its name."""
+        ...
+
+    def reserve(self) -> str:
+        """The name of a rule that is to be defined, so that it can refer to itself."""
+        ...
+
+    def define(self, name: str, expression: str) -> None:
+        """Say what a reserved rule is."""
+        ...
+
+    def terminal(self, expression: str) -> str:
+        """Add a terminal and return its name."""
+        ...
+
+    def literal(self, text: str) -> str:
+        """An expression for fixed text; control tokens in it become those tokens."""
+        ...
+
+    def until(self, marker: str) -> str:
+        """An expression for any text up to and including the first ``marker``."""
+        ...
+
+    def closed(self, text: str, marker: str) -> str:
+        """An expression for ``text``, a terminal's, that does not hold ``marker``, and the marker.
+
+        White space around a marker belongs to it.
+        """
+        ...
+
+    def json(self, schema: Schema) -> str:
+        """An expression for JSON by schema, written as Python's ``json.dumps`` would."""
+        ...
+
+
+def spelled(text: str) -> str:
+    """``text`` as a regular expression to stand between slashes (Rust's dialect)."""
+    return re.sub(r"([\\.+*?()|\[\]{}^$#&\-~/])", r"\\\1", text).replace("\n", "\\n")
+
+
+def without(marker: str) -> str:
+    """A terminal for any text that does not hold ``marker``."""
+    return f"/(.|\\n)*/ & ~/(.|\\n)*{spelled(marker)}(.|\\n)*/"
+
+
+def text_overlap(text: str, marker: str) -> int:
+    """How many characters at the end of ``text`` could be the beginning of ``marker``."""
+    for size in range(min(len(text), len(marker) - 1), 0, -1):
+        if text.endswith(marker[:size]):
+            return size
+    return 0

@@ -1,0 +1,233 @@
+"""What a schema says of one value, taken apart: references resolved, alternatives side by side.
+
+Whoever writes arguments one by one has to know whether a value is a string
+before its first character, and what kind of string. Knows the keywords that
+apply schemas to the same value; knows nothing of grammars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from urllib.parse import unquote
+
+from causerie.chat.call_syntax.base import Schema
+from causerie.chat.call_syntax.conjunction import (
+    AT,
+    admits,
+    constants,
+    kind_of,
+    met,
+    refused,
+    settled,
+)
+from causerie.chat.schema.addresses import placed
+from causerie.chat.schema.keywords import ANNOTATIONS, APPLIES, is_annotation
+from causerie.chat.schema.names import plain
+from causerie.chat.schema.refusal import step
+
+ALL = frozenset({"string", "number", "boolean", "null", "array", "object"})
+_VALUES = frozenset({"const", "enum"})
+_NAMED = frozenset({"properties", "patternProperties"})
+_SPEAK_OF_PROPERTIES = APPLIES - {"const", "enum", "maxProperties"} | {"propertyNames"}
+_DEFINITIONS = ("$defs", "definitions")
+_ALTERNATIVES = ("anyOf", "oneOf")
+_APPLIED = frozenset({"$ref", "allOf", *_ALTERNATIVES})
+_MOST = 64  # combinations of alternatives that hold at once
+
+
+def definitions(schema: Schema) -> dict[str, object]:
+    """What a part of ``schema`` may refer to."""
+    return {key: schema[key] for key in _DEFINITIONS if key in schema}
+
+
+def part_of(schema: Schema, part: object) -> Schema | None:
+    """A schema inside ``schema`` with what it may refer to; ``None`` if nothing may be there."""
+    if part is False:
+        return None
+    return {**(part if isinstance(part, Mapping) else {}), **definitions(schema)}
+
+
+def resolved(root: Schema, reference: str) -> Schema | bool:
+    """The schema that a local reference names; one that names nothing allows anything."""
+    found: object = root
+    for part in reference.removeprefix("#").split("/")[1:]:
+        name = unquote(part).replace("~1", "/").replace("~0", "~")
+        if isinstance(found, list):
+            found = found[int(name)] if name.isdecimal() and int(name) < len(found) else {}
+        else:
+            found = found.get(name, {}) if isinstance(found, Mapping) else {}
+    return found if isinstance(found, Mapping | bool) else {}
+
+
+def anchored(root: Schema) -> Schema:
+    """The same schema, whose parts mean what they mean with nothing but its definitions.
+
+    Whatever is referred to becomes one of them, and nothing else: what nobody refers to
+    has not been counted. What is applied alone stands for itself: a reference of the
+    whole, and an ``allOf`` of one. Every part that says something says where it stood
+    (``AT``), for refusals.
+    """
+    root = placed(root)
+    names: dict[str, str] = {}
+    waiting: list[str] = []
+
+    def moved(reference: str) -> str:
+        if reference not in names:
+            names[reference] = f"#{len(names)}"
+            waiting.append(reference)
+        return f"#/$defs/{names[reference]}"
+
+    def walked(value: object, at: str) -> object:
+        if isinstance(value, list):
+            return [walked(item, step(at, index)) for index, item in enumerate(value)]
+        if not isinstance(value, Mapping) or not value:
+            return value
+        out: dict[str, object] = {AT: at}
+        said = {key: of for key, of in _unwrapped(value).items() if key not in _DEFINITIONS}
+        spelled = plain(said, at, partial(resolved, root))
+        if isinstance(spelled, bool):
+            return spelled
+        for key, of in spelled.items():
+            below = step(at, key)
+            if key in _NAMED and isinstance(of, Mapping):
+                out[key] = {name: walked(each, step(below, name)) for name, each in of.items()}
+            else:
+                out[key] = walked(of, below) if _is_applied(key, spelled) else of
+        reference = out.get("$ref")
+        if isinstance(reference, str):
+            out["$ref"] = moved(reference)
+        return out
+
+    whole = walked(root, "#")
+    assert isinstance(whole, dict)
+    found = {names[each]: walked(resolved(root, each), each) for each in waiting}  # which grows
+    return _entered({**whole, "$defs": found} if found else whole)
+
+
+def _entered(whole: Schema) -> Schema:
+    """A whole that is nothing but a reference, as what it refers to."""
+    reference = whole.get("$ref")
+    if not isinstance(reference, str) or not (whole.keys() - {"$ref", "type", AT} <= ANNOTATIONS):
+        return whole
+    target = resolved(whole, reference)
+    rest = {key: of for key, of in whole.items() if key != "$ref"}
+    return {**rest, **target} if isinstance(target, Mapping) else whole
+
+
+def _is_applied(key: str, schema: Schema) -> bool:
+    """Whether a keyword of ``schema`` holds schemas that say something."""
+    if key == "additionalItems":
+        return isinstance(schema.get("items"), list)
+    return key not in _VALUES and not is_annotation(key)
+
+
+def closed_schema(parameters: Schema) -> Schema:
+    """A function's parameters as the constraint takes them.
+
+    No properties means no arguments; otherwise properties that the schema does
+    not name are left out, which any schema that merely allows them admits.
+    """
+    schema = {"type": "object", **parameters}
+    if not schema.keys() & _SPEAK_OF_PROPERTIES:
+        schema["properties"] = {}
+    named, required = schema.get("properties"), schema.get("required", [])
+    if (
+        isinstance(named, Mapping)
+        and isinstance(required, list)
+        and named.keys() >= set(map(str, required))
+        and not any(map(_names_others, _leading_content(schema)))
+        and "patternProperties" not in schema
+    ):
+        schema.setdefault("additionalProperties", False)
+    return schema
+
+
+def _leading_content(schema: Schema) -> Iterator[object]:
+    """The schemas that hold alongside it for the same object."""
+    for key in ("allOf", "anyOf", "oneOf"):
+        options = schema.get(key)
+        yield from options if isinstance(options, list) else ()
+    if "$ref" in schema:
+        yield schema["$ref"]
+
+
+def _names_others(option: object) -> bool:
+    return not isinstance(option, Mapping) or bool(option.keys() & (APPLIES - {"required"}))
+
+
+def _unwrapped(schema: Mapping[str, object]) -> Mapping[str, object]:
+    """The one part of an ``allOf``, where nothing else says anything."""
+    parts = schema.get("allOf")
+    if isinstance(parts, list) and len(parts) == 1 and isinstance(parts[0], Mapping):
+        rest = {key: value for key, value in schema.items() if key != "allOf"}
+        if rest.keys() <= ANNOTATIONS:
+            return {**rest, **parts[0]}
+    return schema
+
+
+def choices(schema: Schema) -> list[Schema]:
+    """The schemas one of which a value follows, with the definitions; none of them applies others.
+
+    There are none where no value can follow ``schema``. Raises ``InvalidRequest``
+    (``unsupported_schema``) where they are too many, or cannot be told.
+    """
+    shared = definitions(schema)
+    found: list[Schema] = [{key: of for key, of in schema.items() if key not in _APPLIED}]
+    for options in _applied(schema):
+        each = [
+            choice
+            for option in options
+            if option is not False
+            for choice in choices({**(option if isinstance(option, Mapping) else {}), **shared})
+        ]
+        if len(found) > 1 and len(found) * len(each) > _MOST:
+            raise refused(schema, "too many alternatives hold for one value at once.")
+        pairs = (met(one, other) for one in found for other in each)
+        found = [both for both in pairs if both is not None]
+    return [choice for one in found if (choice := settled(one)) is not None]
+
+
+def _applied(schema: Schema) -> Iterator[Sequence[object]]:
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        yield [resolved(schema, reference)]
+    parts = schema.get("allOf")
+    yield from ([part] for part in parts) if isinstance(parts, list) else ()
+    for key in _ALTERNATIVES:
+        options = schema.get(key)
+        if isinstance(options, list):
+            yield options
+
+
+def kinds_of(choice: Schema) -> frozenset[str]:
+    """The JSON types that a value of a choice may have; all where it does not say."""
+    values = constants(choice)
+    if values is not None:
+        return frozenset(map(kind_of, values))
+    declared = choice.get("type")
+    if isinstance(declared, list):
+        return frozenset(map(str, declared))
+    return frozenset({declared}) if isinstance(declared, str) else ALL
+
+
+def kinds(schema: Schema) -> frozenset[str]:
+    """The JSON types that a value may have; empty where it may have any."""
+    found = frozenset[str]().union(*map(kinds_of, choices(schema)))
+    return frozenset() if found >= ALL else found
+
+
+def without_text(choice: Schema) -> Schema:
+    """A choice without its strings; there is something else in it."""
+    left = sorted(kinds_of(choice) - {"string"})
+    narrowed = {**choice, "type": left[0] if len(left) == 1 else left}
+    values = constants(choice)
+    if values is None:
+        return narrowed
+    narrowed.pop("const", None)
+    return {**narrowed, "enum": [value for value in values if not isinstance(value, str)]}
+
+
+def is_meant(value: object, schema: Schema) -> bool:
+    """Whether a text that may be a string, and reads as JSON too, stands for ``value``."""
+    return any(admits(choice, value) for choice in choices(schema))

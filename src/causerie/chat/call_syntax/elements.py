@@ -1,0 +1,272 @@
+"""Arguments as nested elements, each tag behind a marker (MiniMax M3).
+
+``<city>Paris</city>``, a list as ``<item>``s, an object as elements named like
+its keys; strings stand raw. Whether a text is a string the schema says; lists
+and objects show by what is in them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from causerie.chat.call_syntax.base import (
+    GrammarScope,
+    Read,
+    Schema,
+    Unreadable,
+    json_value,
+    text_overlap,
+    without,
+)
+from causerie.chat.call_syntax.choices import ALL, choices, is_meant, kinds, kinds_of
+from causerie.chat.call_syntax.conjunction import NUMERIC, constants, refused
+from causerie.chat.call_syntax.items import item_in, items_of
+from causerie.chat.call_syntax.members import members_of, names_in, property_in
+from causerie.chat.call_syntax.rules import ArgumentRules
+from causerie.chat.call_syntax.strings import string_terminal
+
+_ITEM = "item"
+_NULL = frozenset({"null"})
+_KEY = "/[a-zA-Z0-9_.\\-]+/"
+_NAME = re.compile(r"[^<>/][^<>]*")
+_TAG = re.compile(rf"<(/?)({_NAME.pattern})>")
+_MAY_BE_TAG = re.compile(r"(<[^<>]*)?")
+
+
+@dataclass(slots=True)
+class _Element:
+    """An element that has started: a list or an object (by its brackets), or not known yet."""
+
+    name: str
+    schema: Schema
+    free: bool = False  # by a name of the model's own, which its closing tag need not repeat
+    brackets: str = ""
+    count: int = 0
+
+
+class ElementReader:
+    """Reads elements up to a closing tag that closes none of them, which is left."""
+
+    def __init__(self, mark: str, schema: Schema) -> None:
+        self._mark = mark
+        self._open = [_Element("", schema, brackets="{}")]
+        self._text = ""
+        self._done = False
+        self._resumed = False
+        self._streams = False
+        self._step: Callable[[], str | None] = self._tag
+
+    def feed(self, text: str) -> Read:
+        self._text += text
+        out = ""
+        while True:
+            piece = self._step()
+            if piece is None:
+                return Read(arguments=out)
+            out += piece
+            if self._done:
+                return Read(arguments=out, rest=self._text)
+
+    def _tag(self) -> str | None:
+        """The next tag behind a marker: a child begins or the element ends."""
+        text = self._text.lstrip()
+        if not text.startswith(self._mark):
+            if self._mark.startswith(text):
+                return None
+            raise Unreadable
+        found = _TAG.match(text, len(self._mark))
+        if found is None:
+            if _MAY_BE_TAG.fullmatch(text, len(self._mark)):
+                return None
+            raise Unreadable
+        closes, name = found.groups()
+        if not closes:
+            self._text = text[found.end() :]
+            return self._enter(name)
+        inner = self._open[-1]
+        if len(self._open) == 1:
+            self._text, self._done = text, True
+            return "}" if inner.count else "{}"
+        if name != inner.name and not inner.free:
+            raise Unreadable
+        self._text = text[found.end() :]
+        self._open.pop()
+        return inner.brackets[1:]
+
+    def _enter(self, name: str) -> str:
+        outer = self._open[-1]
+        lead = ""
+        if not outer.brackets:
+            expected = kinds(outer.schema)
+            is_list = name == _ITEM and ("array" in expected or "object" not in expected)
+            outer.brackets = "[]" if is_list else "{}"
+        if not outer.count:
+            lead = outer.brackets[0]
+        outer.count += 1
+        lead += ", " if outer.count > 1 else ""
+        schema = self._schema_of(outer, name)
+        free = outer.brackets == "{}" and name not in names_in(outer.schema)
+        self._open.append(_Element(name, schema, free))
+        self._resumed = False
+        self._streams = kinds(schema) == {"string"}
+        self._step = self._value
+        key = "" if outer.brackets == "[]" else json.dumps(name, ensure_ascii=False) + ": "
+        return lead + key + ('"' if self._streams else "")
+
+    def _schema_of(self, outer: _Element, name: str) -> Schema:
+        if outer.brackets == "[]":
+            return item_in(outer.schema, outer.count - 1)
+        return property_in(outer.schema, name)
+
+    def _value(self) -> str | None:
+        """A leaf's text up to its closing tag, or the first child."""
+        if not self._resumed and not self._streams and not self._leaf():
+            return "" if self._step == self._tag else None
+        at = self._text.find(self._mark)
+        if at >= 0:
+            piece, self._text = self._text[:at], self._text[at:]
+            self._step = self._tag
+            return self._written(piece, self._open[-1].schema)
+        if not self._streams:
+            return None
+        ready = len(self._text) - text_overlap(self._text, self._mark)
+        piece, self._text = self._text[:ready], self._text[ready:]
+        return json.dumps(piece, ensure_ascii=False)[1:-1] or None
+
+    def _leaf(self) -> bool:
+        """Whether a text stands here; sets the step where a child does."""
+        text = self._text.lstrip()
+        opening = f"{self._mark}<"
+        if f"{opening}/".startswith(text):
+            return False
+        if text.startswith(opening) and not text.startswith(f"{opening}/"):
+            self._step = self._tag
+            return False
+        self._resumed = True
+        return True
+
+    def _written(self, piece: str, schema: Schema) -> str:
+        if self._streams:
+            return json.dumps(piece, ensure_ascii=False)[1:-1] + '"'
+        expected = kinds(schema)
+        if not piece.strip() and expected and expected <= {"array", "object"}:
+            return "[]" if "array" in expected else "{}"
+        try:
+            value = json_value(piece)
+        except (ValueError, RecursionError):
+            return json.dumps(piece, ensure_ascii=False)
+        if isinstance(value, str) or ("string" in expected and not is_meant(value, schema)):
+            return json.dumps(piece, ensure_ascii=False)
+        return piece.strip()
+
+
+class _Elements(ArgumentRules[str | None]):
+    """Writes rules for values; the place of one is the name in the closing tag behind it.
+
+    Without a name, any closes it.
+
+    Marker and tag are one text: engines read such texts whole, and a list
+    goes on with the same marker.
+    """
+
+    def __init__(self, mark: str, scope: GrammarScope) -> None:
+        super().__init__(scope)
+        self._mark = mark
+
+    def ways(self, schema: Schema, place: str | None) -> Iterator[str | None]:
+        """The ways to write a value; null is left out where it can be something else."""
+        found = choices(schema)
+        is_null = all(kinds_of(choice) == _NULL for choice in found)
+        lists = any("array" in kinds_of(choice) for choice in found)
+        for choice in found:
+            values = constants(choice)
+            if values is not None:
+                told = [each for each in values if each is not None or is_null]
+                yield from (self._constant(each, choice, place) for each in told)
+                continue
+            expected = kinds_of(choice) - (frozenset() if is_null else _NULL)
+            for kind in _likely(choice) if expected >= ALL - _NULL else sorted(expected):
+                yield self._kind(kind, choice, place, lists)
+
+    def _constant(self, value: object, choice: Schema, place: str | None) -> str:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        if self._mark in text:
+            raise refused(choice, "a constant holds the marker of this model's tags.")
+        return self._closed(text, place)
+
+    def _closed(self, text: str, place: str | None) -> str:
+        """Fixed text and the closing tag."""
+        return self.scope.literal(text + self._tag(place)) + self._any(place)
+
+    def _tag(self, place: str | None) -> str:
+        """The closing tag, as far as its text is known."""
+        return f"{self._mark}</" if place is None else f"{self._mark}</{place}>"
+
+    def _any(self, place: str | None) -> str:
+        """What there is behind that: any name."""
+        return f" {_KEY} {self.scope.literal('>')}" if place is None else ""
+
+    def _kind(self, kind: str, choice: Schema, place: str | None, lists: bool) -> str | None:
+        closed = self._closed("", place)
+        match kind:
+            case "string":
+                return self._string(choice, place)
+            case "object":
+                inside = self.object(choice, lists)
+            case "array":
+                inside = items_of(choice).grammar(self._item, "")
+            case _:
+                bounds = {key: choice[key] for key in NUMERIC if key in choice}
+                inside = self.scope.json({"type": kind, **bounds})
+        return None if inside is None else f"{inside} {closed}"
+
+    def _string(self, choice: Schema, place: str | None) -> str:
+        bounded = string_terminal(choice)
+        if bounded is not None:
+            text = self.scope.closed(f"{bounded} & {without(self._mark)}", self._tag(place))
+        else:
+            tag = self.scope.literal(self._tag(place).removeprefix(self._mark))
+            text = f"{self.scope.until(self._mark)} {tag}"
+        return text + self._any(place)
+
+    def object(self, choice: Schema, lists: bool = False) -> str | None:
+        """Its elements; a free one is closed by any name, for no grammar can repeat one."""
+        members = members_of(
+            choice,
+            f"{_KEY} & ~/{_ITEM}/" if lists else _KEY,
+            lambda name: _NAME.fullmatch(name) is not None and not (lists and name == _ITEM),
+        )
+        if members is None:
+            return None
+        parts = []
+        for one in members.named:
+            opened = self.scope.literal(f"{self._mark}<{one.name}>")
+            each = f"{opened} {self.value(one.schema, one.name)}"
+            parts.append(each if one.required else f"({each})?")
+        begin, end = self.scope.literal(f"{self._mark}<"), self.scope.literal(">")
+        others = [
+            f"{begin} {self.scope.terminal(key)} {end} {self.value(of, None)}"
+            for key, of in members.free
+        ]
+        if others:
+            parts.append(f"({' | '.join(others)}){members.how_many()}")
+        return " ".join(parts) or '""'
+
+    def _item(self, schema: Schema) -> str:
+        return f"{self.scope.literal(f'{self._mark}<{_ITEM}>')} {self.value(schema, _ITEM)}"
+
+
+def _likely(choice: Schema) -> tuple[str]:
+    """The one kind of value that is written where the schema names none."""
+    if "properties" in choice:
+        return ("object",)
+    return ("array",) if "items" in choice else ("string",)
+
+
+def element_grammar(mark: str, schema: Schema, scope: GrammarScope) -> str:
+    """The elements of a function's parameters."""
+    writer = _Elements(mark, scope)
+    return writer.finish(schema, map(writer.object, choices(schema)))

@@ -1,0 +1,308 @@
+"""Arguments written one by one: ``before`` KEY ``between`` VALUE ``after``.
+
+Strings stand raw, everything else as JSON; which is which the schema says, or
+``between_json`` where the family announces it. What goes out is a JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from causerie.chat.call_syntax.base import GrammarScope, Read, Schema, json_value, text_overlap
+from causerie.chat.call_syntax.choices import (
+    choices,
+    definitions,
+    is_meant,
+    kinds,
+    kinds_of,
+    without_text,
+)
+from causerie.chat.call_syntax.conjunction import constants, kind_of, refused
+from causerie.chat.call_syntax.members import members_of, property_in
+from causerie.chat.call_syntax.python import words
+from causerie.chat.call_syntax.relaxed import relaxed_json
+from causerie.chat.call_syntax.strings import string_terminal
+from causerie.chat.formats.format import ParameterList
+
+_CONSTANTS = ("True", "False", "None")
+_NAMED = {"integer": "number"}  # where the type is named, it is as JSON has it
+_QUOTES = re.compile(r'\\.|[^"]', re.DOTALL)  # all but the quotes that count
+_ANY_KEY = "/[a-zA-Z0-9_.\\-]+/"
+
+
+class ParameterReader:
+    """Reads the list; the arguments come out as JSON, strings as they stream."""
+
+    def __init__(self, form: ParameterList, schema: Schema) -> None:
+        self._form = form
+        self._schema = schema
+        self._before = form.before.strip()
+        self._after = form.after.strip()
+        self._between = [form.between.strip()]
+        self._typed: tuple[str, str] | None = None
+        if form.between_json is not None:
+            head, typed, tail = form.between_json.partition("{type}")
+            self._between.append(form.between_json.strip())
+            self._typed = (head.strip(), tail.strip()) if typed else None
+        self._text = ""
+        self._count = 0
+        self._step = self._read_key
+        self._end = self._after
+        self._streams = False
+        self._raw: bool | None = None
+        self._value: Schema = {}
+        self._expected: frozenset[str] = frozenset()
+
+    def feed(self, text: str) -> Read:
+        self._text += text
+        out = ""
+        while True:
+            moved = self._step()
+            if moved is None:
+                return Read(arguments=out)
+            out += moved
+            if self._step == self._done:
+                return Read(arguments=out, rest=self._text)
+
+    def _done(self) -> str | None:
+        return None
+
+    def _read_key(self) -> str | None:
+        """``before`` KEY ``between``, or the end of the list."""
+        text = self._text.lstrip()
+        if not text.startswith(self._before):
+            if self._before.startswith(text):
+                return None
+            self._text = text
+            self._step = self._done
+            return "}" if self._count else "{}"
+        found = self._announced(text) if self._typed is None else self._announced_type(text)
+        if found is None:
+            return None
+        at, end, self._raw = found
+        key = text[len(self._before) : at].strip()
+        self._text = text[end:]
+        self._open_value(key)
+        lead = "{" if self._count == 0 else ", "
+        self._count += 1
+        return f"{lead}{json.dumps(key, ensure_ascii=False)}: " + ('"' if self._streams else "")
+
+    def _announced(self, text: str) -> tuple[int, int, bool | None] | None:
+        """Where a key ends and its value begins, and whether that is a string."""
+        places = [(text.find(mark, len(self._before)), mark) for mark in self._between]
+        found = sorted((at, -len(mark), mark) for at, mark in places if at >= 0)
+        if not found or self._undecided(text, found[0][0]):
+            return None
+        at, size, mark = found[0]
+        return at, at - size, None if len(self._between) == 1 else mark == self._between[0]
+
+    def _announced_type(self, text: str) -> tuple[int, int, bool | None] | None:
+        """The same where the type is named between two texts."""
+        assert self._typed is not None
+        head, tail = self._typed
+        at = text.find(head, len(self._before))
+        end = text.find(tail, at + len(head)) if at >= 0 else -1
+        if end < 0:
+            return None
+        return at, end + len(tail), text[at + len(head) : end].strip() == "string"
+
+    def _undecided(self, text: str, at: int) -> bool:
+        """Two announcements where one begins like the other: wait for all of what stands there."""
+        arriving = max(text_overlap(text, mark) for mark in self._between)
+        return len(self._between) > 1 and arriving >= len(text) - at
+
+    def _open_value(self, key: str) -> None:
+        self._value = property_in(self._schema, key)
+        expected = kinds(self._value)
+        self._expected = expected
+        self._streams = self._raw is True or (self._raw is None and expected == {"string"})
+        self._end = self._after
+        self._step = self._read_value
+        self._fresh = True
+
+    def _read_value(self) -> str | None:
+        if self._fresh and self._form.between.endswith("\n"):
+            if not self._text:
+                return None
+            self._text = self._text.removeprefix("\n")
+        if self._fresh and self._form.wrap is not None and not self._unwrapped(self._form.wrap):
+            return None
+        self._fresh = False
+        end = self._text.find(self._end)
+        is_json = not (self._streams or self._is_text or self._raw)
+        while end >= 0 and is_json and _in_string(self._text[:end]):
+            end = self._text.find(self._end, end + 1)
+        if end >= 0:
+            piece, self._text = self._text[:end], self._text[end + len(self._end) :]
+            self._step = self._read_key
+            if self._form.after.startswith("\n"):
+                piece = piece.removesuffix("\n")
+            return self._close_value(piece)
+        # The marker may be cut, and the line break before it is the marker's, not the value's.
+        keep = text_overlap(self._text, self._end)
+        ready = len(self._text) - keep
+        if self._form.after.startswith("\n") and self._text[:ready].endswith("\n"):
+            ready -= 1
+        if not ready or not self._streams:
+            return None
+        piece, self._text = self._text[:ready], self._text[ready:]
+        return json.dumps(piece, ensure_ascii=False)[1:-1]
+
+    def _unwrapped(self, wrap: tuple[str, str]) -> bool:
+        """Take what a string is wrapped in; False while that cannot be told."""
+        opener, closer = wrap
+        if self._text.startswith(opener):
+            self._text = self._text[len(opener) :]
+            self._end = closer + self._after
+            self._raw = True
+        return len(self._text) >= len(opener) or not opener.startswith(self._text)
+
+    def _close_value(self, piece: str) -> str:
+        if self._streams:
+            return json.dumps(piece, ensure_ascii=False)[1:-1] + '"'
+        if self._raw is True:
+            return json.dumps(piece, ensure_ascii=False)
+        if "string" not in self._expected and (self._expected or piece.strip() in _CONSTANTS):
+            written = relaxed_json(piece.strip())
+            if written is not None:
+                return written
+        try:
+            value = json_value(piece)
+        except (ValueError, RecursionError):
+            return self._constant(piece) or json.dumps(piece, ensure_ascii=False)
+        if isinstance(value, str):
+            return json.dumps(value, ensure_ascii=False)
+        if self._is_text and not is_meant(value, self._value):
+            return json.dumps(piece, ensure_ascii=False)
+        return piece.strip()
+
+    def _constant(self, piece: str) -> str | None:
+        """What Python writes as a word, where the schema wants the constant and no such string."""
+        written = relaxed_json(piece.strip()) if piece.strip() in _CONSTANTS else None
+        if written is None or not self._is_text or is_meant(piece, self._value):
+            return None
+        return written if is_meant(json.loads(written), self._value) else None
+
+    @property
+    def _is_text(self) -> bool:
+        """Whether the value may be a string and nothing has told that it is none."""
+        return self._raw is None and (not self._expected or "string" in self._expected)
+
+
+def _in_string(text: str) -> bool:
+    """Whether ``text`` begins a JSON list or object and stops within one of its strings."""
+    if text.lstrip()[:1] not in ("[", "{"):
+        return False
+    return len(_QUOTES.sub("", text)) % 2 == 1 and relaxed_json(text.strip()) is None
+
+
+def parameter_grammar(form: ParameterList, schema: Schema, scope: GrammarScope) -> str:
+    """Each declared property in order, the required ones always; then others that may be."""
+    found = (_list(form, choice, scope) for choice in choices(schema))
+    lists = list(dict.fromkeys(each for each in found if each is not None))
+    if not lists:
+        raise refused(schema, "nothing can follow it.")
+    return lists[0] if len(lists) == 1 else f"({' | '.join(lists)})"
+
+
+def _list(form: ParameterList, schema: Schema, scope: GrammarScope) -> str | None:
+    between = {mark.strip() for mark in (form.between, form.between_json or form.between)}
+    heads = [mark.partition("{type}")[0].strip() for mark in between]
+    members = members_of(
+        schema,
+        _ANY_KEY,
+        lambda name: name == name.strip() and not any(head in name for head in heads),
+    )
+    if members is None:
+        return None
+    before = scope.literal(form.before)
+    parts = []
+    for one in members.named:
+        head = scope.literal(form.before + one.name)
+        each = scope.rule(f"{head} {_value(form, one.schema, scope)}")
+        parts.append(each if one.required else f"{each}?")
+    if members.free:
+        others = [
+            scope.rule(f"{before} {scope.terminal(key)} {_value(form, of, scope)}")
+            for key, of in members.free
+        ]
+        parts.append(f"({' | '.join(others)}){members.how_many()}")
+    return " ".join(parts) or '""'
+
+
+def _value(form: ParameterList, schema: Schema, scope: GrammarScope) -> str:
+    """A value with the text before it, which may tell a string from others, and the one behind."""
+    found = choices(schema)
+    texts = [choice for choice in found if "string" in kinds_of(choice)]
+    others = [without_text(choice) for choice in found if kinds_of(choice) - {"string"}]
+    raw = [_raw_value(form, choice, scope) for choice in texts]
+    if form.between_json is None:
+        if None in raw:
+            return f"{scope.literal(form.between)} {_any_value(form, scope)}"
+        options = [option for option in raw if option is not None]
+        if others:
+            options.append(_other_value(form, others if texts else [schema], scope))
+        return f"{scope.literal(form.between)} ({' | '.join(options)})"
+    between = scope.literal(form.between)
+    options = [f"{between} {option or _any_value(form, scope)}" for option in raw]
+    options += _announced(form, others, scope)
+    return f"({' | '.join(dict.fromkeys(options))})"
+
+
+def _other_value(form: ParameterList, options: list[Schema], scope: GrammarScope) -> str:
+    """A value that is no string, and the text behind it."""
+    found = [choice for option in options for choice in choices(option)]
+    written, others = words(found) if form.constants == "python" else ([], True)
+    written = [scope.literal(word + form.after) for word in written]
+    if others:
+        written.append(f"{scope.json(_any_of(options))} {scope.literal(form.after)}")
+    return " | ".join(written)
+
+
+def _announced(form: ParameterList, others: list[Schema], scope: GrammarScope) -> list[str]:
+    between, after = form.between_json or "", scope.literal(form.after)
+    if not others:
+        return []
+    if "{type}" not in between:
+        return [f"{scope.literal(between)} {scope.json(_any_of(others))} {after}"]
+    return [
+        f"{scope.literal(between.replace('{type}', _NAMED.get(kind, kind)))} "
+        f"{scope.json(_of_kind(choice, kind))} {after}"
+        for choice in others
+        for kind in sorted(kinds_of(choice))
+    ]
+
+
+def _of_kind(choice: Schema, kind: str) -> Schema:
+    values = constants(choice)
+    if values is None:
+        return {**choice, "type": kind}
+    return {"enum": [value for value in values if kind_of(value) == kind]}
+
+
+def _any_of(options: list[Schema]) -> Schema:
+    if len(options) == 1:
+        return options[0]
+    return {"anyOf": options, **definitions(options[0])}
+
+
+def _raw_value(form: ParameterList, choice: Schema, scope: GrammarScope) -> str | None:
+    """The strings of a choice and the text behind; ``None`` where any text will do."""
+    values = constants(choice)
+    if values is not None:
+        texts = [value for value in values if isinstance(value, str)]
+        if any(form.after.strip() in text for text in texts):
+            raise refused(choice, "a constant holds the text that ends a value of this model.")
+        return "(" + " | ".join(scope.literal(text + form.after) for text in texts) + ")"
+    terminal = string_terminal(choice)
+    if terminal is None:
+        return None
+    return scope.closed(terminal, form.after)
+
+
+def _any_value(form: ParameterList, scope: GrammarScope) -> str:
+    """Any text and what ends it: the marker as the reader looks for it, without its margins."""
+    core = form.after.strip()
+    margin = form.after[form.after.index(core) + len(core) :]
+    return f"{scope.until(core)} {scope.literal(margin)}".strip()

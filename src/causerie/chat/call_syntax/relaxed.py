@@ -1,0 +1,345 @@
+"""Values in a notation that is looser than JSON, turned into JSON as they arrive.
+
+Python literals (``True``, ``None``, ``'x'``, ``(1, 2)``) and objects with bare
+keys and other quotes (``{a:<|"|>x<|"|>}``) differ only in their quotes and in
+how the outermost list of values is written; both are read here, however the
+text is cut, and strings go out while they come in. Knows no schema beyond the
+names of a function's parameters, in order.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from causerie.chat.call_syntax.base import Read, Unreadable, text_overlap
+
+_CLOSERS = {"{": "}", "[": "]", "(": ")"}
+_WORD = re.compile(r"[^\s,:=()\[\]{}\"']+")
+_CONSTANTS = {"True": "true", "False": "false", "None": "null"}
+_JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_KEYWORD = re.compile(r"([^\W\d]\w*)\s*=(?!=)")
+_MAYBE_KEYWORD = re.compile(r"[^\W\d]\w*\s*=?")
+_ESCAPED = {mark: re.compile(rf"(?:[^{mark}\\]|\\.)*", re.DOTALL) for mark in "\"'"}
+_HEX = {"x": 2, "u": 4, "U": 8}
+_SAME = {'"': '\\"', "\\": "\\\\", "/": "/", "'": "'", "\n": ""}
+_SHORT = {letter: f"\\{letter}" for letter in "ntrbf"} | {"a": "\\u0007", "v": "\\u000b"}
+_MAX_DEPTH = 64
+
+
+@dataclass(slots=True)
+class _Open:
+    """A list of values that has started: what closes it, and what is written in it."""
+
+    closer: str
+    keyed: bool
+    count: int = 0
+
+
+class RelaxedReader:
+    """Reads one list of values and writes it as JSON.
+
+    ``parameters`` makes it a Python call's: keyword arguments up to ``)``,
+    which is left, positional ones named in this order. Without, it is an
+    object in braces. ``quote`` is a marker of strings that knows no escapes;
+    quotation marks with escapes are always understood.
+    """
+
+    def __init__(self, *, quote: str = "", parameters: Sequence[str] | None = None) -> None:
+        self._quotes = tuple(mark for mark in (quote, '"', "'") if mark)
+        self._parameters = parameters
+        # Names that Python has not, which functions may have all the same.
+        self._others = [name for name in parameters or () if not name.isidentifier()]
+        self._text = ""
+        self._open: list[_Open] = []
+        self._mark = ""  # what ends the string being read
+        self._escapes = False
+        self._done = False
+        self._step: Callable[[], str | None] = self._begin
+
+    def feed(self, text: str) -> Read:
+        self._text += text
+        out = ""
+        while True:
+            piece = self._step()
+            if piece is None:
+                return Read(arguments=out)
+            out += piece
+            if self._done:
+                return Read(arguments=out, rest=self._text)
+
+    def _next(self) -> str:
+        """The first character that is no white space, which is dropped."""
+        self._text = self._text.lstrip()
+        return self._text[:1]
+
+    def _take(self, size: int = 1) -> str:
+        taken, self._text = self._text[:size], self._text[size:]
+        return taken
+
+    def _begin(self) -> str | None:
+        if self._parameters is not None:
+            self._open.append(_Open(")", keyed=True))
+            self._step = self._keyword
+            return "{"
+        if not self._next():
+            return None
+        if self._text[0] != "{":
+            raise Unreadable
+        return self._enter(self._take())
+
+    def _enter(self, opener: str) -> str:
+        if len(self._open) == _MAX_DEPTH:
+            raise Unreadable
+        keyed = opener == "{"
+        self._open.append(_Open(_CLOSERS[opener], keyed))
+        self._step = self._key if keyed else self._value
+        return "{" if keyed else "["
+
+    def _leave(self) -> str:
+        closed = self._open.pop()
+        self._step = self._after
+        self._done = not self._open
+        if not (self._done and self._parameters is not None):
+            self._take()  # a call's bracket belongs to what follows
+        return "}" if closed.keyed else "]"
+
+    def _comma(self) -> str:
+        """What stands in front of the next value of the innermost list."""
+        count, self._open[-1].count = self._open[-1].count, self._open[-1].count + 1
+        return ", " if count else ""
+
+    def _keyword(self) -> str | None:
+        """``name=`` in a call, or a value whose name is known by its place."""
+        if not self._next():
+            return None
+        if self._text[0] == ")":
+            return self._leave()
+        for name in self._others:
+            if self._text.startswith(f"{name}="):
+                self._take(len(name) + 1)
+                self._step = self._value
+                return f"{self._comma()}{_quoted(name)}: "
+            if f"{name}=".startswith(self._text):
+                return None
+        found = _KEYWORD.match(self._text)
+        if found is None and _MAYBE_KEYWORD.fullmatch(self._text):
+            return None
+        if found is not None and found.end() == len(self._text):
+            return None  # one ``=`` or two
+        self._step = self._value
+        place = self._open[-1].count
+        if found is not None:
+            name = found.group(1)
+            self._take(found.end())
+        elif self._parameters is not None and place < len(self._parameters):
+            name = self._parameters[place]
+        else:
+            raise Unreadable
+        return f"{self._comma()}{_quoted(name)}: "
+
+    def _key(self) -> str | None:
+        """A key, bare or in quotes, and its colon."""
+        if not self._next():
+            return None
+        if self._text[0] == "}":
+            return self._leave()
+        mark = self._quote_here()
+        if mark is None:
+            return None
+        found = _bare_key(self._text) if mark == "" else _quoted_key(self._text, mark)
+        if found is None:
+            return None
+        name, size = found
+        self._take(size)
+        self._step = self._value
+        return f"{self._comma()}{_quoted(name)}: "
+
+    def _value(self) -> str | None:
+        first = self._next()
+        if not first:
+            return None
+        inner = self._open[-1]
+        lead = "" if inner.keyed else None
+        if not inner.keyed and first == inner.closer:
+            return self._leave()
+        mark = self._quote_here()
+        if mark is None:
+            return None
+        if mark:
+            self._take(len(mark))
+            self._mark, self._escapes = mark, mark in "\"'"
+            self._step = self._string
+            return (self._comma() if lead is None else lead) + '"'
+        if first in _CLOSERS:
+            before = self._comma() if lead is None else lead
+            return before + self._enter(self._take())
+        return self._word(lead)
+
+    def _word(self, lead: str | None) -> str | None:
+        found = _WORD.match(self._text)
+        if found is None:
+            raise Unreadable
+        if found.end() == len(self._text):
+            return None
+        written = _constant(self._take(found.end()))
+        if written is None:
+            raise Unreadable
+        self._step = self._after
+        return (self._comma() if lead is None else lead) + written
+
+    def _quote_here(self) -> str | None:
+        """The quote that stands here, ``""`` if none does, ``None`` while it may be cut."""
+        for mark in self._quotes:
+            if self._text.startswith(mark):
+                return mark
+            if len(self._text) < len(mark) and mark.startswith(self._text):
+                return None
+        return ""
+
+    def _string(self) -> str | None:
+        if self._escapes:
+            return self._escaped_string()
+        end = self._text.find(self._mark)
+        if end >= 0:
+            piece = self._take(end)
+            self._take(len(self._mark))
+            self._step = self._after
+            return _inner(piece) + '"'
+        ready = len(self._text) - text_overlap(self._text, self._mark)
+        return _inner(self._take(ready)) if ready else None
+
+    def _escaped_string(self) -> str | None:
+        out = ""
+        while self._text:
+            if self._text[0] == self._mark:
+                self._take()
+                self._step = self._after
+                return out + '"'
+            if self._text[0] == "\\":
+                escape = self._escape()
+                if escape is None:
+                    break
+                out += escape
+                continue
+            stop = min(at for at in (self._find(self._mark), self._find("\\")) if at >= 0)
+            out += _inner(self._take(stop))
+        return out or None
+
+    def _find(self, mark: str) -> int:
+        at = self._text.find(mark)
+        return at if at >= 0 else len(self._text)
+
+    def _escape(self) -> str | None:
+        """The JSON text of an escape at the front, ``None`` while it is cut."""
+        kind = self._text[1:2]
+        if not kind:
+            return None
+        if kind in _HEX:
+            digits = self._text[2 : 2 + _HEX[kind]]
+            if len(digits) < _HEX[kind] and re.fullmatch(r"[0-9a-fA-F]*", digits):
+                return None
+            written = _code_point(kind, digits)
+            if written is not None:
+                self._take(2 + _HEX[kind])
+                return written
+        self._take(2)
+        known = _SAME.get(kind, _SHORT.get(kind))
+        return known if known is not None else "\\\\" + _inner(kind)
+
+    def _after(self) -> str | None:
+        """A comma, or the end of the innermost list."""
+        first = self._next()
+        if not first:
+            return None
+        inner = self._open[-1]
+        if first == inner.closer:
+            return self._leave()
+        if first != ",":
+            raise Unreadable
+        self._take()
+        if len(self._open) == 1 and self._parameters is not None:
+            self._step = self._keyword
+        else:
+            self._step = self._key if inner.keyed else self._value
+        return ""
+
+
+def relaxed_json(text: str) -> str | None:
+    """One Python literal as JSON, ``None`` where the text is none."""
+    reader = RelaxedReader(parameters=("value",))
+    try:
+        read = reader.feed(text + ")")
+    except Unreadable:
+        return None
+    prefix = '{"value": '
+    if read.rest != ")" or not read.arguments.startswith(prefix):
+        return None
+    return read.arguments[len(prefix) : -1]
+
+
+def _bare_key(text: str) -> tuple[str, int] | None:
+    end = text.find(":")
+    if end < 0:
+        if re.search(r"[{}\[\],]", text):
+            raise Unreadable
+        return None
+    name = text[:end].strip()
+    if not name or re.search(r"[{}\[\],]", name):
+        raise Unreadable
+    return name, end + 1
+
+
+def _quoted_key(text: str, mark: str) -> tuple[str, int] | None:
+    inside = _ESCAPED.get(mark)
+    if inside is None:
+        end = text.find(mark, len(mark))
+    else:
+        found = inside.match(text, 1)
+        end = found.end() if found and found.end() < len(text) else -1
+    if end < 0:
+        return None
+    colon = text[end + len(mark) :].lstrip()
+    if not colon:
+        return None
+    if colon[0] != ":":
+        raise Unreadable
+    name = text[len(mark) : end]
+    if inside is not None and "\\" in name:
+        name = json.loads(relaxed_json(text[: end + 1]) or _quoted(name))
+    return name, len(text) - len(colon) + 1
+
+
+def _constant(word: str) -> str | None:
+    """The JSON text of a word or number, ``None`` if it is neither."""
+    word = _CONSTANTS.get(word, word)
+    if word in ("true", "false", "null") or _JSON_NUMBER.fullmatch(word):
+        return word
+    try:
+        return str(int(word, 0))
+    except ValueError:
+        pass
+    try:
+        number = float(word)
+    except ValueError:
+        return None
+    return repr(number) if number - number == 0 else None  # neither infinite nor no number
+
+
+def _code_point(kind: str, digits: str) -> str | None:
+    if not re.fullmatch(r"[0-9a-fA-F]+", digits):
+        return None
+    if kind == "u":
+        return "\\u" + digits  # as JSON has it, halves of a pair too
+    number = int(digits, 16)
+    return _inner(chr(number)) if number < 0x110000 and not 0xD800 <= number < 0xE000 else None
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _inner(text: str) -> str:
+    return _quoted(text)[1:-1]

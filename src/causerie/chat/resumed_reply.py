@@ -1,0 +1,84 @@
+"""A reply that has started elsewhere: what its reader has of it, while it is read once more.
+
+Knows events and nothing of where they come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from causerie.protocol.events import (
+    ContentEvent,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+)
+from causerie.protocol.partial import Partial
+
+
+@dataclass(frozen=True, slots=True)
+class ResumedReply:
+    """A reply so far: tokens to go on from, and the ``texts`` that the model's parser reads.
+
+    ``partial`` has gone out. ``made`` is how many tokens count towards the
+    limits, which another model may have counted in its own.
+    """
+
+    tokens: tuple[int, ...]
+    texts: tuple[str, ...]
+    partial: Partial
+    made: int
+
+
+class Diverged(Exception):
+    """The reply says something else than what has been given out."""
+
+
+class Given:
+    """The reply so far; ``new`` tells what goes beyond it."""
+
+    def __init__(self, partial: Partial) -> None:
+        self._reasoning = partial.reasoning
+        self._text = partial.text
+        self._started = [call.name for call in partial.calls]
+        self._arguments = {call.index: call.arguments for call in partial.calls}
+
+    @property
+    def all_seen(self) -> bool:
+        """Whether all that was given out has come again."""
+        return not (self._reasoning or self._text or self._started or any(self._arguments.values()))
+
+    def new(self, events: Iterable[ContentEvent]) -> list[ContentEvent]:
+        """The events without what is known; raises :class:`Diverged` where they differ from it."""
+        return [left for event in events if (left := self._unknown(event)) is not None]
+
+    def _unknown(self, event: ContentEvent) -> ContentEvent | None:
+        match event:
+            case ReasoningDelta(text):
+                self._reasoning, left = _behind(self._reasoning, text)
+                return structs.replace(event, text=left) if left else None
+            case TextDelta(text):
+                self._text, left = _behind(self._text, text)
+                return structs.replace(event, text=left) if left else None
+            case ToolCallDelta(index, text):
+                self._arguments[index], left = _behind(self._arguments.get(index, ""), text)
+                return structs.replace(event, arguments=left) if left else None
+            case ToolCallStarted():
+                if not self._started:
+                    return event
+                if self._started.pop(0) != event.name:
+                    raise Diverged
+                return None
+
+
+def _behind(known: str, text: str) -> tuple[str, str]:
+    """What is still known behind ``text``, and what of ``text`` is new."""
+    if known.startswith(text):
+        return known[len(text) :], ""
+    if text.startswith(known):
+        return "", text[len(known) :]
+    raise Diverged

@@ -1,0 +1,284 @@
+"""What one chat template can show, found out by rendering small conversations with it.
+
+Templates differ in what they refuse or silently drop: system messages, content
+in parts, arguments as an object or as text. Reading a template does not tell;
+rendering one does. A trait is asked for once a template and remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Literal
+
+from causerie.chat.arguments import read_arguments
+from causerie.chat.template import ChatTemplate, Rendered
+from causerie.errors import InvalidRequest
+
+Entry = dict[str, object]
+Shape = Literal["object", "text"]
+
+_ONE, _TWO, _THREE, _FOUR = "Ahorn one", "Birke two", "Cedar three", "Dattel four"
+_SHORT_ID, _LONG_ID = "abcdefgh", "call_0123456789abcdefghi"
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateCapabilities:
+    """What a template shows.
+
+    ``empty_tools`` is what it wants when there are no tools (``None`` or an
+    empty list); ``parts`` that it shows content only in parts; ``system`` that
+    it shows a system message, ``systems`` several in front, ``system_later``
+    one in the middle, ``system_alone`` one that nothing follows, ``system_kept``
+    one where no user has the last word; ``repeats`` two messages of a user in a
+    row (else the roles have to take turns), ``interrupts`` one right behind a result,
+    ``opens`` an answer that none is before, ``unasked`` one in a conversation without a
+    user; ``blank`` what it takes for an
+    answer without words; ``tools`` that tools are shown;
+    ``undescribed`` also one without descriptions; ``calls`` that earlier calls
+    and their results are shown, ``several`` also those of a message that has
+    more than one, ``late`` a result that other messages stand before; ``arguments`` and
+    ``no_content`` in which shape it wants a call and its missing content;
+    ``short_ids`` that call ids must be nine letters or digits; ``reasoning``
+    that earlier reasoning is shown somewhere; ``calls_alongside_text`` that a call
+    is shown also where its message says something, ``text_before_calls`` that this
+    is shown too, before the call, ``gap`` with this white space between them;
+    ``told`` that a result is shown also where its call is told in words; ``together``
+    that it takes text, reasoning and a call in one message; ``marked``
+    that an answer may begin with the markers of reasoning.
+    """
+
+    empty_tools: tuple[Mapping[str, object], ...] | None = None
+    parts: bool = False
+    system: bool = True
+    systems: bool = True
+    system_later: bool = True
+    system_alone: bool = True
+    system_kept: bool = True
+    repeats: bool = True
+    interrupts: bool = True
+    opens: bool = True
+    unasked: bool = True
+    blank: str = ""
+    tools: bool = True
+    undescribed: bool = True
+    calls: bool = True
+    several: bool = True
+    late: bool = True
+    arguments: Shape = "object"
+    no_content: str | None = ""
+    short_ids: bool = False
+    reasoning: bool = True
+    calls_alongside_text: bool = True
+    text_before_calls: bool = True
+    gap: str = ""
+    told: bool = True
+    together: bool = True
+    marked: bool = True
+
+
+@lru_cache(maxsize=64)
+def capabilities_of(
+    template: ChatTemplate,
+    arguments: Shape = "object",
+    reasoning_keys: tuple[str, ...] = ("reasoning_content",),
+    marks: tuple[str, str] = ("<think>", "</think>"),
+    thinking: tuple[tuple[str, object], ...] = (),
+) -> TemplateCapabilities:
+    """The traits of a template, what its format says of it tried first.
+
+    ``marks`` enclose reasoning; with the arguments ``thinking`` the template shows it, if ever.
+    """
+    user, answer = _said("user", _ONE), _said("assistant", _TWO)
+    probe = _probe(partial(template.render, kwargs=dict(thinking)), user)
+    first, second = _said("system", _TWO), _said("system", _THREE)
+    shape = _calls(probe, arguments)
+    kind, nothing, short = shape or (arguments, "", False)
+    thought = dict.fromkeys(reasoning_keys, _THREE)
+    call = _exchange(kind, nothing, short)
+    call[1] |= thought
+    mixed, both = _exchange(kind, _FOUR, short), _exchange(kind, nothing, short, _TWO, _FOUR)
+    told = [user, _said("assistant", _FOUR), mixed[2], answer, user]
+    return TemplateCapabilities(
+        empty_tools=probe.empty,
+        parts=probe.parts,
+        system=probe.shows([first, user], _TWO, _ONE),
+        systems=probe.shows([first, second, user], _TWO, _THREE, _ONE),
+        system_later=probe.shows([user, answer, second, user], _ONE, _TWO, _THREE, _ONE),
+        system_alone=probe.shows([first], _TWO),
+        system_kept=probe.shows([_said("system", _FOUR), user, answer], _FOUR, _ONE, _TWO),
+        repeats=probe.shows([user, _said("user", _TWO)], _ONE, _TWO),
+        interrupts=probe.text([*call, user], [_tool("")]) is not None,
+        opens=_opens(probe, [answer, user], shape),
+        unasked=probe.shows([answer], _TWO),
+        blank="" if probe.text([user, _said("assistant", ""), user]) is not None else " ",
+        tools=probe.shows([user], "probe_weather", tools=[_tool(_THREE)]),
+        undescribed=probe.shows([user], "probe_weather", tools=[_tool(None)]),
+        calls=shape is not None,
+        several=probe.shows(both, _TWO, _FOUR, _THREE, tools=[_tool("")]),
+        late=_shows_late(probe, call),
+        arguments=kind,
+        no_content=nothing,
+        short_ids=short,
+        reasoning=_reasons(probe, [user, {**answer, **thought}, user], call),
+        calls_alongside_text=probe.shows(mixed, _ONE, _TWO, _THREE, tools=[_tool("")]),
+        text_before_calls=probe.shows(mixed, _ONE, _FOUR, _TWO, _THREE, tools=[_tool("")]),
+        gap=_gap(probe, mixed),
+        told=probe.shows(told, _FOUR, _THREE, _TWO, tools=[_tool("")]),
+        together=probe.text([mixed[0], mixed[1] | thought, mixed[2]], [_tool("")]) is not None,
+        marked=probe.text([user, _said("assistant", _THREE.join(marks) + _TWO), user]) is not None,
+    )
+
+
+@lru_cache(maxsize=128)
+def leading_of(
+    template: ChatTemplate,
+    kwargs: tuple[tuple[str, object], ...] = (),
+    calling: TemplateCapabilities | None = None,
+) -> str | None:
+    """White space that a template, with these arguments, writes before an answer of the past (or
+    its reasoning), or with the traits ``calling`` before a call, and not at the end of a prompt:
+    there the model writes it. ``None`` where no telling."""
+    user = _said("user", _ONE)
+    probe = _probe(partial(template.render, kwargs=dict(kwargs)), user)
+    told, tools = [user, _said("assistant", _TWO), user], None
+    if calling:
+        told = _exchange(calling.arguments, calling.no_content, calling.short_ids)
+        tools = [_tool("")]
+    prompt, whole = probe.text([user], tools), probe.text(told, tools)
+    if prompt is None or whole is None or not whole.startswith(prompt):
+        return None
+    answer = whole.removeprefix(prompt)
+    return answer[: len(answer) - len(answer.lstrip())]
+
+
+class _Probe:
+    """Renders small conversations and looks for their words in order."""
+
+    def __init__(
+        self,
+        render: Callable[..., Rendered],
+        empty: tuple[Mapping[str, object], ...] | None,
+        parts: bool = False,
+    ) -> None:
+        self._render, self.empty, self.parts = render, empty, parts
+
+    def text(self, messages: Sequence[Entry], tools: Sequence[Entry] | None = None) -> str | None:
+        shown = [_in_parts(entry) if self.parts else entry for entry in messages]
+        try:
+            return self._render(shown, tools=self.empty if tools is None else tools).text
+        except InvalidRequest:
+            return None
+
+    def shows(
+        self, messages: Sequence[Entry], *words: str, tools: Sequence[Entry] | None = None
+    ) -> bool:
+        text, at = self.text(messages, tools), 0
+        if text is None:
+            return False
+        for word in words:
+            at = text.find(word, at) + 1
+            if not at:
+                return False
+        return True
+
+
+def _probe(render: Callable[..., Rendered], user: Entry) -> _Probe:
+    """With no tools as the template takes them, and contents in the shape that it shows."""
+    probe = _Probe(render, None)
+    if probe.text([user]) is None and _Probe(render, ()).text([user]) is not None:
+        probe = _Probe(render, ())
+    if not probe.shows([user], _ONE) and probe.shows([_in_parts(user)], _ONE):
+        probe = _Probe(render, probe.empty, parts=True)
+    return probe
+
+
+def _opens(
+    probe: _Probe, spoken: Sequence[Entry], shape: tuple[Shape, str | None, bool] | None
+) -> bool:
+    """Whether an answer may come first, and one with calls, if the template shows these."""
+    if shape is None:
+        return probe.shows(spoken, _TWO, _ONE)
+    called = [*_exchange(*shape)[1:], _said("assistant", _FOUR), spoken[-1]]
+    return probe.shows(spoken, _TWO, _ONE) and probe.shows(
+        called, _TWO, _THREE, _FOUR, _ONE, tools=[_tool("")]
+    )
+
+
+def _reasons(probe: _Probe, spoken: Sequence[Entry], called: Sequence[Entry]) -> bool:
+    """Whether earlier reasoning is shown, of answers or at least alongside a call."""
+    return probe.shows(spoken, _THREE, _TWO) or probe.shows(
+        called, _THREE, "probe_weather", tools=[_tool("")]
+    )
+
+
+def _shows_late(probe: _Probe, called: Sequence[Entry]) -> bool:
+    """Whether a result is shown behind a question that came first, and behind its answer too."""
+    asked = [*called[:2], _said("user", _FOUR)]
+    return all(
+        probe.shows([*asked, *more, called[2]], _TWO, _FOUR, _THREE, tools=[_tool("")])
+        for more in ((), (_said("assistant", _ONE),))
+    )
+
+
+def _gap(probe: _Probe, mixed: Sequence[Entry]) -> str:
+    """The blanks between what is said and its call."""
+    behind = (probe.text(mixed, [_tool("")]) or "").partition(_FOUR)[2]
+    return behind[: len(behind) - len(behind.lstrip())]
+
+
+def _calls(probe: _Probe, hint: Shape) -> tuple[Shape, str | None, bool] | None:
+    """Arguments, missing content and ids with which a call is shown whole and unescaped."""
+    other: Shape = "text" if hint == "object" else "object"
+    for short in (False, True):
+        for kind in (hint, other):
+            for nothing in ("", None):
+                text = probe.text(_exchange(kind, nothing, short), [_tool(_THREE)])
+                if text is not None and _shown_whole(text):
+                    return kind, nothing, short
+    return None
+
+
+def _shown_whole(text: str) -> bool:
+    called = text.rfind("probe_weather", 0, text.find(_TWO) + 1)
+    return called >= 0 and '\\"' not in text and text.find(_THREE, called) >= 0
+
+
+def _exchange(kind: str, nothing: str | None, short: bool, *places: str) -> list[Entry]:
+    calls = [_call(kind, short, at, place) for at, place in enumerate(places or (_TWO,))]
+    results: list[Entry] = [
+        {"role": "tool", "content": _THREE, "tool_call_id": call["id"], "name": "probe_weather"}
+        for call in calls
+    ]
+    answer: Entry = {"role": "assistant", "content": nothing, "tool_calls": calls}
+    return [_said("user", _ONE), answer, *results]
+
+
+def _call(kind: str, short: bool, at: int, place: str) -> Entry:
+    text = f'{{"place": "{place}"}}'
+    arguments = read_arguments(text) if kind == "object" else text
+    return {
+        "id": f"{_SHORT_ID if short else _LONG_ID}{at + 1}",
+        "type": "function",
+        "function": {"name": "probe_weather", "arguments": arguments},
+    }
+
+
+def _tool(description: str | None) -> Entry:
+    place = {"type": "string"} | ({} if description is None else {"description": "where"})
+    schema = {"type": "object", "properties": {"place": place}, "required": ["place"]}
+    function: Entry = {"name": "probe_weather", "parameters": schema}
+    if description is not None:
+        function["description"] = description
+    return {"type": "function", "function": function}
+
+
+def _said(role: str, text: str) -> Entry:
+    return {"role": role, "content": text}
+
+
+def _in_parts(entry: Entry) -> Entry:
+    if not isinstance(entry["content"], str):
+        return entry
+    return {**entry, "content": [{"type": "text", "text": entry["content"]}]}

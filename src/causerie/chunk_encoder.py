@@ -1,0 +1,308 @@
+"""Events into the contract: a stream's chunks in bytes, and the same chunks into a plain answer.
+
+A plain answer says what its stream would say, put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from itertools import groupby, starmap
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from causerie.errors import InternalError
+from causerie.protocol import sse
+from causerie.protocol.completion import (
+    Chunk,
+    ChunkChoice,
+    Completion,
+    CompletionChoice,
+    CompletionDetails,
+    Delta,
+    Function,
+    FunctionPiece,
+    Logprobs,
+    MessageBody,
+    PromptDetails,
+    TokenLogprobBody,
+    ToolCallBody,
+    ToolCallPiece,
+    TopLogprob,
+    UsageBody,
+)
+from causerie.protocol.events import (
+    Batch,
+    ContentEvent,
+    Event,
+    Finished,
+    FinishReason,
+    ReasoningDelta,
+    ReplyStream,
+    TextDelta,
+    TokenLogprob,
+    ToolCallDelta,
+    ToolCallStarted,
+    Usage,
+)
+from causerie.protocol.reasoning import Block, block_of, joined
+
+_encode = msgspec.json.Encoder().encode
+_END = sse.BEHIND
+_GOES_ON = b'},"finish_reason":null}]}' + _END
+_choice_of = attrgetter("choice")
+
+
+class CompletionIdentity(Struct, frozen=True, gc=False):
+    """What names one completion: its id, when it was made (Unix seconds), and the request's id."""
+
+    id: str
+    created: int
+    request_id: str
+
+
+class ResponseContext(Struct, frozen=True):
+    """What every chunk of one completion has in common, and what the caller asked to see.
+
+    ``router_names`` says reasoning under the names of routers too
+    (``reasoning``, ``reasoning_details``), with what a provider needs back of it;
+    ``cost`` tells what the reply costs, where the catalog has a price for it, and
+    ``provider`` who gives it.
+    """
+
+    identity: CompletionIdentity
+    model: str
+    fingerprint: str
+    reasoning_visible: bool = True
+    router_names: bool = False
+    cost: Callable[[Usage], float] | None = None
+    provider: str | UnsetType = UNSET
+
+    def chunk(self, *choices: ChunkChoice) -> Chunk:
+        """A chunk of this completion."""
+        return Chunk(
+            id=self.identity.id,
+            created=self.identity.created,
+            model=self.model,
+            system_fingerprint=self.fingerprint,
+            provider=self.provider,
+            choices=list(choices),
+        )
+
+    def completion(self, events: Sequence[Event]) -> Completion:
+        """The plain answer of these events: what a stream would say of them, put together.
+
+        Raises :class:`InternalError` where they do not end in usage.
+        """
+        if not events or not isinstance(usage := events[-1], Usage):
+            raise InternalError("The answer ended before it was complete; please try again.")
+        return Completion(
+            id=self.identity.id,
+            created=self.identity.created,
+            model=self.model,
+            system_fingerprint=self.fingerprint,
+            provider=self.provider,
+            choices=self._choices(events[:-1]),
+            usage=usage_body(usage, self.cost),
+        )
+
+    def _choices(self, events: Sequence[Event]) -> list[CompletionChoice]:
+        if len(events) == 2:  # one text and its end, as most are
+            said, end = events
+            if isinstance(said, TextDelta) and isinstance(end, Finished) and not said.logprobs:
+                told = MessageBody(content=said.text)
+                return [CompletionChoice(index=said.choice, message=told, finish_reason=end.reason)]
+        by_choice = groupby(sorted(events, key=_choice_of), key=_choice_of)
+        return list(starmap(self.answer, by_choice))
+
+    def answer(self, index: int, events: Iterable[Event]) -> CompletionChoice:
+        """One choice of a plain answer."""
+        texts: list[str] = []
+        thoughts: list[ReasoningDelta] = []
+        logprobs: list[TokenLogprob] = []
+        calls: dict[int, ToolCallBody] = {}
+        arguments: dict[int, list[str]] = {}
+        finish: FinishReason = "stop"
+        for event in events:
+            if isinstance(event, TextDelta):
+                texts.append(event.text)
+                logprobs += event.logprobs
+            elif isinstance(event, Finished):
+                finish = event.reason
+            elif isinstance(event, ReasoningDelta):
+                thoughts.append(event)
+            elif isinstance(event, ToolCallStarted):
+                calls[event.index], arguments[event.index] = _call(event), []
+            elif isinstance(event, ToolCallDelta):
+                arguments[event.index].append(event.arguments)
+        text = "".join(texts)
+        message = MessageBody(content=text if text or not calls else None)
+        if thoughts and self.reasoning_visible:
+            _reason(message, thoughts, router_names=self.router_names)
+        if calls:
+            for place, call in calls.items():
+                call.function.arguments = "".join(arguments[place])
+            message.tool_calls = [calls[place] for place in sorted(calls)]
+        return CompletionChoice(
+            index=index,
+            message=message,
+            logprobs=Logprobs(content=list(map(_logprob, logprobs))) if logprobs else None,
+            finish_reason=finish,
+        )
+
+
+ResponseSink = Callable[[Mapping[str, str], ResponseContext, ReplyStream], Awaitable[None]]
+"""Who takes a reply that has started: headers for the response, its frame, and what it says."""
+
+
+class ChunkEncoder:
+    """Events into the bytes of a stream, for one completion; they go out in the order they came.
+
+    Every choice begins with a chunk that carries the role. The usage is told
+    where ``usage`` says so.
+    """
+
+    __slots__ = ("_context", "_ended", "_prefix", "_prefixes", "_usage")
+
+    def __init__(self, context: ResponseContext, *, usage: bool = True) -> None:
+        self._context = context
+        self._usage = usage
+        # What all events have in common: a chunk up to its first choice.
+        self._prefix = sse.BEFORE + _encode(context.chunk()).removesuffix(b"]}")
+        # By choice that has started: what its chunks have in common, up to what their delta holds.
+        self._prefixes: dict[int, bytes] = {}
+        self._ended: set[int] = set()
+
+    def feed(self, batch: Batch) -> bytes:
+        """The server-sent events of some events; ``b""`` where nothing of them is told."""
+        prefixes = self._prefixes
+        made: list[bytes] = []
+        for event in batch:
+            if isinstance(event, TextDelta) and event.choice in prefixes and not event.logprobs:
+                made += (prefixes[event.choice], b'"content":', _encode(event.text), _GOES_ON)
+            elif isinstance(event, Usage):
+                if self._usage:
+                    usage = usage_body(event, self._context.cost)
+                    made += (self._prefix, b'],"usage":', _encode(usage), b"}", _END)
+            else:
+                if event.choice not in prefixes:
+                    made += self._begin(event.choice)
+                made += self._told(event, prefixes[event.choice])
+        return b"".join(made)
+
+    def broken(self, error: dict[str, Any]) -> bytes:
+        """What ends a stream that cannot go on: the error, and an end of every choice that had
+        none.
+        """
+        prefixes = self._prefixes.keys() or {0}
+        chunk = self._context.chunk(
+            *(
+                ChunkChoice(index=index, delta=Delta(), finish_reason="error")
+                for index in sorted(prefixes - self._ended)
+            )
+        )
+        chunk.error = error
+        return sse.encode(_encode(chunk))
+
+    def _begin(self, index: int) -> Sequence[bytes]:
+        before = b"".join((self._prefix, b'{"index":', _encode(index), b',"delta":{'))
+        self._prefixes[index] = before
+        return (before, b'"role":"assistant","content":""', _GOES_ON)
+
+    def _told(self, event: ContentEvent | Finished, before: bytes) -> Sequence[bytes]:
+        """An event of a choice that has started; ``before`` is what its chunks have in common."""
+        if isinstance(event, Finished):
+            self._ended.add(event.choice)
+            return (before, b'},"finish_reason":', _encode(event.reason), b"}]}", _END)
+        if not isinstance(event, ReasoningDelta):
+            if isinstance(event, TextDelta) and not event.logprobs:
+                return (before, b'"content":', _encode(event.text), _GOES_ON)
+            return (self._prefix, _encode(_content(event)), b"]}", _END)
+        context = self._context
+        if context.reasoning_visible and context.router_names:
+            choice = _choice(event.choice, _reasoning(event))
+            return (self._prefix, _encode(choice), b"]}", _END)
+        if context.reasoning_visible and event.text:
+            return (before, b'"reasoning_content":', _encode(event.text), _GOES_ON)
+        return ()
+
+
+def usage_body(usage: Usage, cost: Callable[[Usage], float] | None = None) -> UsageBody:
+    """Usage in the shape of the wire."""
+    return UsageBody(
+        usage.prompt,
+        usage.completion,
+        usage.prompt + usage.completion,
+        PromptDetails(usage.cached),
+        CompletionDetails(usage.reasoning),
+        None if cost is None else cost(usage),
+    )
+
+
+def _choice(index: int, delta: Delta) -> ChunkChoice:
+    return ChunkChoice(index=index, delta=delta)
+
+
+def _reasoning(event: ReasoningDelta) -> Delta:
+    """A piece of reasoning under all its names."""
+    delta = Delta(reasoning_details=_blocks(event))
+    if event.text:
+        delta.reasoning_content = delta.reasoning = event.text
+    return delta
+
+
+def _blocks(event: ReasoningDelta) -> Sequence[Block]:
+    return event.blocks or (block_of(event.text),)
+
+
+def _content(event: TextDelta | ToolCallStarted | ToolCallDelta) -> ChunkChoice:
+    match event:
+        case TextDelta(text, logprobs):
+            choice = _choice(event.choice, Delta(content=text))
+            if logprobs:
+                choice.logprobs = Logprobs(content=[_logprob(token) for token in logprobs])
+            return choice
+        case ToolCallStarted(index, identifier, name):
+            piece = ToolCallPiece(
+                index=index,
+                id=identifier,
+                type="function",
+                function=FunctionPiece(name=name, arguments=""),
+                extra_content=event.extra or UNSET,
+            )
+            return _choice(event.choice, Delta(tool_calls=[piece]))
+        case ToolCallDelta(index, arguments):
+            piece = ToolCallPiece(index=index, function=FunctionPiece(arguments=arguments))
+            return _choice(event.choice, Delta(tool_calls=[piece]))
+
+
+def _logprob(token: TokenLogprob) -> TokenLogprobBody:
+    return TokenLogprobBody(
+        token=token.text,
+        logprob=token.logprob,
+        bytes=list(token.raw),
+        top_logprobs=[
+            TopLogprob(token=other.text, logprob=other.logprob, bytes=list(other.raw))
+            for other in token.top
+        ],
+    )
+
+
+def _call(event: ToolCallStarted) -> ToolCallBody:
+    return ToolCallBody(
+        id=event.id,
+        function=Function(name=event.name, arguments=""),
+        extra_content=event.extra or UNSET,
+    )
+
+
+def _reason(message: MessageBody, events: list[ReasoningDelta], *, router_names: bool) -> None:
+    reasoning = "".join([event.text for event in events])
+    if reasoning:
+        message.reasoning_content = reasoning
+    if router_names:
+        if reasoning:
+            message.reasoning = reasoning
+        message.reasoning_details = joined(block for event in events for block in _blocks(event))

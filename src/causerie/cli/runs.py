@@ -1,0 +1,93 @@
+"""How a benchmark looks: what goes on in a run, a line when it is over, the figures of all."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from causerie.benchmark.figures import Figures, Spread
+from causerie.benchmark.load import BenchProgress
+
+_LOOK_SECONDS = 0.2
+_BAR = 8  # characters of the longest
+_BUSY = 0.8
+_COLUMNS = ("streams", "replies", "failed", "first", "p95", "each", "p95", "tokens/s")
+
+
+async def watch(console: Console, streams: int, seconds: float, seen: BenchProgress) -> None:
+    """Show how a run gets on, on a terminal, until cancelled."""
+    if not console.is_terminal:
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    began = time.monotonic()
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=seconds)
+        while True:
+            passed = time.monotonic() - began
+            words = f"{streams} at a time: {len(seen.samples)} replies"
+            words += f", {seen.failures} failed" if seen.failures else ""
+            words += ", the last ones come to their end" if passed > seconds else ""
+            bar.update(task, completed=min(passed, seconds), description=words)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+def line(found: Figures) -> str:
+    """One run."""
+    told = [f"{found.tokens_a_second:,.1f} tokens/s", f"{found.replies} replies"]
+    if found.first_token is not None:
+        told.append(f"first token after {_time(found.first_token.p50)}")
+    told += [f"{count} failed: {why}" for why, count in found.failed.items()]
+    return f"{found.streams} at a time: {', '.join(told)}"
+
+
+def show(console: Console, runs: Sequence[Figures]) -> None:
+    """The figures of all runs, with what has to be known of them."""
+    most = max(one.tokens_a_second for one in runs) or 1.0
+    table = Table(box=None, pad_edge=False, collapse_padding=True)
+    for name in _COLUMNS:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for one in runs:
+        failed = sum(one.failed.values())
+        table.add_row(
+            str(one.streams),
+            str(one.replies),
+            Text(str(failed), style="red" if failed else ""),
+            *_times(one.first_token),
+            *_times(one.each_token),
+            f"{one.tokens_a_second:,.1f}",
+            Text("█" * round(one.tokens_a_second / most * _BAR), style="green"),
+        )
+    console.print(table)
+    for words in _notes(runs):
+        console.print(words, markup=False, highlight=False, soft_wrap=True)
+
+
+def _notes(runs: Sequence[Figures]) -> Iterator[str]:
+    yield (
+        "first: until the first token; each: from one token to the next; medians, and what "
+        "nineteen in twenty did not pass (p95)."
+    )
+    lengths = {(one.prompt, one.completion) for one in runs if one.replies}
+    for prompt, completion in sorted(lengths)[-1:]:
+        yield f"A reply had {completion} tokens to a prompt of {prompt}, as the provider counts."
+    busiest = max(runs, key=lambda one: one.busy)
+    if busiest.busy > _BUSY:
+        yield (
+            f"Asking {busiest.streams} at a time took {busiest.busy:.0%} of a core here: the "
+            "provider may be faster than that."
+        )
+
+
+def _times(spread: Spread | None) -> tuple[str, str]:
+    return ("-", "-") if spread is None else (_time(spread.p50), _time(spread.p95))
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms"

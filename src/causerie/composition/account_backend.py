@@ -1,0 +1,177 @@
+"""Accounts in a running service: the database, its keys and budgets, and the ledger.
+
+Opened once with the service and closed after the last request. Nothing here
+decides anything about a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from causerie.accounts.accounts import Accounts
+from causerie.accounts.authorization import Clock
+from causerie.accounts.bookkeeping import Bookkeeping
+from causerie.accounts.budgets import Budgets
+from causerie.accounts.encryption import Cipher, WrongKey
+from causerie.accounts.free_days import FreeAllowances
+from causerie.accounts.key_cache import KeyCache, KeyCacheOptions
+from causerie.accounts.passwords import Passwords
+from causerie.accounts.recorder import Recorder
+from causerie.accounts.shared_budgets import SharedBudgetStore
+from causerie.accounts.statement import Statements
+from causerie.composition.startup import CannotStart
+from causerie.edge.ownership import owned
+from causerie.errors import StoreUnavailable
+from causerie.metering.ledger import Ledger
+from causerie.metering.write_ahead_log import WriteAheadLog, WriteAheadLogTaken
+from causerie.settings import StoreSettings
+from causerie.store.accounts import SqlStore
+from causerie.store.database import Database
+from causerie.store.encryption import seal_secrets
+from causerie.store.key_file import key_of_file
+from causerie.store.reports import SqlUsageReader
+from causerie.store.schema import NewerSchema, upgrade
+from causerie.store.tls import WrongAddress
+from causerie.store.usage import SqlUsage
+
+
+@dataclass(frozen=True, slots=True)
+class AccountBackend:
+    """What the request path, the console and the management API have of accounts."""
+
+    accounts: Accounts
+    key_cache: KeyCache
+    bookkeeping: Bookkeeping
+    free_days: FreeAllowances
+    statements: Statements
+    clock: Clock
+
+
+@asynccontextmanager
+async def account_backend(
+    store: StoreSettings,
+    secret_keys: Sequence[str] = (),
+    shared_budgets: SharedBudgetStore | None = None,
+) -> AsyncIterator[AccountBackend]:
+    """Accounts, ready to be used; leaving writes what waits and closes the database.
+
+    ``secret_keys`` encrypt secrets of people; without any there is a file with
+    one. ``shared_budgets`` is where replicas hold budgets, if they do. Raises
+    :class:`CannotStart` where the database or the folder cannot be used, or what
+    is encrypted cannot be read.
+    """
+    async with AsyncExitStack() as stack:
+        database = await opened(store)
+        stack.push_async_callback(database.close)
+        cipher = await sealed(database, store, secret_keys)
+        sql, reader = SqlStore(database, cipher), SqlUsageReader(database)
+        key_cache = KeyCache(sql, KeyCacheOptions(offline_seconds=store.offline_seconds))
+        write_ahead_log = _write_ahead_log(store)
+        if write_ahead_log is not None:
+            stack.callback(write_ahead_log.close)
+        ledger = Ledger(SqlUsage(database), write_ahead_log)
+        budgets, recorder = (
+            Budgets(reader, time.time_ns, shared_budgets=shared_budgets),
+            Recorder(sql, _clock),
+        )
+        try:
+            await stack.enter_async_context(ledger)
+            await stack.enter_async_context(key_cache)
+        except StoreUnavailable as failure:
+            raise CannotStart(f"the database cannot be used: {failure}") from failure
+        _ = await stack.enter_async_context(owned(budgets.follow()))
+        _ = await stack.enter_async_context(owned(recorder.sweep()))
+        _ = await stack.enter_async_context(recorder)
+        accounts = Accounts.over(sql, reader, Passwords(), _clock)
+        bookkeeping = Bookkeeping(ledger, budgets, recorder)
+        free_days = FreeAllowances(sql, reader, _clock, time.monotonic)
+        statements = Statements(sql, reader, _clock, free_days)
+        yield AccountBackend(accounts, key_cache, bookkeeping, free_days, statements, _clock)
+
+
+@asynccontextmanager
+async def accounts_of(store: StoreSettings) -> AsyncIterator[Accounts]:
+    """Accounts alone, also alongside a service that runs; leaving closes the database.
+
+    Raises :class:`CannotStart` where the database or the folder cannot be used.
+    """
+    database = await opened(store)
+    try:
+        yield Accounts.over(SqlStore(database), SqlUsageReader(database), Passwords(), _clock)
+    finally:
+        await database.close()
+
+
+async def opened(store: StoreSettings) -> Database:
+    """The database with its tables as this version has them; the caller closes it.
+
+    Raises :class:`CannotStart`.
+    """
+    database = await asyncio.to_thread(_database, store)
+    try:
+        await upgrade(database)
+    except (NewerSchema, StoreUnavailable) as failure:
+        await database.close()
+        raise CannotStart(f"the database cannot be used: {failure}") from failure
+    return database
+
+
+async def sealed(database: Database, store: StoreSettings, secret_keys: Sequence[str]) -> Cipher:
+    """The keys of the database, with everything encrypted by the first of them.
+
+    Raises :class:`CannotStart`.
+    """
+    keys = secret_keys or [await asyncio.to_thread(_key_of_file, store)]
+    try:
+        cipher = Cipher(keys)
+        await seal_secrets(database, cipher)
+    except (WrongKey, ValueError) as failure:
+        raise CannotStart(
+            f"{failure} (store.secret_keys; without them, `secret.key` in store.folder)"
+        ) from failure
+    except StoreUnavailable as failure:
+        raise CannotStart(f"the database cannot be used: {failure}") from failure
+    return cipher
+
+
+def _key_of_file(store: StoreSettings) -> str:
+    file = Path(store.folder or ".") / "secret.key"
+    try:
+        return key_of_file(file)
+    except OSError as failure:
+        raise CannotStart(f"{file} cannot be used: {failure.strerror}") from failure
+    except ValueError as failure:
+        raise CannotStart(f"{file}: {failure}") from failure
+
+
+def _database(store: StoreSettings) -> Database:
+    folder = Path(store.folder or ".")
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return Database(store.url or "")
+    except OSError as failure:
+        raise CannotStart(f"{folder} cannot be used: {failure.strerror}") from failure
+    except WrongAddress as failure:
+        raise CannotStart(f"store.url: {failure}") from failure
+
+
+def _write_ahead_log(store: StoreSettings) -> WriteAheadLog | None:
+    if store.journal == "off":
+        return None
+    folder = Path(store.folder or ".") / "journal"
+    try:
+        return WriteAheadLog(folder, sync=store.journal == "sync")
+    except WriteAheadLogTaken as failure:
+        raise CannotStart(f"{failure} (store.folder)") from failure
+    except OSError as failure:
+        raise CannotStart(f"{folder} cannot be used: {failure.strerror}") from failure
+
+
+def _clock() -> datetime:
+    return datetime.now(UTC)

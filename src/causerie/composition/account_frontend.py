@@ -1,0 +1,151 @@
+"""What people and their programs come to: accounts, the console, and the management API.
+
+Imported only where there are accounts: what it stands on takes more memory than
+all the rest of a gateway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from decimal import Decimal
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Protocol
+
+from causerie.access.keys import KeyDigest
+from causerie.accounts.bookkeeping import Bookkeeping
+from causerie.accounts.free_days import FreeAllowances, FreeOptions
+from causerie.accounts.key_cache import KeyCache
+from causerie.accounts.links import LinkKind, NewLink
+from causerie.accounts.shared_budgets import SharedBudgetStore
+from causerie.accounts.statement import Statements
+from causerie.composition.account_backend import AccountBackend, account_backend
+from causerie.composition.identity import identity_providers
+from causerie.composition.operations import LiveOperations
+from causerie.composition.operations import OperationsParts as OperationsParts
+from causerie.composition.service_view import LiveServiceView, ServiceViewParts
+from causerie.console.application import ConsoleApplication, SignUp
+from causerie.console.origin import Site
+from causerie.edge.application import Edge
+from causerie.edge.ownership import owned
+from causerie.identity.provider import OidcProvider
+from causerie.mail import MailServer, Outbox
+from causerie.management.application import Management
+from causerie.management.managers import OperatorKeys
+from causerie.operations.examinations import Examinations
+from causerie.operations.results import Results
+from causerie.settings import Settings
+from causerie.settings.credentials import Credentials
+from causerie.settings.mail import Mail
+
+
+@asynccontextmanager
+async def entered(
+    settings: Settings, shared_budgets: SharedBudgetStore | None, credentials: Credentials
+) -> AsyncIterator[AccountFrontend]:
+    """Accounts, ready to be used; raises :class:`CannotStart` where they cannot be.
+
+    ``shared_budgets`` is where replicas hold budgets, if they do.
+    """
+    async with account_backend(settings.store, credentials.store, shared_budgets) as hosted:
+        results = Results(lambda: _probes(settings))
+        outbox = _outbox(settings.mail, credentials.mail)
+        async with AsyncExitStack() as stack:
+            examinations = await stack.enter_async_context(Examinations(results, hosted.clock))
+            if outbox is not None:
+                _ = await stack.enter_async_context(owned(outbox.deliver()))
+            yield AccountFrontend(hosted, examinations, outbox)
+
+
+class AccountFrontend:
+    """Accounts, and the ways to manage them."""
+
+    def __init__(
+        self, hosted: AccountBackend, examinations: Examinations, outbox: Outbox | None = None
+    ) -> None:
+        self._hosted = hosted
+        self._outbox = outbox
+        self._examinations = examinations
+        self._managers = OperatorKeys(hosted.key_cache)
+        self._providers: tuple[OidcProvider, ...] = ()
+
+    @property
+    def bookkeeping(self) -> Bookkeeping:
+        """Where requests are settled and recorded."""
+        return self._hosted.bookkeeping
+
+    @property
+    def key_cache(self) -> KeyCache:
+        """The keys of accounts."""
+        return self._hosted.key_cache
+
+    @property
+    def free_days(self) -> FreeAllowances:
+        """What accounts may ask of free models in a day."""
+        return self._hosted.free_days
+
+    @property
+    def statements(self) -> Statements:
+        """What a router's key is told of itself."""
+        return self._hosted.statements
+
+    async def first_link(self) -> NewLink | None:
+        """A link that makes the first operator, where nobody has an account yet."""
+        return await self._hosted.accounts.users.first_link()
+
+    def replace(self, settings: Settings, credentials: Credentials) -> None:
+        """Go by these settings from now on."""
+        self._providers = identity_providers(settings.identity_providers, credentials)
+        self._hosted.free_days.options = FreeOptions(
+            requests=settings.free.requests_per_day,
+            paid_requests=settings.free.paid_requests_per_day,
+            paid_from=Decimal(settings.free.paid_from),
+        )
+        self._managers.replace(list(map(KeyDigest.parse, settings.console.operator_keys)))
+
+    def mount(self, edge: Edge, parts: _FrontendParts) -> None:
+        """Answer at `/api` and `/console`."""
+        options = parts.settings.console
+        if not options.enabled:
+            return
+        accounts, clock = self._hosted.accounts, self._hosted.clock
+        operations = LiveOperations(parts, accounts, self._examinations, clock)
+        most = options.api_requests_per_minute
+        management = Management(accounts, self._managers, clock, _link, operations, most)
+        edge.mount("/api", management.answer)
+        console = ConsoleApplication(
+            accounts,
+            LiveServiceView(parts, accounts.projects, operations),
+            Site(options.address or "", tuple(map(ip_network, options.proxies))),
+            clock=clock,
+            sign_up=SignUp(self._outbox) if options.sign_up else None,
+            providers=lambda: self._providers,
+        )
+        edge.mount("/console", console.answer, console.refuse, address=options.address or "")
+
+
+class _FrontendParts(ServiceViewParts, OperationsParts, Protocol):
+    """The parts in force, for pages and for those who see to them."""
+
+
+def _outbox(mail: Mail, password: str | None) -> Outbox | None:
+    """Where letters to people go, if the settings name a server."""
+    if mail.host is None:
+        return None
+    return Outbox(
+        MailServer(
+            mail.host, mail.port, mail.sender or "", mail.tls, mail.user, password, mail.ca_file
+        )
+    )
+
+
+def _probes(settings: Settings) -> Path | None:
+    """Where results of probes are kept."""
+    folder = settings.store.folder
+    return Path(folder) / "probes" if folder is not None else None
+
+
+def _link(_: LinkKind, token: str) -> str:
+    """Where a browser uses a one-time link; what stands behind the # is sent to no server."""
+    return f"/console/link#{token}"

@@ -1,0 +1,289 @@
+"""The composition root: builds every part from the settings, starts and stops them.
+
+The one place that names concrete engines and hands settings to those who need
+them. Nothing here decides anything about a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import structs
+
+from causerie.composition.certificates import tls_context, tls_digest
+from causerie.composition.control import answering
+from causerie.composition.reloading import Reloading
+from causerie.composition.service import listen, service
+from causerie.composition.signals import hangups, reloaded
+from causerie.composition.startup import CannotStart, StartWatcher, run, take_address
+from causerie.composition.validated import checked
+from causerie.edge.ownership import owned
+from causerie.edge.server import Bound, Listen
+from causerie.engines import (
+    weights as weights_module,  # whose `fetch` loads an HTTP client: 5 MB, if asked
+)
+from causerie.engines.base import EngineFailed, EngineSampling
+from causerie.engines.fleet import Fleet, FleetEntry, ManagedEngine
+from causerie.engines.llamacpp.engine import LlamaCppEngine
+from causerie.engines.llamacpp.options import LlamaCppOptions
+from causerie.engines.registry import engine_factory
+from causerie.engines.vllm.options import Elsewhere, VllmOptions
+from causerie.engines.weights import Cache, CachedWeights, HubOptions, Progress, Silent
+from causerie.engines.weights.errors import BadReference, Offline, WeightsError
+from causerie.settings import Loaded, ModelSettings, Settings, Vllm
+from causerie.settings.credentials import Credentials, read_credentials
+from causerie.settings.environment import runtime_folder, variables
+from causerie.transport.client import Reach
+
+_SLOTS_BEFORE_LOADING = 8  # the engine says how many, once it is there
+_REACH_SECONDS = 5.0  # a server of others is away or is there: who waits longer has other targets
+
+
+class StartAnnouncer(StartWatcher, Protocol):
+    """Who is told how the start goes; ``download`` of what is fetched for it.
+
+    ``settings`` are those in force, also after a reload that came before all was ready.
+    """
+
+    settings: Settings
+
+    def first_link(self, token: str) -> None:
+        """There is nobody yet; this token makes the account of the owner, once."""
+        ...
+
+    @property
+    def download(self) -> Progress: ...
+
+
+async def run_service(loaded: Loaded, read: Callable[[], Loaded], watcher: StartAnnouncer) -> None:
+    """Serve until a signal; ``read`` reads the settings anew for a reload.
+
+    Raises :class:`CannotStart`, :class:`SettingsError` for secrets and files
+    that cannot be had, or :class:`WeightsError` where no model could be loaded
+    for want of weights.
+    """
+    settings = loaded.settings
+    with hangups() as hangup:
+        credentials = await asyncio.to_thread(read_credentials, loaded)
+        listening = listen(settings.server)
+        makers = _Makers(settings, credentials, watcher)
+        budget = settings.engines.memory_budget_bytes
+        with ExitStack() as taken:
+            address = taken.enter_context(take_address(listening))
+            scraped = settings.metrics.address
+            metrics = scraped and taken.enter_context(take_address(Listen(*scraped)))
+            bound = Bound(address, metrics)
+            async with (
+                Fleet(makers.entries(), memory_budget=budget) as fleet,
+                service(settings, fleet, credentials) as running,
+            ):
+                if (link := await running.first_link()) is not None:
+                    watcher.first_link(link.token)
+                reloading = Reloading(loaded, partial(checked, read), running, makers.renew(fleet))
+                running.configuration = reloading
+                reloading.address = "{}:{}".format(*address.getsockname()[:2])
+                folder = runtime_folder(variables())
+                async with (
+                    answering(folder, reloading.answer),
+                    owned(reloaded(hangup, reloading.reload)),
+                ):
+                    try:
+                        preload = _preloaded(settings)
+                        await run(running.edge, fleet, preload, listening, watcher, bound)
+                    except CannotStart as failure:
+                        raise makers.missing or failure from failure
+
+
+async def fetch_weights(
+    settings: Settings, ref: str, progress: Progress, engine: str = "llamacpp"
+) -> CachedWeights:
+    """The weights as ``engine`` loads them, on this machine, fetched if needed.
+
+    Raises :class:`WeightsError`.
+    """
+    model = ModelSettings(id=ref, ref=ref, engine=engine)
+    return await _fetched(settings, model, progress, _hub(settings))
+
+
+async def weights_here(settings: Settings, model: ModelSettings) -> CachedWeights | None:
+    """What the model needs of them, if that is on this machine already; no network is asked."""
+    try:
+        return await _fetched(settings, model, Silent(), HubOptions(offline=True))
+    except WeightsError:
+        return None
+
+
+async def _fetched(
+    settings: Settings, model: ModelSettings, progress: Progress, hub: HubOptions
+) -> CachedWeights:
+    """The weights of a model of ours; of one that others serve, the rest of its folder."""
+    fetch = weights_module.fetch
+    if model.engine == "vllm":
+        fetch = partial(weights_module.fetch_folder, weights=model.vllm.address is None)
+    if model.ref is None:
+        raise BadReference(f"the model {model.id} names no weights; set `ref`")
+    return await fetch(model.ref, _cache_folder(settings), progress=progress, hub=hub)
+
+
+def cached_weights(settings: Settings) -> tuple[CachedWeights, ...]:
+    """Everything in the cache."""
+    return Cache(_cache_folder(settings)).every()
+
+
+def _cache_folder(settings: Settings) -> Path:
+    if settings.weights.cache is None:
+        raise ValueError("settings come from causerie.settings.load, which fills the cache folder")
+    return Path(settings.weights.cache)
+
+
+def _hub(settings: Settings) -> HubOptions:
+    weights = settings.weights
+    return HubOptions(endpoint=weights.hub_endpoint, token=weights.token, offline=weights.offline)
+
+
+def _preloaded(settings: Settings) -> list[str]:
+    alone = len(settings.models) == 1
+    return [
+        model.id for model in settings.models if (alone if model.preload is None else model.preload)
+    ]
+
+
+def _vllm_options(vllm: Vllm, key: str | None) -> VllmOptions | Elsewhere:
+    """How it is started, or where it is. Blocks; raises :class:`EngineFailed`."""
+    if vllm.address is None:
+        return VllmOptions(**{one.name: getattr(vllm, one.name) for one in fields(VllmOptions)})
+    try:
+        tls = tls_context(vllm.tls) if vllm.address.startswith("https://") else None
+    except OSError as error:  # ssl.SSLError is one
+        raise EngineFailed(f"certificates for {vllm.address} cannot be used: {error}") from error
+    return Elsewhere(
+        vllm.address,
+        key,
+        vllm.served_name,
+        vllm.context,
+        vllm.parallel,
+        Reach(tls=tls, server_name=vllm.tls.server_name),
+    )
+
+
+class _Makers:
+    """How each model's engine is made. ``missing`` is why weights could not be had last."""
+
+    def __init__(
+        self, settings: Settings, credentials: Credentials, watcher: StartAnnouncer
+    ) -> None:
+        self._settings = settings
+        self._credentials = credentials
+        self._watcher = watcher
+        self._one_download = asyncio.Lock()
+        self.missing: WeightsError | None = None
+
+    def entries(self, preload: Sequence[str] = ()) -> Sequence[FleetEntry]:
+        """All models of the settings; the fleet loads those of ``preload`` at once."""
+        return [self._entry(model, model.id in preload) for model in self._settings.models]
+
+    def renew(self, fleet: Fleet) -> Callable[[Settings, Credentials], None]:
+        """What gives the fleet the models of other settings."""
+
+        def renew(settings: Settings, credentials: Credentials) -> None:
+            self._settings = self._watcher.settings = settings
+            self._credentials = credentials
+            fleet.replace(
+                self.entries(_preloaded(settings)),
+                memory_budget=settings.engines.memory_budget_bytes,
+            )
+
+        return renew
+
+    def _entry(self, model: ModelSettings, preload: bool) -> FleetEntry:
+        async def make() -> ManagedEngine:
+            if model.engine == "llamacpp":
+                return await self._llamacpp(model)
+            if model.engine == "vllm":
+                return await self._vllm(model)
+            try:
+                return engine_factory(model.engine)(model.id, model.ref, model.options)
+            except ValueError as error:
+                raise EngineFailed(f"the options of {model.id} are wrong: {error}") from error
+
+        return FleetEntry(
+            model=model.id,
+            make=make,
+            slots=model.parallel or _SLOTS_BEFORE_LOADING,
+            idle_seconds=model.idle_unload_seconds,
+            wait_seconds=self._wait_seconds(model),
+            preload=preload,
+            recipe=self._recipe(model),
+        )
+
+    def _recipe(self, model: ModelSettings) -> object:
+        """What the engine is made from; with another it is another engine."""
+        engines = self._settings.engines
+        return (
+            model.engine, model.ref, model.llamacpp, model.vllm, model.options, model.sampling,
+            self._settings.weights, engines.load_seconds, self._secrets(model),
+        )  # fmt: skip
+
+    def _secrets(self, model: ModelSettings) -> bytes:
+        """Key and certificates of a server of others as a digest: no secret is kept to compare."""
+        digest = hashlib.sha256(self._credentials.models.get(model.id, "").encode())
+        with suppress(OSError):  # whoever makes the engine says what is wrong with a file
+            digest.update(tls_digest(model.vllm.tls))
+        return digest.digest()
+
+    def _wait_seconds(self, model: ModelSettings) -> float:
+        waits = self._settings.engines.load_wait_seconds
+        return waits if model.vllm.address is None else min(waits, _REACH_SECONDS)
+
+    async def _llamacpp(self, model: ModelSettings) -> ManagedEngine:
+        weights = await self._weights(model)
+        return await asyncio.to_thread(
+            LlamaCppEngine,
+            model.id,
+            weights.path,
+            LlamaCppOptions(**structs.asdict(model.llamacpp), shares_cores=self._share_cores()),
+            sampling=EngineSampling(**structs.asdict(model.sampling)),
+            load_seconds=self._settings.engines.load_seconds,
+        )
+
+    async def _vllm(self, model: ModelSettings) -> ManagedEngine:
+        # Here, because its tokenizer's library holds memory, which who has no such model needs not.
+        from causerie.engines.vllm.engine import VllmEngine  # noqa: PLC0415
+
+        weights = await self._weights(model)
+        key = self._credentials.models.get(model.id)
+        options = await asyncio.to_thread(_vllm_options, model.vllm, key)
+        return await asyncio.to_thread(
+            VllmEngine,
+            model.id,
+            weights.path,
+            options,
+            sampling=EngineSampling(**structs.asdict(model.sampling)),
+            load_seconds=self._settings.engines.load_seconds,
+        )
+
+    def _share_cores(self) -> bool:
+        """Whether several models may compute at the same time."""
+        return sum(model.engine == "llamacpp" for model in self._settings.models) > 1
+
+    async def _weights(self, model: ModelSettings) -> CachedWeights:
+        """One download at a time: it has the whole line, and there is one bar.
+
+        What is on this machine waits for none.
+        """
+        settings = self._settings
+        try:
+            with suppress(Offline):
+                return await _fetched(settings, model, Silent(), HubOptions(offline=True))
+            async with self._one_download:
+                return await _fetched(settings, model, self._watcher.download, _hub(settings))
+        except WeightsError as error:
+            self.missing = error
+            raise EngineFailed(str(error)) from error

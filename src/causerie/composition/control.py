@@ -1,0 +1,140 @@
+"""A running service and the commands that ask it something: a socket in a folder of the user.
+
+Both ends are here. One line of JSON asks, one answers. Only the user who runs
+the service can reach the socket; what is asked and answered is the business of
+whoever uses it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import stat
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import structlog
+
+log = structlog.get_logger(__name__)
+
+_SUFFIX = ".sock"
+_SECONDS_TO_ASK = 5.0
+
+A = TypeVar("A")
+
+
+class ControlRequest(msgspec.Struct, frozen=True):
+    """What is asked."""
+
+    ask: str
+
+
+class ControlFailed(Exception):
+    """A service could not be asked; the text is one sentence for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlSocket:
+    """The socket of one running service."""
+
+    path: Path
+    pid: int
+
+
+@asynccontextmanager
+async def answering(
+    folder: Path, answer: Callable[[str], Awaitable[msgspec.Struct]]
+) -> AsyncIterator[Path | None]:
+    """Answer what is asked while the block runs; gives the socket.
+
+    ``None`` where there can be none: that is logged, and the service goes on.
+    """
+    path = folder / f"{os.getpid()}{_SUFFIX}"
+    try:
+        if not hasattr(socket, "AF_UNIX"):
+            raise OSError("this system has no sockets with a path")
+        _own_folder(folder)
+        path.unlink(missing_ok=True)
+        server = await asyncio.start_unix_server(_handler(answer), path=path)
+    except OSError as error:
+        log.warning("no socket for `causerie reload`; SIGHUP reloads too", why=str(error))
+        yield None
+        return
+    path.chmod(0o600)
+    try:
+        yield path
+    finally:
+        server.close()
+        await server.wait_closed()
+        path.unlink(missing_ok=True)
+
+
+def sockets(folder: Path) -> Sequence[ControlSocket]:
+    """Those of the services that run; what others left behind is removed."""
+    found = []
+    for path in sorted(folder.glob(f"*{_SUFFIX}")):
+        with suppress(ValueError):
+            found.append(ControlSocket(path, int(path.name.removesuffix(_SUFFIX))))
+    return [one for one in found if _listens(one.path)]
+
+
+def asked(path: Path, what: str, kind: type[A], seconds: float) -> A:
+    """The answer of the service behind the socket; raises :class:`ControlFailed`."""
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(seconds)
+            connection.connect(str(path))
+            connection.sendall(msgspec.json.encode(ControlRequest(what)) + b"\n")
+            received = b"".join(iter(lambda: connection.recv(65536), b""))
+        return msgspec.json.decode(received, type=kind)
+    except TimeoutError:
+        raise ControlFailed(f"the service has not answered within {seconds:g} s") from None
+    except (OSError, msgspec.DecodeError) as error:
+        raise ControlFailed(f"the service could not be asked: {error}") from error
+
+
+def _own_folder(folder: Path) -> None:
+    """Make the folder; raises :class:`OSError` where others could reach into it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise PermissionError(f"{folder} is not a folder of this user")
+    if found.st_mode & 0o077:
+        folder.chmod(0o700)
+
+
+def _listens(path: Path) -> bool:
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(_SECONDS_TO_ASK)
+            connection.connect(str(path))
+    except (ConnectionRefusedError, FileNotFoundError):
+        path.unlink(missing_ok=True)
+        return False
+    except OSError:
+        return False
+    return True
+
+
+def _handler(
+    answer: Callable[[str], Awaitable[msgspec.Struct]],
+) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_SECONDS_TO_ASK):
+                line = await reader.readline()
+            if line:
+                wanted = msgspec.json.decode(line, type=ControlRequest).ask
+                writer.write(msgspec.json.encode(await answer(wanted)))
+                await writer.drain()
+        except (OSError, TimeoutError, ValueError) as error:  # DecodeError is a ValueError
+            log.warning("a command was not understood", why=str(error))
+        finally:
+            writer.close()
+
+    return handle

@@ -1,0 +1,60 @@
+"""Where limits and budgets are counted: here, or in a server that replicas share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from causerie.access.limits import RateLimiter
+from causerie.access.windows import MemoryCounters
+from causerie.accounts.shared_budgets import SharedBudgetStore
+from causerie.composition.startup import CannotStart
+from causerie.settings import SharedSettings
+
+_FIRST_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """What counts.
+
+    ``budgets`` is ``None`` where each process counts them for itself. ``here``
+    says whether the shared server answers; ``None``: nothing is shared.
+    """
+
+    counters: RateLimiter
+    budgets: SharedBudgetStore | None = None
+    here: Callable[[], bool | None] = lambda: None
+
+
+@asynccontextmanager
+async def sharing(shared: SharedSettings) -> AsyncIterator[Distribution]:
+    """What counts, for as long as the service runs.
+
+    A server that is away when the service starts is waited for a moment, and
+    then for ever in the background. Raises :class:`CannotStart` for an address
+    that is none.
+    """
+    if shared.url is None:
+        yield Distribution(MemoryCounters())
+        return
+    # Imported here: the client of the server is memory that only those need who share.
+    from causerie.distributed import budgets, counters, line, replica  # noqa: PLC0415
+
+    reach = line.ConnectionOptions(ca_file=shared.ca_file)
+    options = replica.DistributedOptions(away=shared.away, prefix=shared.prefix, line=reach)
+    try:
+        here = replica.Replica(shared.url, options)
+    except ValueError as error:
+        raise CannotStart("shared.url: the address cannot be read") from error
+    async with here.running():
+        try:
+            async with asyncio.timeout(_FIRST_SECONDS):
+                await here.wait()
+        except TimeoutError:
+            pass  # said in the log; requests are counted as `away` says
+        yield Distribution(
+            counters.DistributedCounters(here), budgets.DistributedBudgets(here), lambda: here.here
+        )

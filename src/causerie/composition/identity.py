@@ -1,0 +1,33 @@
+"""The providers that people may sign in with, as the settings name them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from causerie.identity.provider import OidcProvider, ProviderOptions
+from causerie.identity.web import IdentityHttp
+from causerie.settings import IdentityProvider
+from causerie.settings.credentials import Credentials
+
+
+def identity_providers(
+    listed: Sequence[IdentityProvider], credentials: Credentials
+) -> tuple[OidcProvider, ...]:
+    """One for each; nobody is asked until somebody signs in."""
+    return tuple(
+        OidcProvider(
+            ProviderOptions(
+                name=each.name,
+                title=each.title or each.name,
+                issuer=each.issuer,
+                client_id=each.client_id,
+                client_secret=credentials.clients.get(each.name),
+                scopes=each.scopes,
+                domains=frozenset(each.allowed_domains) if each.sign_up else frozenset(),
+            ),
+            IdentityHttp(ca_file=each.ca_file),
+            now=time.time,  # noqa: TID251 - id tokens carry times of the calendar
+        )
+        for each in listed
+    )

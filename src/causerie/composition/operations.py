@@ -1,0 +1,251 @@
+"""The service as its operators see to it: providers, probes, and the routes of requests.
+
+Always by the parts that are in force.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from msgspec import structs
+
+from causerie.access.keys import Caller
+from causerie.accounts.accounts import Accounts
+from causerie.accounts.bounds import UNBOUNDED
+from causerie.accounts.key_cache import admitted
+from causerie.accounts.keys import Grant, KeyState
+from causerie.accounts.people import Actor
+from causerie.composition.catalog_models import OWN_PROVIDER
+from causerie.composition.configuration import Configuration
+from causerie.composition.provider_file import CannotWrite, NewProvider, tables, write_entries
+from causerie.composition.provider_views import ProviderViews, changes, probe_view, text_of
+from causerie.composition.providers import ConnectedProvider
+from causerie.edge.doors import DoorTable, MountedDoor
+from causerie.errors import InvalidRequest, NotFound, ServiceError, Unauthenticated
+from causerie.operations.examination import Examinee
+from causerie.operations.examinations import Examinations
+from causerie.operations.explaining import explanation
+from causerie.operations.explanation import ExplainedRefusal, RoutingExplanation
+from causerie.operations.ports import RouteQuery
+from causerie.operations.result import Result
+from causerie.operations.views import AppliedResult, ProbeView, ProviderView
+from causerie.pipeline import Pipeline
+from causerie.protocol import bounded_json
+from causerie.protocol.parsing import ParsingRules, parse
+from causerie.protocol.target_stats import TargetStats
+from causerie.routing.target_state import TargetStatus
+from causerie.settings import ProviderModelSettings, Settings
+from causerie.settings.addresses import default_address
+from causerie.settings.provider import ProviderSettings
+
+_LONGEST_MODEL = 1000
+
+
+class OperationsParts(Protocol):
+    """The parts in force."""
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def doors(self) -> DoorTable: ...
+    @property
+    def pipeline(self) -> Pipeline: ...
+    @property
+    def configuration(self) -> Configuration | None: ...
+    def targets(self) -> Sequence[TargetStatus]:
+        """All targets of routing as they stand now."""
+        ...
+
+    def target_stats(self, target: str) -> TargetStats | None:
+        """How a target stands, with what was measured of it."""
+        ...
+
+    def provider(self, name: str) -> ConnectedProvider | None:
+        """A provider that others run."""
+        ...
+
+
+class LiveOperations:
+    """One service; ``examinations`` own the probes, ``clock`` tells what time it is."""
+
+    def __init__(
+        self,
+        parts: OperationsParts,
+        accounts: Accounts,
+        examinations: Examinations,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._parts = parts
+        self._accounts = accounts
+        self._examinations = examinations
+        self._clock = clock
+
+    def doors(self) -> Sequence[str]:
+        """The names of all doors, the usual one first."""
+        names = [door.name for door in self._parts.doors.doors]
+        usual = default_address(self._parts.settings).door.name
+        return sorted(names, key=lambda name: name != usual)
+
+    def models(self) -> Sequence[str]:
+        """The ids of all models."""
+        return [entry.id for entry in self._parts.pipeline.catalog.visible(None)]
+
+    async def providers(self, actor: Actor) -> Sequence[ProviderView]:
+        """All providers, and this service if it runs models."""
+        await self._accounts.operating.look(actor)
+        views = await self._views()
+        found = [self._view(views, one) for one in self._parts.settings.providers]
+        own = views.own()
+        return found if own is None else [*found, own]
+
+    async def provider(self, actor: Actor, name: str) -> ProviderView:
+        """One provider; raises :class:`NotFound`."""
+        await self._accounts.operating.look(actor)
+        views = await self._views()
+        for one in self._parts.settings.providers:
+            if one.name == name:
+                return self._view(views, one)
+        own = views.own() if name == OWN_PROVIDER else None
+        if own is None:
+            raise _no_provider(name)
+        return own
+
+    async def probe(self, actor: Actor, name: str, model: str) -> ProbeView:
+        """Begin to probe a model of a provider."""
+        await self._accounts.operating.probe(actor)
+        one, connected = self._one(name), self._parts.provider(name)
+        if not model or len(model) > _LONGEST_MODEL:
+            raise InvalidRequest("Name the model as the provider does.", param="model")
+        if connected is None:
+            raise _no_provider(name)
+        examinee = Examinee(
+            provider=name,
+            base_url=one.base_url,
+            key=connected.key,
+            reach=connected.reach,
+            dialect=connected.provider.dialect,
+        )
+        started = self._examinations.begin(examinee, model)
+        await self._accounts.operating.note(actor, "provider.probe", name, model=model)
+        return probe_view(started)
+
+    async def cancel(self, actor: Actor, name: str) -> ProbeView:
+        """End the probe under way, if one is."""
+        await self._accounts.operating.probe(actor)
+        last = self._examinations.last(self._one(name).name)
+        if last is None:
+            words = f"No probe of {name} was started since the service was started."
+            raise NotFound(words, code="not_found")
+        if last.state == "asking":
+            await self._examinations.cancel(name)
+            await self._accounts.operating.note(
+                actor, "provider.probe_cancel", name, model=last.model
+            )
+        return probe_view(last)
+
+    async def use(self, actor: Actor, name: str, model: str) -> AppliedResult:
+        """Write the newest result into the configuration, and have that read anew."""
+        await self._accounts.operating.probe(actor)
+        one = self._one(name)
+        result = self._examinations.results.of(name, model).newest
+        if result is None:
+            words = f"There is no result of a probe of {model[:100]} at {name}."
+            raise NotFound(words, code="not_found")
+        if not result.complete:
+            raise InvalidRequest(
+                "Not every question could be asked, so it cannot be used; probe again.",
+                code="probe_incomplete",
+                status=409,
+            )
+        before = next(
+            (each for each in one.models if each.id == model), ProviderModelSettings(id=model)
+        )
+        told = ", ".join(f"{each.what}: {each.now}" for each in changes(before, result))
+        used = await self._used(one, result)
+        if used.in_force:
+            await self._examinations.use(result)
+        if used.written:
+            details = {"model": model, "changes": told[:500] or "none"}
+            await self._accounts.operating.note(actor, "provider.use_probe", name, **details)
+        return used
+
+    async def explain(self, actor: Actor, question: RouteQuery) -> RoutingExplanation:
+        """Who would get a request now, and why; nothing is sent."""
+        await self._accounts.operating.look(actor)
+        door = self._parts.doors.named(question.door or self.doors()[0])
+        try:
+            caller = await self._caller(actor, question.key, door)
+            request = parse(question.body, self._rules(door))
+        except ServiceError as failure:
+            return RoutingExplanation(door=door.name, refusal=ExplainedRefusal.of(failure))
+        if question.session and request.session_id is None:
+            request = structs.replace(request, session_id=question.session)
+        return explanation(self._parts.pipeline, door, caller, request)
+
+    async def _views(self) -> ProviderViews:
+        configuration = self._parts.configuration
+        file = configuration.file if configuration is not None else None
+        text = await asyncio.to_thread(text_of, file)
+        return ProviderViews(self._parts.settings, self._parts, text)
+
+    def _view(self, views: ProviderViews, one: ProviderSettings) -> ProviderView:
+        results = self._examinations.results
+        models = {
+            *(each.id for each in one.models),
+            *(each.model for each in self._parts.settings.targets if each.provider == one.name),
+        }
+        kept = {model: results.of(one.name, model) for model in models}
+        return views.provider(one, kept, self._examinations.last(one.name))
+
+    def _one(self, name: str) -> ProviderSettings:
+        for one in self._parts.settings.providers:
+            if one.name == name:
+                return one
+        raise _no_provider(name)
+
+    async def _used(self, one: ProviderSettings, result: Result) -> AppliedResult:
+        configuration, entries = self._parts.configuration, [result.entry()]
+        if configuration is None or configuration.file is None:
+            words = "the service runs without a configuration file"
+            return AppliedResult(
+                written=False, in_force=False, problem=words, by_hand=tables(entries)
+            )
+        provider = NewProvider(one.base_url, name=one.name)
+        try:
+            await asyncio.to_thread(write_entries, configuration.file, provider, entries)
+        except CannotWrite as failure:
+            by_hand = failure.by_hand or tables(entries)
+            return AppliedResult(
+                written=False, in_force=False, problem=str(failure), by_hand=by_hand
+            )
+        outcome = await configuration.reload()
+        return AppliedResult(
+            written=True, in_force=not outcome.problems, problem="; ".join(outcome.problems)
+        )
+
+    async def _caller(self, actor: Actor, key_id: str, door: MountedDoor) -> Caller:
+        """Whoever bears this key; without one, somebody who may everything."""
+        if not key_id:
+            return Caller(key="", name="", door=door.name)
+        key = await self._accounts.keys.see(actor, key_id)
+        state = key.state(self._clock())
+        if state is not KeyState.ACTIVE:
+            raise Unauthenticated(f"The key {key.id} is {state}, so it is not valid anywhere.")
+        grant = Grant(key=key, works=True, until=None, project_bounds=UNBOUNDED)
+        return admitted(grant, door.name)
+
+    def _rules(self, door: MountedDoor) -> ParsingRules:
+        server = self._parts.settings.server
+        return ParsingRules(
+            reasoning_object=door.reasoning_object,
+            router=door.kind == "router",
+            max_messages=server.max_messages,
+            work=bounded_json.Bounds(nesting=server.max_nesting),
+        )
+
+
+def _no_provider(name: str) -> NotFound:
+    return NotFound(f"No provider is named {name[:100]}.", code="not_found")

@@ -1,0 +1,240 @@
+"""Providers as operators see them: what the configuration says, how they stand, what probes saw."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Protocol
+
+from causerie.composition.catalog import parameters
+from causerie.composition.catalog_models import OWN_PROVIDER, tariff
+from causerie.composition.provider_file import provider_index
+from causerie.operations.examination import Examination, Examinee, price
+from causerie.operations.explaining import prices
+from causerie.operations.explanation import PriceTexts
+from causerie.operations.matrix import Known, own_row, row
+from causerie.operations.result import Result
+from causerie.operations.results import Kept
+from causerie.operations.views import (
+    Change,
+    ProbeCost,
+    ProbedModelView,
+    ProbeView,
+    ProviderView,
+    Serving,
+    TargetView,
+)
+from causerie.protocol.target_stats import UNKNOWN, TargetStats
+from causerie.routing.target_state import TargetStatus
+from causerie.settings import ProviderModelSettings, Settings
+from causerie.settings.edit import remark
+from causerie.settings.provider import ProviderSettings
+
+
+class TargetStatsReader(Protocol):
+    """How targets stand."""
+
+    def targets(self) -> Sequence[TargetStatus]: ...
+    def target_stats(self, target: str) -> TargetStats | None: ...
+
+
+class ProviderViews:
+    """Providers at one moment, by the settings in force and the text of their file."""
+
+    def __init__(self, settings: Settings, stats_of: TargetStatsReader, text: str = "") -> None:
+        self._settings = settings
+        self._text = text
+        self._stats_of = stats_of
+        self._target_states = {one.name: one for one in stats_of.targets()}
+        self._serving = _serving(settings)
+
+    def provider(
+        self, one: ProviderSettings, kept: Mapping[str, Kept], probe: Examination | None
+    ) -> ProviderView:
+        """One that others run; ``kept`` are results by model."""
+        targets = [each for each in self._settings.targets if each.provider == one.name]
+        known = {each.id: each for each in one.models}
+        models = dict.fromkeys([*(each.model for each in targets), *known])
+        unique = {each.name: each.model for each in targets}
+        return ProviderView(
+            name=one.name,
+            base_url=one.base_url,
+            dialect=one.dialect,
+            max_concurrent=one.max_concurrent,
+            targets=tuple(self._target(name, model) for name, model in unique.items()),
+            models=tuple(
+                self._model(one, known.get(id, ProviderModelSettings(id=id)), kept.get(id, Kept()))
+                for id in models
+            ),
+            probe=probe_view(probe) if probe is not None else None,
+        )
+
+    def own(self) -> ProviderView | None:
+        """This service itself, if it runs models."""
+        if not self._settings.models:
+            return None
+        return ProviderView(
+            name=OWN_PROVIDER,
+            base_url="",
+            dialect=OWN_PROVIDER,
+            max_concurrent=None,
+            targets=tuple(self._target(one.id, one.id) for one in self._settings.models),
+            models=tuple(
+                ProbedModelView(
+                    id=one.id,
+                    probed=None,
+                    evidence="runs here",
+                    context_length=one.context,
+                    thinking=None,
+                    continues=True,
+                    cells=tuple(own_row()),
+                    cost=None,
+                )
+                for one in self._settings.models
+            ),
+        )
+
+    def _target(self, name: str, model: str) -> TargetView:
+        target_state = self._target_states.get(name)
+        target_stats = self._stats_of.target_stats(name) or UNKNOWN
+        first, speed = target_stats.first_token, target_stats.speed
+        return TargetView(
+            name=name,
+            model=model,
+            state=target_state.state if target_state is not None else "unused",
+            in_flight=target_state.in_flight if target_state is not None else 0,
+            failures=target_state.failures if target_state is not None else 0,
+            wait_seconds=target_state.wait_seconds if target_state is not None else 0.0,
+            reason=target_state.reason if target_state is not None else "",
+            first_token_seconds=first.p50 if first is not None else None,
+            slow_first_token_seconds=first.p99 if first is not None else None,
+            tokens_per_second=speed.p50 if speed is not None else None,
+            uptime_half_hour=target_stats.uptime_half_hour,
+            uptime_day=target_stats.uptime_day,
+            serves=tuple(self._serving.get(name, ())),
+        )
+
+    def _model(
+        self, one: ProviderSettings, known: ProviderModelSettings, kept: Kept
+    ) -> ProbedModelView:
+        said = self._remark(one.name, known.id)
+        supported = known.supported_parameters
+        facts = Known(
+            frozenset(supported) if supported is not None else None, parameters(known), said
+        )
+        used = kept.used if kept.used is not None and not changes(known, kept.used) else None
+        newest = kept.newest
+        return ProbedModelView(
+            id=known.id,
+            probed=known.probed,
+            evidence=used.evidence if used is not None else said,
+            context_length=known.context_length,
+            thinking=known.thinking,
+            continues=known.continues,
+            cells=tuple(row(facts, used)),
+            cost=probe_cost(Examinee(one.name, one.base_url), known),
+            used=used,
+            newest=newest,
+            changes=tuple(changes(known, newest)) if newest is not None else (),
+        )
+
+    def _remark(self, provider: str, model: str) -> str:
+        """What stands in the file behind the day of the probe."""
+        try:
+            index = provider_index(self._text, "", provider)
+            found = tomllib.loads(self._text) if index is not None else {}
+            for number, each in enumerate(found["providers"][index].get("models", ())):
+                if each.get("id") == model:
+                    return remark(self._text, ("providers", index or 0, "models", number, "probed"))
+        except (tomllib.TOMLDecodeError, KeyError, AttributeError, TypeError):
+            return ""  # the file is another one than that of the settings in force
+        return ""
+
+
+def text_of(file: Path | None) -> str:
+    """The configuration file as it is now; empty where it cannot be read."""
+    if file is None:
+        return ""
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def changes(known: ProviderModelSettings, result: Result) -> list[Change]:
+    """What a result would change in what is in force."""
+    before, now = known.supported_parameters, frozenset(result.supported_parameters)
+    found = []
+    if before is None:
+        found.append(Change(what="parameters", before="not known", now=f"{len(now)} supported"))
+    else:
+        for name in sorted(now.symmetric_difference(before)):
+            words = ("no", "yes") if name in now else ("yes", "no")
+            found.append(Change(what=name, before=words[0], now=words[1]))
+    pairs = (
+        ("context_length", known.context_length, result.context_length),
+        ("thinking", known.thinking, result.thinking),
+        ("continues", known.continues, result.continues),
+    )
+    for what, old, new in pairs:
+        if new is not None and old != new:
+            found.append(Change(what=what, before=_said(old), now=_said(new)))
+    return found
+
+
+def probe_view(one: Examination) -> ProbeView:
+    """A probe as it stands now."""
+    cost = one.cost
+    return ProbeView(
+        model=one.model,
+        state=one.state,
+        asked=one.asked,
+        questions=one.questions,
+        question=one.question,
+        requests=one.requests,
+        tokens=one.tokens,
+        cost=ProbeCost(requests=cost.requests, tokens=cost.tokens, words=str(cost)),
+        began=one.began,
+        ended=one.ended,
+        failure=one.failure,
+        hint=one.hint,
+    )
+
+
+def probe_cost(examinee: Examinee, known: ProviderModelSettings) -> ProbeCost:
+    """What a probe of a model costs at most."""
+    cost = price(examinee, known.id, known.context_length)
+    return ProbeCost(requests=cost.requests, tokens=cost.tokens, words=str(cost))
+
+
+def _serving(settings: Settings) -> Mapping[str, list[Serving]]:
+    """What each target answers for."""
+    found: dict[str, list[Serving]] = {}
+    for name, serving in _each(settings):
+        found.setdefault(name, []).append(serving)
+    return found
+
+
+def _each(settings: Settings) -> Iterator[tuple[str, Serving]]:
+    for own in settings.models:
+        yield own.id, Serving(model=own.id)
+    for alias in settings.aliases:
+        for target in alias.targets:
+            yield (
+                target.name,
+                Serving(model=alias.id, priority=target.priority, weight=target.weight),
+            )
+    for entry in settings.catalog:
+        for endpoint in entry.endpoints:
+            money: PriceTexts = prices(tariff(endpoint.price))
+            yield endpoint.name, Serving(model=entry.id, price=money)
+
+
+def _said(value: date | str | int | bool | None) -> str:
+    if value is None:
+        return "not known"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)

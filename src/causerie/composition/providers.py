@@ -1,0 +1,161 @@
+"""Providers that others run, with their connections.
+
+One whose settings and secrets are the same after a reload stays, with its
+connections; another one takes the place of one that has changed, whose
+connections end with the replies on them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from causerie.composition.certificates import tls_context, tls_digest
+from causerie.protocol.image_hosts import Inside
+from causerie.providers.dialects import DIALECTS
+from causerie.providers.provider import Deadlines, Provider
+from causerie.routing.health import Check
+from causerie.settings import HealthCheckSettings, Settings, SettingsError
+from causerie.settings import provider as described
+from causerie.settings.addresses import has_accounts
+from causerie.settings.credentials import Credentials
+from causerie.settings.problems import Problem
+from causerie.transport.client import HttpClient, Reach
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedProvider:
+    """A provider, its connections, and a digest of what it was made from; the key that is sent
+    there, and how it is reached."""
+
+    provider: Provider
+    client: HttpClient
+    recipe: bytes
+    key: str | None = field(default=None, repr=False)
+    reach: Reach = field(default_factory=Reach, repr=False)
+
+
+def connected(
+    settings: Settings,
+    credentials: Credentials,
+    before: Mapping[str, ConnectedProvider],
+    aside: Callable[[], Mapping[str, str]] | None = None,
+) -> Mapping[str, ConnectedProvider]:
+    """The providers by name; those of ``before`` that have not changed are taken over.
+
+    ``aside`` gives what each chat request has of headers in addition. Raises
+    :class:`SettingsError` where certificates cannot be used.
+    """
+    made: dict[str, ConnectedProvider] = {}
+    problems: list[Problem] = []
+    metered = has_accounts(settings)
+    for index, written in enumerate(settings.providers):
+        one = _settled(written, metered=metered)
+        key, proxy = credentials.keys.get(one.name), credentials.proxies.get(one.name)
+        try:
+            recipe = _recipe(one, key, proxy)
+            kept = before.get(one.name)
+            if kept is not None and kept.recipe == recipe:
+                made[one.name] = kept
+            else:
+                made[one.name] = _made(one, key, proxy, recipe)
+                if aside is not None:
+                    made[one.name].provider.tell(aside)
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            words = f"cannot be used: {_reason(error)}"
+            problems.append(Problem("", f"providers[{index}].tls", words))
+    if problems:
+        raise SettingsError(problems)
+    return made
+
+
+def checks(settings: Settings, providers: Mapping[str, ConnectedProvider]) -> Sequence[Check]:
+    """How each provider is asked whether it is there; those that are not asked are left out."""
+    return [
+        _check(one, providers[one.name].provider, settings)
+        for one in settings.providers
+        if one.health.path
+    ]
+
+
+def _check(one: described.ProviderSettings, provider: Provider, settings: Settings) -> Check:
+    health = one.health
+    every = settings.targets
+    return Check(
+        ask=lambda: provider.check(health.path, health.timeout_seconds),
+        interval_seconds=health.interval_seconds,
+        targets=sorted({target.name for target in every if target.provider == one.name}),
+    )
+
+
+async def close(providers: Sequence[ConnectedProvider]) -> None:
+    """Close every connection."""
+    for one in providers:
+        await one.client.close()
+
+
+def _settled(one: described.ProviderSettings, *, metered: bool) -> described.ProviderSettings:
+    """Fill in how its replies travel; ``metered``: somebody is charged for them."""
+    if one.always_stream is not None:
+        return one
+    always = metered or DIALECTS[one.dialect].streams
+    return msgspec.structs.replace(one, always_stream=always)
+
+
+def _made(
+    one: described.ProviderSettings, key: str | None, proxy: str | None, recipe: bytes
+) -> ConnectedProvider:
+    way = reach(one, proxy)
+    client = HttpClient(one.base_url, way)
+    dialect = replace(DIALECTS[one.dialect], streams=bool(one.always_stream))
+    if one.fetches_images is not None:
+        dialect = replace(dialect, fetches=one.fetches_images)
+    if one.private_image_hosts:
+        dialect = replace(dialect, inside=Inside.parse(one.private_image_hosts))
+    if one.passes or one.passes_privileged:
+        dialect = dialect.passing(one.passes, one.passes_privileged)
+    provider = Provider(
+        one.name,
+        client,
+        dialect,
+        credential=key,
+        deadlines=Deadlines(
+            first_token=one.timeouts.first_token,
+            between_chunks=one.timeouts.between_chunks,
+            total=one.timeouts.total,
+        ),
+        max_concurrent=one.max_concurrent,
+    )
+    return ConnectedProvider(provider, client, recipe, key, way)
+
+
+def reach(one: described.ProviderSettings, proxy: str | None) -> Reach:
+    """How the provider is reached; ``proxy`` is the address where the settings only say where it
+    is found. Raises :class:`OSError` where certificates cannot be used."""
+    return Reach(
+        tls=tls_context(one.tls) if one.base_url.startswith("https://") else None,
+        server_name=one.tls.server_name,
+        proxy=one.proxy if isinstance(one.proxy, str) else proxy,
+        connect_seconds=one.timeouts.connect,
+    )
+
+
+def _recipe(one: described.ProviderSettings, key: str | None, proxy: str | None) -> bytes:
+    """What a provider is made from, as a digest: no secret is kept for comparing.
+
+    Certificates count by their contents, so that a reload takes renewed ones.
+    """
+    plain = msgspec.structs.replace(one, models=(), health=HealthCheckSettings())
+    digest = hashlib.sha256(msgspec.json.encode([plain, key, proxy]))
+    digest.update(tls_digest(one.tls))
+    return digest.digest()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or "not a PEM file").replace("_", " ").lower()
+    return str(error)

@@ -1,0 +1,176 @@
+"""The settings read anew: checked as a whole, then in force in one step, or not at all.
+
+Knows the order of the steps; who reads the settings, and what is made of them,
+is handed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from causerie.composition.service import Prepared
+from causerie.settings import Loaded, Problem, Settings, SettingsError
+from causerie.settings.credentials import Credentials
+from causerie.settings.door_rules import open_doors
+from causerie.settings.problems import dotted
+
+log = structlog.get_logger(__name__)
+
+_READ_AT_START = (
+    "server.host",
+    "server.port",
+    "server.busy_poll_seconds",
+    "server.drain_seconds",
+    "metrics.listen",
+    "logging.level",
+    "logging.format",
+    "console.enabled",
+    "console.sign_up",
+    "console.address",
+    "console.proxies",
+    "console.api_requests_per_minute",
+)
+
+
+class ReloadOutcome(msgspec.Struct, frozen=True):
+    """What became of a reload: ``problems``, or none and what waits for a restart (``notes``)."""
+
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    doors: int = 0
+    models: int = 0
+    aliases: int = 0
+    entries: int = 0
+
+    @property
+    def applied(self) -> bool:
+        """Whether the new settings are in force."""
+        return not self.problems
+
+
+class ServiceFacts(msgspec.Struct, frozen=True):
+    """Which service this is."""
+
+    pid: int
+    file: str | None
+    address: str
+
+
+class ReloadableParts(Protocol):
+    """What the service is made of."""
+
+    def prepare(self, settings: Settings, credentials: Credentials) -> Prepared:
+        """Read and make what may fail; raises :class:`SettingsError`."""
+        ...
+
+    def replace(self, prepared: Prepared) -> None:
+        """Serve by these from now on."""
+        ...
+
+
+class Reloading:
+    """Reloads, one after the other. ``models`` gives the fleet the models of new settings."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        read: Callable[[], tuple[Loaded, Credentials]],
+        parts: ReloadableParts,
+        models: Callable[[Settings, Credentials], None],
+    ) -> None:
+        self._started_with = loaded
+        self._read = read
+        self._parts = parts
+        self._models = models
+        self._turn = asyncio.Lock()
+        self.address = ""
+
+    @property
+    def file(self) -> Path | None:
+        """The configuration file, if there is one."""
+        return self._started_with.file
+
+    def facts(self) -> ServiceFacts:
+        """Which service this is."""
+        file = self._started_with.file
+        return ServiceFacts(os.getpid(), str(file.absolute()) if file else None, self.address)
+
+    async def answer(self, asked: str) -> msgspec.Struct:
+        """What a command asks; raises :class:`ValueError` for what is not known."""
+        if asked == "facts":
+            return self.facts()
+        if asked == "reload":
+            return await self.reload()
+        raise ValueError(f"nobody knows how to {asked[:40]}")
+
+    async def reload(self) -> ReloadOutcome:
+        """Read the settings and serve by them; nothing changes where they do not hold."""
+        async with self._turn:
+            try:
+                outcome = await self._reloaded()
+            except SettingsError as error:
+                outcome = ReloadOutcome(problems=tuple(str(problem) for problem in error.problems))
+            except Exception as error:  # the true top: whatever it is, the service goes on
+                log.exception("reload failed")
+                outcome = ReloadOutcome(problems=(f"the reload failed: {type(error).__name__}",))
+        facts = {name: value for name, value in msgspec.structs.asdict(outcome).items() if value}
+        if outcome.applied:
+            log.info("configuration reloaded", **facts)
+        else:
+            log.error("configuration not reloaded, nothing has changed", **facts)
+        return outcome
+
+    async def _reloaded(self) -> ReloadOutcome:
+        prepared = await asyncio.to_thread(self._prepare)
+        settings = prepared.settings
+        # From here on nothing waits: a request sees all of the new parts or none.
+        self._models(settings, prepared.credentials)
+        self._parts.replace(prepared)
+        return ReloadOutcome(
+            notes=tuple(waits_for_restart(self._started_with.settings, settings)),
+            doors=len(prepared.doors.doors),
+            models=len(settings.models),
+            aliases=len(settings.aliases),
+            entries=len(settings.catalog),
+        )
+
+    def _prepare(self) -> Prepared:
+        if self.file is not None and self.file.is_fifo():
+            advice = "is a pipe, which was read at the start; a reload needs a file"
+            raise SettingsError([Problem(str(self.file), "", advice)])
+        loaded, credentials = self._read()
+        if problems := list(refusals(self._started_with, loaded)):
+            raise SettingsError(problems)
+        return self._parts.prepare(loaded.settings, credentials)
+
+
+def refusals(started: Loaded, wanted: Loaded) -> Iterator[Problem]:
+    """What a service may start with, and one that runs may not come to."""
+    if wanted.blank and not started.blank:
+        advice = "is gone, or sets nothing any more; for what is there by default, start again"
+        yield Problem(str(started.file), "", advice)
+    for rule in open_doors(wanted.settings, started.settings.server.host):
+        advice = f"{rule.advice} (it is listened on until the service is started again)"
+        yield Problem(wanted.where(rule.path), dotted(rule.path), advice)
+
+
+def waits_for_restart(running: Settings, wanted: Settings) -> list[str]:
+    """What has changed and cannot change while the service runs."""
+    notes = []
+    for name in _READ_AT_START:
+        before, now = attrgetter(name)(running), attrgetter(name)(wanted)
+        if before != now:
+            stays = f"{name} stays {before} until the service is started again"
+            notes.append(f"{stays}; the configuration says {now}")
+    for name in ("store", "shared", "mail", "tracing"):  # what they hold may be secret
+        if attrgetter(name)(running) != attrgetter(name)(wanted):
+            notes.append(f"{name} stays as it was until the service is started again")
+    return notes

@@ -1,0 +1,410 @@
+"""What a service is made of, put together from the settings and the engines.
+
+Each part is made once and handed to whoever needs it; nothing here decides
+anything about a request. At a reload new parts take the place of the old ones
+in one step; requests under way keep those that they came to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from causerie import settings as configured
+from causerie.access.free import FreeScopes
+from causerie.access.keys import KeyDigest, StaticKeys
+from causerie.access.quota import Rates, RateScope, ScopeKind
+from causerie.account_ports import AccountPorts, KeyAuthenticator
+from causerie.accounts.bookkeeping import Bookkeeping
+from causerie.accounts.free_days import FreeAllowances
+from causerie.accounts.links import NewLink
+from causerie.accounts.prices import ModelPrices, TokenPrice
+from causerie.accounts.statement import Statements
+from causerie.catalog.catalog import Catalog
+from causerie.chat.chat import ChatOptions
+from causerie.chat.compiler import Compiler
+from causerie.chat.renderers import Renderers
+from causerie.composition.catalog import offered
+from causerie.composition.configuration import Configuration
+from causerie.composition.distribution import Distribution, sharing
+from causerie.composition.providers import ConnectedProvider, checks, close, connected
+from causerie.composition.startup import StartedEngines
+from causerie.composition.targets import (
+    ChatParts,
+    Targets,
+    chat_options,
+    own_models,
+    provider_models,
+)
+from causerie.composition.tracing import UNTRACED, Traces, tracing
+from causerie.edge import doors
+from causerie.edge.application import Edge, OwnPaths
+from causerie.edge.body import BodyLimits
+from causerie.edge.doors import DoorTable
+from causerie.edge.openai import RequestLimits
+from causerie.edge.ownership import owned
+from causerie.edge.server import Listen
+from causerie.engines.base import EngineStatus
+from causerie.log_buffer import LogBuffer
+from causerie.metering.counters import MetricsCounters
+from causerie.metering.meter import RecordSink
+from causerie.metering.request_log import RequestLog
+from causerie.pipeline import Pipeline, Scopes
+from causerie.protocol.target_stats import TargetStats, TimeBucket
+from causerie.protocol.variants import free_name
+from causerie.routing.health import Check, HealthChecker
+from causerie.routing.router import Router
+from causerie.routing.target_state import TargetStatus
+from causerie.settings import Problem, ServerSettings, Settings, SettingsError
+from causerie.settings import price as configured_price
+from causerie.settings.addresses import (
+    DoorAddress,
+    default_address,
+    door_addresses,
+    has_accounts,
+    host_names,
+)
+from causerie.settings.credentials import NO_CREDENTIALS, Credentials
+
+_VOCABULARY_READER = "causerie.engines.weights.vocabulary:read_vocabulary"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What of new settings may fail, done already."""
+
+    settings: Settings
+    doors: DoorTable
+    providers: Mapping[str, ConnectedProvider]
+    options: Mapping[str, ChatOptions]
+    credentials: Credentials
+
+
+@asynccontextmanager
+async def service(
+    settings: Settings, engines: StartedEngines, credentials: Credentials = NO_CREDENTIALS
+) -> AsyncIterator[RunningService]:
+    """The service, ready to be served; leaving ends what it started.
+
+    Raises :class:`SettingsError` where files that the settings name cannot be
+    used, and :class:`CannotStart` where accounts, or shared limits, cannot be.
+    """
+    async with AsyncExitStack() as stack:
+        shared = await stack.enter_async_context(sharing(settings.shared))
+        front = None
+        if has_accounts(settings):
+            from causerie.composition.account_frontend import entered  # noqa: PLC0415 - half of all memory, for accounts
+
+            accounts = entered(settings, shared.budgets, credentials)
+            front = await stack.enter_async_context(accounts)
+        parts = ChatParts(Compiler(reader=_VOCABULARY_READER), Renderers())
+        stack.push_async_callback(parts.stop)
+        log_buffer = LogBuffer()
+        traces = await stack.enter_async_context(tracing(settings.tracing))
+        running = RunningService(engines, parts, log_buffer, shared, front, traces)
+        stack.push_async_callback(running.close)
+        stack.callback(log_buffer.flush)
+        running.replace(running.prepare(settings, credentials))
+        _ = await stack.enter_async_context(owned(running.watch()))
+        yield running
+
+
+class Frontend(Protocol):
+    """Accounts, and what people and their programs come to."""
+
+    @property
+    def bookkeeping(self) -> Bookkeeping: ...
+    @property
+    def key_cache(self) -> KeyAuthenticator: ...
+    @property
+    def free_days(self) -> FreeAllowances: ...
+    @property
+    def statements(self) -> Statements: ...
+    async def first_link(self) -> NewLink | None:
+        """A link that makes the first operator, where nobody has an account yet."""
+        ...
+
+    def replace(self, settings: Settings, credentials: Credentials) -> None:
+        """Go by these settings from now on."""
+        ...
+
+    def mount(self, edge: Edge, parts: RunningService) -> None:
+        """Answer at the paths of pages and management."""
+        ...
+
+
+class RunningService:
+    """The parts in force. ``configuration`` is unset where nobody can read it anew."""
+
+    def __init__(
+        self,
+        engines: StartedEngines,
+        parts: ChatParts,
+        log_buffer: LogBuffer,
+        shared: Distribution,
+        front: Frontend | None = None,
+        traces: Traces = UNTRACED,
+    ) -> None:
+        self._front = front
+        self._traces = traces
+        self._engines = engines
+        self._parts = parts
+        self._targets = Targets()
+        self._router = Router({})
+        self._retired: list[ConnectedProvider] = []
+        self._checks: Sequence[Check] = ()
+        self._changed = asyncio.Event()
+        self._shared = shared
+        self._counters = MetricsCounters(engines.status, self._waiting, self.targets, shared.here)
+        sinks: list[RecordSink] = [self._counters, RequestLog(log_buffer)]
+        self._meter = traces.meter(sinks, front.bookkeeping if front is not None else None)
+        self._edge: Edge | None = None
+        self._metrics_apart = False  # as it was at the start, like their socket
+        self.settings = Settings()
+        self.catalog = Catalog(())
+        self.configuration: Configuration | None = None
+
+    @property
+    def edge(self) -> Edge:
+        """What answers, once there are parts to answer by."""
+        if self._edge is None:
+            raise RuntimeError("there are no parts yet; replace() gives them")
+        return self._edge
+
+    async def first_link(self) -> NewLink | None:
+        """A link that makes the first operator, where there are accounts and none has it yet."""
+        return None if self._front is None else await self._front.first_link()
+
+    def prepare(self, settings: Settings, credentials: Credentials) -> Prepared:
+        """Read and make what may fail. Blocks; may run in a thread.
+
+        Raises :class:`SettingsError`.
+        """
+        if has_accounts(settings) and self._front is None:
+            words = "is for keys of accounts, which the service was started without; restart it"
+            raise SettingsError([Problem("", "doors", words)])
+        return Prepared(
+            settings,
+            door_table(settings),
+            connected(settings, credentials, self._targets.providers, self._traces.headers),
+            chat_options(settings),
+            credentials,
+        )
+
+    def replace(self, prepared: Prepared) -> None:
+        """Serve by these from now on. The engines have the models already."""
+        settings, before = prepared.settings, self._targets
+        self.settings = settings
+        self.doors = prepared.doors
+        own = own_models(settings, prepared.options, self._engines, self._parts, before)
+        remote = provider_models(settings, prepared.providers, before)
+        self._targets = Targets(own, remote, prepared.providers)
+        every = self._traces.targets(self._targets.every(), settings)
+        self._router = self._router.renewed(every, self._targets.admission_queues())
+        self._retire(before)
+        self._checks = checks(settings, prepared.providers)
+        self._changed.set()
+        self.catalog = offered(settings, own, lambda name: self._router.target_stats(name))
+        self.pipeline = pipeline = Pipeline(
+            keys=StaticKeys(),
+            catalog=self.catalog,
+            limits=self._shared.counters,
+            scopes=scopes(settings, self._busy),
+            router=self._router,
+            meter=self._meter,
+            members=self._members(settings, prepared.credentials),
+        )
+        server = settings.server
+        if self._edge is None:
+            self._metrics_apart = settings.metrics.listen is not None
+            self._edge = Edge(prepared.doors, pipeline, self, self._counters)
+            if self._front is not None:
+                self._front.mount(self._edge, self)
+        self._edge.replace(
+            prepared.doors,
+            pipeline,
+            limits=limits(server),
+            own=own_paths(settings, metrics_apart=self._metrics_apart),
+            market=pipeline,
+            teller=self._front.statements if self._front is not None else None,
+        )
+
+    async def watch(self) -> None:
+        """Ask providers whether they are there, for ever; those of the parts in force."""
+        while True:
+            self._changed.clear()
+            async with HealthChecker(lambda name: self._router.target_state(name), self._checks):
+                await self._changed.wait()
+
+    async def close(self) -> None:
+        """Close every connection to providers."""
+        await close([*self._targets.providers.values(), *self._retired])
+
+    def _members(self, settings: Settings, credentials: Credentials) -> AccountPorts | None:
+        if self._front is None:
+            return None
+        self._front.replace(settings, credentials)
+        models = prices(settings) | dearest(settings)
+        self._front.bookkeeping.prices = ModelPrices(models, endpoint_prices(settings))
+        return AccountPorts(self._front.key_cache, self._front.bookkeeping, self._front.free_days)
+
+    def _retire(self, before: Targets) -> None:
+        """Providers that have changed or gone keep no connection beyond its reply."""
+        self._retired = [one for one in self._retired if one.client.open_connections]
+        for name, one in before.providers.items():
+            if self._targets.providers.get(name) is not one:
+                one.client.retire()
+                self._retired.append(one)
+
+    def status(self) -> Sequence[EngineStatus]:
+        """Our engines as they are now."""
+        return self._engines.status()
+
+    def targets(self) -> Sequence[TargetStatus]:
+        """All targets of routing as they stand now."""
+        return self._router.status()
+
+    def shared(self) -> bool | None:
+        """Whether the server answers in which replicas count; ``None``: there is none."""
+        return self._shared.here()
+
+    def history(self, target: str) -> Sequence[TimeBucket]:
+        """The last day of a target, in quarters of an hour."""
+        return self._router.history(target)
+
+    def target_stats(self, target: str) -> TargetStats | None:
+        """How a target stands, with what was measured of it."""
+        return self._router.target_stats(target)
+
+    def provider(self, name: str) -> ConnectedProvider | None:
+        """A provider that others run."""
+        return self._targets.providers.get(name)
+
+    def _busy(self, target: str) -> bool:
+        own = self._targets.own.get(target)
+        if own is not None:
+            return not own.admission_queue.spares
+        remote = self._targets.remote.get(target)
+        return remote is not None and not remote.chat.provider.spares
+
+    def _waiting(self) -> list[tuple[str, int]]:
+        return [(id, own.admission_queue.waiting) for id, own in self._targets.own.items()]
+
+
+def door_table(settings: Settings) -> DoorTable:
+    """The doors as the edge knows them."""
+    return DoorTable(
+        [_door(way) for way in door_addresses(settings)],
+        default=default_address(settings).door.name,
+        domains=[settings.server.public_host],
+        names=host_names(settings),
+    )
+
+
+def own_paths(settings: Settings, *, metrics_apart: bool) -> OwnPaths:
+    """What the service answers alongside its doors."""
+    keys = settings.metrics.keys
+    return OwnPaths(
+        docs=settings.server.docs,
+        metrics_keys=tuple(map(KeyDigest.parse, keys)) if keys is not None else None,
+        metrics_apart=metrics_apart,
+    )
+
+
+def limits(server: ServerSettings) -> RequestLimits:
+    """What a request may be."""
+    return RequestLimits(
+        body=BodyLimits(max_bytes=server.max_body_bytes, seconds=server.body_seconds),
+        max_messages=server.max_messages,
+        max_nesting=server.max_nesting,
+        ping_seconds=server.ping_seconds,
+    )
+
+
+def scopes(settings: Settings, busy: Callable[[str], bool]) -> Scopes:
+    """What is limited of doors and models; ``busy`` are targets that free requests leave alone."""
+    models = {one.id: one.limits for one in settings.models}
+    models |= {one.id: one.limits for one in settings.aliases}
+    models |= {one.id: one.limits for one in settings.catalog}
+    doors = {way.door.name: way.door.limits for way in door_addresses(settings)}
+    doors |= {free_name(name): each for name, each in doors.items()}
+    rates = Rates(
+        requests_per_minute=settings.free.requests_per_minute, concurrent=settings.free.concurrent
+    )
+    free = FreeScopes(rates, busy)
+    return Scopes(_limited("model", models), _limited("door", doors), free)
+
+
+def _limited(
+    kind: ScopeKind, limits: Mapping[str, configured.LimitSettings]
+) -> Mapping[str, RateScope]:
+    made: dict[str, RateScope] = {}
+    for name, each in limits.items():
+        rates = Rates(**msgspec.structs.asdict(each))
+        if rates != Rates():
+            made[name] = RateScope(kind, name, rates)
+    return made
+
+
+def prices(settings: Settings) -> dict[str, TokenPrice]:
+    """What the use of each model and alias costs."""
+    models = {one.id: one.price for one in settings.models}
+    models |= {one.id: one.price for one in settings.aliases}
+    return {name: _price(each) for name, each in models.items()}
+
+
+def endpoint_prices(settings: Settings) -> dict[tuple[str, str], TokenPrice]:
+    """What each endpoint of the catalog costs, by the model and who answers."""
+    return {
+        (entry.id, endpoint.name): _price(endpoint.price)
+        for entry in settings.catalog
+        for endpoint in entry.endpoints
+    }
+
+
+def dearest(settings: Settings) -> dict[str, TokenPrice]:
+    """The most that the use of each entry of the catalog can cost."""
+    made: dict[str, TokenPrice] = {}
+    for entry in settings.catalog:
+        every = [_price(endpoint.price) for endpoint in entry.endpoints]
+        made[entry.id] = TokenPrice(
+            prompt=max(one.prompt for one in every),
+            completion=max(one.dearest_output for one in every),
+            request=max(one.request for one in every),
+        )
+    return made
+
+
+def _price(price: configured_price.PriceSettings) -> TokenPrice:
+    return TokenPrice(**msgspec.structs.asdict(price.by_token))
+
+
+def listen(server: ServerSettings) -> Listen:
+    """Where to listen, and how to stop."""
+    return Listen(
+        server.host,
+        server.port,
+        drain_seconds=server.drain_seconds,
+        busy_poll_seconds=server.busy_poll_seconds,
+    )
+
+
+def _door(way: DoorAddress) -> doors.MountedDoor:
+    keys = way.door.keys
+    return doors.MountedDoor(
+        name=way.door.name,
+        prefix=way.prefix,
+        kind=way.door.kind,
+        hosts=frozenset(way.hosts),
+        keys=tuple(map(KeyDigest.parse, keys)) if isinstance(keys, tuple) else None,
+        models=frozenset(way.models),
+        accounts=keys == "accounts",
+        reasoning_object=way.door.reasoning or way.door.kind == "router",
+        reject_unknown=way.door.unknown_params == "reject",
+        open_catalog=way.door.kind == "router",
+    )

@@ -1,0 +1,115 @@
+"""The service as the console sees it: doors, models, who answers, and a way to talk with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from causerie.accounts.people import User, actor_of
+from causerie.accounts.projects import Projects
+from causerie.accounts.visitor import visitor
+from causerie.catalog.catalog import Catalog
+from causerie.composition.door_catalog import DoorCatalog
+from causerie.console.ports import DoorView
+from causerie.edge.application import Edge
+from causerie.edge.exchange import Exchange
+from causerie.engines.base import EngineStatus
+from causerie.errors import NotFound
+from causerie.operations.ports import Operations
+from causerie.protocol.target_stats import TimeBucket
+from causerie.routing.target_state import TargetStatus
+from causerie.settings import Settings
+from causerie.settings.addresses import DoorAddress, default_address, door_addresses
+
+
+class ServiceViewParts(Protocol):
+    """The parts in force."""
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def catalog(self) -> Catalog: ...
+    @property
+    def edge(self) -> Edge: ...
+    def status(self) -> Sequence[EngineStatus]:
+        """Our engines as they are now."""
+        ...
+
+    def targets(self) -> Sequence[TargetStatus]:
+        """All targets of routing as they stand now."""
+        ...
+
+    def history(self, target: str) -> Sequence[TimeBucket]:
+        """The last day of a target, in quarters of an hour."""
+        ...
+
+
+class LiveServiceView:
+    """One service; always by the parts that are in force."""
+
+    def __init__(self, parts: ServiceViewParts, projects: Projects, operations: Operations) -> None:
+        self.operations: Operations | None = operations
+        self._parts = parts
+        self._projects = projects
+
+    def doors(self) -> Sequence[DoorView]:
+        """The doors that keys of projects open, the usual one first."""
+        return [
+            DoorView(door_address.door.name, door_address.prefix) for door_address in self._ways()
+        ]
+
+    def models(self) -> Sequence[dict[str, Any]]:
+        """What is behind those doors, as ``GET /models`` gives it, with names for people."""
+        shown = frozenset(id for door_address in self._ways() for id in door_address.models)
+        models = self._parts.catalog.visible(shown)
+        return [{"name": model.card.name, **model.entry()} for model in models]
+
+    def market(self) -> DoorCatalog | None:
+        """The catalog of the router's door, one for keys of accounts where there are several."""
+        found = [
+            door_address
+            for door_address in door_addresses(self._parts.settings)
+            if door_address.door.kind == "router"
+        ]
+        if not found:
+            return None
+        door_address = min(found, key=lambda one: one.door.keys != "accounts")
+        return DoorCatalog(door_address.prefix, frozenset(door_address.models), self._parts)
+
+    def answering(self, model: str) -> Sequence[str]:
+        """The targets of a model, by the names of routing."""
+        return self._parts.catalog.resolve(None, model).targets
+
+    async def complete(self, exchange: Exchange, user: User, project_id: str) -> None:
+        """Answer a request for a chat completion at a project's expense."""
+        view = await self._projects.ask(actor_of(user), project_id)
+        found = self._ways()
+        if not found:
+            raise NotFound("There is no door for keys of accounts.")
+        caller = visitor(user, view.project, view.bounds, found[0].door.name)
+        await self._parts.edge.converse(exchange, caller)
+
+    def status(self) -> Sequence[EngineStatus]:
+        """Our engines as they are now."""
+        return self._parts.status()
+
+    def targets(self) -> Sequence[TargetStatus]:
+        """All targets of routing as they stand now."""
+        return self._parts.targets()
+
+    def _ways(self) -> list[DoorAddress]:
+        settings = self._parts.settings
+        usual = default_address(settings)
+        found = [
+            door_address
+            for door_address in door_addresses(settings)
+            if door_address.door.keys == "accounts"
+        ]
+        return sorted(
+            found,
+            key=lambda door_address: (
+                door_address.own,
+                door_address.door.kind != "hosted",
+                door_address != usual,
+            ),
+        )

@@ -1,0 +1,174 @@
+"""Who can answer: models of our own and models of providers, by the names of routing.
+
+What has not changed since the last time stays the same object: a model of our
+own with what it has loaded and its queue, a model of a provider with what
+routing has learnt of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from causerie.access.admission import SlotQueue
+from causerie.chat.chat import ChatOptions, TextChat
+from causerie.chat.compiler import Compiler
+from causerie.chat.renderers import Renderers
+from causerie.chat.separation import Separation
+from causerie.chat.template import ChatTemplate
+from causerie.composition.providers import ConnectedProvider
+from causerie.composition.startup import StartedEngine, StartedEngines
+from causerie.providers.target import ProviderTarget
+from causerie.routing.target import Target
+from causerie.settings import ModelSettings, Problem, Settings, SettingsError
+from causerie.settings.lines import Path as KeyPath
+
+_SEPARATION = Separation()
+
+
+@dataclass(frozen=True, slots=True)
+class ChatParts:
+    """What the models of our own share: processes for what nobody has vetted."""
+
+    grammars: Compiler
+    renderers: Renderers
+
+    async def stop(self) -> None:
+        """End all processes."""
+        await self.grammars.stop()
+        await self.renderers.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class OwnModel:
+    """A model that this service runs itself, and who waits for it."""
+
+    engine: StartedEngine
+    options: ChatOptions
+    chat: TextChat
+    admission_queue: SlotQueue
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderModel:
+    """A model of a provider, and what a probe has found about continuing a reply there."""
+
+    chat: ProviderTarget
+    continues: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """All who can answer."""
+
+    own: Mapping[str, OwnModel] = field(default_factory=dict)
+    remote: Mapping[str, ProviderModel] = field(default_factory=dict)
+    providers: Mapping[str, ConnectedProvider] = field(default_factory=dict)
+
+    def every(self) -> Mapping[str, Target]:
+        """The targets by name."""
+        both: list[Mapping[str, OwnModel] | Mapping[str, ProviderModel]] = [self.own, self.remote]
+        return {name: one.chat for group in both for name, one in group.items()}
+
+    def admission_queues(self) -> Mapping[str, SlotQueue]:
+        """Those with a queue of ours."""
+        return {id: own.admission_queue for id, own in self.own.items()}
+
+
+def chat_options(
+    settings: Settings, where: Callable[[KeyPath], str] | None = None
+) -> Mapping[str, ChatOptions]:
+    """What the configuration says of each model's chat. Reads template files.
+
+    ``where`` gives the place of a setting, for problems.
+
+    Raises :class:`SettingsError` where one cannot be read, or is no template.
+    """
+    options: dict[str, ChatOptions] = {}
+    problems: list[Problem] = []
+    for index, model in enumerate(settings.models):
+        place = where(("models", index, "template")) if where is not None else ""
+        try:
+            options[model.id] = ChatOptions(
+                format=model.format,
+                template=_template(model.template),
+                max_output_tokens=model.max_output_tokens,
+            )
+        except (OSError, UnicodeDecodeError) as error:
+            words = f"{model.template} cannot be read as UTF-8 text: {error}"
+            problems.append(Problem(place, f"models[{index}].template", words))
+        except ValueError as error:
+            words = f"{model.template} cannot be used: {error}"
+            problems.append(Problem(place, f"models[{index}].template", words))
+    if problems:
+        raise SettingsError(problems)
+    return options
+
+
+def own_models(
+    settings: Settings,
+    options: Mapping[str, ChatOptions],
+    engines: StartedEngines,
+    parts: ChatParts,
+    before: Targets,
+) -> Mapping[str, OwnModel]:
+    """The models of our own by id."""
+    made: dict[str, OwnModel] = {}
+    for model in settings.models:
+        kept = before.own.get(model.id)
+        engine, wanted = engines.engine(model.id), options[model.id]
+        same = kept is not None and kept.engine == engine
+        if kept is not None and same and kept.options == wanted:
+            made[model.id] = kept
+        else:
+            admission_queue = (
+                kept.admission_queue
+                if kept is not None and same
+                else _admission_queue(model, engine)
+            )
+            chat = TextChat(engine, parts.grammars, wanted, parts.renderers.renderer)
+            made[model.id] = OwnModel(engine, wanted, chat, admission_queue)
+        admission_queue = made[model.id].admission_queue
+        admission_queue.max_waiting = model.queue.max_waiting
+        admission_queue.max_wait_seconds = model.queue.max_wait_seconds
+    return made
+
+
+def provider_models(
+    settings: Settings, providers: Mapping[str, ConnectedProvider], before: Targets
+) -> Mapping[str, ProviderModel]:
+    """The models of providers that an alias or an endpoint names."""
+    continuing = {
+        f"{provider.name}/{model.id}": model.continues
+        for provider in settings.providers
+        for model in provider.models
+    }
+    made: dict[str, ProviderModel] = {}
+    for target in settings.targets:
+        if target.provider is None or target.name in made:
+            continue
+        provider = providers[target.provider].provider
+        continues = continuing.get(target.name)
+        kept = before.remote.get(target.name)
+        if kept is None or kept.chat.provider is not provider or kept.continues is not continues:
+            chat = ProviderTarget(
+                provider, target.model, separators=_SEPARATION, continues=continues
+            )
+            kept = ProviderModel(chat, continues)
+        made[target.name] = kept
+    return made
+
+
+def _admission_queue(model: ModelSettings, engine: StartedEngine) -> SlotQueue:
+    return SlotQueue(
+        model.id, lambda: engine.slots, model.queue.max_waiting, model.queue.max_wait_seconds
+    )
+
+
+def _template(file: str | None) -> str | None:
+    if file is None:
+        return None
+    text = Path(file).read_text(encoding="utf-8")
+    _ = ChatTemplate(text, bos_token="", eos_token="")  # raises where it is none
+    return text

@@ -1,0 +1,101 @@
+"""What is different where requests are traced; nothing, and no cost, where they are not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from causerie.metering.meter import Meter, RecordSink, UsageSettlement
+from causerie.routing.target import Target
+from causerie.settings import Settings, Tracing
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+
+    from causerie.tracing.targets import TracedTarget
+
+# As the semantic conventions call them; the other dialects are called as they are here.
+_PROVIDERS = {"mistral": "mistral_ai"}
+
+
+def _as_they_are(targets: Mapping[str, Target], settings: Settings) -> Mapping[str, Target]:
+    return targets
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """Who makes the records, who is asked, and what headers tell providers of the trace."""
+
+    meter: Callable[[Sequence[RecordSink], UsageSettlement | None], Meter] = Meter
+    targets: Callable[[Mapping[str, Target], Settings], Mapping[str, Target]] = _as_they_are
+    headers: Callable[[], Mapping[str, str]] | None = None
+
+
+UNTRACED = Traces()
+
+
+@asynccontextmanager
+async def tracing(settings: Tracing) -> AsyncIterator[Traces]:
+    """The tracing of these settings, for as long as the service runs."""
+    if settings.address is None:
+        yield UNTRACED
+        return
+    # Imported here: memory and time at the start only for those who trace.
+    from causerie.tracing import collector, requests  # noqa: PLC0415
+
+    to = collector.Collector(settings.address, settings.share)
+    async with collector.tracer(to) as tracer:
+
+        def meter(sinks: Sequence[RecordSink], bookkeeping: UsageSettlement | None) -> Meter:
+            return requests.TracedMeter(sinks, bookkeeping, tracer, follows=settings.follow)
+
+        yield Traces(meter, _Watched(tracer), requests.current)
+
+
+class _Watched:
+    """Targets with a span for each time that they are asked; who stays has the same object."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._made: dict[str, TracedTarget] = {}
+
+    def __call__(self, targets: Mapping[str, Target], settings: Settings) -> Mapping[str, Target]:
+        from causerie.tracing.targets import TracedTarget  # noqa: PLC0415
+
+        facts = _facts(settings)
+        made: dict[str, TracedTarget] = {}
+        for name, target in targets.items():
+            kept = self._made.get(name)
+            if kept is None or kept.target is not target:
+                model, known = facts.get(name, (name, {}))
+                kept = TracedTarget(target, self._tracer, model, known)
+            made[name] = kept
+        self._made = made
+        return made
+
+
+def _facts(settings: Settings) -> Mapping[str, tuple[str, Mapping[str, str | int]]]:
+    """Of each target its model, as who runs it calls it, and who that is and where."""
+    providers = {one.name: one for one in settings.providers}
+    facts: dict[str, tuple[str, Mapping[str, str | int]]] = {
+        one.id: (one.id, {"gen_ai.provider.name": one.engine, "causerie.target": one.id})
+        for one in settings.models
+    }
+    for target in settings.targets:
+        if target.provider is None:
+            continue
+        provider = providers[target.provider]
+        place = urlsplit(provider.base_url)
+        facts[target.name] = (
+            target.model,
+            {
+                "gen_ai.provider.name": _PROVIDERS.get(provider.dialect, provider.dialect),
+                "server.address": place.hostname or "",
+                "server.port": place.port or (443 if place.scheme == "https" else 80),
+                "causerie.target": target.name,
+            },
+        )
+    return facts

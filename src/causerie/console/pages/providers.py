@@ -1,0 +1,146 @@
+"""Providers for operators: how they stand, what they can do, and probes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from causerie.console.request_context import RequestContext
+from causerie.errors import InvalidRequest, NotFound
+from causerie.operations.matrix import Cell, groups
+from causerie.operations.ports import Operations
+from causerie.operations.views import ProbedModelView, ProviderView, TargetView
+
+_PATH = "/operator/providers"
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixColumn:
+    """One model at one provider, in the matrix."""
+
+    provider: str
+    title: str
+    model: ProbedModelView
+    cells: Mapping[str, Cell]
+
+
+def column(view: ProviderView, model: ProbedModelView, title: str) -> MatrixColumn:
+    """The column of a model."""
+    return MatrixColumn(view.name, title, model, {cell.parameter: cell for cell in model.cells})
+
+
+class ProvidersPages:
+    """Asked of what sees to the service, which decides who may."""
+
+    def __init__(self, operations: Operations) -> None:
+        self._operations = operations
+
+    async def list(self, context: RequestContext) -> None:
+        """``GET /operator/providers``; ``?model=`` shows who answers for one, side by side."""
+        views = await self._operations.providers(context.actor)
+        served = {one.model for view in views for each in view.targets for one in each.serves}
+        model = context.query.get("model")
+        shown = model if model in served else ""
+        if shown:
+            views = [_only(view, shown) for view in views]
+        await context.show(
+            "operator/providers.html",
+            views=[view for view in views if view.targets or not shown],
+            models=sorted(served),
+            model=shown,
+            columns=_columns(views) if shown else (),
+            groups=groups(),
+            query=urlencode({"model": shown}) if shown else "",
+        )
+
+    async def see(self, context: RequestContext) -> None:
+        """``GET /operator/providers/{provider}``."""
+        view = await self._view(context)
+        await context.show(
+            "operator/provider.html",
+            view=view,
+            columns=[column(view, model, model.id) for model in view.models],
+            groups=groups(),
+        )
+
+    async def progress(self, context: RequestContext) -> None:
+        """``GET /operator/providers/{provider}/progress``: fetched again while a probe runs.
+
+        When it has ended, the page of the provider has what was found.
+        """
+        view = await self._view(context)
+        if view.probe is None or view.probe.state != "asking":
+            context.go(f"{_PATH}/{view.name}")
+            return
+        await context.show("operator/progress.html", view=view)
+
+    async def ask(self, context: RequestContext) -> None:
+        """``GET /operator/providers/{provider}/probe``: what it costs, and whether it is meant."""
+        view = await self._view(context)
+        await context.show(
+            "operator/probe.html", view=view, model=_model(view, context.query.get("model"))
+        )
+
+    async def probe(self, context: RequestContext) -> None:
+        """``POST /operator/providers/{provider}/probe``."""
+        name, model = context.params["provider"], context.form.get("model")
+        try:
+            await self._operations.probe(context.actor, name, model)
+        except InvalidRequest as problem:
+            view = await self._view(context)
+            await context.show_problem(
+                "operator/probe.html", problem, view=view, model=_model(view, model)
+            )
+            return
+        context.go(f"{_PATH}/{name}")
+
+    async def cancel(self, context: RequestContext) -> None:
+        """``POST /operator/providers/{provider}/probe/cancel``."""
+        name = context.params["provider"]
+        await self._operations.cancel(context.actor, name)
+        context.go(f"{_PATH}/{name}", done="probe-cancelled")
+
+    async def use(self, context: RequestContext) -> None:
+        """``POST /operator/providers/{provider}/probe/use``: write the result, and go by it."""
+        name, model = context.params["provider"], context.form.get("model")
+        used = await self._operations.use(context.actor, name, model)
+        if used.in_force:
+            context.go(f"{_PATH}/{name}", done="probe-used")
+            return
+        await context.show("operator/by_hand.html", name=name, model=model, used=used)
+
+    async def _view(self, context: RequestContext) -> ProviderView:
+        return await self._operations.provider(context.actor, context.params["provider"])
+
+
+def _model(view: ProviderView, id: str) -> ProbedModelView:
+    for model in view.models:
+        if model.id == id and model.cost is not None:
+            return model
+    raise NotFound("There is no such model at this provider that could be probed.")
+
+
+def _only(view: ProviderView, model: str) -> ProviderView:
+    """Those of its targets that answer for a model."""
+    targets = [one for one in view.targets if _serves(one, model)]
+    named = {one.model for one in targets}
+    return ProviderView(
+        name=view.name,
+        base_url=view.base_url,
+        dialect=view.dialect,
+        max_concurrent=view.max_concurrent,
+        targets=tuple(targets),
+        models=tuple(one for one in view.models if one.id in named),
+        probe=view.probe,
+    )
+
+
+def _serves(target: TargetView, model: str) -> bool:
+    return any(one.model == model for one in target.serves)
+
+
+def _columns(views: Sequence[ProviderView]) -> Sequence[MatrixColumn]:
+    return [
+        column(view, model, f"{view.name}/{model.id}") for view in views for model in view.models
+    ]

@@ -1,0 +1,290 @@
+"""One request of a page: who comes, what they sent, and the ways to answer."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from jinja2 import Environment
+
+from causerie.accounts.accounts import Accounts
+from causerie.accounts.authorization import forbidden
+from causerie.accounts.people import Actor, Project, User, actor_of
+from causerie.accounts.projects import ProjectOverview
+from causerie.accounts.rights import Action, Extent, RoleColumn, extent
+from causerie.accounts.sessions import Session, SessionClient, form_token
+from causerie.console.cookies import cookie
+from causerie.console.fields import FormFields
+from causerie.console.navigation import NavigationEntry, sections
+from causerie.console.notices import NOTICES
+from causerie.console.origin import Site
+from causerie.edge.exchange import Exchange
+from causerie.errors import InvalidRequest, ServiceError, Unauthenticated
+from causerie.identity.provider import OidcProvider
+from causerie.mail import Outbox
+
+PREFIX = "/console"
+SEE_OTHER = 303
+_OK, _NO_CONTENT, _NOT_MODIFIED = 200, 204, 304
+_HTML = "text/html; charset=utf-8"
+_GZIP_LEVEL = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleServices:
+    """What all requests share; ``open_to_all`` lets people ask for accounts without an invitation.
+
+    ``outbox`` takes letters to them, where there is mail.
+    """
+
+    accounts: Accounts
+    templates: Environment
+    site: Site
+    headers: Mapping[str, str]
+    clock: Callable[[], datetime]
+    entries: tuple[NavigationEntry, ...] = ()
+    open_to_all: bool = False
+    providers: Callable[[], Sequence[OidcProvider]] = tuple
+    has_catalog: Callable[[], bool] = bool
+    outbox: Outbox | None = None
+
+    def leads_to(self) -> tuple[NavigationEntry, ...]:
+        """The entries of the navigation that there are pages behind now."""
+        return tuple(e for e in self.entries if e.pattern != "/catalog" or self.has_catalog())
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """A request. ``token`` is that of the cookie; ``params`` are the parts of the path.
+
+    A page asks :attr:`actor` and hands it to accounts, which decide what it
+    may; what templates ask by ``may`` only hides what would be refused.
+    """
+
+    exchange: Exchange
+    services: ConsoleServices
+    token: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    query: FormFields = field(default_factory=FormFields)
+    form: FormFields = field(default_factory=FormFields)
+    user: User | None = None
+    session: Session | None = None
+    view: ProjectOverview | None = None
+    fits: bool = True  # whether the form is of a page of this very session
+    _headers: dict[str, str] = field(default_factory=dict)
+
+    # Who.
+
+    @property
+    def me(self) -> User:
+        """Who has signed in; raises :class:`Unauthenticated`."""
+        if self.user is None:
+            raise Unauthenticated("Sign in first.", code="session_ended")
+        return self.user
+
+    @property
+    def actor(self) -> Actor:
+        """Who has signed in, as somebody who does something."""
+        return actor_of(self.me)
+
+    @property
+    def accounts(self) -> Accounts:
+        """The rules for all that a page does."""
+        return self.services.accounts
+
+    @property
+    def client(self) -> SessionClient:
+        """Where the visitor comes from."""
+        agent = self.exchange.headers.get("user-agent", "")
+        return SessionClient(self.services.site.client(self.exchange), agent)
+
+    @property
+    def base(self) -> str:
+        """The address that this visitor reaches the service at."""
+        return self.services.site.base(self.exchange)
+
+    @property
+    def by_script(self) -> bool:
+        """Whether a script fetches this for a part of the page that is open."""
+        return self.exchange.headers.get("hx-request", "") == "true"
+
+    async def project(self) -> ProjectOverview:
+        """The project of the path; raises :class:`NotFound` where one may not see it."""
+        if self.view is None:
+            self.view = await self.accounts.projects.see(self.actor, self.params["project"])
+        return self.view
+
+    async def may(self, action: Action) -> bool:
+        """Whether one may do something with all of the project, or of the service."""
+        rights: _Rights = (await self._frame())["may"]
+        return rights(action)
+
+    async def check_right(self, action: Action, made_by: str | None = None) -> None:
+        """Raises :class:`Forbidden` before somebody fills in a form that would be refused."""
+        rights: _Rights = (await self._frame())["may"]
+        if not rights(action, made_by):
+            raise forbidden(action, extent(action, rights.parts))
+
+    def check_form(self) -> None:
+        """Raises :class:`InvalidRequest` where the session that the form is of has ended."""
+        if not self.fits:
+            raise InvalidRequest(
+                "You have signed in since this was typed, so nothing was changed yet. "
+                "Look it through, and send it again.",
+                code="stale_form",
+                status=403,
+            )
+
+    # Answers.
+
+    def keep(self, token: str, life: timedelta | None) -> None:
+        """Give the browser another token, with the answer."""
+        self.token = token
+        secure = self.services.site.secure(self.exchange)
+        self._headers["set-cookie"] = cookie(token, secure=secure, life=life)
+
+    async def show(self, template: str, /, *, status: int = 200, **values: Any) -> None:
+        """Send a page. ``problem`` is a :class:`ServiceError` that its form shows."""
+        self.send(status, await self._rendered(template, values))
+
+    async def show_openly(self, template: str, /, *, status: int = 200, **values: Any) -> None:
+        """Send a page that everybody may see; to a stranger small, once, and without a cookie.
+
+        Whoever has signed in gets it as any other page: what holds a secret (the form's
+        token) alongside what an address said is not compressed, for lengths tell of contents.
+        """
+        text = await self._rendered(template, values)
+        if self.user is not None:
+            self.send(status, text)
+            return
+        body, asked = text.encode(), self.exchange.headers
+        etag = f'W/"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+        open_to_all = {"cache-control": "private, no-cache", "vary": "accept-encoding, cookie"}
+        headers = {**self.services.headers, **open_to_all, "etag": etag}
+        if status == _OK and asked.get("if-none-match") == etag:
+            self.exchange.respond(_NOT_MODIFIED, b"", headers=headers)
+            return
+        if asked.take_gzip:
+            body, headers["content-encoding"] = gzip.compress(body, _GZIP_LEVEL, mtime=0), "gzip"
+        self.exchange.respond(status, body, content_type=_HTML, headers=headers)
+
+    async def show_problem(self, template: str, problem: ServiceError, /, **values: Any) -> None:
+        """Send a form again, with what was wrong in it."""
+        self._headers |= {
+            name.lower(): value
+            for name, value in problem.headers.items()
+            if name != "WWW-Authenticate"  # a person is asked by our form
+        }
+        await self.show(template, status=problem.status, problem=problem, **values)
+
+    def show_bare(self, template: str, problem: ServiceError, /, **values: Any) -> None:
+        """Send a page about a failure without asking for anything: the reason may be anywhere."""
+        self.user = None
+        context = {**self._outside((), None, frozenset({RoleColumn.OUTSIDER})), **values}
+        text = self.services.templates.get_template(template).render(
+            {**context, "problem": problem}
+        )
+        self.send(problem.status, text)
+
+    def send(self, status: int, text: str) -> None:
+        """Send text that was made already."""
+        headers = {**self.services.headers, "cache-control": "no-store", **self._headers}
+        self.exchange.respond(status, text.encode(), content_type=_HTML, headers=headers)
+
+    async def save_as(self, name: str, pieces: AsyncGenerator[str], content_type: str) -> None:
+        """Send text that the browser saves as a file, as it is made, no faster than it is read."""
+        exchange = self.exchange
+        headers = {**self.services.headers, "cache-control": "no-store", **self._headers}
+        headers["content-disposition"] = f'attachment; filename="{name}"'
+        async with aclosing(pieces):
+            first = await anext(pieces)  # what is refused is refused before the answer begins
+            exchange.start(_OK, content_type, headers)
+            exchange.write(first.encode())
+            async for piece in pieces:
+                if exchange.gone:
+                    return
+                exchange.write(piece.encode())
+                if exchange.blocked:
+                    await exchange.drained()
+        exchange.end()
+
+    def go(self, path: str, *, done: str = "") -> None:
+        """Lead to another page of the console, which then shows the notice ``done``."""
+        target = PREFIX + path + (f"?done={done}" if done else "")
+        headers = {**self.services.headers, "cache-control": "no-store", **self._headers}
+        if self.by_script:
+            self.exchange.respond(_NO_CONTENT, b"", headers=headers | {"hx-redirect": target})
+        else:
+            self.exchange.respond(SEE_OTHER, b"", headers=headers | {"location": target})
+
+    def leave(self, address: str) -> None:
+        """Lead to another site."""
+        headers = {**self.services.headers, "Cache-Control": "no-store", **self._headers}
+        self.exchange.respond(SEE_OTHER, b"", headers=headers | {"Location": address})
+
+    async def _rendered(self, template: str, values: Mapping[str, Any]) -> str:
+        context = {"problem": None, **await self._frame(), **values}
+        return self.services.templates.get_template(template).render(context)
+
+    async def _frame(self) -> dict[str, Any]:
+        """What every page shows around its own."""
+        found = await self.accounts.projects.of(self.user) if self.user is not None else ()
+        projects = [project for project, _ in found]
+        current = self.view.project if self.view is not None else None
+        if current is None and projects:
+            current = projects[0]
+        parts = self._parts({project.id: RoleColumn(each.role) for project, each in found}, current)
+        return {
+            **self._outside(projects, current, parts),
+            "role": next((each.role for one, each in found if one == current), None),
+        }
+
+    def _outside(
+        self, projects: Sequence[Project], current: Project | None, parts: frozenset[RoleColumn]
+    ) -> dict[str, Any]:
+        """The frame, as far as it needs no database."""
+        path = self.exchange.path.removeprefix(PREFIX)
+        return {
+            "context": self,
+            "user": self.user,
+            "prefix": PREFIX,
+            "form_token": form_token(self.token),
+            "projects": projects,
+            "project": current,
+            "may": _Rights(parts, self.user.id if self.user is not None else ""),
+            "sections": sections(
+                self.services.leads_to(), current, path, operator=RoleColumn.OPERATOR in parts
+            ),
+            "notice": NOTICES.get(self.query.get("done")),
+            "now": self.services.clock(),
+            "providers": self.services.providers(),
+            "open_to_all": self.services.open_to_all,
+            "has_catalog": self.services.has_catalog(),
+        }
+
+    def _parts(
+        self, roles: Mapping[str, RoleColumn], project: Project | None
+    ) -> frozenset[RoleColumn]:
+        parts = {RoleColumn.OUTSIDER}
+        if self.user is not None and self.user.operator:
+            parts.add(RoleColumn.OPERATOR)
+        if project is not None and project.id in roles:
+            parts.add(roles[project.id])
+        return frozenset(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rights:
+    """What templates may offer: ``may('keys.edit', key.person)``."""
+
+    parts: frozenset[RoleColumn]
+    user_id: str
+
+    def __call__(self, action: str, made_by: str | None = None) -> bool:
+        reach = extent(Action(action), self.parts)
+        return reach is Extent.ALL or (reach is Extent.OWN and made_by == self.user_id)

@@ -1,0 +1,85 @@
+"""What one request may have: of the shared windows, or of those of this replica alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from causerie.access.lease import Lease
+from causerie.access.quota import LimitStatuses, RateScope
+from causerie.access.windows import MemoryLease
+from causerie.distributed.counted import ScopeWindow, limit_statuses
+
+
+class Keeper(Protocol):
+    """Who is told of the end of a lease, and keeps the time."""
+
+    def release(
+        self, found: Sequence[ScopeWindow], changes: Sequence[tuple[int, int]], requests: int
+    ) -> None:
+        """It ended; of every scope how much input and output more was used than foreseen."""
+        ...
+
+    def left(self, scopes: Sequence[RateScope]) -> None:
+        """What was taken while the server was away has ended."""
+        ...
+
+    def elapsed(self) -> int:
+        """Microseconds, for how long ago something was."""
+        ...
+
+
+class DistributedLease(Lease):
+    """Taken from windows in the server, at ``now`` microseconds there and ``at`` here."""
+
+    keeper: Keeper
+    found: Sequence[ScopeWindow]
+    input: int
+    outputs: Sequence[int]
+    now: int
+    at: int
+
+    def release(self, input: int, output: int) -> None:
+        """The request has ended and has used this."""
+        self._end(input, output, 0)
+
+    def undo(self) -> None:
+        """Nothing was taken after all."""
+        self._end(0, 0, -1)
+
+    def limit_statuses(self) -> LimitStatuses:
+        """How the strictest limits stood when it was taken, with what is known since."""
+        return limit_statuses(self.found, self.now + self.keeper.elapsed() - self.at)
+
+    def _end(self, input: int, output: int, requests: int) -> None:
+        changes = []
+        for each, reserved in zip(self.found, self.outputs, strict=True):
+            more = (0, 0)
+            if each.scope.counts_tokens:
+                more = input - self.input, output - reserved
+                each.input += more[0]
+                each.output += more[1]
+            changes.append(more)
+        self.keeper.release(self.found, changes, requests)
+
+
+class LocalLease(Lease):
+    """Taken while the server was away."""
+
+    keeper: Keeper
+    scopes: Sequence[RateScope]
+    lease: MemoryLease
+
+    def release(self, input: int, output: int) -> None:
+        """The request has ended and has used this."""
+        self.lease.release(input, output)
+        self.keeper.left(self.scopes)
+
+    def undo(self) -> None:
+        """Nothing was taken after all."""
+        self.lease.undo()
+        self.keeper.left(self.scopes)
+
+    def limit_statuses(self) -> LimitStatuses:
+        """How the strictest limits of this replica stand now."""
+        return self.lease.limit_statuses()

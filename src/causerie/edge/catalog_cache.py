@@ -1,0 +1,114 @@
+"""The router's catalog as bytes: pages that are made once and answered many times.
+
+Each entry is written when it is first shown, and again when something of it has
+changed; a page is kept for a few seconds. Knows nothing of prices or routing
+beyond what entries tell of themselves.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+
+from causerie.edge.filters import Filterable, Filters
+
+_FRESH_SECONDS = 2.0
+_MOST_PAGES = 256
+_MOST_BYTES = 32 * 1024 * 1024
+_GZIP_LEVEL = 1
+_encode = msgspec.json.Encoder().encode
+
+
+class Shown(Filterable, Protocol):
+    """An entry of the catalog. ``latency`` is in seconds, ``throughput`` in tokens per second."""
+
+    @property
+    def profiles(self) -> object:
+        """Something that is equal as long as the entry stays the same."""
+        ...
+
+    def entry(self) -> dict[str, Any]: ...
+    def with_endpoints(self) -> Mapping[str, Any]: ...
+
+
+@dataclass(slots=True)
+class CachedPage:
+    """``etag`` is a digest of the body, the same however it is sent."""
+
+    body: bytes
+    etag: str
+    _small: bytes = b""
+
+    @property
+    def small(self) -> bytes:
+        """The body as gzip, made when it is first asked for."""
+        if not self._small:
+            self._small = gzip.compress(self.body, _GZIP_LEVEL, mtime=0)
+        return self._small
+
+    @property
+    def size(self) -> int:
+        """Bytes that keeping it takes."""
+        return len(self.body) + len(self._small)
+
+
+class CatalogCache:
+    """Pages by whose they are and which part of the catalog."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._pages: dict[tuple[str, str, str], tuple[float, CachedPage]] = {}  # the oldest first
+        self._written: dict[str, tuple[Shown, object, bytes]] = {}
+
+    def page(
+        self, door: str, path: str, query: str, entries: Callable[[], Sequence[Shown]]
+    ) -> CachedPage:
+        """The part of the catalog that the query asks for; ``entries`` gives all of it.
+
+        Raises :class:`InvalidRequest` for a query that nobody understands.
+        """
+        place, now = (door, path, query), self._clock()
+        kept = self._pages.get(place)
+        if kept is not None and now - kept[0] < _FRESH_SECONDS:
+            return kept[1]
+        page = self.made(path, Filters.parse(query), entries())
+        if kept is not None:
+            del self._pages[place]
+            if kept[1].etag == page.etag:
+                page = kept[1]
+        self._pages[place] = now, page
+        while self._too_many():
+            del self._pages[next(iter(self._pages))]
+        return page
+
+    def _too_many(self) -> bool:
+        size = sum(one.size for _, one in self._pages.values())
+        return size > _MOST_BYTES or len(self._pages) > _MOST_PAGES
+
+    def made(self, path: str, filters: Filters, entries: Sequence[Shown]) -> CachedPage:
+        """A page that is not kept."""
+        found = filters.of(entries)
+        first, last = filters.offset, filters.end
+        shown = found[first:last]
+        following = None
+        if last is not None and last < len(found):
+            following = f"{path}?{filters.query(offset=last)}"
+        tail = {"object": "list", "total_count": len(found), "links": {"next": following}}
+        data = b",".join([self._entry(one) for one in shown])
+        body = b'{"data":[' + data + b"]," + _encode(tail)[1:]
+        digest = hashlib.blake2b(body, digest_size=12).hexdigest()
+        return CachedPage(body, f'W/"{digest}"')
+
+    def _entry(self, one: Shown) -> bytes:
+        kept, profiles = self._written.get(one.id), one.profiles
+        if kept is not None and kept[0] is one and kept[1] == profiles:
+            return kept[2]
+        written = _encode(one.entry())
+        self._written[one.id] = one, profiles, written
+        return written

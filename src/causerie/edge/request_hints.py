@@ -1,0 +1,35 @@
+"""What a client says in headers alongside its request; most say nothing."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from causerie.edge import labels
+from causerie.edge.headers import Headers
+from causerie.protocol.labels import UNLABELLED, Labels
+
+_SESSION = "x-session-id"
+_UNKNOWN = "x-unknown-params"
+_NAMES = frozenset({_SESSION, _UNKNOWN, *labels.HEADERS})
+
+
+class RequestHints(Struct, frozen=True):
+    """``session`` is empty where none is named; ``strict``: unknown fields are to be refused."""
+
+    labels: Labels = UNLABELLED
+    session: str = ""
+    strict: bool = False
+
+
+_NOTHING = RequestHints()
+
+
+def hints_of(headers: Headers) -> RequestHints:
+    """What these headers say."""
+    if _NAMES.isdisjoint(headers):
+        return _NOTHING
+    return RequestHints(
+        labels.labels_of(headers),
+        headers.get(_SESSION, ""),
+        headers.get(_UNKNOWN, "").lower() == "reject",
+    )

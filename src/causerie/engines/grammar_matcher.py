@@ -1,0 +1,262 @@
+"""A constraint that goes on in the middle, alongside an engine whose constraints begin at the
+start.
+
+llama.cpp's server gives every request a grammar in its first state. Where a
+grammar has accepted a part already, its state is followed here: the engine
+generates freely, and of what it draws only what the grammar admits is taken.
+Where it draws something else, that one token is drawn again from just those
+that are admitted. The engine itself does the same with a grammar of its own
+(it draws first and looks then), so what is drawn is drawn alike.
+
+Knows llguidance and the vocabulary; knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import replace
+from functools import lru_cache
+from typing import Literal
+
+from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
+from msgspec import structs
+
+from causerie.engines.base import (
+    EngineFailed,
+    NotAdmitted,
+    Output,
+    Started,
+    Stopped,
+    TextRequest,
+    Token,
+)
+from causerie.engines.weights.vocabulary import TokenTable, TokenType
+
+Run = Callable[[TextRequest], AbstractAsyncContextManager[AsyncGenerator[Output, None]]]
+Sample = Callable[[TextRequest], Awaitable[Token]]
+
+_RUN = re.compile("1+")
+_RESUMED = 3  # tokens at most that begin a character and do not end it
+_HIDDEN = (TokenType.CONTROL, TokenType.UNKNOWN)
+
+
+class _Words:
+    """A vocabulary by the names that llguidance asks for.
+
+    Called with a text that the grammar leaves no choice about, whose tokens
+    are to be the model's usual ones.
+    """
+
+    def __init__(self, vocabulary: TokenTable, tokenize: Callable[[str], list[int]]) -> None:
+        self.tokens = list(vocabulary.tokens)
+        self.special_token_ids = list(vocabulary.control().values())
+        end = vocabulary.end[0] if vocabulary.end else len(self.tokens) - 1
+        self.eos_token_id = self.bos_token_id = end
+        self._tokenize = lru_cache(maxsize=1024)(tokenize)
+
+    def __call__(self, text: bytes | str) -> list[int]:
+        return self._tokenize(text if isinstance(text, str) else text.decode("utf-8", "replace"))
+
+
+def words(vocabulary: TokenTable, tokenize: Callable[[str], list[int]]) -> LLTokenizer:
+    """The vocabulary as llguidance knows it; takes a tenth of a second for 50,000 tokens."""
+    return LLTokenizer(TokenizerWrapper(_Words(vocabulary, tokenize)))
+
+
+class GrammarMatcher:
+    """A grammar's state; used in threads, for it may ask the engine how a text is tokenised.
+
+    Raises :class:`NotAdmitted` where it cannot go on behind ``resumed`` and ``accepted``.
+    """
+
+    def __init__(
+        self,
+        words: LLTokenizer,
+        vocabulary: TokenTable,
+        grammar: str,
+        accepted: Sequence[int],
+        resumed: str = "",
+    ) -> None:
+        self._end = vocabulary.end
+        self._matcher = LLMatcher(words, grammar, log_level=0)
+        taken = [*words.greedy_tokenize(resumed), *accepted]
+        if self._matcher.try_consume_tokens(taken) != len(taken):
+            raise NotAdmitted
+
+    def takes(self, token: int) -> bool:
+        """Go on behind a token, if it is admitted."""
+        if token in self._end and self._matcher.is_accepting():
+            return True
+        if not _holds(self._matcher.compute_bitmask(), token):
+            return False
+        return self._matcher.consume_token(token)
+
+    def is_end(self, token: int) -> bool:
+        """Whether a token ends a text."""
+        return token in self._end
+
+    def one_token(self) -> str:
+        """A grammar of the tokens that are admitted next, and of the end where that is."""
+        mask = self._matcher.compute_bitmask()
+        ends = any(_holds(mask, id) for id in self._end)
+        spans = [f"{first}-{last}" for first, last in _spans(mask, self._end)]
+        options = [f"<[{','.join(spans)}]>"] if spans else []
+        options += ['""'] if ends or not spans else []
+        return "%llguidance {}\nstart: " + " | ".join(options)
+
+
+class Spelling:
+    """What tokens add to a text: characters once they are whole, control tokens if visible.
+
+    A character that the last tokens ``behind`` which they stand have started is theirs to end.
+    """
+
+    def __init__(
+        self,
+        vocabulary: TokenTable,
+        hidden: frozenset[int],
+        visible: Sequence[str],
+        behind: Sequence[int] = (),
+    ) -> None:
+        self._vocabulary = vocabulary
+        self._hidden = hidden
+        self._visible = frozenset(visible)
+        self._pending = b""
+        for token in behind[-_RESUMED:]:
+            _ = self(token)
+
+    @property
+    def whole(self) -> bool:
+        """Whether no character is only started."""
+        return not self._pending
+
+    def __call__(self, token: int) -> str:
+        written = self.raw(token)
+        if not written or self._is_control(token):
+            return written.decode("utf-8", "replace")
+        return self._written(self._pending + written)
+
+    def raw(self, token: int) -> bytes:
+        """What a token writes, however it ends; nothing where it does not show."""
+        if token >= len(self._vocabulary.tokens):  # a model may have more rows than words
+            return b""
+        raw = self._vocabulary.tokens[token]
+        shown = not self._is_control(token) or raw.decode("utf-8", "replace") in self._visible
+        return raw if shown else b""
+
+    def _is_control(self, token: int) -> bool:
+        return token in self._hidden or self._vocabulary.types[token] in _HIDDEN
+
+    def _written(self, raw: bytes) -> str:
+        self._pending = b""
+        try:
+            return raw.decode()
+        except UnicodeDecodeError as error:
+            if error.reason == "unexpected end of data":
+                self._pending = raw
+                return ""
+            return raw.decode("utf-8", "replace")
+
+
+class Guided:
+    """One generation under a grammar that has accepted a part.
+
+    ``run`` is a generation of the engine's, ``sample`` gives one token of one.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        sample: Sample,
+        request: TextRequest,
+        guide: GrammarMatcher,
+        spelling: Spelling,
+    ) -> None:
+        self._run = run
+        self._sample = sample
+        self._request = replace(request, grammar=None, accepted=(), resumed="")
+        self._guide = guide
+        self._spelling = spelling
+        self._made: list[int] = []
+        self._untold = 0  # tokens of a character that the engine did not come to end
+        self._cached: int | None = None
+        self._reason: Literal["stop", "length"] | None = None
+
+    async def outputs(self) -> AsyncGenerator[Output, None]:
+        """What comes out, as of one run."""
+        while self._reason is None:
+            if self._spelling.whole:  # a stream cannot begin in the middle of a character
+                async with aclosing(self._freely()) as outputs:
+                    async for output in outputs:
+                        yield output
+            if self._reason is None:
+                yield await self._drawn()
+        yield Stopped(
+            self._reason,
+            len(self._request.prompt),
+            len(self._made) + self._untold,
+            cached_tokens=self._cached or 0,
+        )
+
+    async def _freely(self) -> AsyncGenerator[Output, None]:
+        """Tokens until one is not admitted, or the engine stops."""
+        before = len(self._made)
+        async with self._run(self._rest()) as outputs:
+            async for output in outputs:
+                if isinstance(output, Token):
+                    if not await asyncio.to_thread(self._guide.takes, output.id):
+                        return
+                    yield self._taken(output)
+                    continue
+                if self._cached is None:
+                    self._cached = output.cached_tokens
+                    if isinstance(output, Started):
+                        yield output
+                if isinstance(output, Stopped):
+                    told = len(self._made) - before
+                    self._untold = max(output.completion_tokens - told, 0)
+                    self._reason = output.reason
+
+    async def _drawn(self) -> Token:
+        """One token from those that are admitted."""
+        grammar = await asyncio.to_thread(self._guide.one_token)
+        token = await self._sample(replace(self._rest(), grammar=grammar))
+        if not await asyncio.to_thread(self._guide.takes, token.id):
+            raise EngineFailed("the engine did not keep to its grammar")
+        if self._guide.is_end(token.id):
+            self._reason = "stop"
+        elif len(self._made) + 1 == self._request.max_tokens:
+            self._reason = "length"
+        return self._taken(token)
+
+    def _rest(self) -> TextRequest:
+        return replace(
+            self._request,
+            prompt=(*self._request.prompt, *self._made),
+            max_tokens=self._request.max_tokens - len(self._made),
+        )
+
+    def _taken(self, token: Token) -> Token:
+        self._made.append(token.id)
+        return structs.replace(token, text=self._spelling(token.id))
+
+
+def _holds(mask: bytes, id: int) -> bool:
+    return id // 8 < len(mask) and bool(mask[id // 8] >> (id % 8) & 1)
+
+
+def _spans(mask: bytes, without: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The runs of neighbouring tokens in a mask, first and last of each."""
+    bits = "".join(f"{byte:08b}"[::-1] for byte in mask)
+    for run in _RUN.finditer(bits):
+        first = run.start()
+        for id in sorted(without):
+            if first <= id < run.end():
+                if first < id:
+                    yield first, id - 1
+                first = id + 1
+        if first < run.end():
+            yield first, run.end() - 1

@@ -1,0 +1,145 @@
+"""The place of one model in the fleet, and what the fleet needs to know of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from causerie.engines.base import EngineState, EngineStatus, ModelFacts, TextEngine
+
+LEAVING_SECONDS = 1.0  # between the steps of a request that still has the engine
+_LAST_DELAY = 30.0
+
+
+class ManagedEngine(TextEngine, Protocol):
+    """A text engine that can be loaded and unloaded."""
+
+    @property
+    def slots(self) -> int: ...
+    @property
+    def memory_bytes(self) -> int: ...
+
+    async def start(self) -> None:
+        """Load; raises :class:`EngineFailed` with the reason."""
+        ...
+
+    async def stop(self) -> None:
+        """Unload; nothing is left behind."""
+        ...
+
+    def status(self) -> EngineStatus: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FleetEntry:
+    """One model.
+
+    ``make`` gets what the engine needs (weights, say) and builds it without
+    starting it; ``slots`` is the best guess before that. ``idle_seconds``
+    without a request unload it (``None``: never); a request waits at most
+    ``wait_seconds`` for a load. An entry that takes the place of one with an
+    equal ``recipe`` keeps its engine.
+    """
+
+    model: str
+    make: Callable[[], Awaitable[ManagedEngine]]
+    slots: int = 1
+    preload: bool = False
+    idle_seconds: float | None = None
+    wait_seconds: float = 60.0
+    recipe: object = field(default_factory=object)
+
+
+@dataclass(slots=True, eq=False)
+class ModelSlot:
+    """The place of one model: its engine while there is one, and who uses it.
+
+    One that is ``leaving`` serves those who have it already, and nobody else.
+    """
+
+    entry: FleetEntry
+    engine: ManagedEngine | None = None
+    facts: ModelFacts | None = None  # of the engine, as they were last
+    loading: asyncio.Task[ManagedEngine] | None = None
+    uses: int = 0
+    used_at: float = field(default_factory=time.monotonic)
+    awaited: deque[float] = field(default_factory=deque)  # until when requests' next steps are
+    failure: str = ""
+    first_delay: float = 1.0
+    failures: int = 0  # in a row
+    retry_at: float = 0.0
+    idle: asyncio.TimerHandle | None = None
+    leaving: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Nothing is loaded, and nobody waits for it."""
+        return self.engine is None and self.loading is None and not self.uses
+
+    @property
+    def serves(self) -> bool:
+        """Whether its engine is loaded, or will be again without being made anew."""
+        if self.engine is None or self.loading is not None:
+            return False
+        return self.engine.status().state is not EngineState.ABSENT
+
+    @property
+    def idle_seconds(self) -> float | None:
+        """How long it may be without use; ``None`` for ever."""
+        return LEAVING_SECONDS if self.leaving else self.entry.idle_seconds
+
+    @property
+    def slots(self) -> int:
+        """Requests at the same time, as far as it is known now."""
+        return self.engine.slots if self.engine is not None else self.entry.slots
+
+    def status(self) -> EngineStatus:
+        """As it is now."""
+        absent = EngineState.FAILED if self.failure else EngineState.ABSENT
+        status = (
+            self.engine.status()
+            if self.engine is not None
+            else EngineStatus(self.entry.model, absent, self.entry.slots, detail=self.failure)
+        )
+        if self.loading is not None and status.state is not EngineState.LOADING:
+            return replace(status, state=EngineState.LOADING, detail="")
+        return status
+
+    @property
+    def unused(self) -> bool:
+        """Loaded, and nobody needs it now."""
+        return self.engine is not None and self.loading is None and not self.uses
+
+    @property
+    def awaited_until(self) -> float:
+        """Until when the next step of a request is expected."""
+        return self.awaited[-1] if self.awaited else 0.0
+
+    def begin_step(self, *, first: bool) -> None:
+        """A step of a request begins, which one before it has announced, unless it is the first."""
+        self.uses += 1
+        if self.awaited and not first:
+            _ = self.awaited.popleft()
+
+    def end_step(self, *, last: bool) -> None:
+        """A step of a request has ended; another one follows soon, unless it was the last."""
+        self.uses -= 1
+        self.used_at = time.monotonic()
+        while self.awaited and self.awaited[0] <= self.used_at:
+            _ = self.awaited.popleft()
+        if not last:
+            self.awaited.append(self.used_at + LEAVING_SECONDS)
+
+    def note_success(self) -> None:
+        """A load has succeeded."""
+        self.failure, self.failures = "", 0
+
+    def note_failure(self, failure: BaseException) -> None:
+        """A load has failed; the next may be tried after a while."""
+        self.failure = str(failure) or type(failure).__name__
+        self.retry_at = time.monotonic() + min(self.first_delay * 2**self.failures, _LAST_DELAY)
+        self.failures = min(self.failures + 1, 16)

@@ -1,0 +1,112 @@
+"""Operations on providers and routes, for operators."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from causerie.errors import NotFound
+from causerie.management.bodies import Body, NoBody, Word
+from causerie.management.queries import NoQuery
+from causerie.management.route import ApiCall
+from causerie.operations.explanation import RoutingExplanation
+from causerie.operations.ports import Operations, RouteQuery
+from causerie.operations.views import AppliedResult, ProbeView, ProviderView, TargetView
+
+
+class ProviderSummary(Struct, frozen=True, kw_only=True):
+    """A provider, and how its targets stand now; `base_url` is empty for this service itself."""
+
+    name: str
+    base_url: str
+    dialect: str
+    max_concurrent: int | None
+    models: tuple[str, ...]
+    targets: tuple[TargetView, ...]
+
+    @staticmethod
+    def of(view: ProviderView) -> ProviderSummary:
+        """Without what is known of its models."""
+        return ProviderSummary(
+            name=view.name,
+            base_url=view.base_url,
+            dialect=view.dialect,
+            max_concurrent=view.max_concurrent,
+            models=tuple(model.id for model in view.models),
+            targets=view.targets,
+        )
+
+
+class ProviderList(Struct, frozen=True, kw_only=True):
+    """In the configured order."""
+
+    data: list[ProviderSummary]
+
+
+class ProbeModel(Body, frozen=True):
+    """Which model is asked."""
+
+    model: Annotated[Word, Meta(description="Its id at the provider.")]
+
+
+class UseProbe(Body, frozen=True):
+    """Whose newest result is put in force."""
+
+    model: Annotated[Word, Meta(description="Its id at the provider.")]
+
+
+class ExplainRoute(Body, frozen=True):
+    """A request that is not sent."""
+
+    request: Annotated[dict[str, Any], Meta(description="The body of a `POST /chat/completions`.")]
+    door: Annotated[str, Meta(max_length=200, description="Empty: the one behind plain `/v1`.")] = (
+        ""
+    )
+    key: Annotated[
+        str, Meta(max_length=64, description="Id of a key; empty: one that may everything.")
+    ] = ""
+    session: Annotated[str, Meta(max_length=256, description="What `x-session-id` would say.")] = ""
+
+
+class ProviderOperations:
+    """Answers by what sees to the service."""
+
+    def __init__(self, operations: Operations) -> None:
+        self._operations = operations
+
+    async def list(self, call: ApiCall[NoQuery, NoBody]) -> ProviderList:
+        """``GET /providers``."""
+        found = await self._operations.providers(call.actor)
+        return ProviderList(data=[ProviderSummary.of(view) for view in found])
+
+    async def see(self, call: ApiCall[NoQuery, NoBody]) -> ProviderView:
+        """``GET /providers/{provider}``."""
+        return await self._operations.provider(call.actor, call.ids["provider"])
+
+    async def probe(self, call: ApiCall[NoQuery, ProbeModel]) -> ProbeView:
+        """``POST /providers/{provider}/probe``."""
+        return await self._operations.probe(call.actor, call.ids["provider"], call.body.model)
+
+    async def progress(self, call: ApiCall[NoQuery, NoBody]) -> ProbeView:
+        """``GET /providers/{provider}/probe``."""
+        view = await self._operations.provider(call.actor, call.ids["provider"])
+        if view.probe is None:
+            words = "It has not been probed since the service was started."
+            raise NotFound(words, code="not_found")
+        return view.probe
+
+    async def cancel(self, call: ApiCall[NoQuery, NoBody]) -> ProbeView:
+        """``POST /providers/{provider}/probe/cancel``."""
+        return await self._operations.cancel(call.actor, call.ids["provider"])
+
+    async def use(self, call: ApiCall[NoQuery, UseProbe]) -> AppliedResult:
+        """``POST /providers/{provider}/probe/use``."""
+        return await self._operations.use(call.actor, call.ids["provider"], call.body.model)
+
+    async def explain(self, call: ApiCall[NoQuery, ExplainRoute]) -> RoutingExplanation:
+        """``POST /routes/explain``."""
+        body = call.body
+        question = RouteQuery(msgspec.json.encode(body.request), body.door, body.key, body.session)
+        return await self._operations.explain(call.actor, question)

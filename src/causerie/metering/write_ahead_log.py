@@ -1,0 +1,178 @@
+"""Usage records on disk until the database has them: files that are only appended to.
+
+A record that was written survives the end of this process, however sudden. It
+survives a power cut too where ``sync`` is on, at the price of waiting for the
+disk; writers that wait meanwhile share one wait. A line is a checksum and a
+record as JSON; what a crash cut off fails its checksum, was never called safe
+and is passed over.
+
+One process a folder: a lock holds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import zlib
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import structlog
+from filelock import FileLock, Timeout
+
+from causerie.metering.ledger import UsageRecord
+
+log = structlog.get_logger(__name__)
+
+_PART_BYTES = 4 * 1024 * 1024
+_SUFFIX = ".journal"
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(UsageRecord).decode
+
+
+class WriteAheadLogTaken(Exception):
+    """Another process writes in this folder; give each its own."""
+
+
+class WriteAheadLog:
+    """The journal in one folder; close it when the ledger has ended.
+
+    ``part_bytes`` is when a new file is started; a file goes when the database
+    has all of it.
+    """
+
+    def __init__(self, folder: Path, *, sync: bool = False, part_bytes: int = _PART_BYTES) -> None:
+        """Raises :class:`WriteAheadLogTaken` and :class:`OSError`."""
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folder = folder
+        self._sync = sync
+        self._part_bytes = part_bytes
+        self._lock = FileLock(folder / "lock", timeout=0)
+        try:
+            self._lock.acquire()
+        except Timeout as failure:
+            raise WriteAheadLogTaken(f"another process writes its usage to {folder}") from failure
+        self._mark = 0
+        self._safe = 0
+        self._lost = range(0)  # the marks of what the disk did not keep when it was last asked to
+        self._flushing = asyncio.Lock()
+        self._file: int | None = None
+        self._full: list[int] = []  # files that are full and still to be flushed
+        self._written = 0
+        self._number = 0
+        self._parts: deque[tuple[int, Path]] = deque()  # the last mark of each that is full
+
+    def left(self) -> Sequence[UsageRecord]:
+        """What an earlier process wrote and the database may not have."""
+        return [record for part in self._found() for record in _read(part)]
+
+    def begin(self) -> None:
+        """Forget what was left, and begin a file of our own."""
+        for part in self._found():
+            part.unlink()
+        self._next_part()
+
+    def write(self, record: UsageRecord) -> int:
+        """Append a record; gives its mark. Raises :class:`OSError`."""
+        if self._file is None:
+            raise OSError("the journal is not open")
+        line = _line(record)
+        written = os.write(self._file, line)
+        if written != len(line):  # a full disk: the next line must not stand behind a piece
+            os.ftruncate(self._file, self._written)
+            raise OSError("the disk takes no more")
+        self._mark += 1
+        self._written += written
+        if self._written >= self._part_bytes:
+            with suppress(OSError):  # this one goes on until there can be another
+                self._next_part()
+        return self._mark
+
+    async def flushed(self, mark: int) -> None:
+        """Return when everything up to this mark is safe; raises :class:`OSError`."""
+        if not self._sync:
+            return
+        async with self._flushing:
+            if mark in self._lost:
+                raise OSError("the disk did not keep it")  # it says so only once itself
+            if self._file is None or mark <= self._safe:
+                return
+            reached, full = self._mark, tuple(self._full)
+            try:
+                for file in (*full, self._file):
+                    await asyncio.to_thread(_flush, os.dup(file))
+            except OSError:
+                self._lost = range(self._safe + 1, reached + 1)
+                raise
+            self._safe = reached
+            del self._full[: len(full)]
+            for file in full:
+                _close(file)
+
+    def set_aside(self, record: UsageRecord) -> None:
+        """Keep a record that the database does not take in a file that is never removed."""
+        with suppress(OSError), (self._folder / "refused").open("ab") as file:
+            file.write(_line(record))  # where it cannot be, the log has it
+
+    def applied(self, mark: int) -> None:
+        """Remove the files whose records the database has, all of them."""
+        while self._parts and self._parts[0][0] <= mark:
+            _, part = self._parts.popleft()
+            with suppress(OSError):  # one that stays is read again, and each record counts once
+                part.unlink()
+
+    def close(self) -> None:
+        """Close the files; what the database does not have stays."""
+        if self._file is not None:
+            self._full.append(self._file)
+            self._file = None
+        while self._full:
+            _close(self._full.pop())
+        self._lock.release()
+
+    def _next_part(self) -> None:
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND
+        file = os.open(self._part(self._number + 1), flags, 0o600)
+        full, self._file, self._written = self._file, file, 0
+        if full is not None:
+            self._parts.append((self._mark, self._part(self._number)))
+            self._full.append(full)
+        self._number += 1
+        while self._full and not self._sync:
+            _close(self._full.pop())
+
+    def _part(self, number: int) -> Path:
+        return self._folder / f"{number:08d}{_SUFFIX}"
+
+    def _found(self) -> list[Path]:
+        return sorted(self._folder.glob(f"*{_SUFFIX}"))
+
+
+def _line(record: UsageRecord) -> bytes:
+    data = _encode(record)
+    return b"%08x %s\n" % (zlib.crc32(data), data)
+
+
+def _close(file: int) -> None:
+    with suppress(OSError):  # what it says of data is told where that has to be safe
+        os.close(file)
+
+
+def _flush(file: int) -> None:
+    try:
+        os.fdatasync(file)
+    finally:
+        os.close(file)
+
+
+def _read(part: Path) -> Iterator[UsageRecord]:
+    lines = part.read_bytes().split(b"\n")
+    for line in lines[:-1]:  # the last is empty, or was cut off
+        checksum, _, data = line.partition(b" ")
+        if checksum == b"%08x" % zlib.crc32(data):
+            yield _decode(data)
+        else:
+            log.warning("a line of the usage journal is damaged", file=part.name)

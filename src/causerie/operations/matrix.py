@@ -1,0 +1,112 @@
+"""Which parameters a model of a provider supports, and how so.
+
+The service goes by its configuration, so the answer is that of the configuration. What
+a probe has seen explains it, where its result is the one in force; else the
+words that ``causerie probe --write`` left there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from causerie.operations.result import Result
+from causerie.protocol.parsing.rules import HONOURED
+
+Mark = Literal["yes", "partly", "no", "unclear", "unknown"]
+_PLAIN = frozenset({"model", "messages"})
+GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("Tools", ("tools", "tool_choice", "parallel_tool_calls")),
+    ("Form of the answer", ("response_format", "structured_outputs", "modalities")),
+    (
+        "Thinking",
+        (
+            *("reasoning", "reasoning_effort", "thinking_token_budget", "include_reasoning"),
+            "chat_template_kwargs",
+        ),
+    ),
+    (
+        "Sampling",
+        (
+            *("temperature", "top_p", "top_k", "min_p", "seed", "repetition_penalty"),
+            *("frequency_penalty", "presence_penalty", "logit_bias", "logprobs", "top_logprobs"),
+            "n",
+        ),
+    ),
+    (
+        "Length",
+        (
+            *("max_tokens", "max_completion_tokens", "min_tokens", "stop", "stop_token_ids"),
+            "ignore_eos",
+        ),
+    ),
+)
+"""Parameters by what they are for, the most telling first; all others come after them."""
+
+
+class Known(Struct, frozen=True):
+    """What the configuration says of a model there. ``effective`` is what requests are held to;
+    ``None``: everything is let through. ``remark`` is what stands behind the day of the probe."""
+
+    supported: frozenset[str] | None = None
+    effective: frozenset[str] | None = None
+    remark: str = ""
+
+
+class Cell(Struct, frozen=True):
+    """One parameter of one model."""
+
+    parameter: str
+    mark: Mark
+    words: str = ""
+
+
+def groups() -> Sequence[tuple[str, Sequence[str]]]:
+    """All parameters that can be supported, by what they are for."""
+    named = _PLAIN.union(*(names for _, names in GROUPS))
+    return [*GROUPS, ("Other", sorted(HONOURED - named))]
+
+
+def row(known: Known, result: Result | None) -> Sequence[Cell]:
+    """Every parameter of a model; ``result`` is that of the probe in force, if it is kept."""
+    found = result.answers() if result is not None else {}
+    refused, unclear = _noted(known.remark)
+    cells = []
+    for _, names in groups():
+        for name in names:
+            if known.effective is None:
+                cells.append(Cell(name, "unknown", "nobody has measured it; it is let through"))
+                continue
+            seen = found.get(name)
+            supported = name in known.effective
+            if seen is not None and (seen.answer in ("yes", "partly")) == supported:
+                words = seen.how or seen.question
+                cells.append(Cell(name, seen.answer, words))
+            elif supported:
+                own = known.supported is not None and name not in known.supported
+                words = "served here, or under another of its names" if own else "measured"
+                cells.append(Cell(name, "yes", words))
+            elif name in unclear:
+                cells.append(Cell(name, "unclear", "nothing was seen that would decide it"))
+            else:
+                words = "seen not to be honoured" if name in refused else "not among what was found"
+                cells.append(Cell(name, "no", words))
+    return cells
+
+
+def own_row() -> Sequence[Cell]:
+    """Of a model that this service runs itself."""
+    words = "enforced here; every question of the probe is asked in our tests"
+    return [Cell(name, "yes", words) for _, names in groups() for name in names]
+
+
+def _noted(remark: str) -> tuple[frozenset[str], frozenset[str]]:
+    """What a remark names as not honoured, and as unclear."""
+    found: dict[str, frozenset[str]] = {}
+    for part in remark.split("; "):
+        title, colon, names = part.partition(": ")
+        if colon:
+            found[title] = frozenset(names.split(", "))
+    return found.get("not honoured", frozenset()), found.get("unclear", frozenset())

@@ -1,0 +1,64 @@
+"""What pages and the management API ask about providers and routes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from causerie.accounts.people import Actor
+from causerie.operations.explanation import RoutingExplanation
+from causerie.operations.views import AppliedResult, ProbeView, ProviderView
+
+
+class RouteQuery(Struct, frozen=True):
+    """A request that nobody has sent: its body as JSON, the door it would come to.
+
+    ``key`` is the id of the key that it would come with (empty: one that may everything),
+    ``session`` what its header ``x-session-id`` would say.
+    """
+
+    body: bytes
+    door: str = ""
+    key: str = ""
+    session: str = ""
+
+
+class Operations(Protocol):
+    """Providers and routes. Everything raises ``Forbidden`` for those who are no operators."""
+
+    def doors(self) -> Sequence[str]:
+        """The names of all doors, the usual one first."""
+        ...
+
+    def models(self) -> Sequence[str]:
+        """The ids of all models."""
+        ...
+
+    async def providers(self, actor: Actor) -> Sequence[ProviderView]:
+        """All providers, in the configured order, and this service if it runs models."""
+        ...
+
+    async def provider(self, actor: Actor, name: str) -> ProviderView:
+        """One provider; raises ``NotFound``."""
+        ...
+
+    async def probe(self, actor: Actor, name: str, model: str) -> ProbeView:
+        """Begin to probe a model there.
+
+        Raises ``NotFound``, and ``InvalidRequest`` where a probe is under way or none can be.
+        """
+        ...
+
+    async def cancel(self, actor: Actor, name: str) -> ProbeView:
+        """End the probe under way; raises ``NotFound`` where there was none."""
+        ...
+
+    async def use(self, actor: Actor, name: str, model: str) -> AppliedResult:
+        """Put the newest result in force; raises ``NotFound`` and ``InvalidRequest``."""
+        ...
+
+    async def explain(self, actor: Actor, question: RouteQuery) -> RoutingExplanation:
+        """Who would get a request now, and why."""
+        ...

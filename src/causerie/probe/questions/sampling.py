@@ -1,0 +1,180 @@
+"""How tokens are drawn (contract 1): each parameter by what it does to the text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+from causerie.probe.ask import ProbeRequest
+from causerie.probe.question import ProbeQuestion, Script
+from causerie.probe.reading import ProbeAnswer, answered, refusal
+from causerie.probe.reply import ProbeReply, dig
+from causerie.probe.subject import Subject
+from causerie.probe.verdict import no, unclear, weighed, yes
+
+_OPEN = "Invent a name for a spaceship and for its captain."
+_AGAIN = "Write the word ha thirty times, like this: ha ha ha ha"
+_HOT = 1.5
+_TOKENS = (65, 300, 1000)
+_STILL = "the text never varies, so no effect can be seen"
+
+
+def _hot(subject: Subject, **fields: object) -> ProbeRequest:
+    return subject.ask(_OPEN, 16, **({"temperature": _HOT} | fields))
+
+
+def _varies(subject: Subject) -> Generator[ProbeRequest, ProbeReply, bool]:
+    """Whether hot texts differ from each other at all."""
+    texts = set()
+    for _ in range(3):
+        texts.add(answered((yield _hot(subject))).text)
+        if len(texts) > 1:
+            return True
+    return False
+
+
+def _temperature(subject: Subject) -> Script:
+    cold = []
+    for _ in range(3):  # the first may be computed otherwise: its prompt was not cached
+        cold.append(answered((yield subject.ask(_OPEN, 16, temperature=0))).text)
+        if len(cold) > 1 and cold[-1] == cold[-2]:
+            break
+    still = len(cold) > 1 and cold[-1] == cold[-2]
+    hot = answered((yield _hot(subject))).text
+    hotter = answered((yield _hot(subject))).text
+    moved = len({hot, hotter, cold[-1]}) > 1
+    if still and moved:
+        return yes(f"at 0 it repeats itself, at {_HOT} it does not")
+    if still:
+        return no(f"the same text at 0 and at {_HOT}")
+    return no("the text varies at temperature 0")
+
+
+def _narrowed(name: str, value: float) -> Callable[[Subject], Script]:
+    """A parameter that leaves only the likeliest token, so that hot texts are all the same."""
+
+    def script(subject: Subject) -> Script:
+        texts: list[str] = []
+        for _ in range(3):
+            texts.append(answered((yield _hot(subject, **{name: value}))).text)
+            if len(texts) > 1 and texts[-1] == texts[-2]:
+                break
+        else:
+            return no(f"accepted, no effect: three texts at {value:g} all differ")
+        if not (yield from _varies(subject)):
+            return unclear(_STILL)
+        return yes(f"at {value:g} hot texts are the same, without it they differ")
+
+    return script
+
+
+def _seed(subject: Subject) -> Script:
+    texts: list[str] = []
+    for _ in range(3):
+        texts.append(answered((yield _hot(subject, seed=7))).text)
+        if len(texts) > 1 and texts[-1] == texts[-2]:
+            break
+    else:
+        return no("accepted, no effect: three texts with the same seed all differ")
+    for other in (8, 9):
+        if answered((yield _hot(subject, seed=other))).text != texts[-1]:
+            return yes("the same seed gives the same text, another one another text")
+    return unclear(_STILL)
+
+
+def _changed(name: str, value: float) -> Callable[[Subject], Script]:
+    """A penalty on repeating: a text that repeats itself must change."""
+
+    def script(subject: Subject) -> Script:
+        first = answered((yield subject.ask(_AGAIN, 32)))
+        plain = answered((yield subject.ask(_AGAIN, 32)))
+        changed = answered((yield subject.ask(_AGAIN, 32, **{name: value})))
+        if changed.text == plain.text:
+            return no(f"accepted, no effect: the same text at {value:g}")
+        if first.text != plain.text:
+            again = answered((yield subject.ask(_AGAIN, 32)))
+            if again.text != plain.text:
+                return unclear("the text varies by itself")
+        return yes(f"{plain.text!r:.40} became {changed.text!r:.40}")
+
+    return script
+
+
+def _bias(subject: Subject) -> Script:
+    refused = ""
+    for token in _TOKENS:
+        fields: dict[str, object] = {subject.limit: 4, "logit_bias": {str(token): 100}}
+        reply = yield subject.ask(_OPEN, 4, **fields)
+        refused = refusal(reply) or ""
+        if refused:
+            continue
+        answer = answered(reply)
+        text = answer.text or answer.reasoning
+        for count in (4, 3, 2):
+            unit, rest = divmod(len(text), count)
+            if unit and not rest and text == text[:unit] * count:
+                return yes(f"token {token} at 100 gave {text!r:.40}")
+    return no(refused or "accepted, no effect: no token could be forced")
+
+
+def _logprobs(subject: Subject) -> Script:
+    answer = answered((yield subject.ask(_OPEN, 4, logprobs=True, top_logprobs=2)))
+    tokens = dig(answer.document, "choices", 0, "logprobs", "content")
+    if not isinstance(tokens, list) or not tokens:
+        return no("accepted, no effect: no `logprobs.content`")
+    return weighed(_odd_logprobs(tokens, answer), of=4)
+
+
+def _odd_logprobs(tokens: list[object], answer: ProbeAnswer) -> list[str]:
+    missing = []
+    if any(not isinstance(dig(one, "logprob"), int | float) for one in tokens):
+        missing.append("a token without `logprob`")
+    tops = [dig(one, "top_logprobs") for one in tokens]
+    if any(not isinstance(top, list) or len(top) != 2 for top in tops):
+        missing.append("not two `top_logprobs` a token")
+    if any(not isinstance(dig(one, "bytes"), list) for one in tokens):
+        missing.append("a token without `bytes`")
+    if not answer.reasoning and "".join(str(dig(one, "token")) for one in tokens) != answer.text:
+        missing.append("the tokens are not the text")
+    return missing
+
+
+def _question(
+    name: str, words: str, script: Callable[[Subject], Script], asks: int
+) -> ProbeQuestion:
+    return ProbeQuestion(name, "contract 1", words, script, decides=(name,), asks=asks, tokens=80)
+
+
+QUESTIONS = (
+    _question("temperature", "Does `temperature` heat and cool?", _temperature, 5),
+    _question("top_p", "Does `top_p` narrow?", _narrowed("top_p", 0.01), 6),
+    _question("top_k", "Does `top_k` narrow?", _narrowed("top_k", 1), 6),
+    _question("min_p", "Does `min_p` narrow?", _narrowed("min_p", 1.0), 6),
+    _question("seed", "Does `seed` repeat a text?", _seed, 5),
+    _question(
+        "frequency_penalty",
+        "Does `frequency_penalty` change a text that repeats?",
+        _changed("frequency_penalty", 2.0),
+        4,
+    ),
+    _question(
+        "presence_penalty",
+        "Does `presence_penalty` change a text that repeats?",
+        _changed("presence_penalty", 2.0),
+        4,
+    ),
+    _question(
+        "repetition_penalty",
+        "Does `repetition_penalty` change a text that repeats?",
+        _changed("repetition_penalty", 2.0),
+        4,
+    ),
+    _question("logit_bias", "Does `logit_bias` force a token?", _bias, 3),
+    ProbeQuestion(
+        "logprobs",
+        "contract 1, 2",
+        "Do log-probabilities come, in their shape?",
+        _logprobs,
+        decides=("logprobs", "top_logprobs"),
+        tokens=60,
+    ),
+)

@@ -1,0 +1,1 @@
+"""Chat providers that others run, or that this program runs elsewhere."""

@@ -1,0 +1,188 @@
+"""What a provider that others run does differently, as data.
+
+A :class:`Dialect` says which parameters a kind of server knows and under which
+names, how thinking is switched there, how forced calls and shaped answers are
+asked for, and how a reply is continued. It knows nothing of connections, and
+nothing of one server's models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from causerie.protocol.image_hosts import NONE, Inside
+from causerie.protocol.parsing.known import KNOWN, OPEN, PASSED, Known, grown, privilege_in
+from causerie.protocol.parsing.rules import HINTS, HONOURED
+from causerie.protocol.request import Unlisted
+
+Switch = Literal["as_sent", "template", "effort", "typed", "object"]
+Choice = Literal["none", "auto", "required", "named", "allowed"]
+Shape = Literal["json_object", "json_schema", "regex", "choice", "grammar"]
+Shaping = Literal[
+    "response_format",
+    "structured_outputs",
+    "object_schema",
+    "regex",
+    "choice_regex",
+    "ebnf",
+    "grammar",
+    "choice_grammar",
+]
+
+_ALWAYS = frozenset({"model", "messages", "stream", "stream_options"})
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingControl:
+    """How thinking is switched.
+
+    ``switch`` is the way: ``template`` (``chat_template_kwargs.enable_thinking``),
+    ``effort`` (one of the words of ``reasoning_effort`` means off), ``typed``
+    (``thinking: {"type": ...}``), ``object`` (``reasoning: {...}``), or
+    ``as_sent`` where the server is not known. ``efforts`` maps our words to
+    those known there; ``effort_in_template`` puts the word among the template's
+    arguments. ``budget`` names the field that takes a number of tokens.
+    """
+
+    switch: Switch
+    efforts: Mapping[str, str] = field(default_factory=dict)
+    effort_in_template: bool = False
+    budget: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryStyle:
+    """How earlier messages are written.
+
+    ``reasoning`` are the fields under which earlier reasoning is sent (none:
+    it is left out), ``parts`` writes it as parts of the content instead.
+    ``details``: blocks of reasoning that it made itself are sent back as they were;
+    ``extras``: so is the ``extra_content`` alongside a call.
+    ``placeholder`` stands in for reasoning that a message with calls lacks,
+    where the server refuses such a message while thinking.
+    ``nine_character_ids`` is a rule for ids of calls; ``developer`` and
+    ``names`` say whether that role and the field ``name`` are known.
+    """
+
+    reasoning: tuple[str, ...] = ("reasoning_content",)
+    parts: bool = False
+    details: bool = False
+    extras: bool = False
+    placeholder: str = ""
+    nine_character_ids: bool = False
+    developer: bool = False
+    names: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Continuing:
+    """How a reply is continued after what there is of it.
+
+    ``way``: ``flag`` (``continue_final_message``), ``prefix`` (``prefix: true``
+    on the last message), ``as_sent`` (the flag, where the client sends it; it
+    is not known whether it does anything), or ``none``. ``after_reasoning``: also where reasoning
+    came before the text; ``in_reasoning``: also where only reasoning is there.
+    ``repeats``: the reply may begin with what it was given.
+    """
+
+    way: Literal["none", "as_sent", "flag", "prefix"] = "none"
+    after_reasoning: bool = False
+    in_reasoning: bool = False
+    repeats: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """One kind of server.
+
+    ``accepts`` are parameters that are sent as they are, ``renames`` those with
+    another name there; whatever else of ours is given is dropped if it is a
+    hint and refused if it is not. ``knows`` are paths of fields beyond the interface that are sent
+    as they are, without what is privileged in them; ``privileged`` are paths that the operator has
+    allowed with all that is in them. Every other field is dropped. ``limit`` is the name of the
+    output limit (empty: the one that was sent). ``choices`` are the forms of ``tool_choice``
+    that have an effect, ``shapes`` how each shape of an answer is asked for.
+
+    ``streams``: replies are always streamed from it, because work on one that
+    is not goes on when its client has left; settings may say otherwise.
+    ``tells_usage``: streams are asked for their usage. ``tags``: reasoning may be left inside the
+    content.
+    ``parallel_by_default`` is False where calls come one at a time unless more
+    are asked for. ``least_top_logprobs``: with fewer, none come at all.
+    ``strict_schemas``: only a schema that says so is enforced.
+    ``unheeded`` have no effect while the model thinks. ``demands``: parameters
+    are ignored unless the request demands that they are not. ``fetches``: images may be given
+    by ``https`` addresses, which a provider fetches from where it is; a server in a network of
+    ours could be made to read there what only this network may; ``inside`` are hosts of one's own
+    network from which it may all the same. ``plain`` and ``lists`` follow
+    from the others: parameters of a plain request that go out as they came; all fields that
+    a request may have for this server.
+    """
+
+    name: str
+    server: str
+    thinking: ThinkingControl
+    accepts: frozenset[str]
+    knows: frozenset[str] = frozenset()
+    privileged: frozenset[str] = frozenset()
+    history: HistoryStyle = HistoryStyle()
+    continuing: Continuing = Continuing()
+    renames: Mapping[str, str] = field(default_factory=dict)
+    limit: Literal["", "max_tokens", "max_completion_tokens"] = ""
+    choices: frozenset[Choice] = frozenset({"none", "auto", "required", "named"})
+    shapes: Mapping[Shape, Shaping] = field(default_factory=dict)
+    streams: bool = False
+    tells_usage: bool = True
+    tags: bool = False
+    parallel_by_default: bool = True
+    least_top_logprobs: int = 0
+    strict_schemas: bool = False
+    unheeded: frozenset[str] = frozenset()
+    demands: bool = False
+    fetches: bool = False
+    inside: Inside = NONE
+    plain: frozenset[str] = field(init=False, repr=False, compare=False)
+    lists: Known = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "plain", self._plain())
+        object.__setattr__(self, "lists", self._lists())
+
+    def passing(self, passes: Collection[str], privileged: Collection[str]) -> Dialect:
+        """Return the dialect of a provider that gets more fields.
+
+        Privileged ones are those of ``privileged`` alone.
+        """
+        harmless = {path for path in passes if privilege_in(path) is None}
+        ours = (harmless | set(privileged)) & (HONOURED | HINTS)
+        return replace(
+            self,
+            accepts=self.accepts | ours,
+            knows=self.knows | (harmless - ours),
+            privileged=self.privileged | (set(privileged) - ours),
+        )
+
+    def adds_to(self, unlisted: Unlisted) -> bool:
+        """Return whether this dialect may list some of the unlisted fields of a request."""
+        mine = self.knows | self.privileged
+        if unlisted.more:
+            return bool(mine)
+        return any(
+            path == name or path.startswith(f"{name}.") for path in mine for name in unlisted.names
+        )
+
+    def _plain(self) -> frozenset[str]:
+        if self.unheeded:
+            return frozenset()
+        limits = {self.limit} if self.limit else {"max_tokens", "max_completion_tokens"}
+        return _ALWAYS | limits | (self.accepts & {"temperature", "top_p"})
+
+    def _lists(self) -> Known:
+        known = KNOWN
+        for path in sorted(self.knows):
+            known = grown(known, path, PASSED)
+        for path in sorted(self.privileged):
+            known = grown(known, path, OPEN)
+        return known

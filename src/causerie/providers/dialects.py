@@ -1,0 +1,259 @@
+"""The dialects that are known, by the names that the configuration uses.
+
+Each fact was taken from the server's own documentation or source, or seen on
+the server itself; ``docs/dialects.md`` shows them as a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from causerie.protocol.parsing.rules import HINTS
+from causerie.providers.dialect import (
+    Continuing,
+    Dialect,
+    HistoryStyle,
+    Shape,
+    Shaping,
+    ThinkingControl,
+)
+
+_SAMPLING = frozenset({"temperature", "top_p", "stop", "frequency_penalty", "presence_penalty"})
+_LOGPROBS = frozenset({"logprobs", "top_logprobs"})
+_EXTENDED = frozenset(
+    {"top_k", "min_p", "repetition_penalty", "min_tokens", "stop_token_ids", "ignore_eos"}
+)
+_PLAIN_TEXT = frozenset({"skip_special_tokens", "spaces_between_special_tokens"})
+_EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
+_AS_THEY_ARE = {effort: effort for effort in _EFFORTS}
+_THREE = {
+    "none": "none",
+    "minimal": "low",
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "xhigh": "high",
+    "max": "high",
+}
+_PROVIDERS_HINTS = HINTS - {"service_tier"}  # which is a class of price, and the operator's choice
+_CACHED = frozenset({"messages.content.cache_control", "tools.cache_control"})
+_SAMPLERS = frozenset(
+    {
+        "dry_allowed_length", "dry_base", "dry_multiplier", "dry_penalty_last_n",
+        "dynatemp_exponent", "dynatemp_range", "mirostat", "mirostat_eta", "mirostat_tau",
+        "repeat_last_n", "repeat_penalty", "top_n_sigma", "typical_p", "xtc_probability",
+        "xtc_threshold",
+    }
+)  # fmt: skip
+_BY_FORMAT: dict[Shape, Shaping] = {
+    "json_object": "response_format",
+    "json_schema": "response_format",
+}
+
+GENERIC = Dialect(
+    name="generic",
+    server="any other provider",
+    thinking=ThinkingControl("as_sent", efforts={"none": "none", **_AS_THEY_ARE}),
+    accepts=_SAMPLING
+    | _LOGPROBS
+    | _EXTENDED
+    | _PROVIDERS_HINTS
+    | {"n", "seed", "logit_bias", "parallel_tool_calls", "documents", "modalities", "session_id"},
+    history=HistoryStyle(details=True, extras=True, developer=True),
+    continuing=Continuing("as_sent"),
+    shapes=_BY_FORMAT
+    | {
+        "regex": "structured_outputs",
+        "choice": "structured_outputs",
+        "grammar": "structured_outputs",
+    },
+    tags=True,
+)
+
+CAUSERIE = replace(
+    GENERIC,
+    name="causerie",
+    server="another service like this one",
+    knows=_CACHED,
+    continuing=Continuing("flag", after_reasoning=True),
+    choices=frozenset({"none", "auto", "required", "named", "allowed"}),
+    tags=False,
+    fetches=True,  # it decides in turn
+)
+
+OPENAI = Dialect(
+    name="openai",
+    server="OpenAI",
+    thinking=ThinkingControl("effort", efforts={"none": "none", **_AS_THEY_ARE, "max": "xhigh"}),
+    accepts=_SAMPLING
+    | _LOGPROBS
+    | _PROVIDERS_HINTS
+    | {"n", "seed", "logit_bias", "parallel_tool_calls", "modalities"},
+    history=HistoryStyle(reasoning=(), developer=True),
+    limit="max_completion_tokens",
+    choices=frozenset({"none", "auto", "required", "named", "allowed"}),
+    shapes=_BY_FORMAT,
+    strict_schemas=True,
+    fetches=True,
+)
+
+VLLM = Dialect(
+    name="vllm",
+    server="vLLM",
+    thinking=ThinkingControl("template", efforts=_AS_THEY_ARE, budget="thinking_token_budget"),
+    accepts=_SAMPLING
+    | _LOGPROBS
+    | _EXTENDED
+    | {"n", "seed", "logit_bias", "parallel_tool_calls", "documents", "user", "session_id"},
+    knows=_PLAIN_TEXT | {"include_stop_str_in_output"},
+    history=HistoryStyle(reasoning=("reasoning_content", "reasoning")),
+    continuing=Continuing("flag", after_reasoning=True),
+    shapes=_BY_FORMAT
+    | {
+        "regex": "structured_outputs",
+        "choice": "structured_outputs",
+        "grammar": "structured_outputs",
+    },
+    tags=True,
+)
+
+SGLANG = Dialect(
+    name="sglang",
+    server="SGLang",
+    thinking=ThinkingControl("template", efforts=_AS_THEY_ARE),
+    accepts=_SAMPLING
+    | _LOGPROBS
+    | _EXTENDED
+    | {"n", "seed", "logit_bias", "parallel_tool_calls", "user"},
+    knows=_PLAIN_TEXT | {"no_stop_trim"},
+    continuing=Continuing("flag"),
+    shapes=_BY_FORMAT | {"regex": "regex", "choice": "choice_regex", "grammar": "ebnf"},
+    tags=True,
+)
+
+LLAMA_SERVER = Dialect(
+    name="llama-server",
+    server="llama.cpp's server",
+    thinking=ThinkingControl(
+        "template",
+        efforts=_AS_THEY_ARE,
+        effort_in_template=True,
+        budget="thinking_budget_tokens",
+    ),
+    accepts=_SAMPLING
+    | _LOGPROBS
+    | {"top_k", "min_p", "ignore_eos", "n", "seed", "logit_bias", "parallel_tool_calls"},
+    knows=_SAMPLERS,
+    continuing=Continuing("flag", after_reasoning=True, in_reasoning=True),
+    renames={"repetition_penalty": "repeat_penalty"},
+    choices=frozenset({"none", "auto", "required"}),
+    shapes=_BY_FORMAT | {"choice": "choice_grammar", "grammar": "grammar"},
+    streams=True,
+    tags=True,
+    parallel_by_default=False,
+    least_top_logprobs=1,
+)
+
+OLLAMA = Dialect(
+    name="ollama",
+    server="Ollama",
+    thinking=ThinkingControl("effort", efforts=_THREE),
+    accepts=_SAMPLING | _LOGPROBS | {"seed"},
+    history=HistoryStyle(reasoning=("reasoning",)),
+    limit="max_tokens",
+    choices=frozenset(),
+    shapes=_BY_FORMAT,
+    tags=True,
+)
+
+LM_STUDIO = Dialect(
+    name="lmstudio",
+    server="LM Studio",
+    thinking=ThinkingControl("effort", efforts={**_THREE, "xhigh": "xhigh", "max": "xhigh"}),
+    accepts=_SAMPLING | {"top_k", "seed", "logit_bias"},
+    knows=frozenset({"repeat_penalty"}),
+    renames={"repetition_penalty": "repeat_penalty"},
+    limit="max_tokens",
+    choices=frozenset({"none", "auto", "required"}),
+    shapes={"json_schema": "response_format", "json_object": "object_schema"},
+    streams=True,
+    tags=True,
+)
+
+OPENROUTER = Dialect(
+    name="openrouter",
+    server="the well-known aggregating router",
+    thinking=ThinkingControl(
+        "object", efforts={"none": "none", **_AS_THEY_ARE}, budget="reasoning.max_tokens"
+    ),
+    accepts=_SAMPLING
+    | _LOGPROBS
+    | {"top_k", "min_p", "repetition_penalty", "seed", "logit_bias", "parallel_tool_calls"}
+    | {"user", "verbosity", "session_id", "prompt_cache_key"},
+    knows=_CACHED | {"top_a", "usage.include"},
+    history=HistoryStyle(reasoning=("reasoning",), details=True, developer=True),
+    shapes=_BY_FORMAT,
+    strict_schemas=True,
+    demands=True,
+    fetches=True,
+)
+
+DEEPSEEK = Dialect(
+    name="deepseek",
+    server="DeepSeek",
+    thinking=ThinkingControl(
+        "typed",
+        efforts={
+            "minimal": "low",
+            "low": "low",
+            "medium": "high",
+            "high": "high",
+            "xhigh": "high",
+            "max": "max",
+        },
+    ),
+    accepts=_SAMPLING | _LOGPROBS,
+    knows=frozenset({"messages.prefix"}),
+    history=HistoryStyle(placeholder=" "),
+    continuing=Continuing("prefix"),
+    limit="max_tokens",
+    shapes={"json_object": "response_format"},
+    unheeded=frozenset({"temperature", "presence_penalty", "frequency_penalty"}),
+)
+
+MISTRAL = Dialect(
+    name="mistral",
+    server="Mistral",
+    thinking=ThinkingControl("effort", efforts={"none": "none"} | dict.fromkeys(_EFFORTS, "high")),
+    accepts=_SAMPLING | {"n", "parallel_tool_calls", "prediction", "metadata"},
+    knows=frozenset({"messages.prefix", "safe_prompt"}),
+    history=HistoryStyle(reasoning=(), parts=True, nine_character_ids=True, names=False),
+    continuing=Continuing("prefix", repeats=True),
+    renames={"seed": "random_seed"},
+    limit="max_tokens",
+    shapes=_BY_FORMAT,
+    strict_schemas=True,
+    tells_usage=False,
+    fetches=True,
+)
+
+DIALECTS: Mapping[str, Dialect] = MappingProxyType(
+    {
+        dialect.name: dialect
+        for dialect in (
+            GENERIC,
+            CAUSERIE,
+            OPENAI,
+            VLLM,
+            SGLANG,
+            LLAMA_SERVER,
+            OLLAMA,
+            LM_STUDIO,
+            OPENROUTER,
+            DEEPSEEK,
+            MISTRAL,
+        )
+    }
+)

@@ -1,0 +1,225 @@
+"""The conversation as a server reads it: roles, earlier reasoning, ids and arguments of calls.
+
+What needs no change is passed on as it came, without a copy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import string
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from causerie.protocol.image_hosts import why_not
+from causerie.protocol.images import images, inside, not_fetched
+from causerie.protocol.partial import Partial
+from causerie.protocol.reasoning import are_plain, blocks_of, text_of, unsealed
+from causerie.providers.calls import is_object
+from causerie.providers.draft import RequestDraft
+
+_REASONING = ("reasoning_content", "reasoning")
+_DETAILS = "reasoning_details"
+_EXTRA = "extra_content"
+_ASSISTANTS = frozenset({"tool_calls", "refusal", _DETAILS, *_REASONING})
+_DIGITS = string.digits + string.ascii_letters
+
+Entry = Mapping[str, Any]
+
+
+def write_messages(draft: RequestDraft, partial: Partial | None) -> None:
+    """The messages, and with ``partial`` what there is of the reply, to be continued."""
+    if draft.request.characters is None:
+        _check_images(draft)
+    sent: Any = draft.document.get("messages") or ()
+    history = draft.dialect.history
+    messages: Any = sent
+    if not all(_usual(message) for message in sent) or history.nine_character_ids:
+        messages = [_message(draft, message) for message in sent]
+        draft.changes[:] = dict.fromkeys(draft.changes)
+    if partial is not None and (partial.text or partial.reasoning):
+        messages = _with_partial(draft, list(messages), partial)
+    elif draft.request.continue_final_message:
+        messages = [*messages[:-1], _to_be_continued(draft, dict(messages[-1]))]
+    draft.fields["messages"] = messages
+
+
+def _check_images(draft: RequestDraft) -> None:
+    """Raise :class:`InvalidRequest` for an address that the server may not be given."""
+    for param, image in images(draft.request.messages):
+        if image.enclosed:
+            continue
+        if not draft.dialect.fetches:
+            raise not_fetched(param)
+        if (why := why_not(image.url, draft.dialect.inside)) is not None:
+            raise inside(param, why)
+
+
+def _usual(message: Entry) -> bool:
+    """Whether every server reads it as it is."""
+    role = message.get("role")
+    if role == "assistant":
+        return (
+            _DETAILS not in message
+            and "tool_calls" not in message
+            and not any(message.get(name) for name in _REASONING)
+        )
+    return role != "developer" and role != "tool" and _ASSISTANTS.isdisjoint(message)
+
+
+def _message(draft: RequestDraft, message: Entry) -> Entry:
+    history = draft.dialect.history
+    role = message.get("role")
+    if role == "assistant":
+        message = _assistant(draft, message)
+    elif not _ASSISTANTS.isdisjoint(message):
+        message = _without_the_assistants(draft, message)
+    if role == "developer" and not history.developer:
+        message = {**message, "role": "system"}
+        draft.moved("messages.role.developer", "system")
+    elif role == "tool" and history.nine_character_ids:
+        message = {**message, "tool_call_id": _nine(draft, str(message.get("tool_call_id")))}
+    if not history.names and role != "tool" and message.get("name") is not None:
+        message = {key: value for key, value in message.items() if key != "name"}
+        draft.dropped("messages.name")
+    return message
+
+
+def _without_the_assistants(draft: RequestDraft, message: Entry) -> Entry:
+    """Return the message of another role without the fields of assistants' messages."""
+    for name in sorted(_ASSISTANTS & message.keys()):
+        if message[name]:
+            draft.dropped(f"messages.{name}")
+    return {name: value for name, value in message.items() if name not in _ASSISTANTS}
+
+
+def _assistant(draft: RequestDraft, message: Entry) -> Entry:
+    extras: Mapping[str, Entry] = {}
+    if _DETAILS in message:
+        blocks, extras = unsealed(message[_DETAILS])
+        message = {**message, _DETAILS: blocks} if extras else message
+    message = _with_reasoning(draft, message)
+    calls = message.get("tool_calls")
+    if calls:
+        return {**message, "tool_calls": [_call(draft, call, extras) for call in calls]}
+    if "tool_calls" in message:  # none, which some servers want said by silence alone
+        message = {name: value for name, value in message.items() if name != "tool_calls"}
+    return message
+
+
+def _with_reasoning(draft: RequestDraft, message: Entry) -> Entry:
+    """Earlier reasoning under the names of that server."""
+    history = draft.dialect.history
+    if _DETAILS in message:
+        message = _with_details(draft, message)
+    given = [name for name in _REASONING if message.get(name) is not None]
+    reasoning = message[given[0]] if given else None
+    if not reasoning and history.placeholder and message.get("tool_calls") and _thinks(draft):
+        draft.changes.append("messages.reasoning_content added")
+        return {**message, "reasoning_content": history.placeholder}
+    if reasoning is None or (len(given) == 1 and given == list(history.reasoning)):
+        return message
+    bare = {key: value for key, value in message.items() if key not in _REASONING}
+    if history.parts and reasoning:
+        draft.moved(f"messages.{given[0]}", "messages.content")
+        return {**bare, "content": _parts(reasoning, message.get("content"))}
+    if not history.reasoning:
+        draft.dropped(f"messages.{given[0]}")
+    elif given[0] not in history.reasoning:
+        draft.moved(f"messages.{given[0]}", f"messages.{history.reasoning[0]}")
+    else:
+        draft.changes += [f"messages.{one} added" for one in history.reasoning if one not in given]
+        draft.changes += [
+            f"messages.{one} dropped" for one in given if one not in history.reasoning
+        ]
+    return {**bare, **dict.fromkeys(history.reasoning, reasoning)}
+
+
+def _with_details(draft: RequestDraft, message: Entry) -> Entry:
+    """Blocks of reasoning for a server that knows them and needs them; else their text.
+
+    Blocks that are nothing but text were made here, for clients that read blocks.
+    """
+    blocks = blocks_of(message[_DETAILS])
+    plain = are_plain(blocks)
+    bare = {key: value for key, value in message.items() if key != _DETAILS}
+    if draft.dialect.history.details and not plain:
+        return message
+    if not any(message.get(name) for name in _REASONING) and (text := text_of(message[_DETAILS])):
+        bare["reasoning"] = text
+    if not plain:
+        draft.dropped(f"messages.{_DETAILS}")
+    return bare
+
+
+def _thinks(draft: RequestDraft) -> bool:
+    return draft.request.thinking.enabled is not False
+
+
+def _parts(reasoning: str, content: object) -> list[Any]:
+    said: list[Any] = list(content) if isinstance(content, list) else []
+    if isinstance(content, str) and content:
+        said = [{"type": "text", "text": content}]
+    return [{"type": "thinking", "thinking": [{"type": "text", "text": reasoning}]}, *said]
+
+
+def _call(draft: RequestDraft, call: Entry, extras: Mapping[str, Entry]) -> Entry:
+    """A call of the history; arguments that are no object would be refused, or worse."""
+    extra = call.get(_EXTRA) or extras.get(str(call.get("id")))
+    if extra and draft.dialect.history.extras:
+        call = {**call, _EXTRA: extra}
+    elif _EXTRA in call:
+        call = {name: value for name, value in call.items() if name != _EXTRA}
+        draft.dropped(f"messages.tool_calls.{_EXTRA}")
+    function = call.get("function") or {}
+    arguments = function.get("arguments")
+    if not is_object(arguments):
+        text = arguments if isinstance(arguments, str) else ""
+        fixed = msgspec.json.encode({"malformed": text}).decode() if text.strip() else "{}"
+        call = {**call, "function": {**function, "arguments": fixed}}
+        draft.changes.append("messages.tool_calls.function.arguments repaired")
+    if draft.dialect.history.nine_character_ids:
+        call = {**call, "id": _nine(draft, str(call.get("id")))}
+    return call
+
+
+def _nine(draft: RequestDraft, identifier: str) -> str:
+    """An id of nine letters and digits; the same one for the same id."""
+    if len(identifier) == 9 and identifier.isascii() and identifier.isalnum():
+        return identifier
+    draft.changes.append("messages.tool_calls.id rewritten")
+    number = int.from_bytes(hashlib.sha256(identifier.encode()).digest()[:8])
+    digits = []
+    for _ in range(9):
+        number, digit = divmod(number, len(_DIGITS))
+        digits.append(_DIGITS[digit])
+    return "".join(digits)
+
+
+def _with_partial(draft: RequestDraft, messages: list[Any], partial: Partial) -> list[Any]:
+    """The reply so far as the last message."""
+    last: dict[str, Any] = {"role": "assistant", "content": ""}
+    if draft.request.continue_final_message:
+        last = dict(messages.pop())
+    content = last.get("content") or ""
+    if isinstance(content, list):
+        content = "".join(part.get("text", "") for part in content)
+    last["content"] = content + partial.text
+    if partial.reasoning:
+        last.update(dict.fromkeys(draft.dialect.history.reasoning, partial.reasoning))
+    return [*messages, _to_be_continued(draft, last)]
+
+
+def _to_be_continued(draft: RequestDraft, last: dict[str, Any]) -> dict[str, Any]:
+    match draft.dialect.continuing.way:
+        case "flag" | "as_sent":
+            draft.fields["continue_final_message"] = True
+            draft.fields["add_generation_prompt"] = False
+        case "prefix":
+            last["prefix"] = True
+            if draft.request.continue_final_message:
+                draft.moved("continue_final_message", "messages.prefix")
+        case "none":
+            raise draft.unsupported("continue_final_message")
+    return last

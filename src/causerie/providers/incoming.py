@@ -1,0 +1,176 @@
+"""A reply as it arrives, into events in the contract's order.
+
+Tolerant of what servers really send, and never losing text: an end of a choice
+is held back until the reply ends, because some servers say more after it. What
+is no reply at all is a failure of the upstream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import Struct
+
+from causerie.errors import UpstreamFailed
+from causerie.protocol.events import Event, Usage
+from causerie.protocol.partial import Partial
+from causerie.protocol.request import ChatRequest
+from causerie.providers.answer import AnswerStart
+from causerie.providers.calls import ConversationCallIds, new_call_id
+from causerie.providers.counts import NOTHING_TOLD, Told, counted
+from causerie.providers.dialect import Dialect
+from causerie.providers.halves import Halves
+from causerie.providers.refusal import failure_in_reply
+from causerie.providers.separator import Separators
+from causerie.providers.wire import ProviderChoice, ProviderChunk, read_chunk, without_nan
+
+_DONE = b"[DONE]"
+_MOST_TO_MEND = 1024 * 1024  # bytes of a chunk
+
+
+class Incoming(Struct, eq=False):
+    """One reply. ``partial`` is what was there before it; ``fingerprint`` is the server's own.
+
+    ``ended`` is set at the end that the server declares; ``complete`` says that
+    every choice has an end, so that only usage may be missing.
+    """
+
+    request: ChatRequest
+    dialect: Dialect
+    separators: Separators | None = None
+    partial: Partial | None = None
+    call_id: Callable[[], str] = new_call_id
+    ended: bool = False
+    fingerprint: str | None = None
+    _answers: dict[int, AnswerStart] = {}
+    _ids: ConversationCallIds | None = None
+    _halves: Halves | None = None  # of characters, once one has come
+    _pieces: int = 0  # that brought content
+    _told: Told = NOTHING_TOLD
+
+    @property
+    def complete(self) -> bool:
+        """Whether every choice that was asked for has ended."""
+        for answer in self._answers.values():
+            if not answer.finish:
+                return False
+        return len(self._answers) >= self.request.n
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens so far: as told, else counted by what has arrived."""
+        return counted(self._told, self._pieces, self._answers.values(), self.request)
+
+    def feed(self, stream: Iterable[bytes], events: list[Event], *, whole: bool = False) -> None:
+        """Add the events of what came together, the chunks of a stream or a ``whole`` reply.
+
+        Raises :class:`ServiceError`, with what came before it added. Before the first
+        content it may be the refusal of the request, after it it is :class:`UpstreamFailed`.
+        """
+        if self.ended:
+            return
+        answers = self._answers
+        for data in stream:
+            if data.strip() == _DONE:
+                self._end(events)
+                return
+            try:
+                chunk = read_chunk(data)
+            except (ValueError, RecursionError) as error:
+                chunk = self._put_together(data, error)
+            if chunk.error is not None:
+                raise failure_in_reply(chunk.error, started=self._pieces > 0)
+            before = len(events)
+            if whole and self.request.n > 1:
+                _tell_apart(chunk.choices or ())
+            for choice in chunk.choices or ():
+                answer = answers.get(choice.index) or self._answer(choice.index)
+                answer.read(choice, events, whole=whole)
+            if len(events) > before:
+                self._pieces += 1
+            self._note(chunk)
+
+    def whole(self, body: bytes) -> list[Event]:
+        """The events of a plain reply; raises :class:`ServiceError`."""
+        events: list[Event] = []
+        self.feed((body,), events, whole=True)
+        if not self._answers:
+            raise self._unreadable("no chat completion")
+        for answer in self._answers.values():
+            answer.finish = answer.finish or "stop"
+        self._end(events)
+        return events
+
+    def finish(self, events: list[Event]) -> None:
+        """Add the end of the stream, where the server did not declare it.
+
+        Raises :class:`UpstreamFailed` where a choice has no end: the reply was cut off.
+        """
+        if self.ended:
+            return
+        if not self.complete:
+            raise UpstreamFailed("The provider ended its reply before it was complete.")
+        self._end(events)
+
+    def _note(self, chunk: ProviderChunk) -> None:
+        """What it tells in addition to its content; some servers put usage inside the only
+        choice."""
+        usage = chunk.usage
+        if usage is None and chunk.choices and self.request.n == 1:
+            usage = chunk.choices[0].usage
+        if usage is not None:
+            size = sum([answer.size for answer in self._answers.values()])
+            self._told = Told(usage, self._pieces, size)
+        if chunk.system_fingerprint:
+            self.fingerprint = chunk.system_fingerprint
+
+    def _put_together(self, data: bytes, error: Exception) -> ProviderChunk:
+        """The chunk, where only characters are cut in two or numbers are none."""
+        if len(data) > _MOST_TO_MEND:
+            raise self._unreadable(str(error)) from error
+        if self._halves is None:
+            self._halves = Halves()
+        mended = self._halves.put_together(without_nan(data))
+        try:
+            if mended != data:
+                return read_chunk(mended)
+        except (ValueError, RecursionError):
+            pass
+        raise self._unreadable(str(error)) from error
+
+    def _unreadable(self, what: str) -> UpstreamFailed:
+        return UpstreamFailed(f"The provider sent a reply that cannot be read ({what}).")
+
+    def _answer(self, index: int) -> AnswerStart:
+        if self._ids is None:
+            self._ids = ConversationCallIds(self.request.messages, self.call_id)
+        top = self.request.top_logprobs
+        said = self.partial.text if self.partial is not None else ""
+        ahead = self._started() + said if self.dialect.continuing.repeats else ""
+        if said:  # the answer's text had started before: nothing that comes is reasoning
+            answer = AnswerStart(index, self._ids, None, top, in_text=True, ahead=ahead)
+        else:
+            separators = self.separators if self.dialect.tags else None
+            answer = AnswerStart(index, self._ids, separators, top, ahead=ahead)
+        self._answers[index] = answer
+        return answer
+
+    def _started(self) -> str:
+        """What the client itself has started the answer with."""
+        return self.request.messages[-1].text if self.request.continue_final_message else ""
+
+    def _end(self, events: list[Event]) -> None:
+        """Add every choice's end, then the usage. A choice without a reason ended as it should."""
+        self.ended = True
+        if not self._answers:
+            raise UpstreamFailed("The provider ended its reply before it began.")
+        for index in sorted(self._answers):
+            self._answers[index].end(events)
+        events.append(self.usage)
+
+
+def _tell_apart(choices: Sequence[ProviderChoice]) -> None:
+    """Choices of one reply, by their order where the server gives them the same index."""
+    if len({choice.index for choice in choices}) < len(choices):
+        for index, choice in enumerate(choices):
+            choice.index = index

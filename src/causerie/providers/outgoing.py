@@ -1,0 +1,272 @@
+"""A request as an upstream gets it: the client's fields, changed only where it must be.
+
+Three answers for what a server does not know, as everywhere: a hint is
+dropped, a parameter whose effect is relied on is refused, a field that neither
+the dialect nor the operator lists is dropped, or refused where the request is
+strict. What was dropped or rewritten is listed in
+``changes``; the model's name, and how the reply travels (``stream``,
+``stream_options``), are not, nor what the service does itself (``session_id``,
+hiding the reasoning).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from causerie.offload import offload
+from causerie.protocol.parsing.fast_path import FastRequest, StreamOptions
+from causerie.protocol.parsing.known import refusal, sift
+from causerie.protocol.parsing.rules import HINTS, HONOURED
+from causerie.protocol.partial import Partial
+from causerie.protocol.request import ChatRequest, Unlisted
+from causerie.providers import shapes, thinking, tools
+from causerie.providers.dialect import Dialect
+from causerie.providers.draft import RequestDraft
+from causerie.providers.history import write_messages
+from causerie.providers.references import check_references
+from causerie.providers.shapes import write_shape
+from causerie.providers.thinking import write_thinking
+from causerie.providers.tools import write_tools
+
+_LIMITS = ("max_completion_tokens", "max_tokens")
+_LOWERED = (*_LIMITS, "min_tokens")
+_EITHER_LIMIT = frozenset(_LIMITS)
+WRITTEN = (
+    shapes.PARAMETERS
+    | thinking.PARAMETERS
+    | tools.PARAMETERS
+    | {
+        "model",
+        "messages",
+        "stream",
+        "stream_options",
+        "max_tokens",
+        "max_completion_tokens",
+        "continue_final_message",
+        "add_generation_prompt",
+    }
+)
+"""Parameters that are written by steps of their own, each from what was parsed."""
+# Values that ask for nothing, by parameter.
+_NOTHING: Mapping[str, tuple[object, ...]] = {
+    "temperature": (1,),
+    "top_p": (1,),
+    "top_k": (-1, 0),
+    "min_p": (0,),
+    "repetition_penalty": (1,),
+    "frequency_penalty": (0,),
+    "presence_penalty": (0,),
+    "min_tokens": (0,),
+    "n": (1,),
+    "ignore_eos": (False,),
+    "logprobs": (False,),
+    "logit_bias": ({},),
+    "stop": ([],),
+    "stop_token_ids": ([],),
+    "documents": ([],),
+    "modalities": (["text"],),
+}
+# Hints are taken whatever they hold, but not by every server.
+_HINTS: Mapping[str, type] = {
+    **dict.fromkeys(HINTS, str),
+    "metadata": dict,
+    "prediction": dict,
+    "store": bool,
+}
+_DEMANDING = frozenset(
+    {"response_format", "structured_outputs", "logprobs", "logit_bias", "seed"}
+    | {"top_k", "min_p", "repetition_penalty"}
+)
+_UNTOLD = frozenset(
+    {"model", "messages", "stream", "stream_options", "session_id", "include_reasoning"}
+)
+_WITH_SCHEMAS = frozenset({"tools", "response_format", "structured_outputs"})
+_USAGE = StreamOptions(include_usage=True)
+_NAME = re.compile(r"(?:^|->)(\w+)")  # of the fields that a change tells of
+_encode = msgspec.json.Encoder().encode
+
+
+class Outgoing(Struct, frozen=True, gc=False):
+    """``streamed`` says whether the reply was asked for as a stream."""
+
+    body: bytes
+    changes: tuple[str, ...]
+    streamed: bool
+
+
+def outgoing(
+    request: ChatRequest, dialect: Dialect, model: str, partial: Partial | None = None
+) -> Outgoing:
+    """The body for an upstream that calls the model ``model``.
+
+    With ``partial`` the reply is to go on after it. Raises
+    :class:`InvalidRequest` (``unsupported_parameter``) for what the upstream
+    cannot do.
+    """
+    streamed = request.stream or dialect.streams
+    sent, params = request.sent, request.params
+    if (
+        sent.__class__ is FastRequest
+        and params <= dialect.plain
+        and not params >= _EITHER_LIMIT
+        and partial is None
+    ):
+        asks = _USAGE if streamed and dialect.tells_usage else None
+        given = replace(sent.fields, model=model, stream=streamed or None, stream_options=asks)
+        return Outgoing(_encode(given), (), streamed)
+    document, unlisted = _listed(request, dialect)
+    draft = RequestDraft(request, dialect, document)
+    draft.fields["model"] = model
+    write_messages(draft, partial)
+    _write_plain(draft)
+    _write_limits(draft, partial)
+    if thinking.PARAMETERS & request.params:
+        write_thinking(draft)
+        _write_rest_of_thought(draft, partial)
+    if tools.PARAMETERS & request.params:
+        write_tools(draft)
+    if shapes.PARAMETERS & request.params:
+        write_shape(draft)
+    _note_unheeded(draft)
+    _write_demand(draft)
+    if partial is None:
+        _note_rest(draft)
+    if streamed:
+        _write_stream(draft)
+    if unlisted is not None:
+        draft.changes += unlisted.changes
+    body = _encode(draft.fields)
+    if _WITH_SCHEMAS & request.params:
+        check_references(draft.fields, body)
+    return Outgoing(body, tuple(draft.changes), streamed)
+
+
+def _listed(request: ChatRequest, dialect: Dialect) -> tuple[Mapping[str, object], Unlisted | None]:
+    """Return the fields that may go out, and what else was sent."""
+    document, unlisted = request.document, request.unlisted
+    if unlisted is not None and dialect.adds_to(unlisted):
+        document, unlisted = sift(unlisted.body, dialect.lists)
+    if unlisted is not None and unlisted.names and request.strict:
+        raise refusal(unlisted.body, dialect.lists)
+    return document, unlisted
+
+
+async def written(
+    request: ChatRequest, dialect: Dialect, model: str, partial: Partial | None = None
+) -> Outgoing:
+    """As :func:`outgoing`; that of a large request is written off the event loop."""
+    if request.large:
+        return await offload(outgoing, request, dialect, model, partial)
+    return outgoing(request, dialect, model, partial)
+
+
+def _write_plain(draft: RequestDraft) -> None:
+    """Every parameter that means the same everywhere, and what else is listed for this server."""
+    accepts, fields = draft.dialect.accepts, draft.fields
+    for name, value in draft.document.items():
+        if value is None or name in WRITTEN:
+            continue
+        if name in accepts and _is_usual(name, value):
+            fields[name] = value
+        elif name in HINTS or name in HONOURED:
+            _write_unusual(draft, name, value)
+        else:
+            fields[name] = value
+    least, asked = draft.dialect.least_top_logprobs, draft.request.top_logprobs
+    if asked is not None and asked < least:
+        fields["top_logprobs"] = least  # what was not asked for is left out of the reply
+
+
+def _is_usual(name: str, value: object) -> bool:
+    """Return whether a hint has the type that servers take; other parameters were checked."""
+    usual = isinstance(value, _HINTS.get(name, object))
+    if name == "metadata" and isinstance(value, dict):
+        return all(isinstance(each, str) for each in value.values())
+    return usual
+
+
+def _write_unusual(draft: RequestDraft, name: str, value: object) -> None:
+    """A parameter that this server does not know by that name."""
+    other = draft.dialect.renames.get(name)
+    if other is not None:
+        draft.fields[other] = value
+        draft.moved(name, other)
+    elif name == "session_id":
+        pass  # routing keeps a session together
+    elif name in HINTS or value in _NOTHING.get(name, ()):
+        draft.dropped(name)
+    else:
+        raise draft.unsupported(name)
+
+
+def _write_limits(draft: RequestDraft, partial: Partial | None) -> None:
+    """The output limits, less what of the reply is there already."""
+    request = draft.request
+    there = partial.completion if partial is not None else 0
+    if request.max_tokens is not None:
+        sent = next(name for name in _LIMITS if draft.given(name))
+        name = draft.dialect.limit or sent
+        draft.fields[name] = max(request.max_tokens - there, 1)
+        if not draft.given(name):
+            draft.moved(sent, name)
+    if "min_tokens" in draft.fields:
+        draft.fields["min_tokens"] = max(request.min_tokens - there, 0)
+    if draft.given("add_generation_prompt") and not request.continue_final_message and not there:
+        if draft.dialect.continuing.way in ("flag", "as_sent"):
+            draft.fields["add_generation_prompt"] = request.add_generation_prompt
+        elif not request.add_generation_prompt:
+            raise draft.unsupported("add_generation_prompt")
+
+
+def _write_rest_of_thought(draft: RequestDraft, partial: Partial | None) -> None:
+    """The budget of the reasoning, less what of it is there already."""
+    name = draft.dialect.thinking.budget
+    budget = draft.fields.get(name or "")
+    if partial is not None and name is not None and isinstance(budget, int):
+        draft.fields[name] = max(budget - partial.reasoning_tokens, 0)
+
+
+def _write_stream(draft: RequestDraft) -> None:
+    draft.fields["stream"] = True
+    if draft.dialect.tells_usage:
+        sent = draft.document.get("stream_options")
+        options = sent if isinstance(sent, Mapping) else {}
+        draft.fields["stream_options"] = {**options, "include_usage": True}
+
+
+def _note_unheeded(draft: RequestDraft) -> None:
+    unheeded = draft.dialect.unheeded
+    if unheeded and draft.request.thinking.enabled is not False:
+        for name in sorted(unheeded & draft.fields.keys()):
+            draft.changes.append(f"{name} has no effect while thinking")
+
+
+def _note_rest(draft: RequestDraft) -> None:
+    """Whatever else is not as it was sent, because another field says the same."""
+    fields, document = draft.fields, draft.document
+    told = {each for change in draft.changes for each in _NAME.findall(change)} | _UNTOLD
+    for name, value in document.items():
+        if name == "reasoning" and isinstance(value, Mapping):
+            value = {key: each for key, each in value.items() if key != "exclude"}
+        if name in told or value in (None, {}):
+            continue
+        if name not in fields:
+            draft.dropped(name)
+        elif fields[name] != value and name not in _LOWERED:  # lowered before, and told then
+            draft.changes.append(f"{name} rewritten")
+
+
+def _write_demand(draft: RequestDraft) -> None:
+    """Ask a router not to choose a provider that would ignore parameters."""
+    if not draft.dialect.demands or not draft.request.params & _DEMANDING:
+        return
+    sent = draft.document.get("provider")
+    provider = sent if isinstance(sent, Mapping) else {}
+    if "require_parameters" not in provider:
+        draft.fields["provider"] = {**provider, "require_parameters": True}
+        draft.changes.append("provider.require_parameters added")

@@ -1,0 +1,205 @@
+"""One provider that others run: where it is, how it is spoken to, who may use it at once.
+
+Knows HTTP and the list of models; what a chat request looks like there is the
+dialect's, and what becomes of a reply is ``reply``'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+
+from causerie.errors import Overloaded, ServiceError, UpstreamFailed
+from causerie.protocol import bounded_json
+from causerie.providers.dialect import Dialect
+from causerie.providers.refusal import refusal, said
+from causerie.transport.client import Asked, HttpClient
+from causerie.transport.errors import Kind, TransportFailed
+from causerie.transport.response import HttpResponse
+
+MAX_ERROR_BYTES = 64 * 1024
+_MAX_LIST_BYTES = 16 * 1024 * 1024
+_WORDS: Mapping[Kind, str] = {
+    "dns": "cannot be found by its name",
+    "refused": "cannot be connected to",
+    "tls": "has no valid certificate, or does not speak TLS as it should",
+    "proxy": "cannot be reached through its proxy",
+    "connect_timeout": "could not be connected to in time",
+    "timeout": "took too long",
+    "reset": "broke the connection off",
+    "closed": "closed the connection too early",
+    "protocol": "does not speak HTTP as it should",
+    "too_large": "sent more than is read",
+}
+
+
+class Post(Protocol):
+    """Sends a body to the provider; see :meth:`HttpClient.send_body`."""
+
+    def __call__(
+        self, body: bytes, due: float, *, anew: bool = False, asked: Asked | None = None
+    ) -> Coroutine[None, None, HttpResponse]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """In seconds, kept to a quarter of one; that of connecting is the client's.
+
+    ``first_token`` runs from a request to be streamed until the first content,
+    ``between_chunks`` from one piece of content to the next, where the provider streams its
+    reply, ``total`` until the end.
+    """
+
+    first_token: float = 120.0
+    between_chunks: float = 60.0
+    total: float = 1800.0
+
+
+def failed(failure: TransportFailed) -> UpstreamFailed:
+    """Our error for a failed exchange; the address is in its cause, not in its words."""
+    if failure.kind == "timeout":
+        return too_late()
+    late = failure.kind == "connect_timeout"
+    return UpstreamFailed(
+        f"The provider {_WORDS[failure.kind]}.",
+        code="upstream_timeout" if late else None,
+        status=504 if late else None,
+        metadata={"upstream_failure": failure.kind},
+    )
+
+
+def too_late() -> UpstreamFailed:
+    """Our error for a deadline that passed."""
+    return UpstreamFailed("The provider took too long.", code="upstream_timeout", status=504)
+
+
+class Provider:
+    """``credential`` is sent as a bearer token; it shows in no text.
+
+    At most ``max_concurrent`` requests are under way; one more is refused, so
+    that another provider gets it. ``candid`` shows the server's words whatever
+    it refuses, for somebody who speaks to it for himself. ``post`` sends the body of a
+    chat request whose response must be complete by a time on the monotonic clock, returns
+    with its head, and raises :class:`TransportFailed`. ``fingerprint`` is for replies
+    that have none.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        client: HttpClient,
+        dialect: Dialect,
+        *,
+        credential: str | None = None,
+        deadlines: Deadlines = Deadlines(),
+        max_concurrent: int | None = None,
+    ) -> None:
+        self.candid = False
+        self.name = name
+        self.dialect = dialect
+        self.fingerprint = f"fp_{dialect.name}"
+        self.deadlines = deadlines
+        self.in_flight = 0
+        self._client = client
+        self._max_concurrent = max_concurrent
+        bearer = [("authorization", f"Bearer {credential}")] if credential else []
+        self._asking = (*bearer, ("accept", "application/json"))
+        sending = (
+            *bearer,
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+        )
+        self._head = client.head("POST", "/chat/completions", sending)
+        self.post: Post = partial(client.send_body, self._head)
+
+    def tell(self, aside: Callable[[], Mapping[str, str]]) -> None:
+        """Send with each chat request the headers that ``aside`` gives then."""
+
+        def post(
+            body: bytes, due: float, *, anew: bool = False, asked: Asked | None = None
+        ) -> Coroutine[None, None, HttpResponse]:
+            lines = "".join([f"{name}: {value}\r\n" for name, value in aside().items()])
+            head = self._head + lines.encode("latin-1")
+            return self._client.send_body(head, body, due, anew=anew, asked=asked)
+
+        self.post = post
+
+    @property
+    def spares(self) -> bool:
+        """Whether a quarter of the places is free, at least one."""
+        most, taken = self._max_concurrent, self.in_flight
+        return most is None or (taken < most and (most - taken) * 4 >= most)
+
+    def enter(self) -> None:
+        """Count a request; raises :class:`Overloaded` where there are too many."""
+        if self._max_concurrent is not None and self.in_flight >= self._max_concurrent:
+            raise Overloaded("The provider has no room now; please try again later.")
+        self.in_flight += 1
+
+    def leave(self) -> None:
+        """The request that entered is over."""
+        self.in_flight -= 1
+
+    async def refused(self, response: HttpResponse) -> ServiceError:
+        """The error that a response with a bad status stands for."""
+        try:
+            body = await response.read(MAX_ERROR_BYTES)
+        except TransportFailed:
+            body = b""
+        failure = refusal(response.status, response.headers, body, self.dialect)
+        if self.candid:
+            failure.message = said(body) or failure.message
+        return failure
+
+    async def models(self, seconds: float = 10.0) -> list[str]:
+        """Ids of the models, in the provider's order. Raises :class:`ServiceError`."""
+        async with self._get("/models", seconds) as response:
+            if response.status != 200:
+                raise await self.refused(response)
+            return _ids(await response.read(_MAX_LIST_BYTES))
+
+    async def check(self, path: str = "/models", seconds: float = 5.0) -> None:
+        """Whether it answers; raises :class:`ServiceError` where it does not, or not to us.
+
+        What it answers does not matter: not every server has that path.
+        """
+        async with self._get(path, seconds) as response:
+            if response.status >= 500 or response.status in (401, 403, 429):
+                raise await self.refused(response)
+
+    async def close(self) -> None:
+        """Close its connections."""
+        await self._client.close()
+
+    @asynccontextmanager
+    async def _get(self, path: str, seconds: float) -> AsyncIterator[HttpResponse]:
+        try:
+            async with asyncio.timeout(seconds):
+                response = await self._client.send("GET", path, self._asking)
+                try:
+                    yield response
+                finally:
+                    response.close()
+        except TransportFailed as failure:
+            raise failed(failure) from failure
+        except TimeoutError:
+            raise too_late() from None
+
+
+def _ids(body: bytes) -> list[str]:
+    try:
+        found: Any = bounded_json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        found = None
+    listed = found.get("data") if isinstance(found, dict) else found
+    if not isinstance(listed, list):
+        raise UpstreamFailed(
+            "The provider did not answer with a list of models; does it speak chat completions?"
+        )
+    return [entry["id"] for entry in listed if isinstance(entry, dict) and "id" in entry]

@@ -1,0 +1,224 @@
+"""A reply of an upstream under way: asked for, started, left.
+
+Entered, the request is ready to be sent; the first batch that is asked for sends it. Left,
+the connection is free again or closed at once, which ends the work on the other side. The
+tokens that it costs are known at any time, also while nothing has come back.
+"""
+
+from __future__ import annotations
+
+from codecs import BOM_UTF8
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from time import monotonic
+from types import TracebackType
+from typing import Protocol, Self
+
+from causerie.offload import LARGE, offload
+from causerie.protocol.estimate import output_estimate, prompt_estimate
+from causerie.protocol.events import Batch, Usage
+from causerie.protocol.partial import Partial, Trail
+from causerie.protocol.request import ChatRequest
+from causerie.providers.fast_path import Read, read_fast_path
+from causerie.providers.incoming import Incoming
+from causerie.providers.outgoing import Outgoing, written
+from causerie.providers.provider import Provider, failed
+from causerie.providers.separator import Separators
+from causerie.providers.stream import BodyStream, BufferedBody
+from causerie.transport.errors import Stale, TransportFailed
+from causerie.transport.response import HttpResponse
+
+_NEVER = float("inf")
+_NOTHING = Usage(0, 0)
+_MAX_REPLY_BYTES = 16 * 1024 * 1024
+
+
+class ProviderModelFacts(Protocol):
+    """A model of a provider, with what tells apart reasoning inside the content."""
+
+    @property
+    def provider(self) -> Provider: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def separators(self) -> Separators | None: ...
+
+
+class ProviderReply:
+    """Use as an async context manager; the rest is there once it is entered.
+
+    ``events`` are iterated once; ``changes`` were made to the request.
+    """
+
+    __slots__ = (
+        "_asked", "_batch", "_fast_path", "_incoming", "_partial", "_request", "_response", "_sent",
+        "_stream", "_streamed", "changes",
+    )  # fmt: skip
+
+    changes: Sequence[str]
+    _sent: Outgoing | None  # until it is
+    _streamed: bool  # whether it was asked for as a stream
+
+    def __init__(
+        self, asked: ProviderModelFacts, request: ChatRequest, partial: Partial | None
+    ) -> None:
+        self._asked = asked
+        self._request = request
+        self._partial = partial
+        self._response: HttpResponse | None = None  # once the request is on its way
+        self._incoming: Incoming | None = None  # once something is there, unless ``_fast_path``
+        self._fast_path: Read | None = None
+        self._stream: BodyStream | None = None
+        self._batch: Batch = ()  # all of it, where it is no stream
+
+    @property
+    def events(self) -> AsyncIterator[Batch]:
+        return self._stream or self
+
+    @property
+    def fingerprint(self) -> str:
+        """What the server calls its engine and weights, else the dialect's name."""
+        named = None
+        if self._fast_path is not None:
+            named = self._fast_path[1]
+        elif self._incoming is not None:
+            named = self._incoming.fingerprint
+        return named or self._asked.provider.fingerprint
+
+    def usage(self) -> Usage:
+        """The tokens so far: none before the server has the request, the whole prompt from then on.
+
+        A reply that is not streamed is made whole, whoever leaves: while nothing of it is there,
+        it is as long as it may be.
+        """
+        if self._fast_path is not None:
+            return self._fast_path[0][2]
+        if self._incoming is not None:
+            return self._incoming.usage
+        if self._response is None or self._response.unsent:
+            return _NOTHING
+        made = 0 if self._streamed else output_estimate(self._request)
+        return Usage(prompt_estimate(self._request), made, estimated=True)
+
+    def trail(self) -> Trail | None:
+        """Other servers' tokens are not known."""
+        return None
+
+    async def __aenter__(self) -> Self:
+        sent = self._sent = await self._outgoing()
+        self.changes, self._streamed = sent.changes, sent.streamed
+        self._asked.provider.enter()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if self._stream is not None:
+                await self._stream.leave()
+        finally:
+            self._asked.provider.leave()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __anext__(self) -> Awaitable[Batch]:
+        """The first batch, which is asked for; of a stream also the next one."""
+        if self._sent is not None:
+            return self._first()
+        return self._rest()
+
+    async def _outgoing(self) -> Outgoing:
+        asked = self._asked
+        return await written(self._request, asked.provider.dialect, asked.model, self._partial)
+
+    async def _first(self) -> Batch:
+        """Send the request; returns the whole reply, or what of it comes first."""
+        sent, self._sent = self._sent, None
+        assert sent is not None
+        provider = self._asked.provider
+        began = monotonic()
+        due = end = began + provider.deadlines.total
+        if self._request.stream:  # else the client sees no content before the end, anyway
+            due = min(began + provider.deadlines.first_token, end)
+        asking = provider.post(sent.body, due, asked=self._on_its_way)
+        del sent  # so that its body is not kept until there is an answer
+        try:
+            try:
+                response = await asking
+            except Stale:
+                self._response = None
+                body = (await self._outgoing()).body
+                response = await provider.post(body, due, anew=True, asked=self._on_its_way)
+            at_hand = response.at_hand()
+            if response.status == 200 and at_hand.startswith(b"{"):
+                await self._whole(at_hand)
+            else:
+                await self._arriving(response, end)
+        except TransportFailed as failure:
+            raise failed(failure) from failure
+        return self._batch or await self._rest()
+
+    async def _rest(self) -> Batch:
+        if self._stream is None:  # it was whole
+            raise StopAsyncIteration
+        return await self._stream.__anext__()
+
+    def _on_its_way(self, response: HttpResponse) -> None:
+        self._response = response
+
+    async def _arriving(self, response: HttpResponse, end: float) -> None:
+        """A stream, or what is not there yet, or is no good."""
+        try:
+            if not 200 <= response.status < 300:
+                self._response = None  # which costs nothing
+                raise await self._asked.provider.refused(response)
+            stream = _is_stream(response, streamed=self._streamed)
+            if stream and not (await response.beginning()).lstrip().startswith(b"{"):
+                self._arrives(response, end)
+            else:
+                await self._whole(await response.read(_MAX_REPLY_BYTES))
+        except BaseException:
+            response.close()
+            raise
+
+    async def _whole(self, body: bytes) -> None:
+        """A plain reply, or a stream that came as something else."""
+        if len(body) <= LARGE:
+            self._read(body)
+        else:
+            await offload(self._read, body)
+
+    def _read(self, body: bytes) -> None:
+        asked, request, body = self._asked, self._request, body.removeprefix(BOM_UTF8)
+        new = self._partial is None and not request.continue_final_message
+        if new and request.top_logprobs is None:
+            read = self._fast_path = read_fast_path(body, asked.separators)
+            if read is not None:
+                self._batch = read[0]
+                return
+        if body.lstrip().startswith(b"data:"):
+            self._arrives(BufferedBody(body), _NEVER)
+        else:
+            incoming = self._incoming = self._reader()
+            self._batch = incoming.whole(body)
+
+    def _arrives(self, body: HttpResponse | BufferedBody, end: float) -> None:
+        incoming = self._incoming = self._reader()
+        self._stream = BodyStream(
+            incoming, body, self._asked.provider.deadlines.between_chunks, end
+        )
+
+    def _reader(self) -> Incoming:
+        asked = self._asked
+        return Incoming(self._request, asked.provider.dialect, asked.separators, self._partial)
+
+
+def _is_stream(response: HttpResponse, *, streamed: bool) -> bool:
+    """Whether the body is a stream of events, by what was asked for where the type is odd."""
+    kind = response.media_type
+    if kind == b"text/event-stream":
+        return True
+    return streamed and kind not in (b"application/json", b"text/html")

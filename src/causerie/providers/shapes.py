@@ -1,0 +1,147 @@
+"""The shape that an answer must have, in the fields of the server that is to enforce it.
+
+A shape that the server cannot enforce is refused: an answer without it would
+be one that the client cannot use.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from causerie.protocol.request import Grammar, JsonObject, JsonSchema, Regex, ToolMode
+from causerie.providers.dialect import Shape, Shaping
+from causerie.providers.draft import RequestDraft
+
+PARAMETERS = frozenset({"response_format", "structured_outputs"})
+_ANY_OBJECT = {"type": "object"}
+
+
+def write_shape(draft: RequestDraft) -> None:
+    """Ask for the shape; raises :class:`InvalidRequest` where the server knows none like it."""
+    output = draft.request.output
+    if output is None:
+        if draft.given("response_format"):
+            draft.fields["response_format"] = draft.document["response_format"]  # plain text
+        return
+    shape, param = _asked(draft)
+    way = draft.dialect.shapes.get(shape)
+    if way is None:
+        raise draft.unsupported(param, "It cannot hold an answer to that shape.")
+    _WRITERS[way](draft)
+    if param.split(".", maxsplit=1)[0] not in draft.fields:
+        draft.moved(param, next(name for name in reversed(draft.fields)))
+
+
+def _asked(draft: RequestDraft) -> tuple[Shape, str]:
+    """Which shape it is, and the parameter that asks for it."""
+    structured = draft.given("structured_outputs")
+    match draft.request.output:
+        case JsonObject():
+            return "json_object", "response_format"
+        case Regex():
+            return "regex", "structured_outputs.regex"
+        case ToolMode():
+            return "choice", "structured_outputs.choice"
+        case Grammar():
+            return "grammar", "structured_outputs.grammar"
+        case _:
+            return "json_schema", "structured_outputs.json" if structured else "response_format"
+
+
+def _response_format(draft: RequestDraft) -> None:
+    output = draft.request.output
+    sent: Any = draft.document.get("response_format")
+    if not isinstance(output, JsonSchema):
+        draft.fields["response_format"] = sent
+        return
+    if sent is None or sent["type"] != "json_schema":
+        if sent is not None and sent["type"] == "json_object":
+            draft.moved(output.param, "response_format.json_schema")
+        sent = {
+            "type": "json_schema",
+            "json_schema": {"name": output.name, "schema": _as_object(output), "strict": True},
+        }
+    elif draft.dialect.strict_schemas:
+        sent = _strict(draft, sent)
+    draft.fields["response_format"] = sent
+
+
+def _strict(draft: RequestDraft, sent: Any) -> Any:
+    """The same, but enforced, which some servers do only for a schema that asks for it."""
+    schema = sent["json_schema"]
+    if schema.get("strict") is True:
+        return sent
+    draft.changes.append("response_format.json_schema.strict->true")
+    return {**sent, "json_schema": {**schema, "strict": True}}
+
+
+def _as_object(output: JsonSchema) -> Mapping[str, object]:
+    if isinstance(output.schema, bool):
+        return {} if output.schema else {"not": {}}
+    return output.schema
+
+
+def _object_schema(draft: RequestDraft) -> None:
+    draft.fields["response_format"] = {
+        "type": "json_schema",
+        "json_schema": {"name": "object", "schema": _ANY_OBJECT, "strict": True},
+    }
+    draft.moved("response_format.json_object", "response_format.json_schema")
+
+
+def _structured_outputs(draft: RequestDraft) -> None:
+    draft.fields["structured_outputs"] = draft.document["structured_outputs"]
+
+
+def _regex(draft: RequestDraft) -> None:
+    assert isinstance(draft.request.output, Regex)
+    draft.fields["regex"] = draft.request.output.pattern
+
+
+def _choice_regex(draft: RequestDraft) -> None:
+    draft.fields["regex"] = "(" + "|".join(map(re.escape, _options(draft))) + ")"
+
+
+def _choice_grammar(draft: RequestDraft) -> None:
+    """One rule in GBNF, whose strings are written almost as in JSON."""
+    draft.fields["grammar"] = "root ::= " + " | ".join(map(_gbnf, _options(draft)))
+
+
+def _gbnf(text: str) -> str:
+    written = json.dumps(text, ensure_ascii=False)
+    for short, code in (("\\b", "\\x08"), ("\\f", "\\x0c")):
+        written = re.sub(rf"(?<!\\)((?:\\\\)*)\{short}", rf"\1\{code}", written)
+    return re.sub(r"\\u00([0-9a-f]{2})", r"\\x\1", written)
+
+
+def _options(draft: RequestDraft) -> tuple[str, ...]:
+    assert isinstance(draft.request.output, ToolMode)
+    return draft.request.output.options
+
+
+def _ebnf(draft: RequestDraft) -> None:
+    draft.fields["ebnf"] = _grammar_text(draft)
+
+
+def _grammar(draft: RequestDraft) -> None:
+    draft.fields["grammar"] = _grammar_text(draft)
+
+
+def _grammar_text(draft: RequestDraft) -> str:
+    assert isinstance(draft.request.output, Grammar)
+    return draft.request.output.text
+
+
+_WRITERS: Mapping[Shaping, Callable[[RequestDraft], None]] = {
+    "response_format": _response_format,
+    "structured_outputs": _structured_outputs,
+    "object_schema": _object_schema,
+    "regex": _regex,
+    "choice_regex": _choice_regex,
+    "ebnf": _ebnf,
+    "grammar": _grammar,
+    "choice_grammar": _choice_grammar,
+}

@@ -1,0 +1,258 @@
+"""The one setting for thinking, said the way a server understands it.
+
+The request was parsed already: contradictions are refused, and what several
+fields said is one :class:`~causerie.protocol.request.Thinking`. Showing the
+reasoning or not is decided by the service itself, so an upstream is never
+asked to hide it: a reply that breaks could not be continued without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from causerie.protocol.effort import USUAL, effort_within
+from causerie.providers.dialect import Switch
+from causerie.providers.draft import RequestDraft
+
+PARAMETERS = frozenset(
+    {
+        "reasoning_effort",
+        "reasoning",
+        "include_reasoning",
+        "thinking_token_budget",
+        "chat_template_kwargs",
+    }
+)
+_SWITCHES = ("enable_thinking", "thinking")
+_KWARGS = "chat_template_kwargs"
+_NAME = "model:thinking"
+# Arguments of the function that renders templates, as the common library of them has it.
+_OF_THE_RENDERER = frozenset(
+    {
+        "add_generation_prompt", "add_special_tokens", "chat_template", "continue_final_message",
+        "conversation", "documents", "load_audio_from_video", "max_length", "messages",
+        "padding", "processor_kwargs", "return_assistant_tokens_mask", "return_dict",
+        "return_tensors", "tokenize", "tokenizer", "tokenizer_kwargs", "tools", "truncation",
+    }
+)  # fmt: skip
+_GRADED = 3  # words of effort that a server needs for a budget to be said in them
+
+
+def write_thinking(draft: RequestDraft) -> None:
+    """Say how to think; raises :class:`InvalidRequest` where that cannot be said."""
+    control = draft.dialect.thinking
+    _WRITERS[control.switch](draft)
+    sent = draft.document.get("reasoning")
+    if control.switch != "object" and isinstance(sent, Mapping) and sent.get("summary"):
+        draft.dropped("reasoning.summary")
+
+
+def _as_sent(draft: RequestDraft) -> None:
+    """To a server that is not known: as it came, but for the object that few servers know."""
+    for name in ("reasoning_effort", "thinking_token_budget"):
+        if draft.given(name):
+            draft.fields[name] = draft.document[name]
+    _write_template_arguments(draft)
+    if not draft.given("reasoning"):
+        if _by_name(draft):
+            _write_switch(draft, _NAME)
+        return
+    thinking = draft.request.thinking
+    _write_switch(draft, "reasoning")
+    if thinking.effort is not None and "reasoning_effort" not in draft.fields:
+        draft.fields["reasoning_effort"] = thinking.effort
+        draft.moved("reasoning.effort", "reasoning_effort")
+    if thinking.budget is not None and "thinking_token_budget" not in draft.fields:
+        draft.fields["thinking_token_budget"] = thinking.budget
+        draft.moved("reasoning.max_tokens", "thinking_token_budget")
+
+
+def _by_template(draft: RequestDraft) -> None:
+    control, thinking = draft.dialect.thinking, draft.request.thinking
+    _write_template_arguments(draft)
+    said = _said(draft, "reasoning", "reasoning_effort", "thinking_token_budget")
+    if said or _by_name(draft):
+        _write_switch(draft, said or _NAME)
+    if thinking.effort is not None:
+        _write_effort(draft, in_template=control.effort_in_template)
+    _write_budget(draft)
+
+
+def _by_effort(draft: RequestDraft) -> None:
+    """Off is one of the words."""
+    _refuse_template_arguments(draft)
+    thinking = draft.request.thinking
+    if thinking.enabled is False:
+        _write_word(draft, "none")
+    elif not _write_budget_as_effort(draft):
+        _write_budget(draft)
+        if thinking.effort is not None:
+            _write_word(draft, thinking.effort)
+        elif thinking.enabled:
+            _write_word(draft, USUAL)
+
+
+def _by_type(draft: RequestDraft) -> None:
+    _refuse_template_arguments(draft)
+    thinking = draft.request.thinking
+    if thinking.enabled is not None:
+        draft.fields["thinking"] = {"type": "enabled" if thinking.enabled else "disabled"}
+        draft.moved(_switched_by(draft), "thinking.type")
+    if not _write_budget_as_effort(draft):
+        _write_budget(draft)
+        if thinking.effort is not None:
+            _write_word(draft, thinking.effort)
+
+
+def _by_object(draft: RequestDraft) -> None:
+    _refuse_template_arguments(draft)
+    thinking, control = draft.request.thinking, draft.dialect.thinking
+    sent = draft.document.get("reasoning")
+    reasoning = dict(sent) if isinstance(sent, Mapping) else {}
+    reasoning.pop("exclude", None)
+    if thinking.effort is not None and thinking.budget is not None:
+        raise draft.unsupported(
+            "thinking_token_budget", "It takes an effort or a budget; send one of them."
+        )
+    if thinking.budget is not None:
+        reasoning["max_tokens"] = thinking.budget
+    elif thinking.enabled is False:
+        reasoning = {"effort": control.efforts["none"]}
+    elif thinking.effort is not None:
+        reasoning["effort"] = control.efforts[thinking.effort]
+    elif thinking.enabled:
+        reasoning["enabled"] = True
+    if not reasoning:
+        return
+    draft.fields["reasoning"] = reasoning
+    for name in ("reasoning_effort", "thinking_token_budget"):
+        if draft.given(name):
+            draft.moved(name, "reasoning")
+    if draft.given(_KWARGS):
+        draft.moved(f"{_KWARGS}.enable_thinking", "reasoning")
+
+
+_WRITERS: Mapping[Switch, Callable[[RequestDraft], None]] = {
+    "as_sent": _as_sent,
+    "template": _by_template,
+    "effort": _by_effort,
+    "typed": _by_type,
+    "object": _by_object,
+}
+
+
+def _write_template_arguments(draft: RequestDraft) -> None:
+    """Write the template's own arguments, without those of the function that renders it.
+
+    With the latter a client would have its own template run, or the tokeniser do something else.
+    """
+    sent = draft.document.get(_KWARGS)
+    if not isinstance(sent, Mapping):
+        return
+    kept = {name: value for name, value in sent.items() if name not in _OF_THE_RENDERER}
+    draft.fields[_KWARGS] = sent if len(kept) == len(sent) else kept
+    for name in sent.keys() - kept.keys():
+        draft.dropped(f"{_KWARGS}.{name}")
+
+
+def _write_switch(draft: RequestDraft, said: str) -> None:
+    """Both names of the switch: templates know one or the other, and pass over what they do not."""
+    enabled = draft.request.thinking.enabled
+    sent = draft.fields.get(_KWARGS)
+    kwargs: Mapping[str, object] = sent if isinstance(sent, Mapping) else {}
+    if enabled is None or any(isinstance(kwargs.get(name), bool) for name in _SWITCHES):
+        return
+    draft.fields[_KWARGS] = {**kwargs, **dict.fromkeys(_SWITCHES, enabled)}
+    draft.moved(said, f"{_KWARGS}.enable_thinking")
+
+
+def _write_effort(draft: RequestDraft, *, in_template: bool) -> None:
+    if not in_template:
+        effort = draft.request.thinking.effort
+        if effort is not None:
+            _write_word(draft, effort)
+        return
+    sent = draft.fields.get(_KWARGS)
+    kwargs: Mapping[str, object] = sent if isinstance(sent, Mapping) else {}
+    if "reasoning_effort" not in kwargs:
+        word = draft.dialect.thinking.efforts[draft.request.thinking.effort or "medium"]
+        draft.fields[_KWARGS] = {**kwargs, "reasoning_effort": word}
+        draft.moved(_said(draft, "reasoning_effort", "reasoning"), f"{_KWARGS}.reasoning_effort")
+
+
+def _write_word(draft: RequestDraft, effort: str) -> None:
+    """The effort at the top, in the server's word."""
+    word = draft.dialect.thinking.efforts.get(effort)
+    if word is None:
+        raise draft.unsupported("reasoning_effort")
+    draft.fields["reasoning_effort"] = word
+    sent = draft.document.get("reasoning_effort")
+    if sent is None:
+        draft.moved(_switched_by(draft), "reasoning_effort")
+        if word != effort and draft.request.thinking.effort is not None:
+            draft.changes.append(f"reasoning.effort {effort}->{word}")
+    elif sent != word:
+        draft.changes.append(f"reasoning_effort {sent}->{word}")
+
+
+def _write_budget(draft: RequestDraft) -> None:
+    budget, name = draft.request.thinking.budget, draft.dialect.thinking.budget
+    if not budget:
+        return
+    said = _said(draft, "thinking_token_budget", "reasoning")
+    if name is None:
+        raise draft.unsupported(
+            "reasoning.max_tokens" if said == "reasoning" else said, "Use `reasoning_effort`."
+        )
+    draft.fields[name] = budget
+    if said != name:
+        draft.moved("reasoning.max_tokens" if said == "reasoning" else said, name)
+
+
+def _write_budget_as_effort(draft: RequestDraft) -> bool:
+    """``reasoning.max_tokens`` where only words are known: the greatest effort within it.
+
+    As on the well-known router. Whoever says ``thinking_token_budget`` relies on the number.
+    """
+    thinking, control = draft.request.thinking, draft.dialect.thinking
+    graded = len(set(control.efforts.values()) - {"none"}) >= _GRADED
+    if not thinking.budget or thinking.effort is not None or control.budget is not None:
+        return False
+    if not graded or draft.given("thinking_token_budget"):
+        return False
+    word = control.efforts[effort_within(thinking.budget, draft.request.max_tokens)]
+    draft.fields["reasoning_effort"] = word
+    draft.changes.append(f"reasoning.max_tokens->reasoning_effort {word}")
+    return True
+
+
+def _refuse_template_arguments(draft: RequestDraft) -> None:
+    """Where there is no template to give them to, only what means thinking can be said."""
+    kwargs = draft.document.get(_KWARGS)
+    if not isinstance(kwargs, Mapping):
+        return
+    for name, value in kwargs.items():
+        means = (name in _SWITCHES and isinstance(value, bool)) or (
+            name == "reasoning_effort" and value == draft.request.thinking.effort
+        )
+        if not means and value is not None and not (name == "reasoning_effort" and value == "none"):
+            raise draft.unsupported(f"{_KWARGS}.{name[:64]}")
+
+
+def _said(draft: RequestDraft, *names: str) -> str:
+    """The first of the fields that was given, or nothing."""
+    return next((name for name in names if draft.given(name)), "")
+
+
+def _switched_by(draft: RequestDraft) -> str:
+    said = _said(draft, "reasoning", "reasoning_effort", "thinking_token_budget", _KWARGS)
+    return f"{_KWARGS}.enable_thinking" if said == _KWARGS else said or _NAME
+
+
+def _by_name(draft: RequestDraft) -> bool:
+    """Whether thinking was turned on by the name of the model alone (``:thinking``)."""
+    sent = draft.document.get(_KWARGS)
+    kwargs: Mapping[str, object] = sent if isinstance(sent, Mapping) else {}
+    said = any(isinstance(kwargs.get(name), bool) for name in _SWITCHES)
+    given = _said(draft, "reasoning", "reasoning_effort") or kwargs.get("reasoning_effort")
+    return draft.request.thinking.enabled is True and not said and not given

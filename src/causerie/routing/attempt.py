@@ -1,0 +1,160 @@
+"""One target being asked: a place there, its reply, and what is learnt of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+
+from msgspec import Struct
+
+from causerie.errors import ServiceError
+from causerie.protocol.events import (
+    Batch,
+    Event,
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallStarted,
+)
+from causerie.protocol.partial import Partial
+from causerie.protocol.request import ChatRequest
+from causerie.routing.circuit_breaker import THRESHOLD
+from causerie.routing.target import SILENCE, QueuePlace, TargetReply
+from causerie.routing.target_state import TargetState
+
+_WORDS = (TextDelta, ReasoningDelta)
+_CONTENT_EVENTS = (ToolCallStarted, Finished)
+
+
+class Attempt(Struct, eq=False):
+    """``begin`` and, if it began, ``leave``. Times are in seconds, by the clock of the target.
+
+    ``first`` is what has come until it ``began``, ``next`` gives what comes after it. The
+    tokens of its ``answer`` are known also where the attempt came to nothing.
+    """
+
+    target_state: TargetState
+    request: ChatRequest
+    partial: Partial | None
+    answer: TargetReply = SILENCE
+    failure: str = ""  # why it did not do; empty where it did
+    first: Batch = ()
+    next: Callable[[], Awaitable[Batch]] = SILENCE.__anext__
+    started: float = 0.0
+    began: float = 0.0  # when the first content was there
+    queued_seconds: float = 0.0
+    upstream_seconds: float = 0.0
+    _entry: AbstractAsyncContextManager[QueuePlace] | None = None
+    _reply: AbstractAsyncContextManager[TargetReply] | None = None
+    _there: bool = False  # whether it counts as under way
+    resting: bool = False  # whether the target was to be left alone, after repeated failures
+    _trial: bool = False  # whether this one finds out if the target is there again
+    _answered: bool = False
+
+    @property
+    def target(self) -> str:
+        """The name of the target."""
+        return self.target_state.name
+
+    def __str__(self) -> str:
+        return f"{self.target_state.name}: {self.failure or 'answered'}"
+
+    def changes(self, request: ChatRequest, made: Sequence[str]) -> Sequence[str]:
+        """What was lowered of ``request`` for the target, and what it has ``made`` of the rest."""
+        sent = self.request
+        if sent.min_tokens != request.min_tokens:
+            made = (f"min_tokens lowered to {sent.min_tokens}", *made)
+        if sent.max_tokens != request.max_tokens:
+            made = (f"max_tokens lowered to {sent.max_tokens}", *made)
+        return made
+
+    async def begin(self) -> None:
+        """Wait for the first content-bearing event; raises ``ServiceError`` where none comes.
+
+        The target has been left then.
+        """
+        target_state = self.target_state
+        breaker, latency_stats = target_state.breaker, target_state.latency_stats
+        clock = breaker.clock
+        target_state.in_flight += 1
+        self._there = True
+        if not breaker.well:
+            self.resting = breaker.failures >= THRESHOLD and not breaker.admits()
+            self._trial = breaker.begin()
+        self.started = asked = clock()
+        before: list[Event] = []
+        try:
+            if target_state.admission_queue is not None:
+                entry = target_state.admission_queue.enter(self.request.n)
+                self.queued_seconds = (await entry.__aenter__()).waited
+                self._entry = entry
+                asked = clock()
+            latency_stats.waiting[self] = asked
+            reply = target_state.target.generate(self.request, self.partial)
+            answer = self.answer = await reply.__aenter__()
+            self._reply = reply
+            events = answer.events.__anext__
+            while not _bears_content(batch := await events()):
+                before += batch
+            self.next = answer.events.__anext__
+            self.first = [*before, *batch] if before else batch
+        except StopAsyncIteration:
+            self.first = before  # a reply that says nothing is one, too
+        except BaseException as failure:
+            await self._failed(failure)
+            raise
+        self._answered = True
+        self.began = began = clock()
+        self.upstream_seconds = seconds = began - asked
+        if not breaker.well:
+            breaker.answers()
+        target_state.answered += 1
+        del latency_stats.waiting[self]
+        latency_stats.answered(seconds, began)
+
+    async def _failed(self, failure: BaseException) -> None:
+        self.target_state.latency_stats.waiting.pop(self, None)
+        if isinstance(failure, ServiceError):
+            failure.changes = failure.changes or self.answer.changes
+            self.answer = SILENCE  # it costs nothing
+            self.target_state.failed(failure)
+        if (left := self.leave()) is not None:
+            await left
+
+    def leave(self) -> Awaitable[bool | None] | None:
+        """Free the target, once what this gives, if anything, has been awaited.
+
+        Only the first time does something.
+        """
+        if not self._there:
+            return None
+        self._there = False
+        self.target_state.in_flight -= 1
+        if self._trial and not self._answered:
+            self.target_state.breaker.left()
+        reply, entry = self._reply, self._entry
+        if entry is not None:
+            return _leave(reply, entry)
+        return None if reply is None else reply.__aexit__(None, None, None)
+
+
+async def _leave(
+    reply: AbstractAsyncContextManager[TargetReply] | None,
+    entry: AbstractAsyncContextManager[QueuePlace],
+) -> None:
+    """The reply first: its place is taken until it is over."""
+    try:
+        if reply is not None:
+            await reply.__aexit__(None, None, None)
+    finally:
+        await entry.__aexit__(None, None, None)
+
+
+def _bears_content(batch: Batch) -> bool:
+    for event in batch:
+        if isinstance(event, _WORDS):
+            if event.text:
+                return True
+        elif isinstance(event, _CONTENT_EVENTS):
+            return True
+    return False

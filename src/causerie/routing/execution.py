@@ -1,0 +1,213 @@
+"""One request on its way over targets: started at one, continued where that one breaks off.
+
+Nothing is passed on before the first content-bearing event. There is one
+budget of attempts and time for the whole request, however many targets fail
+before or after that event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Protocol
+
+from msgspec import field
+
+from causerie.errors import Overloaded, ServiceError, UpstreamFailed
+from causerie.protocol.events import Batch, BatchSink, Event, Finished, FinishReason, Usage
+from causerie.protocol.partial import Partial
+from causerie.routing.attempt import Attempt
+from causerie.routing.continuation import MANY, Passed, added
+from causerie.routing.target import NOTHING
+from causerie.routing.target_selector import SLOWER, TargetSelector
+from causerie.routing.target_state import TargetState
+
+_FIRST_PAUSE_SECONDS = 0.25
+
+
+class ReplyObserver(Protocol):
+    """Who is shown a reply."""
+
+    def see(self, batch: Batch) -> None:
+        """This is passed on."""
+        ...
+
+    def forget(self) -> None:
+        """The reply begins anew."""
+        ...
+
+
+class Execution(TargetSelector, eq=False):
+    """``begin``, then ``stream``, and in any case ``leave``.
+
+    ``watch`` is shown whatever is passed on. ``continued`` counts how often another target
+    went on with the reply, ``whole`` says that it has been passed on to its end; how the
+    choice ended that ended last, ``finish`` says once it is over.
+    """
+
+    watch: ReplyObserver | None = None
+    whole: bool = False
+    finish: FinishReason | None = None
+    continued: int = 0
+    _passed: Passed = field(default_factory=Passed)
+    _before: Usage = NOTHING  # of those who broke off
+    _told: Usage | None = None
+
+    def begin(self) -> Awaitable[Attempt]:
+        """Who answers, its first content-bearing event at hand.
+
+        Raises what tells the client most where all have failed, or at once a failure that
+        no other could do better at.
+        """
+        return self.find(self.target_states())
+
+    async def again(self, failure: ServiceError) -> Attempt:
+        """Who begins the reply anew, of those who have not failed; what was passed on is forgotten.
+
+        For replies of which the client has been shown nothing. Raises ``failure``, which broke
+        the last one off, where nobody does.
+        """
+        failed = {one.target for one in self.tried if one.failure and one.failure != SLOWER}
+        others = [
+            target_state for target_state in self.target_states() if target_state.name not in failed
+        ]
+        if self.spent() or not others:
+            raise failure
+        before, self._before = self._before, NOTHING  # which nobody pays for, if all is made anew
+        try:
+            attempt = await self.find(others)
+        except ServiceError as refused:
+            self._before = before
+            raise failure from refused
+        self._passed.forget()
+        self.continued = 0
+        if self.watch is not None:
+            self.watch.forget()
+        return attempt
+
+    def leave(self) -> Awaitable[object] | None:
+        """Free the target, once what this gives, if anything, has been awaited."""
+        if self._told is None:
+            self._told = self.usage()  # who answers is gone afterwards
+            self.finish = self._passed.finish
+        return None if self.attempt is None else self.attempt.leave()
+
+    def usage(self) -> Usage:
+        """The tokens so far, of all targets."""
+        if self._told is not None:
+            return self._told
+        if self.attempt is None:
+            return self._before
+        now = self.attempt.answer.usage()
+        return now if self._before is NOTHING else added(self._before, now)
+
+    async def stream(self, take: BatchSink) -> None:
+        """Hand on the reply, unbroken where it can be; raises the failure that could not be mended.
+
+        To be called once after each beginning.
+        """
+        batches, watch, attempt = self._passed.batches, self.watch, self.attempt
+        assert attempt is not None
+        batch: Batch = attempt.first
+        upcoming = attempt.next
+        while True:
+            if batch:
+                batches.append(batch)
+                if len(batches) >= MANY:
+                    self._passed.put_together()
+                if isinstance(batch[-1], Usage) and not self.whole:
+                    batch = self._ended(attempt, batch, batch[-1])
+                if watch is not None:
+                    watch.see(batch)
+                waiting = take(batch)
+                if waiting is not None:
+                    await waiting
+                if self.whole:
+                    return
+            try:
+                batch = await upcoming()
+            except StopAsyncIteration:
+                return
+            except (UpstreamFailed, Overloaded) as failure:
+                attempt = await self._mended(attempt, failure)
+                batch, upcoming = attempt.first, attempt.next
+
+    async def _mended(self, broken: Attempt, failure: ServiceError) -> Attempt:
+        """Who goes on after what went out; the same one where only its end was missing."""
+        passed, request, told = self._passed, self.request, self.usage()
+        ending: list[Event] = []
+        if passed.finished < request.n:
+            limit = broken.request.max_tokens
+            if request.n > 1 or limit is None or told.completion < limit:
+                return await self._continued(broken, failure)
+            broken.target_state.failed(failure)
+            ending.append(Finished("length"))  # whoever went on would say more than was asked for
+        self._told, self.whole = told, True
+        self.finish = "length" if ending else passed.finish
+        broken.first = [*ending, told]
+        return broken
+
+    def _ended(self, attempt: Attempt, batch: Batch, told: Usage) -> Batch:
+        """The batch that ends a whole reply; its usage is that of all targets."""
+        target_state = attempt.target_state
+        if not target_state.breaker.well:
+            target_state.breaker.succeeded()
+        if batch is not attempt.first:  # what comes at once tells nothing of speed
+            now = self.context.clock()
+            target_state.latency_stats.wrote(told.completion, now - attempt.began, now)
+        self.whole = True
+        if self._before is not NOTHING:
+            told = added(self._before, told)
+            batch = [*batch[:-1], told]
+        self._told = told
+        ending = batch[-2] if len(batch) > 1 else None
+        self.finish = ending.reason if isinstance(ending, Finished) else self._passed.finish
+        return batch
+
+    async def _continued(self, broken: Attempt, failure: ServiceError) -> Attempt:
+        """Who goes on after what went out, or begins anew where none of it was shown.
+
+        Raises ``failure`` where nobody does.
+        """
+        usage, trail, request = self.usage(), broken.answer.trail(), self.request
+        broken.target_state.failed(failure)
+        self.broke(broken, failure)
+        self.attempt, self._before = None, usage
+        if (left := broken.leave()) is not None:
+            await left
+        try:
+            if request.n > 1:
+                raise failure
+            return await self._gone_on(self._passed.partial(usage, trail), failure)
+        except ServiceError:
+            if not request.stream or request.thinking.visible or not self._passed.is_unsaid:
+                raise
+        return await self.again(failure)
+
+    async def _gone_on(self, partial: Partial, failure: ServiceError) -> Attempt:
+        """Who goes on after ``partial``; raises ``failure`` where nobody does."""
+        waited, pause = 0.0, _FIRST_PAUSE_SECONDS
+        while not self.spent() and (able := self._able(partial)):
+            try:
+                attempt = await self.find(able, partial)
+            except ServiceError as refused:
+                seconds = max(min(target_state.breaker.wait() for target_state in able), pause)
+                waited, pause = waited + seconds, pause * 2
+                if self.spent() or waited > self.context.budget.wait_seconds:
+                    raise failure from refused
+            else:
+                self.continued += 1
+                return attempt
+            await self.context.pause(seconds)
+            self.waited(seconds)
+        raise failure
+
+    def _able(self, partial: Partial) -> list[TargetState]:
+        """Who can go on, those first that have not failed in this request."""
+        request = self.request
+        failed = {attempt.target for attempt in self.tried}
+        able = [
+            target_state
+            for target_state in self.target_states()
+            if target_state.target.continues(request, partial)
+        ]
+        return sorted(able, key=lambda target_state: target_state.name in failed)

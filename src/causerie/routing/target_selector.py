@@ -1,0 +1,261 @@
+"""Finding a target that answers: one after the other, within one budget a request.
+
+Knows nothing of what becomes of the reply once it has started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from causerie.errors import (
+    Overloaded,
+    RateLimited,
+    ServiceError,
+    TemplateFailed,
+    UpstreamFailed,
+)
+from causerie.protocol.candidate import Candidate
+from causerie.protocol.partial import Partial
+from causerie.protocol.request import ChatRequest
+from causerie.routing.attempt import Attempt
+from causerie.routing.context import RoutingContext
+from causerie.routing.hedge import race
+from causerie.routing.order import order
+from causerie.routing.target_state import TargetState, wait_of
+
+SLOWER = "slower"
+_LEFT = "left"
+_NAMED = 4
+_NEXT_STEP = (
+    "if it goes on, the operator finds the cause in the service's log and at `/health`, and can "
+    "test the server with `causerie probe`."
+)
+_OF_THE_TARGET = frozenset({"unsupported_parameter", "context_length_exceeded"})
+
+
+class TargetSelector(Struct, eq=False):
+    """Over ``candidates``, as they stand at the moment.
+
+    ``tried`` lists who was asked, ``attempt`` is who answers now, if anybody does.
+    The seconds are those of all that answered: spent waiting for a place there, and until
+    the first content.
+    """
+
+    context: RoutingContext
+    request: ChatRequest
+    hedge_seconds: float | None
+    candidates: Sequence[Candidate]
+    attempt: Attempt | None = None
+    served_by: str = ""  # who answers, or answered last; if nobody did, who was asked last
+    tried: list[Attempt] = []
+    queued_seconds: float = 0.0
+    upstream_seconds: float = 0.0
+    uncounted: int = 0  # of those tried, who cost nothing of the budget
+    _seconds: float = 0.0  # in which nobody answered
+    _hedge: Attempt | None = None  # the second who was asked, where the first was slow
+
+    @property
+    def routed_seconds(self) -> float:
+        """How long it took to come to who answers, by way of those who did not."""
+        if self.attempt is None or len(self.tried) == 1:
+            return 0.0
+        return self.attempt.started - min(one.started for one in self.tried)
+
+    def spent(self) -> bool:
+        """Whether the budget is used up."""
+        return self._left < 1 or self._seconds >= self.context.budget.seconds
+
+    @property
+    def _left(self) -> int:
+        """How many requests may still be sent."""
+        return self.context.budget.attempts - len(self.tried) + self.uncounted
+
+    def waited(self, seconds: float) -> None:
+        """Time went by in which nobody was asked."""
+        self._seconds += seconds
+
+    def broke(self, attempt: Attempt, failure: ServiceError) -> None:
+        """Who answered has broken off."""
+        self._seconds += attempt.began - attempt.started
+        attempt.failure = failure.code
+
+    def target_states(self) -> Sequence[TargetState]:
+        """Who may be asked now, in this order."""
+        context = self.context
+        return order(self.candidates, context.target_states, self.request, context.chance)
+
+    async def find(
+        self, target_states: Sequence[TargetState], partial: Partial | None = None
+    ) -> Attempt:
+        """Who answers, the ``attempt`` from now on, its first content-bearing event at hand.
+
+        Raises a failure at once that no other could do better at, else what
+        tells the client most when all have failed.
+        """
+        hopeless = False
+        failures: dict[TargetState, ServiceError] = {}
+        for target_state in target_states:
+            if target_state in failures:
+                continue
+            attempt = Attempt(target_state, self._request(target_state), partial)
+            try:
+                if self.hedge_seconds is None or failures or len(target_states) == 1:
+                    await attempt.begin()
+                else:
+                    attempt = await self._raced(
+                        attempt, self.hedge_seconds, target_states[1:], failures
+                    )
+            except ServiceError as refused:
+                if target_state not in failures:
+                    self._note(attempt, refused)
+                    failures[target_state] = refused
+            except BaseException:
+                self._abandoned(attempt)
+                raise
+            else:
+                self.attempt = attempt
+                self.served_by = attempt.target_state.name
+                self.tried.append(attempt)
+                self.queued_seconds += attempt.queued_seconds
+                self.upstream_seconds += attempt.upstream_seconds
+                return attempt
+            self._seconds += self.context.clock() - attempt.started
+            if partial is None:
+                _raise_last_word(failures.values())
+            hopeless = hopeless or (target_state is target_states[0] and attempt.resting)
+            if self.spent():
+                break
+        raise self._exhausted(target_states, list(failures.values()), hopeless=hopeless)
+
+    async def _raced(
+        self,
+        attempt: Attempt,
+        seconds: float,
+        others: Sequence[TargetState],
+        failures: dict[TargetState, ServiceError],
+    ) -> Attempt:
+        """The attempt that answers, this one or a second; raises a failure, and notes all."""
+        self._hedge = None
+        found = await race(
+            attempt,
+            lambda: self._second(attempt, others),
+            seconds,
+            lambda failure: attempt.partial is None and not _elsewhere(failure),
+        )
+        for loser, failure in found.losers:
+            self._note(loser, failure)
+            if failure is not None:
+                failures[loser.target_state] = failure
+        if found.winner is None:
+            raise failures[attempt.target_state]
+        self._seconds += found.winner.started - attempt.started
+        return found.winner
+
+    def _second(self, first: Attempt, others: Sequence[TargetState]) -> Attempt | None:
+        able = [target_state for target_state in others if target_state.breaker.admits()]
+        if not able or self._left < 2 or not self.context.hedges.spend():
+            return None
+        self._hedge = Attempt(able[0], self._request(able[0]), first.partial)
+        return self._hedge
+
+    def _request(self, target_state: TargetState) -> ChatRequest:
+        """The request as this one gets it."""
+        for one in self.candidates:
+            if one.name == target_state.name:
+                return self.request.within(one.bounds)
+        return self.request
+
+    def _abandoned(self, attempt: Attempt) -> None:
+        """Take who has the request, where nobody waits for it any more, as who served it.
+
+        Of two who have it that is the first: the second was asked for the service's own sake.
+        """
+        for one in (attempt, self._hedge):
+            if one is not None and (used := one.answer.usage()).prompt + used.completion:
+                one.failure = _LEFT
+                self.tried.append(one)
+                self.attempt, self.served_by = one, one.target
+                self.queued_seconds += one.queued_seconds
+                return
+
+    def _note(self, attempt: Attempt, failure: ServiceError | None) -> None:
+        """One that did not answer; what was sent away before it was sent costs nothing."""
+        attempt.failure = SLOWER if failure is None else failure.code
+        if failure is not None:
+            failure.changes = attempt.changes(self.request, failure.changes)
+        self.tried.append(attempt)
+        at_once = isinstance(failure, Overloaded) and "upstream_status" not in failure.metadata
+        self.uncounted += at_once
+        if attempt.partial is None:
+            self.served_by = attempt.target  # nobody has answered yet
+
+    def _exhausted(
+        self,
+        target_states: Sequence[TargetState],
+        failures: Sequence[ServiceError],
+        *,
+        hopeless: bool,
+    ) -> ServiceError:
+        """What the client is told when nobody answers."""
+        telling = [one for one in failures if not _unable(one)]
+        failure = telling[-1] if telling else next(iter(failures), None)
+        rests = {
+            one.name: self.context.target_states[one.name].breaker.wait() for one in self.candidates
+        }
+        if failure is None or (hopeless and isinstance(failure, UpstreamFailed)):
+            wait = max(1, round(min(rests.values(), default=1.0)))
+            why = f" {_last(failure)}" if isinstance(failure, UpstreamFailed) else ""
+            return Overloaded(
+                f"No target of this model answers now ({_listed(self.candidates)}).{why} "
+                f"Try again in {wait} s; {_NEXT_STEP}",
+                code="no_endpoint",
+                retry_after=wait,
+            )
+        if isinstance(failure, Overloaded):  # of those that are full, who has room first
+            failure = min((one for one in telling if isinstance(one, Overloaded)), key=wait_of)
+            for target_state in target_states:
+                rests.pop(target_state.name, None)
+            sooner = max(1, round(min(rests.values(), default=wait_of(failure))))
+            if sooner < wait_of(failure):  # of those that rest only one was asked
+                failure.headers["Retry-After"] = str(sooner)
+        if isinstance(failure, UpstreamFailed):
+            failure.message = (
+                f"No target of this model answered ({_listed(self.candidates)}). {_last(failure)} "
+                f"Try again later; {_NEXT_STEP}"
+            )
+        if len(self.tried) > 1:
+            failure.metadata["attempts"] = len(self.tried)
+        return failure
+
+
+def _listed(candidates: Sequence[Candidate]) -> str:
+    """Return the names of the targets; of many, the first ones and the number of the others."""
+    names = [one.name for one in candidates[:_NAMED]]
+    others = len(candidates) - len(names)
+    return ", ".join([*names, f"and {others} more"] if others else names)
+
+
+def _last(failure: UpstreamFailed) -> str:
+    """Return the failure's own words, with the target they are about."""
+    target = failure.metadata.get("target")
+    return f"{target}: {failure!s}" if target else str(failure)
+
+
+def _raise_last_word(failures: Iterable[ServiceError]) -> None:
+    """Raise the failure that no other target could do better at, if there is one."""
+    for failure in failures:
+        if not _elsewhere(failure):
+            raise failure
+
+
+def _elsewhere(failure: ServiceError) -> bool:
+    """Whether another target may do better: not where the request itself is wrong."""
+    of_the_target = (Overloaded, RateLimited, TemplateFailed, UpstreamFailed)
+    return isinstance(failure, of_the_target) or _unable(failure)
+
+
+def _unable(failure: ServiceError) -> bool:
+    """Whether a target only lacks a parameter or the context, which another one may have."""
+    return failure.code in _OF_THE_TARGET

@@ -1,0 +1,164 @@
+"""A target as routing knows it: its breaker, what is under way there, and how that went."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import structlog
+from msgspec import Struct
+
+from causerie.errors import Overloaded, RateLimited, ServiceError, UpstreamFailed
+from causerie.protocol.target_stats import TargetStats
+from causerie.routing.circuit_breaker import CircuitBreaker, State
+from causerie.routing.latency_stats import LatencyStats
+from causerie.routing.samples import HALF_HOUR
+from causerie.routing.target import AdmissionQueue, Target
+
+log = structlog.get_logger(__name__)
+
+_PROOF_MINUTES = 5
+_FULL_SECONDS = 1.0  # where a full target does not say for how long
+
+
+class TargetStatus(Struct, frozen=True):
+    """How a target stands; ``wait_seconds`` until it is asked again.
+
+    ``answered`` counts the requests that it began to answer, ``failed`` by their codes those
+    that failed there, both since it was made.
+    """
+
+    name: str
+    state: State
+    in_flight: int
+    failures: int
+    wait_seconds: float
+    reason: str
+    answered: int = 0
+    failed: Mapping[str, int] = {}
+
+
+class TargetState:
+    """One target, by its name; ``admission_queue`` bounds what it does at the same time."""
+
+    __slots__ = (
+        "admission_queue",
+        "answered",
+        "breaker",
+        "failures",
+        "in_flight",
+        "latency_stats",
+        "name",
+        "target",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        target: Target,
+        admission_queue: AdmissionQueue | None,
+        breaker: CircuitBreaker,
+    ) -> None:
+        self.name = name
+        self.target = target
+        self.admission_queue = admission_queue
+        self.breaker = breaker
+        self.latency_stats = LatencyStats(breaker.clock)
+        self.in_flight = 0
+        self.answered = 0  # requests that it began to answer, ever
+        self.failures: Counter[str] = Counter()  # requests that failed, ever, by code
+
+    def failed(self, failure: ServiceError) -> None:
+        """Draw the conclusion from a failure."""
+        self.failures[failure.code] += 1
+        if isinstance(failure, (Overloaded, RateLimited)):
+            if not _is_bound_of_ours(failure):
+                self.breaker.full(wait_of(failure), failure.code)
+        elif isinstance(failure, UpstreamFailed) and not _is_refusal(failure):
+            failure.metadata.setdefault("target", self.name)
+            was_open = self.breaker.open
+            self.breaker.failed(failure.code, proven=self.proven)
+            self.latency_stats.failed()
+            self._tell_opening(failure, was_open=was_open)
+        else:
+            self.breaker.answers()  # whoever refuses a request is there
+
+    @property
+    def proven(self) -> bool:
+        """Whether it has answered a request in the last minutes."""
+        return bool(self.latency_stats.uptime(_PROOF_MINUTES))
+
+    def absent(self, failure: ServiceError) -> None:
+        """Record that an active check failed."""
+        was_open = self.breaker.open
+        self.breaker.absent(failure.code, proven=self.proven)
+        self._tell_opening(failure, was_open=was_open)
+
+    def _tell_opening(self, failure: ServiceError, *, was_open: bool) -> None:
+        """Log once why the target is down. The cause names host and port, never a secret."""
+        if self.breaker.open and not was_open:
+            log.warning(
+                "target down",
+                target=self.name,
+                code=failure.code,
+                reason=str(failure),
+                cause=str(failure.__cause__ or ""),
+            )
+
+    def state(self) -> State:
+        """Return the state that every page and API shows.
+
+        A target is ``up`` only where nothing is held against it or where it has answered a
+        request in the last minutes.
+        """
+        state = self.breaker.state()
+        if state == "up" and self.breaker.failures and not self.proven:
+            return "half_open"
+        return state
+
+    def status(self) -> TargetStatus:
+        """How it stands now."""
+        breaker = self.breaker
+        return TargetStatus(
+            name=self.name,
+            state=self.state(),
+            in_flight=self.in_flight,
+            failures=breaker.failures,
+            wait_seconds=breaker.wait(),
+            reason=breaker.reason,
+            answered=self.answered,
+            failed=dict(self.failures),
+        )
+
+    def target_stats(self) -> TargetStats:
+        """How it stands now, with what was measured."""
+        latency_stats = self.latency_stats
+        return TargetStats(
+            up=self.state() == "up",
+            idle=self.in_flight == 0,
+            first_token=latency_stats.first_token.percentiles(),
+            speed=latency_stats.speed.percentiles(),
+            expected=latency_stats.expected(),
+            first_token_half_hour=latency_stats.first_token.percentiles(HALF_HOUR),
+            speed_half_hour=latency_stats.speed.percentiles(HALF_HOUR),
+            uptime=latency_stats.uptime(5),
+            uptime_half_hour=latency_stats.uptime(30),
+            uptime_day=latency_stats.uptime(1440),
+        )
+
+
+def wait_of(failure: ServiceError) -> float:
+    """After how many seconds a full target may have room."""
+    said = failure.headers.get("Retry-After", "")
+    return float(said) if said.isdigit() else _FULL_SECONDS
+
+
+def _is_bound_of_ours(failure: ServiceError) -> bool:
+    """Whether we sent the request away ourselves, which is known anew for the next at once."""
+    return failure.code == Overloaded.code and "upstream_status" not in failure.metadata
+
+
+def _is_refusal(failure: ServiceError) -> bool:
+    """Whether the target said no, by a status below 500; 408 says that it was too slow."""
+    status = failure.metadata.get("upstream_status")
+    return isinstance(status, int) and status < 500 and failure.code != "upstream_timeout"

@@ -1,0 +1,142 @@
+"""What must hold of providers and aliases: addresses, secrets, and targets that are there."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from causerie.protocol.image_hosts import is_host
+from causerie.protocol.parsing.known import lists, privilege_in
+from causerie.protocol.parsing.privileged import PRIVILEGES
+from causerie.protocol.parsing.rules import HINTS, HONOURED, REFUSED
+from causerie.providers.dialect import Dialect
+from causerie.providers.dialects import DIALECTS
+from causerie.providers.outgoing import WRITTEN
+from causerie.settings.alias import AliasSettings
+from causerie.settings.lines import Path as KeyPath
+from causerie.settings.problems import Broken
+from causerie.settings.provider import ProviderModelSettings, ProviderSettings
+from causerie.settings.reach_rules import address_rules, secret_rules, tls_rules
+from causerie.settings.tree import Settings
+from causerie.settings.values import PLACES, Secret
+
+
+def provider_rules(settings: Settings) -> Iterator[Broken]:
+    """Everything that is wrong with providers and with what aliases make of them."""
+    taken: dict[str, KeyPath] = {}
+    for index, provider in enumerate(settings.providers):
+        at: KeyPath = ("providers", index)
+        other = taken.setdefault(provider.name, at)
+        if other is not at:
+            advice = f'"{provider.name}" is taken; names are unique'
+            yield Broken((*at, "name"), advice, (*other, "name"))
+        yield from _provider(at, provider)
+        for place, model in enumerate(settings.models):
+            if model.id.startswith(f"{provider.name}/"):
+                yield Broken(
+                    ("models", place, "id"),
+                    f'"{model.id}" could be taken for a model of provider "{provider.name}"; '
+                    "choose another id",
+                    (*at, "name"),
+                )
+    for index, alias in enumerate(settings.aliases):
+        yield from _alias(("aliases", index), alias, settings)
+
+
+def _provider(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
+    yield from address_rules((*at, "base_url"), provider.base_url, "name its key by `key`")
+    if isinstance(provider.proxy, str):
+        advice = f"write where the address is found: {PLACES}"
+        yield from address_rules((*at, "proxy"), provider.proxy, advice)
+    for name, secret in (("key", provider.key), ("proxy", provider.proxy)):
+        if isinstance(secret, Secret):
+            yield from secret_rules((*at, name), secret)
+    if provider.dialect not in DIALECTS:
+        near = difflib.get_close_matches(provider.dialect, DIALECTS, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(DIALECTS)}"
+        yield Broken((*at, "dialect"), f'there is no dialect "{provider.dialect}"; {hint}')
+    yield from tls_rules((*at, "tls"), provider.tls, provider.base_url)
+    yield from _fields(at, provider)
+    for host in provider.private_image_hosts:
+        if not is_host(host):
+            yield Broken(
+                (*at, "private_image_hosts"),
+                f'"{host}" is no name in lower case, suffix like `.corp.example`, address or '
+                "network like `10.0.0.0/8`",
+            )
+    seen: dict[str, int] = {}
+    for index, model in enumerate(provider.models):
+        place: KeyPath = (*at, "models", index)
+        first = seen.setdefault(model.id, index)
+        if first != index:
+            advice = f'"{model.id}" is there already'
+            yield Broken((*place, "id"), advice, (*at, "models", first, "id"))
+        yield from _parameters(place, model)
+
+
+def _fields(at: KeyPath, provider: ProviderSettings) -> Iterator[Broken]:
+    """Check that listed fields can be passed on, and that the privileged are named as such."""
+    dialect = DIALECTS.get(provider.dialect)
+    for setting in ("passes", "passes_privileged"):
+        place: KeyPath = (*at, setting)
+        for path in getattr(provider, setting):
+            privilege = privilege_in(path)
+            if (advice := _no_choice(path, dialect)) is not None:
+                yield Broken(place, advice, relies_on=((*at, "dialect"),))
+            elif setting == "passes" and privilege is not None:
+                yield Broken(
+                    place,
+                    f'"{path}" chooses the {privilege}: {PRIVILEGES[privilege]}; if you accept '
+                    "that, move it to `passes_privileged`",
+                )
+            elif setting == "passes_privileged" and privilege is None:
+                yield Broken(place, f'"{path}" is not privileged; move it to `passes`')
+
+
+def _no_choice(path: str, dialect: Dialect | None) -> str | None:
+    """Return why the operator cannot choose whether this field is passed on, if so."""
+    name = path.partition(".")[0]
+    if name in REFUSED:
+        return f'"{path}" is refused at every door: {REFUSED[name]}'
+    known = dialect.accepts | dialect.renames.keys() if dialect is not None else frozenset()
+    if path in WRITTEN or path in known:
+        return f'"{path}" is sent as the dialect says; leave it out'
+    if path not in HONOURED | HINTS and dialect is not None and lists(dialect.lists, path):
+        return f'"{path}" is sent already; leave it out'
+    return None
+
+
+def _parameters(at: KeyPath, model: ProviderModelSettings) -> Iterator[Broken]:
+    known = HONOURED | HINTS
+    for name in model.supported_parameters or ():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean `{near[0]}`?" if near else ""
+            yield Broken(
+                (*at, "supported_parameters"), f'"{name}" is no parameter of a request{hint}'
+            )
+
+
+def _alias(at: KeyPath, alias: AliasSettings, settings: Settings) -> Iterator[Broken]:
+    if not alias.targets:
+        yield Broken((*at, "targets"), "is empty; name at least one who answers")
+    providers = [provider.name for provider in settings.providers]
+    models = [model.id for model in settings.models]
+    seen: set[str] = set()
+    for index, target in enumerate(alias.targets):
+        place: KeyPath = (*at, "targets", index)
+        if target.name in seen:
+            yield Broken(place, f'"{target.name}" is in the list already')
+        seen.add(target.name)
+        if target.provider is not None and target.provider not in providers:
+            known = ", ".join(providers) or "none"
+            advice = f'no provider is named "{target.provider}"; known: {known}'
+            yield Broken((*place, "provider"), advice, relies_on=(("providers",),))
+        if target.provider is None and target.model not in models:
+            known = ", ".join(models) or "none"
+            yield Broken(
+                (*place, "model"),
+                f'no model of our own has the id "{target.model}"; known: {known}; '
+                "a model of a provider needs `provider`",
+                relies_on=(("models",), (*place, "provider")),
+            )

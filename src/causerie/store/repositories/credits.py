@@ -1,0 +1,40 @@
+"""Credits, which are only added to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from causerie.accounts.credit import Credit
+from causerie.store.repositories.rows import insert
+from causerie.store.tables import credits
+
+
+@dataclass(frozen=True, slots=True)
+class SqlCredits:
+    """Amounts of money, by project."""
+
+    connection: AsyncConnection
+
+    async def add(self, credit: Credit) -> None:
+        """One more."""
+        await insert(self.connection, credits, credit)
+
+    async def of(self, project_id: str) -> Sequence[Credit]:
+        """Newest first."""
+        query = (
+            select(credits)
+            .where(credits.c.project_id == project_id)
+            .order_by(credits.c.at.desc(), credits.c.id)
+        )
+        return [Credit(**row) for row in (await self.connection.execute(query)).mappings()]
+
+    async def total(self, project_id: str) -> Decimal | None:
+        """The sum; ``None`` where nothing was ever put in."""
+        query = select(func.sum(credits.c.amount)).where(credits.c.project_id == project_id)
+        total: Decimal | None = await self.connection.scalar(query)
+        return total

@@ -1,0 +1,226 @@
+"""API keys, their secrets and bounds, and the numbered list of what has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import RowMapping, Select, and_, func, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from causerie.accounts.bounds import Budget, BudgetPeriod, Limit, LimitsAndBudgets, Unit
+from causerie.accounts.credit import bounded
+from causerie.accounts.keys import ApiKey, Grant, KeySecret, Purpose
+from causerie.store.columns import amount_of, billionths
+from causerie.store.repositories.credits import SqlCredits
+from causerie.store.repositories.people import PERSON_STATUS, person_status_of
+from causerie.store.repositories.rows import insert, one_of, part_of, update
+from causerie.store.tables import (
+    api_keys,
+    budgets,
+    change_counter,
+    changes,
+    key_secrets,
+    limits,
+    memberships,
+    projects,
+    users,
+)
+
+_CHANGES_KEPT = timedelta(hours=1)
+_MAKERS = api_keys.alias("makers")
+# A version that did not know persons has written only who made a key: a user, or one's key.
+_PERSON = func.coalesce(
+    api_keys.c.person, _MAKERS.c.person, _MAKERS.c.created_by, api_keys.c.created_by
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SqlKeys:
+    """API keys."""
+
+    connection: AsyncConnection
+    writing: bool
+
+    async def add(self, key: ApiKey, secret: KeySecret) -> None:
+        """A new one, without its bounds."""
+        await insert(self.connection, api_keys, key)
+        await insert(self.connection, key_secrets, secret)
+
+    async def change(self, key: ApiKey) -> None:
+        """Everything but the id and the bounds."""
+        await update(self.connection, api_keys, api_keys.c.id == key.id, key)
+
+    async def find(self, id: str) -> ApiKey | None:
+        """By its public id; deleted ones too."""
+        if self.writing:  # a row is locked by itself, without those that are joined to it
+            await self.connection.execute(one_of(api_keys, id, writing=True))
+        found = await self.connection.execute(_keys().where(api_keys.c.id == id))
+        row = found.mappings().first()
+        return replace(_key(row), bounds=await self.bounds(f"key:{id}")) if row else None
+
+    async def of(self, project_id: str) -> Sequence[ApiKey]:
+        """Those of a project that are not deleted, newest first."""
+        return await self._found(_keys().where(api_keys.c.project_id == project_id))
+
+    async def derived(self, user_id: str, project_id: str | None = None) -> Sequence[ApiKey]:
+        """Those that derive from a user and are not deleted, newest first."""
+        query = _keys().where(users.c.id == user_id)
+        if project_id is not None:
+            query = query.where(api_keys.c.project_id == project_id)
+        return await self._found(query)
+
+    async def _found(self, query: Select[Any]) -> Sequence[ApiKey]:
+        query = query.where(api_keys.c.deleted_at.is_(None)).order_by(
+            api_keys.c.created_at.desc(), api_keys.c.id
+        )
+        found = [_key(row) for row in (await self.connection.execute(query)).mappings()]
+        bounds = await self._bounds([f"key:{key.id}" for key in found])
+        return [replace(key, bounds=bounds[f"key:{key.id}"]) for key in found]
+
+    async def withdraw(self, ids: Sequence[str], at: datetime) -> None:
+        """Mark them."""
+        await self.connection.execute(
+            api_keys.update().where(api_keys.c.id.in_(ids)).values(withdrawn_at=at)
+        )
+
+    async def rotate(self, secret: KeySecret, old_until: datetime) -> None:
+        """A new secret; the others end then, or earlier where they already did."""
+        later = or_(key_secrets.c.expires_at.is_(None), key_secrets.c.expires_at > old_until)
+        await self.connection.execute(
+            key_secrets.update()
+            .where(key_secrets.c.key_id == secret.key_id, later)
+            .values(expires_at=old_until)
+        )
+        await insert(self.connection, key_secrets, secret)
+
+    async def set_bounds(self, owner: str, bounds: LimitsAndBudgets) -> None:
+        """Of ``key:ID`` or ``project:ID``: these, instead of those there are."""
+        for table in (limits, budgets):
+            await self.connection.execute(table.delete().where(table.c.owner == owner))
+        if bounds.limits:
+            await self.connection.execute(
+                limits.insert(), [{"owner": owner, **asdict(each)} for each in bounds.limits]
+            )
+        if bounds.budgets:
+            await self.connection.execute(
+                budgets.insert(),
+                [
+                    {"owner": owner, **asdict(each), "amount": _stored(each)}
+                    for each in bounds.budgets
+                ],
+            )
+
+    async def bounds(self, owner: str) -> LimitsAndBudgets:
+        """Of ``key:ID`` or ``project:ID``."""
+        return (await self._bounds([owner]))[owner]
+
+    async def announce(self, subject: str, at: datetime) -> None:
+        """Number a change, and forget those of long ago."""
+        number = await self.connection.scalar(
+            change_counter.update()
+            .values(number=change_counter.c.number + 1)
+            .returning(change_counter.c.number)
+        )
+        await self.connection.execute(
+            changes.insert().values(number=number, subject=subject, at=at)
+        )
+        await self.connection.execute(changes.delete().where(changes.c.at < at - _CHANGES_KEPT))
+
+    async def changes(self, after: int) -> tuple[int, Sequence[str] | None]:
+        """The latest number, and whose changes came after; ``None`` where some are forgotten."""
+        latest = await self.connection.scalar(select(change_counter.c.number)) or 0
+        if latest == after:
+            return latest, ()
+        query = select(changes.c.subject).where(
+            changes.c.number > after, changes.c.number <= latest
+        )
+        found = list((await self.connection.execute(query)).scalars())
+        return latest, found if len(found) == latest - after else None
+
+    async def grant(self, digest: bytes) -> Grant | None:
+        """What the bearer of this secret may do."""
+        query = (
+            _keys()
+            .add_columns(
+                key_secrets.c.expires_at.label("secret_until"),
+                projects.c.archived_at.label("archived_at"),
+                projects.c.recording_days.label("recording_days"),
+            )
+            .join(key_secrets, key_secrets.c.key_id == api_keys.c.id)
+            .join(projects, projects.c.id == api_keys.c.project_id)
+            .where(key_secrets.c.digest == digest)
+        )
+        row = (await self.connection.execute(query)).mappings().first()
+        if row is None:
+            return None
+        key = _key(row)
+        owners = [f"key:{key.id}", f"project:{key.project_id}"]
+        bounds = await self._bounds(owners)
+        put_in = await SqlCredits(self.connection).total(key.project_id)
+        stopped = (key.disabled_at, key.deleted_at, row["archived_at"])
+        works = all(each is None for each in stopped) and not key.withdrawn
+        ends = [end for end in (row["secret_until"], key.expires_at) if end is not None]
+        return Grant(
+            key=replace(key, bounds=bounds[owners[0]]),
+            works=works,
+            until=min(ends, default=None),
+            project_bounds=bounded(bounds[owners[1]], put_in),
+            recorded=row["recording_days"] is not None,
+        )
+
+    async def _bounds(self, owners: Sequence[str]) -> dict[str, LimitsAndBudgets]:
+        found_limits: dict[str, list[Limit]] = {owner: [] for owner in owners}
+        found_budgets: dict[str, list[Budget]] = {owner: [] for owner in owners}
+        query = select(limits).where(limits.c.owner.in_(owners)).order_by(limits.c.model)
+        for row in (await self.connection.execute(query)).mappings():
+            values = dict(row)
+            found_limits[values.pop("owner")].append(Limit(**values))
+        query = (
+            select(budgets)
+            .where(budgets.c.owner.in_(owners))
+            .order_by(budgets.c.model, budgets.c.unit, budgets.c.period)
+        )
+        for row in (await self.connection.execute(query)).mappings():
+            found_budgets[row["owner"]].append(_budget(row))
+        return {
+            owner: LimitsAndBudgets(tuple(found_limits[owner]), tuple(found_budgets[owner]))
+            for owner in owners
+        }
+
+
+def _keys() -> Select[Any]:
+    """Keys with the person they derive from, and how that person stands now."""
+    of_holder = and_(
+        memberships.c.project_id == api_keys.c.project_id, memberships.c.user_id == users.c.id
+    )
+    return (
+        select(api_keys, users.c.id.label("holder"), *PERSON_STATUS)
+        .select_from(api_keys)
+        .outerjoin(_MAKERS, _MAKERS.c.id == api_keys.c.created_by)
+        .outerjoin(users, users.c.id == _PERSON)
+        .outerjoin(memberships, of_holder)
+    )
+
+
+def _key(row: RowMapping) -> ApiKey:
+    holder = row["holder"]
+    values = part_of(api_keys, row) | {
+        "purpose": Purpose(row["purpose"]),
+        "person": holder or "",
+        "person_status": person_status_of(row) if holder else None,
+    }
+    return ApiKey(**values)
+
+
+def _stored(budget: Budget) -> int:
+    return billionths(budget.amount) if budget.unit is Unit.MONEY else int(budget.amount)
+
+
+def _budget(row: RowMapping) -> Budget:
+    unit = Unit(row["unit"])
+    amount = amount_of(row["amount"]) if unit is Unit.MONEY else Decimal(row["amount"])
+    return Budget(amount, BudgetPeriod(row["period"]), unit, row["model"])

@@ -1,0 +1,232 @@
+"""Users and projects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import RowMapping, and_, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from causerie.accounts.people import (
+    LinkedIdentity,
+    Membership,
+    PersonStatus,
+    Project,
+    ProjectMember,
+    Role,
+    User,
+)
+from causerie.store.repositories.rows import insert, one_of, part_of, row_of, update, upsert
+from causerie.store.tables import departures, identities, memberships, projects, users
+
+# The columns of a user and of their membership that :func:`person_status_of` reads.
+PERSON_STATUS = (
+    users.c.name.label("person_name"),
+    users.c.operator.label("person_operator"),
+    users.c.disabled_at.label("person_disabled_at"),
+    memberships.c.role.label("person_role"),
+)
+
+
+def person_status_of(row: RowMapping) -> PersonStatus:
+    """Of a row with the columns ``PERSON_STATUS``."""
+    role = row["person_role"]
+    return PersonStatus(
+        name=row["person_name"],
+        operator=row["person_operator"],
+        disabled=row["person_disabled_at"] is not None,
+        role=Role(role) if role else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SqlPeople:
+    """Users and their identities."""
+
+    connection: AsyncConnection
+    writing: bool
+
+    async def add(self, user: User) -> None:
+        """Raises ``Taken`` where the address has an account."""
+        await insert(self.connection, users, user)
+
+    async def change(self, user: User) -> None:
+        """Everything but the id."""
+        await update(self.connection, users, users.c.id == user.id, user)
+
+    async def find(self, id: str) -> User | None:
+        """By id."""
+        found = await self.connection.execute(one_of(users, id, writing=self.writing))
+        row = found.mappings().first()
+        return User(**row) if row else None
+
+    async def by_email(self, email: str) -> User | None:
+        """By address, as it is kept."""
+        found = await self.connection.execute(select(users).where(users.c.email == email))
+        row = found.mappings().first()
+        return User(**row) if row else None
+
+    async def every(self) -> Sequence[User]:
+        """All, by address."""
+        found = await self.connection.execute(select(users).order_by(users.c.email))
+        return [User(**row) for row in found.mappings()]
+
+    async def person_status(self, user_id: str, project_id: str | None) -> PersonStatus | None:
+        """Account and role as they are now."""
+        query = (
+            select(*PERSON_STATUS)
+            .select_from(users)
+            .outerjoin(
+                memberships,
+                and_(memberships.c.user_id == users.c.id, memberships.c.project_id == project_id),
+            )
+            .where(users.c.id == user_id)
+        )
+        row = (await self.connection.execute(query)).mappings().first()
+        return person_status_of(row) if row else None
+
+    async def operators(self) -> int:
+        """How many see to the service now; locked, so that the last one stays."""
+        active = users.c.operator, users.c.disabled_at.is_(None)
+        query = select(users.c.id).where(*active).order_by(users.c.id)
+        return len((await self.connection.execute(query.with_for_update())).all())
+
+    async def link(self, identity: LinkedIdentity) -> None:
+        """Raises ``Taken``."""
+        await insert(self.connection, identities, identity)
+
+    async def by_identity(self, issuer: str, subject: str) -> User | None:
+        """Whose identity it is."""
+        query = (
+            select(users)
+            .join(identities, identities.c.user_id == users.c.id)
+            .where(identities.c.issuer == issuer, identities.c.subject == subject)
+        )
+        row = (await self.connection.execute(query)).mappings().first()
+        return User(**row) if row else None
+
+    async def identities(self, user_id: str) -> Sequence[LinkedIdentity]:
+        """Those of a user, oldest first; locked, so that the last way in stays."""
+        query = (
+            select(identities)
+            .where(identities.c.user_id == user_id)
+            .order_by(identities.c.linked_at, identities.c.issuer, identities.c.subject)
+        )
+        found = await self.connection.execute(query.with_for_update())
+        return [LinkedIdentity(**row) for row in found.mappings()]
+
+    async def unlink(self, identity: LinkedIdentity) -> None:
+        """Remove it."""
+        await self.connection.execute(
+            identities.delete().where(
+                identities.c.issuer == identity.issuer,
+                identities.c.subject == identity.subject,
+                identities.c.user_id == identity.user_id,
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SqlProjects:
+    """Projects and memberships."""
+
+    connection: AsyncConnection
+    writing: bool
+
+    async def add(self, project: Project) -> None:
+        """A new one."""
+        await insert(self.connection, projects, project)
+
+    async def change(self, project: Project) -> None:
+        """Everything but the id and what it keeps."""
+        values = row_of(projects, project)
+        del values["recording_days"]  # whoever renames it must not switch that on again
+        await self.connection.execute(
+            projects.update().where(projects.c.id == project.id).values(values)
+        )
+
+    async def set_recording(self, id: str, days: int | None) -> None:
+        """How long it keeps what is said."""
+        await self.connection.execute(
+            projects.update().where(projects.c.id == id).values(recording_days=days)
+        )
+
+    async def find(self, id: str) -> Project | None:
+        """By id."""
+        found = await self.connection.execute(one_of(projects, id, writing=self.writing))
+        row = found.mappings().first()
+        return Project(**row) if row else None
+
+    async def every(self) -> Sequence[Project]:
+        """All, by name."""
+        query = select(projects).order_by(func.lower(projects.c.name), projects.c.id)
+        return [Project(**row) for row in (await self.connection.execute(query)).mappings()]
+
+    async def of(self, user_id: str) -> Sequence[tuple[Project, Membership]]:
+        """Those that somebody is in, by name."""
+        query = (
+            select(projects, memberships.c.role, memberships.c.since)
+            .join(memberships, memberships.c.project_id == projects.c.id)
+            .where(memberships.c.user_id == user_id)
+            .order_by(func.lower(projects.c.name), projects.c.id)
+        )
+        found = []
+        for row in (await self.connection.execute(query)).mappings():
+            project = Project(**part_of(projects, row))
+            membership = Membership(project.id, user_id, Role(row["role"]), row["since"])
+            found.append((project, membership))
+        return found
+
+    async def membership(self, project_id: str, user_id: str) -> Membership | None:
+        """Somebody's part in a project."""
+        query = select(memberships).where(
+            memberships.c.project_id == project_id, memberships.c.user_id == user_id
+        )
+        row = (await self.connection.execute(query)).mappings().first()
+        return Membership(**{**row, "role": Role(row["role"])}) if row else None
+
+    async def members(self, project_id: str) -> Sequence[ProjectMember]:
+        """Who is in it, by name."""
+        query = (
+            select(users, memberships.c.role, memberships.c.since)
+            .join(memberships, memberships.c.user_id == users.c.id)
+            .where(memberships.c.project_id == project_id)
+            .order_by(func.lower(users.c.name), users.c.id)
+        )
+        return [
+            ProjectMember(User(**part_of(users, row)), Role(row["role"]), row["since"])
+            for row in (await self.connection.execute(query)).mappings()
+        ]
+
+    async def join(self, membership: Membership) -> None:
+        """Add it, or change its role."""
+        values = row_of(memberships, membership)
+        await upsert(self.connection, memberships, values, {"role": membership.role})
+
+    async def leave(self, project_id: str, user_id: str, at: datetime) -> None:
+        """Remove it, and remember when."""
+        values = {"project_id": project_id, "user_id": user_id, "at": at}
+        await upsert(self.connection, departures, values)
+        await self.connection.execute(
+            memberships.delete().where(
+                memberships.c.project_id == project_id, memberships.c.user_id == user_id
+            )
+        )
+
+    async def left(self, project_id: str, user_id: str) -> datetime | None:
+        """When they last left."""
+        found: datetime | None = await self.connection.scalar(
+            select(departures.c.at).where(
+                departures.c.project_id == project_id, departures.c.user_id == user_id
+            )
+        )
+        return found
+
+    async def owners(self, project_id: str) -> int:
+        """How many there are; locked, so that the last one stays."""
+        query = select(memberships.c.user_id).where(
+            memberships.c.project_id == project_id, memberships.c.role == Role.OWNER
+        )
+        return len((await self.connection.execute(query.with_for_update())).all())

@@ -1,1 +1,0 @@
-"""Chat endpoints that others run, or that this program runs elsewhere."""

@@ -1,0 +1,248 @@
+"""What operators see to, over real parts: a market from a configuration file, without a server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+from accountkit import World, accounts_of
+from edgekit import Statuses
+from probekit import says_yes
+
+from causerie.access.windows import MemoryCounters
+from causerie.chat.compiler import Compiler
+from causerie.chat.renderers import Renderers
+from causerie.composition.distribution import Distribution
+from causerie.composition.operations import LiveOperations
+from causerie.composition.reloading import Reloading
+from causerie.composition.service import RunningService
+from causerie.composition.targets import ChatParts
+from causerie.log_buffer import LogBuffer
+from causerie.operations.examinations import Examinations
+from causerie.operations.result import Found, RecordedExchange, Result
+from causerie.operations.results import Results
+from causerie.probe.ask import ProbeRequest
+from causerie.probe.asker import ProbeBounds
+from causerie.probe.reply import ProbeReply
+from causerie.routing.circuit_breaker import THRESHOLD
+from causerie.settings import Loaded, load
+from causerie.settings.credentials import Credentials, read_credentials
+
+QUICK = ProbeBounds(seconds=2.0)
+MARKET = """\
+# who is asked, and what they cost
+[[doors]]
+name = "router"
+kind = "router"
+keys = "off"
+
+[[providers]]
+name = "north"
+base_url = "{north}"
+dialect = "vllm"
+max_concurrent = 8
+
+[[providers.models]]
+id = "m"
+context_length = 32768
+supported_parameters = ["max_tokens", "temperature", "tools", "tool_choice", "seed", "stop"]
+thinking = "switch"
+continues = true
+probed = 2026-10-01  # 38 yes, 4 no, 2 unclear; not honoured: logprobs, min_p; unclear: logit_bias
+
+[[providers]]
+name = "south"
+base_url = "{south}"
+
+[[aliases]]
+id = "pool"
+targets = [
+  {{ provider = "north", model = "m", priority = 0, weight = 3 }},
+  {{ provider = "south", model = "m", priority = 1 }},
+]
+
+[[catalog]]
+id = "a/m"
+name = "M"
+[[catalog.endpoints]]
+provider = "north"
+model = "m"
+price = {{ prompt = "0.40", completion = "1.20" }}
+quantization = "fp8"
+[[catalog.endpoints]]
+provider = "south"
+model = "m"
+price = {{ prompt = "0.20", completion = "0.60" }}
+keeps_data = false
+
+[[catalog]]
+id = "a/m:free"
+[[catalog.endpoints]]
+provider = "south"
+model = "m"
+"""
+NOWHERE = "http://127.0.0.1:9/v1"
+
+
+@dataclass
+class Market:
+    """A market that operators see to."""
+
+    file: Path
+    service: RunningService
+    examinations: Examinations
+    services: LiveOperations
+
+    async def probed(self, provider: str) -> str:
+        """The state that the probe under way ends in."""
+        async with asyncio.timeout(60):
+            last = await self.examinations.ended(provider)
+        assert last is not None
+        return last.state
+
+
+@asynccontextmanager
+async def market(
+    world: World,
+    folder: Path,
+    *,
+    north: str = NOWHERE,
+    south: str = NOWHERE,
+    text: str = MARKET,
+    filed: bool = True,
+    bounds: ProbeBounds = QUICK,
+) -> AsyncIterator[Market]:
+    """The market; ``filed``: the service knows its file and can read it anew."""
+    file = folder / "causerie.toml"
+    file.write_text(text.format(north=north, south=south), encoding="utf-8")
+
+    def read() -> tuple[Loaded, Credentials]:
+        loaded = load(file=file, environ={"XDG_CACHE_HOME": str(folder), "HOME": str(folder)})
+        return loaded, read_credentials(loaded)
+
+    async with AsyncExitStack() as held:
+        parts = ChatParts(Compiler(workers=1), Renderers())
+        held.push_async_callback(parts.stop)
+        service = RunningService(Statuses([]), parts, LogBuffer(), Distribution(MemoryCounters()))  # type: ignore[arg-type]
+        held.push_async_callback(service.close)
+        loaded, credentials = read()
+        service.replace(service.prepare(loaded.settings, credentials))
+        if filed:
+            service.configuration = Reloading(loaded, read, service, lambda *_: None)
+        results = Results(lambda: folder / "probes")
+        examinations = Examinations(results, world.clock, bounds)
+        await held.enter_async_context(examinations)
+        services = LiveOperations(service, accounts_of(world), examinations, world.clock)
+        yield Market(file, service, examinations, services)
+
+
+@asynccontextmanager
+async def seen_to(world: World) -> AsyncIterator[LiveOperations]:
+    """One whose providers nobody answers for; what was once found of ``south`` is kept."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with market(world, Path(folder)) as made:
+            made.examinations.results.keep(result("south", "m"))
+            yield made.services
+
+
+def lived(made: Market) -> None:
+    """Gives a market a past: figures of one provider, failures of the other, a probe."""
+    north, south = (
+        made.service.pipeline.router.target_state(f"{one}/m") for one in ("north", "south")
+    )
+    assert north is not None
+    assert south is not None
+    for seconds, speed in ((0.21, 74.0), (0.34, 81.0), (0.9, 66.0)):
+        now = north.breaker.clock()
+        north.latency_stats.answered(seconds, now)
+        north.latency_stats.speed.add(speed, now)
+    north.in_flight = 3
+    south.latency_stats.failed()
+    for _ in range(THRESHOLD + 3):
+        south.breaker.failed("upstream_timeout")
+    made.examinations.results.keep(result("north", "m"))
+
+
+def result(provider: str, model: str, **more: Any) -> Result:
+    """What a probe may have found."""
+    found: dict[str, Any] = {
+        "at": datetime(2026, 11, 20, 9, tzinfo=UTC),
+        "complete": True,
+        "requests": 200,
+        "tokens": 12_345,
+        "probed": date(2026, 11, 20),
+        "context_length": 8192,
+        "supported_parameters": ("max_tokens", "seed", "temperature"),
+        "thinking": "never",
+        "continues": False,
+        "evidence": "3 yes, 1 no",
+        "overclaimed": ("tools",),
+        "findings": (
+            Found(
+                id="tools.named",
+                rule="C 5.1",
+                question="a named function is called",
+                decides=("tools", "tool_choice"),
+                answer="no",
+                how="it answered in words",
+                evidence=(
+                    RecordedExchange(asked='{"tools":["look"]}', came="200 'No.'", seconds=0.2),
+                ),
+            ),
+            Found(
+                id="seed",
+                rule="C 4",
+                question="the same seed gives the same text",
+                decides=("seed",),
+                answer="partly",
+                how="two of three times",
+                evidence=(),
+            ),
+        ),
+    }
+    return Result(provider=provider, model=model, **(found | more))
+
+
+@asynccontextmanager
+async def provider(
+    reply: Callable[[ProbeRequest], ProbeReply] = says_yes, gate: Callable[[int], Any] | None = None
+) -> AsyncIterator[tuple[str, list[str]]]:
+    """The base URL of a provider that answers so, and the heads of its requests.
+
+    ``gate`` gives what is awaited before the request with this number is answered.
+    """
+    heads: list[str] = []
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                heads.append(head)
+                size = head.lower().partition("content-length: ")[2].partition("\r\n")[0]
+                body = await reader.readexactly(int(size or 0))
+                if gate is not None:
+                    await gate(len(heads))
+                method, path, _ = head.split(" ", 2)
+                kind: Any = "POST" if method == "POST" else "GET"
+                writer.write(_raw(reply(ProbeRequest(kind, path.removeprefix("/v1"), body))))
+                await writer.drain()
+        writer.close()
+
+    listening = await asyncio.start_server(connected, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1", heads
+    finally:
+        listening.close()
+
+
+def _raw(reply: ProbeReply) -> bytes:
+    lines = [f"HTTP/1.1 {reply.status} x", f"content-length: {len(reply.body)}"]
+    lines += [f"{name}: {value}" for name, value in reply.headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode() + reply.body

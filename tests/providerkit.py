@@ -1,0 +1,121 @@
+"""Requests and replies for the tests of upstreams."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+from causerie.chat.separation import Separation
+from causerie.protocol.events import (
+    Event,
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    Usage,
+)
+from causerie.protocol.parsing import ParsingRules, parse
+from causerie.protocol.partial import Partial
+from causerie.protocol.request import ChatRequest
+from causerie.providers.dialect import Dialect
+from causerie.providers.dialects import DIALECTS, GENERIC
+from causerie.providers.incoming import Incoming
+from causerie.providers.outgoing import outgoing
+
+QUESTION = [{"role": "user", "content": "Hi"}]
+F = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+G = {"type": "function", "function": {"name": "g", "parameters": {"type": "object"}}}
+
+
+def request(**fields: Any) -> ChatRequest:
+    """A request as the wire has it, with every field that a door may know."""
+    body = {"model": "ours", "messages": QUESTION, **fields}
+    return parse(json.dumps(body).encode(), ParsingRules(reasoning_object=True))
+
+
+def sent(
+    dialect: str, partial: Partial | None = None, **fields: Any
+) -> tuple[dict[str, Any], list[str]]:
+    """What goes to a server of that dialect, without model and usual messages; the changes."""
+    out = outgoing(request(**fields), DIALECTS[dialect], "theirs", partial)
+    body = json.loads(out.body)
+    assert body.pop("model") == "theirs"
+    if body["messages"] == QUESTION:
+        del body["messages"]
+    return body, list(out.changes)
+
+
+def reader(
+    dialect: Dialect = GENERIC, *, partial: Partial | None = None, **fields: Any
+) -> Incoming:
+    """A reader of one reply, whose new ids count upwards."""
+    numbers = count(1)
+    return Incoming(
+        request(**fields),
+        dialect,
+        separators=Separation(),
+        partial=partial,
+        call_id=lambda: f"call_{next(numbers)}",
+    )
+
+
+def joined(events: Sequence[Event]) -> list[Event]:
+    """The same events with neighbours of one kind put together."""
+    out: list[Event] = []
+    for event in events:
+        last = out[-1] if out else None
+        match last, event:
+            case (ReasoningDelta(), ReasoningDelta()) if last.choice == event.choice:
+                out[-1] = ReasoningDelta(last.text + event.text, event.choice)
+            case (TextDelta(), TextDelta()) if last.choice == event.choice:
+                text = last.text + event.text
+                out[-1] = TextDelta(text, last.logprobs + event.logprobs, event.choice)
+            case (ToolCallDelta(), ToolCallDelta()) if last.index == event.index:
+                arguments = last.arguments + event.arguments
+                out[-1] = ToolCallDelta(event.index, arguments, event.choice)
+            case _:
+                out.append(event)
+    return out
+
+
+def in_order(events: Sequence[Event]) -> None:
+    """Fail where events break the contract's order."""
+    ended: set[int] = set()
+    started: set[tuple[int, int]] = set()
+    for position, event in enumerate(events):
+        if isinstance(event, Usage):
+            assert position == len(events) - 1
+            continue
+        assert event.choice not in ended
+        if isinstance(event, Finished):
+            ended.add(event.choice)
+        elif isinstance(event, ToolCallStarted):
+            assert (event.choice, event.index) not in started
+            started.add((event.choice, event.index))
+        elif isinstance(event, ToolCallDelta):
+            assert (event.choice, event.index) in started
+    assert isinstance(events[-1], Usage)
+
+
+def chunk(finish: str | None = None, *, index: int = 0, **delta: Any) -> dict[str, Any]:
+    """One chunk of a stream."""
+    return {"choices": [{"index": index, "delta": delta, "finish_reason": finish}]}
+
+
+def fed(reader: Incoming, *data: bytes) -> list[Event]:
+    """The events of chunks that came together."""
+    events: list[Event] = []
+    reader.feed(data, events)
+    return events
+
+
+def read(reader: Incoming, *chunks: dict[str, Any] | str | bytes) -> list[Event]:
+    """All events of a stream, ended by ``[DONE]``."""
+    events: list[Event] = []
+    for piece in (*chunks, b"[DONE]"):
+        data = json.dumps(piece).encode() if isinstance(piece, dict) else piece
+        events += fed(reader, data.encode() if isinstance(data, str) else data)
+    return events

@@ -1,0 +1,261 @@
+"""Pages about providers and routes, over HTTP, as their visitors get them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from html import unescape
+from pathlib import Path
+
+import pytest
+from accountkit import PASSWORD, World
+from browserkit import sign_in, window
+from consolekit import Place, ScriptedServiceView, Visitor, console_of
+from operationskit import MARKET, NOWHERE, Market, market, provider, result
+from playwright.async_api import expect
+from test_console_hostile import MARKUP, Elements
+
+from causerie.accounts.people import Role
+from causerie.composition import provider_file
+from causerie.probe.questions import QUESTIONS
+
+PATHS = (
+    "/operator/providers",
+    "/operator/providers?model=a/m",
+    "/operator/providers/north",
+    "/operator/providers/north/probe?model=m",
+    "/operator/explain",
+)
+
+
+@dataclass
+class Bench:
+    """A console over a market, and its operator."""
+
+    place: Place
+    market: Market
+    operator: Visitor
+
+
+@asynccontextmanager
+async def bench(world: World, folder: Path, **made: object) -> AsyncIterator[Bench]:
+    async with market(world, folder, **made) as shown:  # type: ignore[arg-type]
+        service_view = ScriptedServiceView()
+        service_view.operations = shown.services
+        async with console_of(world, service_view=service_view) as place:
+            user = await world.person("operator", operator=True, password=PASSWORD)
+            yield Bench(place, shown, await place.visitor_of(user))
+
+
+@pytest.fixture
+async def shown(lite: World, tmp_path: Path) -> AsyncIterator[Bench]:
+    async with bench(lite, tmp_path) as made:
+        yield made
+
+
+async def test_providers_and_what_they_can_do(shown: Bench) -> None:
+    page = await shown.operator.get("/operator/providers")
+    assert page.status == 200
+    for word in ("north", "south", "north/m", NOWHERE, "at most 8 at once", "a/m · $0.4 / $1.2"):
+        assert word in page.text
+    side_by_side = await shown.operator.get("/operator/providers?model=pool")
+    assert "<code>logprobs</code>" in side_by_side.text
+    for mark in ("✓</span> yes", "✕</span> no", "?</span> unclear", "–</span> unknown"):
+        assert mark in side_by_side.text
+    assert "taken without effect" in side_by_side.text  # the legend
+    one = await shown.operator.get("/operator/providers/north")
+    assert "38 yes, 4 no, 2 unclear" in one.text
+    assert "measured 2026-10-01" in one.text
+    assert "32,768 tokens" in one.text
+    assert (await shown.operator.get("/operator/providers/nowhere")).status == 404
+
+
+async def test_they_are_in_the_navigation_of_operators_only(shown: Bench) -> None:
+    assert "/console/operator/explain" in (await shown.operator.get("/profile")).text
+    world = shown.place.world
+    for role in (Role.OWNER, Role.ADMIN, Role.MEMBER, Role.VIEWER):
+        user = await world.person()
+        await world.join(await world.project(owner=await world.person()), user, role)
+        visitor = await shown.place.visitor_of(user)
+        assert "/operator/explain" not in (await visitor.get("/profile")).text
+        for path in (*PATHS, "/operator/providers/north/progress"):
+            assert (await visitor.get(path)).status == 403, (role, path)
+        for path in ("probe", "probe/cancel", "probe/use"):
+            page = await visitor.post(f"/operator/providers/north/{path}", {"model": "m"})
+            assert page.status == 403, (role, path)
+        named = "north/typed-by-hand"  # no random id holds a dash
+        for typed in ({"model": named}, {"max_prompt": "x"}, {"form_token": ""}):  # in any order
+            refused = await visitor.post("/operator/explain", typed)
+            assert refused.status == 403
+            assert named not in refused.text
+    assert (await shown.place.visitor().get("/operator/providers")).status == 303
+    assert shown.market.examinations.last("north") is None
+
+
+async def test_a_form_without_its_token_does_nothing(shown: Bench) -> None:
+    for path in ("providers/north/probe", "providers/north/probe/use", "explain"):
+        page = await shown.operator.post(f"/operator/{path}", {"form_token": "x", "model": "m"})
+        assert page.status == 403
+    assert shown.market.examinations.last("north") is None
+
+
+async def test_a_service_without_providers_has_no_such_pages(place: Place) -> None:
+    user = await place.world.person(operator=True)
+    visitor = await place.visitor_of(user)
+    assert (await visitor.get("/operator/providers")).status == 404
+    assert "/operator/explain" not in (await visitor.get("/profile")).text
+
+
+async def test_a_probe_that_fails_says_why(shown: Bench) -> None:
+    asked = await shown.operator.get("/operator/providers/north/probe?model=m")
+    assert "at most 284 requests" in unescape(asked.text)
+    begun = await shown.operator.post("/operator/providers/north/probe", {"model": "m"})
+    assert (begun.status, begun.headers["location"]) == (303, "/console/operator/providers/north")
+    assert await shown.market.probed("north") == "failed"
+    page = await shown.operator.get("/operator/providers/north")
+    assert "could not be probed: the provider cannot be reached" in page.text
+    assert 'hx-trigger="every 1s"' not in page.text
+    over = await shown.operator.get("/operator/providers/north/progress", {"hx-request": "true"})
+    assert over.headers["hx-redirect"] == "/console/operator/providers/north"
+    other = await shown.operator.get("/operator/providers/north/probe?model=none")
+    assert other.status == 404
+
+
+async def test_what_would_change_stands_beside_what_is_in_force(shown: Bench) -> None:
+    shown.market.examinations.results.keep(result("north", "m"))
+    text = (await shown.operator.get("/operator/providers/north")).text
+    assert "not in force" in text
+    changes = text[text.index("What would change") :]
+    assert "<code>stop</code>" in changes
+    assert "32,768" in changes
+    assert "8,192" in changes
+    assert "it answered in words" in text
+    assert "Claimed in its list of models, and not honoured: <code>tools</code>" in text
+    used = await shown.operator.post("/operator/providers/north/probe/use", {"model": "m"})
+    assert used.headers["location"].endswith("?done=probe-used")
+    text = (await shown.operator.get("/operator/providers/north")).text
+    assert "It found what is in force already" in text
+    assert "2026-11-20" in text
+    log = await shown.operator.get("/operator/audit")
+    assert "provider.use_probe" in log.text
+
+
+async def test_a_result_that_cannot_be_written_is_shown_to_be_pasted(
+    shown: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown.market.examinations.results.keep(result("north", "m"))
+
+    def read_only(**_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(provider_file.tempfile, "mkstemp", read_only)
+    page = await shown.operator.post("/operator/providers/north/probe/use", {"model": "m"})
+    assert page.status == 200
+    text = unescape(page.text)
+    assert "The configuration stays as it is" in text
+    assert "cannot be written (Permission denied)" in text
+    assert '[[providers.models]]\nid = "m"' in text
+
+
+async def test_routes_are_explained_for_picks_and_for_a_body(shown: Bench) -> None:
+    asked = await shown.operator.get("/operator/explain?model=a/m")
+    assert 'value="a/m"' in asked.text
+    picks = {
+        "from": "picks",
+        "door": "router",
+        "model": "a/m",
+        "tools": "yes",
+        "max_prompt": "0.3",
+        "ignore": "east, west",
+    }
+    told = unescape((await shown.operator.post("/operator/explain", picks)).text)
+    assert 'It goes to <span class="mono">south/m</span>' in told
+    assert "costs 0.4 (prompt)" in told
+    assert "provider.max_price.prompt" in told
+    assert '"ignore": [\n      "east",' in told  # the body, to go on from
+    strict = unescape(
+        (await shown.operator.post("/operator/explain", picks | {"strict": "yes"})).text
+    )
+    assert "Nobody is asked" in strict
+    assert "is not known to support <code>tools</code>" in strict
+    body = {"model": "pool", "messages": [{"role": "user", "content": "Hi"}]}
+    pasted = {"from": "body", "door": "router", "body": json.dumps(body)}
+    assert "status 404" in (await shown.operator.post("/operator/explain", pasted)).text
+    pasted["body"] = "{"
+    assert "not valid JSON" in (await shown.operator.post("/operator/explain", pasted)).text
+    wrong = await shown.operator.post("/operator/explain", picks | {"max_prompt": "cheap"})
+    assert wrong.status == 400
+    assert "Write a number" in wrong.text
+    nowhere = await shown.operator.post("/operator/explain", picks | {"door": "none"})
+    assert nowhere.status == 404
+    assert "There is no door none" in nowhere.text
+
+
+@pytest.mark.parametrize("text", MARKUP)
+async def test_hostile_names_stay_text(lite: World, tmp_path: Path, text: str) -> None:
+    named = json.dumps(text).replace("{", "{{").replace("}", "}}")
+    config = MARKET.replace('model = "m"', f"model = {named}").replace('id = "m"', f"id = {named}")
+    async with bench(lite, tmp_path, text=config) as shown:
+        hostile = result("north", text)
+        shown.market.examinations.results.keep(hostile)
+        pages = [await shown.operator.get(path) for path in PATHS if "probe?" not in path]
+        sent = {"from": "picks", "door": text, "model": text, "message": text, "order": text}
+        pages.append(await shown.operator.post("/operator/explain", sent))
+        sent["door"] = "router"
+        pages.append(await shown.operator.post("/operator/explain", sent))
+        sent |= {"from": "body", "body": text}
+        pages.append(await shown.operator.post("/operator/explain", sent))
+        for page in pages:
+            assert page.status in (200, 404)
+            assert "135419791" not in page.text
+            Elements().feed(page.text)
+
+
+async def test_probe_again_in_a_browser(lite: World, tmp_path: Path) -> None:
+    """From the button over progress to the result in force."""
+    halfway, go_on = asyncio.Event(), asyncio.Event()
+
+    async def gate(number: int) -> None:
+        if number == 20:
+            halfway.set()
+            await go_on.wait()
+
+    async with (
+        provider(gate=gate) as (base_url, _),
+        bench(lite, tmp_path, north=base_url) as shown,
+        window() as page,
+    ):
+        root = f"http://127.0.0.1:{shown.place.port}/console"
+        user = await lite.person("ada", operator=True, password=PASSWORD)
+        await sign_in(page, root, user)
+        await page.goto(f"{root}/operator/providers")
+        await page.click("#main >> text=north >> nth=0")
+        await page.get_by_text("Probe again").click()
+        await expect(page.locator("dialog h1")).to_have_text("Probe m at north?")
+        await page.click("dialog .button-main")
+        await halfway.wait()
+        asked = page.locator("#probe-progress")
+        await expect(asked).to_contain_text(f"of {len(QUESTIONS)}")
+        await page.focus("#probe-cancel")
+        async with page.expect_response("**/progress"):
+            pass
+        await expect(page.locator("#probe-cancel")).to_be_focused()
+        await expect(page.locator("#probing progress")).to_be_visible()
+        await expect(page.locator("#probing")).to_contain_text("tokens so far, of at most")
+        await expect(page.locator("#probing >> text=Cancel")).to_be_visible()
+        go_on.set()
+        await expect(page.locator("#probing [role=status]")).to_contain_text("was probed")
+        await expect(page.locator(".changes")).to_contain_text("tools")
+        await page.click("text=Write into the configuration and use")
+        await expect(page.locator(".toast")).to_contain_text("is in force")
+        await expect(page.locator("#probing")).to_contain_text("what is in force already")
+        row = page.locator(".matrix tr", has=page.locator("code", has_text="parallel_tool_calls"))
+        await expect(row).to_contain_text("no")
+        assert "parallel_tool_calls" in made_text(shown)
+
+
+def made_text(shown: Bench) -> str:
+    return shown.market.file.read_text(encoding="utf-8")

@@ -1,0 +1,33 @@
+"""A generation under a grammar that has accepted a part, on a scripted engine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from causerie.engines.base import Output, Stopped, TextRequest, Token
+from causerie.engines.grammar_matcher import GrammarMatcher, Guided, Spelling, words
+from causerie.engines.weights.vocabulary import read_vocabulary
+
+
+async def test_a_limit_in_the_middle_of_a_character_is_reached(gguf: Path) -> None:
+    """llama.cpp counts what it made of one and tells nothing of it: whoever asked is to know."""
+    vocabulary = read_vocabulary(gguf)
+    letter = vocabulary.tokens.index(b"a")
+
+    async def outputs() -> AsyncGenerator[Output, None]:
+        yield Stopped("length", 1, 1, 0)
+
+    @asynccontextmanager
+    async def run(request: TextRequest) -> AsyncIterator[AsyncGenerator[Output, None]]:
+        yield outputs()
+
+    async def draw(request: TextRequest) -> Token:
+        raise AssertionError("nothing is left to be drawn")
+
+    tokens = words(vocabulary, lambda text: [letter])
+    guide = GrammarMatcher(tokens, vocabulary, '%llguidance {}\nstart: "aé"', [letter])
+    request = TextRequest(prompt=[letter], max_tokens=1)
+    guided = Guided(run, draw, request, guide, Spelling(vocabulary, frozenset(), ()))
+    assert [each async for each in guided.outputs()] == [Stopped("length", 1, 1, 0)]

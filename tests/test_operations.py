@@ -1,0 +1,328 @@
+"""Providers as operators see to them: what is known, probes under way, results put in force."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from accountkit import World
+from operationskit import MARKET, Market, market, provider
+from probekit import refused, says_yes
+
+from causerie.accounts.audit import AuditEntry, AuditFilter
+from causerie.accounts.people import SYSTEM, Actor, actor_of
+from causerie.composition import provider_file
+from causerie.errors import Forbidden, InvalidRequest, NotFound, Unauthenticated
+from causerie.operations.ports import RouteQuery
+from causerie.operations.results import Results
+from causerie.operations.views import ProviderView
+from causerie.probe.ask import ProbeRequest
+from causerie.probe.questions import QUESTIONS
+from causerie.probe.reply import ProbeReply
+from causerie.settings import load
+
+BODY = json.dumps({"model": "a/m", "messages": [{"role": "user", "content": "Hi"}]}).encode()
+
+
+@pytest.fixture
+async def operator(lite: World) -> Actor:
+    return actor_of(await lite.person("ada", operator=True))
+
+
+def marks(view: ProviderView) -> dict[str, str]:
+    return {cell.parameter: cell.mark for cell in view.models[0].cells}
+
+
+async def test_providers_are_shown_as_the_configuration_knows_them(
+    lite: World, operator: Actor, tmp_path: Path
+) -> None:
+    async with market(lite, tmp_path) as made:
+        north, south = await made.services.providers(operator)
+    assert (north.name, north.dialect, north.max_concurrent) == ("north", "vllm", 8)
+    [target] = north.targets
+    assert (target.name, target.state, target.in_flight) == ("north/m", "up", 0)
+    served = {one.model: one for one in target.serves}
+    assert served["pool"].weight == 3
+    price = served["a/m"].price
+    assert price is not None
+    assert (price.prompt, price.completion, price.request) == ("0.4", "1.2", "0")
+    seen = marks(north)
+    assert {seen[name] for name in ("tools", "seed", "max_completion_tokens", "reasoning")} == {
+        "yes"
+    }
+    assert seen["logprobs"] == "no"
+    assert seen["logit_bias"] == "unclear"
+    assert set(marks(south).values()) == {"unknown"}
+    words = {cell.parameter: cell.words for cell in north.models[0].cells}
+    assert words["min_p"] == "seen not to be honoured"
+    assert words["top_k"] == "not among what was found"
+    assert north.models[0].evidence.startswith("38 yes, 4 no")
+
+
+async def test_only_operators_are_answered(lite: World, tmp_path: Path) -> None:
+    owner = await lite.person("owner")
+    await lite.project(owner=owner)
+    async with market(lite, tmp_path) as made:
+        services, actor = made.services, actor_of(owner)
+        for refused_call in (
+            lambda: services.providers(actor),
+            lambda: services.provider(actor, "north"),
+            lambda: services.probe(actor, "north", "m"),
+            lambda: services.cancel(actor, "north"),
+            lambda: services.use(actor, "north", "m"),
+            lambda: services.explain(actor, RouteQuery(BODY)),
+        ):
+            with pytest.raises(Forbidden):
+                await refused_call()
+        assert made.examinations.last("north") is None
+
+
+async def test_a_probe_is_carried_out_kept_and_put_in_force(
+    lite: World, operator: Actor, tmp_path: Path
+) -> None:
+    async with provider() as (base_url, heads), market(lite, tmp_path, north=base_url) as made:
+        begun = await made.services.probe(operator, "north", "m")
+        assert begun.state == "asking"
+        assert begun.questions == len(QUESTIONS)
+        with pytest.raises(InvalidRequest) as twice:
+            await made.services.probe(operator, "north", "m")
+        assert (twice.value.status, twice.value.code) == (409, "probe_running")
+        assert await made.probed("north") == "done"
+        view = await made.services.provider(operator, "north")
+        assert view.probe is not None
+        assert view.probe.asked == len(QUESTIONS)
+        assert view.probe.requests == len(heads) - 1
+        [model] = view.models
+        newest = model.newest
+        assert newest is not None
+        assert newest.complete
+        assert not newest.used
+        changed = {one.what: (one.before, one.now) for one in model.changes}
+        assert changed["tools"] == ("yes", "no")
+        assert changed["continues"] == ("yes", "no")
+        assert marks(view)["tools"] == "yes"  # what is in force is as it was
+
+        used = await made.services.use(operator, "north", "m")
+        assert used.written
+        assert used.in_force
+        after = await made.services.provider(operator, "north")
+        assert marks(after)["tools"] == "no"
+        assert after.models[0].used is not None
+        assert after.models[0].changes == ()
+        words = {cell.parameter: cell.words for cell in after.models[0].cells}
+        assert words["stop"] != "seen not to be honoured"  # but what was seen
+        kept = Results(lambda: tmp_path / "probes").of("north", "m")
+        assert kept.used == after.models[0].used
+        text = made.file.read_text()
+        assert "# who is asked, and what they cost" in text
+        refusing = await made.services.explain(operator, RouteQuery(_with_tools()))
+    [left] = refusing.routes[0].left_out
+    assert left.target == "north/m"
+    assert left.reasons[0].field == "tools"
+    assert refusing.goes_to == "south/m"
+    actions = [one.action for one in await _log(lite)]
+    assert actions[:2] == ["provider.use_probe", "provider.probe"]
+    [first, *_] = await _log(lite)
+    assert (first.subject, first.actor_name) == ("north", "ada")
+    assert "tools: no" in first.details["changes"]
+
+
+def _with_tools() -> bytes:
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    return json.dumps({**json.loads(BODY), "tools": [tool]}).encode()
+
+
+async def _log(lite: World) -> list[AuditEntry]:
+    return list(await lite.projects.audit_of_all(SYSTEM, AuditFilter()))
+
+
+async def test_a_probe_can_be_cancelled(lite: World, operator: Actor, tmp_path: Path) -> None:
+    reached, never = asyncio.Event(), asyncio.Event()
+
+    async def gate(number: int) -> None:
+        if number == 5:
+            reached.set()
+            await never.wait()
+
+    async with (
+        provider(gate=gate) as (base_url, heads),
+        market(lite, tmp_path, north=base_url) as made,
+    ):
+        await made.services.probe(operator, "north", "m")
+        await reached.wait()
+        view = await made.services.provider(operator, "north")
+        assert view.probe is not None
+        assert 0 < view.probe.asked < len(QUESTIONS)
+        assert view.probe.tokens > 0
+        ended = await made.services.cancel(operator, "north")
+        assert ended.state == "cancelled"
+        again = await made.services.cancel(operator, "north")
+        assert again.state == "cancelled"
+        assert len(heads) == 5
+        assert made.examinations.results.of("north", "m").newest is None
+        with pytest.raises(NotFound):
+            await made.services.cancel(operator, "south")
+        never.set()
+    assert [one.action for one in await _log(lite)][:2] == [
+        "provider.probe_cancel",
+        "provider.probe",
+    ]
+
+
+async def test_a_probe_ends_with_the_service(lite: World, operator: Actor, tmp_path: Path) -> None:
+    reached, never = asyncio.Event(), asyncio.Event()
+
+    async def gate(number: int) -> None:
+        reached.set()
+        await never.wait()
+
+    async with provider(gate=gate) as (base_url, _):
+        async with market(lite, tmp_path, north=base_url) as made:
+            await made.services.probe(operator, "north", "m")
+            await reached.wait()
+        last = made.examinations.last("north")
+        assert last is not None
+        assert last.state == "cancelled"
+        never.set()
+
+
+async def test_what_cannot_be_probed_says_why(lite: World, operator: Actor, tmp_path: Path) -> None:
+    async def failure(made: Market) -> str:
+        await made.services.probe(operator, "north", "m")
+        assert await made.probed("north") == "failed"
+        view = await made.services.provider(operator, "north")
+        assert view.probe is not None
+        return view.probe.failure
+
+    async with market(lite, tmp_path) as made:
+        assert "cannot be reached" in await failure(made)
+        for name, model, error in (
+            ("nowhere", "m", NotFound),
+            ("causerie", "m", NotFound),
+            ("north", "", InvalidRequest),
+            ("north", "m" * 2000, InvalidRequest),
+        ):
+            with pytest.raises(error):
+                await made.services.probe(operator, name, model)
+    async with (
+        provider(lambda ask: refused("who are you", 401)) as (base_url, _),
+        market(lite, tmp_path, north=base_url) as made,
+    ):
+        assert "wants a key" in await failure(made)
+
+
+async def test_a_result_that_is_not_whole_is_not_used(
+    lite: World, operator: Actor, tmp_path: Path
+) -> None:
+    def broken(ask: ProbeRequest) -> ProbeReply:
+        return says_yes(ask) if ask.method == "GET" else refused("out of order", 500)
+
+    async with provider(broken) as (base_url, _), market(lite, tmp_path, north=base_url) as made:
+        before = made.file.read_text()
+        with pytest.raises(NotFound):
+            await made.services.use(operator, "north", "m")
+        await made.services.probe(operator, "north", "m")
+        assert await made.probed("north") == "done"
+        with pytest.raises(InvalidRequest) as refusal:
+            await made.services.use(operator, "north", "m")
+        assert refusal.value.code == "probe_incomplete"
+        assert made.file.read_text() == before
+
+
+async def test_a_result_that_cannot_be_kept_is_in_force_and_noted(
+    lite: World, operator: Actor, tmp_path: Path
+) -> None:
+    (tmp_path / "probes").write_text("no folder")
+    async with provider() as (base_url, _), market(lite, tmp_path, north=base_url) as made:
+        await made.services.probe(operator, "north", "m")
+        assert await made.probed("north") == "done"
+        used = await made.services.use(operator, "north", "m")
+        assert used.in_force
+        assert (await made.services.provider(operator, "north")).models[0].changes == ()
+    [entry, *_] = await _log(lite)
+    assert entry.action == "provider.use_probe"
+
+
+async def test_a_file_that_cannot_be_written_is_left_to_a_person(
+    lite: World, operator: Actor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(**_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    async with provider() as (base_url, _):
+        async with market(lite, tmp_path, north=base_url) as made:
+            await made.services.probe(operator, "north", "m")
+            assert await made.probed("north") == "done"
+            before = made.file.read_text()
+            with monkeypatch.context() as patch:
+                patch.setattr(provider_file.tempfile, "mkstemp", read_only)
+                used = await made.services.use(operator, "north", "m")
+            assert not used.written
+            assert "cannot be written (Permission denied)" in used.problem
+            assert made.file.read_text() == before
+            assert "[[providers.models]]" in used.by_hand
+            assert 'id = "m"' in used.by_hand
+        async with market(lite, tmp_path, north=base_url, filed=False) as made:
+            used = await made.services.use(operator, "north", "m")
+            assert "without a configuration file" in used.problem
+            assert "supported_parameters" in used.by_hand
+
+
+async def test_a_file_that_was_broken_meanwhile_stays(
+    lite: World, operator: Actor, tmp_path: Path
+) -> None:
+    async with provider() as (base_url, _), market(lite, tmp_path, north=base_url) as made:
+        await made.services.probe(operator, "north", "m")
+        assert await made.probed("north") == "done"
+        made.file.write_text("[[providers]\n")
+        used = await made.services.use(operator, "north", "m")
+        assert not used.written
+        assert "not valid TOML" in used.problem
+        made.file.write_text(
+            MARKET.format(north=base_url, south=base_url) + "\n[server]\nport = 0\n"
+        )
+        good = await made.services.use(operator, "north", "m")
+        assert good.in_force
+        [north, _] = load(file=made.file, environ={"HOME": str(tmp_path)}).settings.providers
+        assert north.models[0].continues is False
+
+
+async def test_a_route_is_explained_for_a_key(lite: World, operator: Actor, tmp_path: Path) -> None:
+    owner = await lite.person("owner")
+    project = await lite.project(owner=owner)
+    narrow = await lite.key(project, owner, models=frozenset({"pool"}))
+    stopped = await lite.key(project, owner)
+    await lite.keys.disable(actor_of(owner), stopped.key.id)
+    elsewhere = await lite.key(project, owner, doors=frozenset({"hosted"}))
+    async with market(lite, tmp_path) as made:
+
+        async def told(key: str, body: bytes = BODY) -> str | None:
+            found = await made.services.explain(operator, RouteQuery(body, "router", key))
+            return found.refusal.code if found.refusal is not None else found.goes_to
+
+        assert await told("") in ("north/m", "south/m")
+        assert await told(narrow.key.id) == "model_not_allowed"
+        assert await told(stopped.key.id) == Unauthenticated.code
+        assert await told(elsewhere.key.id) == "scope_not_allowed"
+        assert await told("ck_none") == "not_found"
+        assert await told("", b"{") == "invalid_json"
+        assert await told("", b'{"model": "a/none", "messages": []}') != "north/m"
+        with pytest.raises(NotFound):
+            await made.services.explain(operator, RouteQuery(BODY, "no-such-door"))
+        sessions = {
+            (await made.services.explain(operator, RouteQuery(BODY, "router", "", str(n)))).goes_to
+            for n in range(20)
+        }
+        assert sessions == {"north/m", "south/m"}
+        assert made.services.doors()[0] == "router"
+        assert set(made.services.models()) >= {"pool", "a/m", "a/m:free"}
+
+
+def test_a_result_that_cannot_be_read_counts_as_none(tmp_path: Path) -> None:
+    results = Results(lambda: tmp_path)
+    file = results._file("north", "m")
+    assert file is not None
+    file.write_text('{"newest": {"endpoint"')
+    assert results.of("north", "m").newest is None

@@ -1,0 +1,198 @@
+"""Secrets of people at rest: nobody who has the database has them, and keys can change."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from pathlib import Path
+
+import pytest
+from accountkit import PASSWORD, SEAL, World
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import select
+
+from causerie.accounts import totp
+from causerie.accounts.encryption import Cipher, WrongKey, new_key
+from causerie.accounts.people import User
+from causerie.accounts.sessions import SessionClient
+from causerie.composition.account_backend import opened, sealed
+from causerie.composition.startup import CannotStart
+from causerie.errors import StoreUnavailable
+from causerie.settings import SettingsError, StoreSettings, load
+from causerie.settings.credentials import read_credentials
+from causerie.store.accounts import SqlStore
+from causerie.store.database import Database
+from causerie.store.encryption import seal_secrets
+from causerie.store.key_file import key_of_file
+from causerie.store.tables import totp as table
+
+ONE, TWO = "one" * 11, "two" * 11
+
+
+@given(st.text(), st.text())
+def test_what_is_sealed_opens_again_for_its_purpose_only(secret: str, purpose: str) -> None:
+    seal = Cipher([ONE])
+    found = seal.seal(secret, purpose)
+    assert seal.open(found, purpose) == secret
+    assert seal.seal(secret, purpose) != found
+    for wrong, other in ((seal, purpose + "x"), (Cipher([TWO]), purpose), (Cipher(()), purpose)):
+        with pytest.raises(WrongKey):
+            wrong.open(found, other)
+
+
+def test_what_was_changed_does_not_open() -> None:
+    seal = Cipher([ONE])
+    found = seal.seal("secret", "p")
+    version, name, text = found.split(".")
+    changed = text[:20] + ("A" if text[20] != "A" else "B") + text[21:]
+    for wrong in (
+        f"2.{name}.{text}",
+        f"{version}.{name}.{changed}",
+        f"{version}.{name}.",
+        "",
+        "1.",
+    ):
+        with pytest.raises(WrongKey):
+            seal.open(wrong, "p")
+    with pytest.raises(WrongKey):
+        Cipher(()).seal("secret", "p")
+    with pytest.raises(ValueError, match="at least 32"):
+        Cipher(["short"])
+
+
+async def enrolled(world: World) -> tuple[User, str]:
+    user = await world.person("ada", password=PASSWORD)
+    secret = (await world.profile.enrol(user, "Causerie")).secret
+    code = totp.code_at(secret, int(world.now.timestamp()) // 30)
+    await world.profile.confirm(user, code, SessionClient("127.0.0.1", "test"))
+    world.later(minutes=2)
+    return user, secret
+
+
+async def kept(database: Database) -> str:
+    async with database.reading() as connection:
+        found = await connection.execute(select(table.c.secret))
+        return str(found.scalar_one())
+
+
+async def test_no_secret_is_in_the_database(world: World, tmp_path: Path) -> None:
+    _, secret = await enrolled(world)
+    assert secret not in await kept(world.database)
+    assert secret not in content(tmp_path)
+
+
+def content(folder: Path) -> str:
+    """All files of a database: the log alongside it too."""
+    files = [file for file in folder.rglob("*.db*") if file.is_file()]
+    return "".join(file.read_bytes().decode("latin-1") for file in files)
+
+
+async def test_secrets_from_before_are_sealed_and_overwritten(world: World, tmp_path: Path) -> None:
+    _, secret = await enrolled(world)
+    async with world.database.writing() as connection:
+        await connection.execute(table.update().values(secret=secret))
+    if world.database.sqlite:
+        assert secret in content(tmp_path)
+    assert await seal_secrets(world.database, SEAL) == 1
+    assert await seal_secrets(world.database, SEAL) == 0
+    assert secret not in content(tmp_path)
+    await sign_in(world, secret)
+
+
+async def sign_in(world: World, secret: str) -> None:
+    half = await world.sign_in.with_password("ada@example.org", PASSWORD, SessionClient())
+    code = totp.code_at(secret, int(world.now.timestamp()) // 30)
+    await world.sign_in.with_code(half.token, code, SessionClient())
+
+
+async def test_keys_are_changed_one_after_the_other(world: World) -> None:
+    _, secret = await enrolled(world)
+    before = await kept(world.database)
+    both = Cipher([ONE, "a-key-of-the-tests-with-some-length-to-it"])
+    assert await seal_secrets(world.database, both) == 1
+    assert await kept(world.database) != before
+    new = Cipher([ONE])
+    assert await seal_secrets(world.database, new) == 0
+    with pytest.raises(WrongKey, match="two-factor authentication of usr_"):
+        await seal_secrets(world.database, SEAL)
+    with pytest.raises(StoreUnavailable, match=r"`store\.secret_keys`"):
+        await sign_in(world, secret)
+    async with SqlStore(world.database, new).reading() as repositories:
+        user = await repositories.people.by_email("ada@example.org")
+        assert user is not None
+        factor = await repositories.factors.find(user.id)
+    assert factor is not None
+    assert factor.secret == secret
+
+
+async def test_a_secret_in_anothers_row_does_not_open(world: World) -> None:
+    await enrolled(world)
+    theirs = await kept(world.database)
+    other = await world.person("eve", password=PASSWORD)
+    await world.profile.enrol(other, "Causerie")
+    async with world.database.writing() as connection:
+        await connection.execute(
+            table.update().where(table.c.user_id == other.id).values(secret=theirs)
+        )
+    async with world.store.reading() as repositories:
+        with pytest.raises(StoreUnavailable):
+            await repositories.factors.find(other.id)
+
+
+async def test_the_key_file_is_made_once_and_is_nobody_elses(tmp_path: Path) -> None:
+    store = StoreSettings(url=f"sqlite:///{tmp_path}/causerie.db", folder=str(tmp_path))
+    database = await opened(store)
+    try:
+        await asyncio.gather(*(sealed(database, store, ()) for _ in range(4)))
+        file = tmp_path / "secret.key"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        key = file.read_text()
+        await sealed(database, store, ())
+        assert file.read_text() == key
+        assert [each.name for each in tmp_path.glob("*.key*")] == ["secret.key"]
+        file.chmod(0o640)
+        with pytest.raises(CannotStart, match="chmod 600"):
+            await sealed(database, store, ())
+        file.chmod(0o600)
+        file.write_text("lost\n")
+        with pytest.raises(CannotStart, match="it holds no key"):
+            await sealed(database, store, ())
+        with pytest.raises(CannotStart, match="at least 32"):
+            await sealed(database, store, ["short"])
+    finally:
+        await database.close()
+
+
+def test_another_process_may_make_the_key_first(tmp_path: Path) -> None:
+    keys = {key_of_file(tmp_path / "secret.key") for _ in range(3)}
+    assert len(keys) == 1
+    assert len({new_key() for _ in range(10)}) == 10
+
+
+async def test_a_service_does_not_start_without_the_key_of_what_is_there(
+    world: World, tmp_path: Path
+) -> None:
+    await enrolled(world)
+    store = StoreSettings(folder=str(tmp_path))
+    with pytest.raises(CannotStart, match=r"two-factor authentication of usr_.*secret_keys"):
+        await sealed(world.database, store, [ONE])
+
+
+def test_keys_in_the_settings(tmp_path: Path) -> None:
+    def read(text: str) -> tuple[str, ...]:
+        file = tmp_path / "causerie.toml"
+        file.write_text(text, encoding="utf-8")
+        return read_credentials(load(file=file, environ={}), {"K": ONE, "SHORT": "x"}).store
+
+    (tmp_path / "old").write_text(TWO)
+    assert read('[store]\nsecret_keys = [{ env = "K" }, { file = "old" }]\n') == (ONE, TWO)
+    for text, words in (
+        ('secret_keys = [{ env = "SHORT" }]', "too short"),
+        ("secret_keys = [{}]", "has nothing"),
+        ('secret_keys = ["inline"]', "stands in the file itself"),
+        ('url = "postgresql://localhost/x"', "the same for all replicas"),
+    ):
+        with pytest.raises(SettingsError, match=words) as caught:
+            read(f"[store]\n{text}\n")
+        assert "inline" not in str(caught.value)
