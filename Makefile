@@ -49,10 +49,10 @@ format: $(VENV)/.dev ## Put the code into shape
 	$(BIN)/ruff format .
 
 docs: $(VENV)/.dev ## Write the pages that come from the code
-	$(BIN)/python -m causerie.settings.reference > docs/configuration.md
-	$(BIN)/python -m causerie.providers.reference > docs/dialects.md
-	$(BIN)/python -m causerie.providers.thinking_reference > docs/reasoning.md
-	$(BIN)/python -m causerie.accounts.rights > docs/rights.md
+	$(BIN)/python -m causerie.settings.reference > docs/reference/configuration.md
+	$(BIN)/python -m causerie.providers.reference > docs/reference/dialects.md
+	$(BIN)/python -m causerie.providers.thinking_reference > docs/reference/reasoning.md
+	$(BIN)/python -m causerie.accounts.rights > docs/reference/rights.md
 
 lock: $(VENV)/.dev ## Choose versions anew within pyproject.toml
 	$(BIN)/uv pip compile --upgrade $(LOCK) --quiet pyproject.toml --group build -o requirements.lock

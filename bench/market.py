@@ -11,7 +11,7 @@ best that could have been had. Two strategies without a router are reckoned from
 the scripts: whoever is cheapest, and anybody, without a second try.
 
     make bench BENCH=bench/market.py
-    make bench BENCH=bench/market.py ARGS="--seconds 60 --svg docs/market.svg"
+    make bench BENCH=bench/market.py ARGS="--seconds 60 --svg docs/pictures/market.svg"
 """
 
 from __future__ import annotations

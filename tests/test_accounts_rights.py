@@ -243,5 +243,5 @@ async def test_nobody_undoes_what_somebody_with_more_rights_has_stopped(world: W
 
 
 def test_the_page_is_what_the_code_says() -> None:
-    file = Path(__file__).parents[1] / "docs" / "rights.md"
+    file = Path(__file__).parents[1] / "docs" / "reference/rights.md"
     assert file.read_text(encoding="utf-8") == page(), "run `make docs`"

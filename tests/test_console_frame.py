@@ -402,9 +402,12 @@ async def test_a_forged_host_is_believed_by_nobody_where_the_address_is_known(li
     async with console_of(lite, site) as place:
         visitor = await place.visitor_of(owner)
         visitor.cookies["__Host-causerie"] = visitor.cookies["causerie"]
-        visitor.extra["host"] = "evil.example"
-        await visitor.get("/profile")
         path, fields = f"/projects/{project.id}/invite", {"role": "member"}
+        visitor.extra["host"] = "evil.example"
+        assert (await visitor.get("/profile")).status == 404
+        assert (await visitor.post(path, fields, {"origin": "https://evil.example"})).status == 404
+        visitor.extra["host"] = "llm.example"
+        await visitor.get("/profile")
         forged = await visitor.post(path, fields, {"origin": "https://evil.example"})
         assert forged.status == 403
         made = await visitor.post(path, fields, {"origin": "https://llm.example"})

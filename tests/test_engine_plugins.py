@@ -13,7 +13,7 @@ from service import serving
 from causerie.engines.base import EngineFailed
 from causerie.engines.registry import engine_factory
 
-PAGE = Path(__file__).parent.parent / "docs" / "engine-plugins.md"
+PAGE = Path(__file__).parent.parent / "docs" / "internals/engine-plugins.md"
 TOML, PYTHON = (
     re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     for language in ("toml", "python")

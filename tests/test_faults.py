@@ -1,6 +1,6 @@
 """What a client gets when a provider goes wrong: every fault, alone and with another provider.
 
-``docs/faults.md`` shows the same table.
+``docs/reference/faults.md`` shows the same table.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gatewaykit import Answer, gateway, settled
 
 from causerie.providers.provider import Deadlines
 
-PAGE = Path(__file__).parents[1] / "docs" / "faults.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference/faults.md"
 TEXT = Reply().text
 WHOLE = "the whole reply"
 GATEWAY = "502 `bad_gateway`"

@@ -113,7 +113,7 @@ async def test_nobody_gains_by_a_field_through_a_hosted_door(tmp_path: Path) -> 
                 key = (await opened.key()).credential
             status, headers, _ = await there.ask("/hosted/v1", "fast", key, **GAINED)
             assert status == 200
-        assert up.requests[-1].body.keys() == {"model", "messages"}
+        assert up.requests[-1].body.keys() == {"model", "messages", "stream", "stream_options"}
         assert set(changes(headers)) == {f"{name} dropped" for name in GAINED}
 
 

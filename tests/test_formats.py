@@ -18,7 +18,7 @@ from causerie.chat.formats.registry import FORMATS, by_name, detect
 from causerie.chat.parser import call_triggers
 
 OWN = Path(__file__).parent / "templates"
-PAGE = Path(__file__).parent.parent / "docs" / "formats.md"
+PAGE = Path(__file__).parent.parent / "docs" / "reference/formats.md"
 REAL = os.environ.get("CAUSERIE_TEMPLATES", "")
 NAMES = [form.name for form in FORMATS]
 CALLING = [form.name for form in FORMATS if form.calls]

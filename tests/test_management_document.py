@@ -41,7 +41,7 @@ from causerie.management.routes import (
 from causerie.management.usage import UsageOperations
 from causerie.store.database import Database
 
-PAGE = Path(__file__).parents[1] / "docs" / "management.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference/management.md"
 
 
 def _routes() -> list[AnyRoute]:

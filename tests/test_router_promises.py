@@ -1,4 +1,4 @@
-"""What docs/router.md promises, over HTTP, where no other test holds the service to it."""
+"""What docs/guides/router.md promises, over HTTP, where no other test holds the service to it."""
 
 from __future__ import annotations
 

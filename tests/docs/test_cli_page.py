@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from causerie.cli.exits import ExitCode
 from causerie.cli.root import app
 
-PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference/cli.md").read_text(encoding="utf-8")
 GROUPS = {
     str(group.name): sorted(
         str(command.name) for command in (group.typer_instance or app).registered_commands

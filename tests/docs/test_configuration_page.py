@@ -8,7 +8,7 @@ from pathlib import Path
 from causerie.settings import load
 from causerie.settings.reference import configuration_page
 
-PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference/configuration.md"
 
 
 def test_page_is_up_to_date() -> None:

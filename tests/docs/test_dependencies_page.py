@@ -24,7 +24,7 @@ def declared() -> dict[str, list[str]]:
 
 
 def explained() -> dict[str, list[str]]:
-    page = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "internals/dependencies.md").read_text(encoding="utf-8")
     found: dict[str, list[str]] = {}
     title = ""
     for line in page.splitlines():

@@ -7,7 +7,7 @@ from pathlib import Path
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.reference import dialects_page
 
-PAGE = Path(__file__).parents[2] / "docs" / "dialects.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference/dialects.md"
 
 
 def test_page_is_up_to_date() -> None:

@@ -16,7 +16,7 @@ from causerie.protocol.events import Usage
 from causerie.routing.circuit_breaker import CircuitBreaker
 from causerie.routing.target_state import TargetState
 
-PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference/metrics.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `(causerie_\w+)` \| (\w+) \| ?([^|]*) ?\|", re.MULTILINE)
 BESIDES = {"le"}  # of every histogram
 

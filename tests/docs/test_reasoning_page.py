@@ -7,7 +7,7 @@ from pathlib import Path
 from causerie.providers.dialects import DIALECTS
 from causerie.providers.thinking_reference import ASKED, reasoning_page
 
-PAGE = Path(__file__).parents[2] / "docs" / "reasoning.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference/reasoning.md"
 
 
 def test_page_is_up_to_date() -> None:

@@ -1,6 +1,6 @@
 """What a request costs: prices by the token, and which requests are charged at all.
 
-The rule is in ``docs/billing.md``: who got nothing, or was failed by us, pays
+The rule is in ``docs/guides/billing.md``: who got nothing, or was failed by us, pays
 nothing; who left pays for what was made until then.
 """
 

@@ -1,4 +1,6 @@
-"""Who may do what: ONE table. ``docs/rights.md`` is written from it, the tests walk all of it.
+"""Rights: the ONE table of who may do what.
+
+``docs/reference/rights.md`` is written from it, the tests walk all of it.
 
 A person has the rights of their role in the project, and an operator those of
 operators in addition. ``OWN`` is what they made themselves. Whoever may not even see
@@ -165,7 +167,7 @@ def columns(person_status: PersonStatus | None) -> frozenset[RoleColumn]:
 
 
 def page() -> str:
-    """``docs/rights.md``."""
+    """``docs/reference/rights.md``."""
     marks = {Extent.ALL: "yes", Extent.OWN: "own", Extent.NO: ""}
     lines = [
         "# Rights",

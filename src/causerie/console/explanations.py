@@ -46,6 +46,7 @@ CODES = MappingProxyType(
         "scope_not_allowed": "The key is not for this door or this purpose.",
         "store_unavailable": "The database could not be asked, so it could not be known whether "
         "the caller may.",
+        "template_failed": "The model's chat template takes too much time or memory.",
         "tokens": "A limit on tokens was reached.",
         "unsupported_media_type": "The body was sent with another type than JSON.",
         "unsupported_parameter": "No target of the model supports a field of the request.",

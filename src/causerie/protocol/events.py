@@ -1,7 +1,7 @@
 """What a target says while it answers, whatever kind of target it is.
 
 Every target (a text engine behind ``chat``, or somebody's provider behind
-``upstreams``) yields these, in this order for each choice: reasoning before
+``providers``) yields these, in this order for each choice: reasoning before
 text, a call's start before its arguments, exactly one ``Finished`` last.
 ``Usage`` comes once, after every choice has finished. Events travel in batches:
 what arrived together is handed on together.

@@ -1,7 +1,7 @@
 """The dialects that are known, by the names that the configuration uses.
 
 Each fact was taken from the server's own documentation or source, or seen on
-the server itself; ``docs/dialects.md`` shows them as a table.
+the server itself; ``docs/reference/dialects.md`` shows them as a table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page ``docs/dialects.md``, written from the dialects themselves.
+"""The page ``docs/reference/dialects.md``, written from the dialects themselves.
 
 Run as a module it prints the page; a test compares the two.
 """
@@ -66,7 +66,7 @@ Whatever is in no list is dropped and named in `x-request-changes`: the first na
 of the others. A door with `unknown_params = "reject"`, or a client that sends
 `x-unknown-params: reject`, has the request refused instead, with the field in `param`; it goes to
 another target first, if one gets the field. No header of a client reaches a provider, except that
-a trace is gone on with where [tracing](tracing.md) says so.
+a trace is gone on with where [tracing](../guides/tracing.md) says so.
 
 {fields}
 ## Privileged fields
@@ -116,11 +116,11 @@ model, a request with an address goes to one that may have it; where none may, i
 Read the same way from every server. Reasoning is taken from `reasoning_content`, `reasoning`,
 `reasoning_details` or parts of the content, calls however they are cut up; ids that are missing, or
 that an earlier turn has used, are replaced. A `finish_reason` of `stop` with calls is `tool_calls`.
-Usage that a server leaves out is [estimated](billing.md#leaving-early) from the size of the prompt
-and the pieces of the reply; reasoning tokens that are not told are the reasoning's share of the
-characters. Reasoning that a server counts alongside the completion, as its total tells, is added to
-it. A reply that ends without `[DONE]` is complete if every choice has its end; one with `[DONE]`
-and no end counts as stopped.
+Usage that a server leaves out is [estimated](../guides/billing.md#leaving-early) from the size of
+the prompt and the pieces of the reply; reasoning tokens that are not told are the reasoning's
+share of the characters. Reasoning that a server counts alongside the completion, as its total
+tells, is added to it. A reply that ends without `[DONE]` is complete if every choice has its end;
+one with `[DONE]` and no end counts as stopped.
 
 ## Refusals
 

@@ -1,4 +1,4 @@
-"""The page ``docs/reasoning.md``: what each kind of server is sent for each way to ask.
+"""The page ``docs/reference/reasoning.md``: what each kind of server is sent for each way to ask.
 
 The rows are made by asking: each request is written for each dialect. Run as a
 module it prints the page; a test compares the two.

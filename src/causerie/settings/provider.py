@@ -169,8 +169,8 @@ class ProviderSettings(Struct, frozen=True, kw_only=True):
         Meta(
             description="Whether replies are streamed from it also to requests that are not, so "
             "that work on them stops when their client leaves, and is "
-            "[charged](billing.md#leaving-early) as far as it went. Unset: where a door takes keys "
-            "of accounts, and where its dialect says so."
+            "[charged](../guides/billing.md#leaving-early) as far as it went. Unset: where a door "
+            "takes keys of accounts, and where its dialect says so."
         ),
     ] = None
     proxy: Annotated[

@@ -29,7 +29,7 @@ variables, flags. Files that settings name are relative to the folder of the con
 `causerie check` says whether a configuration holds, and what is in force. An unknown or wrong
 setting is refused with its line, and every problem is reported in one run, missing secrets and
 files too; nothing is used of a file that is wrong anywhere. A running
-service takes a changed file after `causerie reload`; see [doors](doors.md).
+service takes a changed file after `causerie reload`; see [doors](../guides/doors.md).
 
 ```toml
 [server]
@@ -67,7 +67,7 @@ This page is written from the program itself by `make docs`.
 
 
 def configuration_page() -> str:
-    """The whole page, as ``docs/configuration.md`` holds it."""
+    """The whole page, as ``docs/reference/configuration.md`` holds it."""
     parts = [_HEAD]
     for field in msgspec.structs.fields(Settings):
         parts.extend(_section(_struct(field.type), field))

@@ -1,6 +1,6 @@
 """The settings themselves: their names, defaults, limits and one sentence on each.
 
-The sentences are what ``docs/configuration.md`` prints, so they are written for
+The sentences are what ``docs/reference/configuration.md`` prints, so they are written for
 the person who edits the file. Nothing here reads anything.
 """
 

@@ -27,7 +27,7 @@ _HEAD = """\
 
 How each model family writes its reasoning and its calls. This page is written
 from the declarations in `causerie.chat.formats`; change those and run
-`python -m causerie.chat.formats.page > docs/formats.md`.
+`python -m causerie.chat.formats.page > docs/reference/formats.md`.
 
 The format is detected from the model's chat template, the first in this order
 whose signs the template has. Where that is wrong, name one in the
