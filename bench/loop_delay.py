@@ -104,6 +104,8 @@ def bodies() -> Iterator[Body]:
     yield Body("an image of 12 MB", _image)
     yield Body("arguments of slow exponents", _arguments(b"1e289", 2_000_000))
     yield Body("arguments of 900,000 numbers", _arguments(b"1", 900_000))
+    yield Body("one option of 16 MB", _option)
+    yield Body("65,000 biases", _biases)
 
 
 def _message(text: bytes) -> Callable[[bytes], bytes]:
@@ -129,6 +131,15 @@ def _image(head: bytes) -> bytes:
     url = b"data:image/png;base64," + b"QUJD" * 3_000_000
     part = b'{"type":"image_url","image_url":{"url":"' + url + b'"}}'
     return head + b',"messages":[{"role":"user","content":[' + part + b"]}]}"
+
+
+def _option(head: bytes) -> bytes:
+    return head + _HI + b',"structured_outputs":{"choice":["' + b"x" * (SIZE - 300) + b'"]}}'
+
+
+def _biases(head: bytes) -> bytes:
+    biases = b",".join(b'"%d":1.5' % token for token in range(65_000))
+    return head + _HI + b',"logit_bias":{' + biases + b"}}"
 
 
 def _arguments(number: bytes, count: int) -> Callable[[bytes], bytes]:

@@ -32,7 +32,7 @@ from causerie.accounts.issuing import KeyDraft
 from causerie.accounts.key_cache import KeyCache, KeyCacheOptions
 from causerie.accounts.keys import Purpose
 from causerie.accounts.people import SYSTEM, Actor, Project, Role, User, actor_of
-from causerie.errors import ServiceError, Unauthenticated
+from causerie.errors import NotFound, ServiceError, Unauthenticated
 from causerie.store.accounts import SqlStore
 from causerie.store.database import Database
 
@@ -145,7 +145,12 @@ class Comings(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
+        """Begin where everybody has something to lose: few steps lead to a loss, not to both."""
         self.run(self._begin())
+        for number in (0, 1):
+            self._invite(number, Role.MEMBER, None)
+            for purpose in Purpose:
+                self._create_key(number, purpose)
 
     async def _begin(self) -> None:
         file = Path(self.folder.name) / "causerie.db"
@@ -193,7 +198,9 @@ class Comings(RuleBasedStateMachine):
 
     @rule(dice=dice, role=roles, addressee=st.none() | people)
     def invite(self, dice: int, role: Role, addressee: int | None) -> None:
-        maker = self.pick(dice, MAY_INVITE)
+        self._invite(self.pick(dice, MAY_INVITE), role, addressee)
+
+    def _invite(self, maker: int, role: Role, addressee: int | None) -> None:
         email = None if addressee is None else self.model.people[addressee].user.email
         may = self.model.people[maker].may(MAY_INVITE)
         made = self.outcome(
@@ -230,7 +237,9 @@ class Comings(RuleBasedStateMachine):
 
     @rule(dice=dice, purpose=st.sampled_from(Purpose))
     def create_key(self, dice: int, purpose: Purpose) -> None:
-        number = self.pick(dice, MAY_INVITE)
+        self._create_key(self.pick(dice, MAY_INVITE), purpose)
+
+    def _create_key(self, number: int, purpose: Purpose) -> None:
         needed = MAY_CREATE if purpose is Purpose.INFERENCE else MAY_INVITE
         draft = KeyDraft("key", purpose)
         made = self.outcome(self.world.keys.create(self.actor(number), self.project.id, draft))
@@ -239,9 +248,10 @@ class Comings(RuleBasedStateMachine):
             self.model.keys.append(Key(made.credential, number, purpose))
 
     @precondition(lambda self: self.model.keys)
-    @rule(which=latest)
-    def create_key_by_key(self, which: int) -> None:
-        key = newest(self.model.keys, which)
+    @rule(which=latest, infers=st.booleans())
+    def create_key_by_key(self, which: int, infers: bool) -> None:
+        managers = [key for key in self.model.keys if key.purpose is Purpose.MANAGEMENT]
+        key = newest(managers if managers and not infers else self.model.keys, which)
 
         async def create() -> str:
             actor = await self.rings[0].manager(Credential.of(key.credential))
@@ -288,6 +298,23 @@ class Comings(RuleBasedStateMachine):
         if not leaves:
             self.model.close(number)
 
+    @precondition(lambda self: any(each.role is None for each in self.model.people))
+    @rule(role=roles)
+    def come_back(self, role: Role) -> None:
+        """Everybody who is out is invited by the owner, and comes in."""
+        for person in self.model.people:
+            if person.role is None and not person.disabled:
+                self.run(self._let_in(person.user, role))
+                person.role = role
+
+    async def _let_in(self, user: User, role: Role) -> None:
+        self.step += 1
+        self.world.later(seconds=1)
+        offer = await self.world.projects.invite(
+            actor_of(self.owner), self.project.id, role, email=user.email
+        )
+        await self.world.users.join(offer.token, user)
+
     @precondition(lambda self: not any(each.disabled for each in self.model.people))
     @rule(dice=dice)
     def disable(self, dice: int) -> None:
@@ -323,6 +350,16 @@ class Comings(RuleBasedStateMachine):
         if self.model.keys:
             self.run(eventually(self._all_agree, seconds=10))
 
+    @invariant()
+    def links_work_as_the_model_says(self) -> None:
+        if self.model.invitations:
+            self.run(self._compare_links())
+
+    async def _compare_links(self) -> None:
+        for link in self.model.invitations:
+            wanted = not link.gone and self.model.supported(link)
+            assert await _works(self.world, link) is wanted
+
     async def _all_agree(self) -> bool:
         for key in self.model.keys:
             wanted = self.model.works(key)
@@ -330,6 +367,14 @@ class Comings(RuleBasedStateMachine):
                 if await _lets_in(key_cache, key) is not wanted:
                     return False
         return True
+
+
+async def _works(world: World, link: Invitation) -> bool:
+    try:
+        await world.users.link(link.token)
+    except NotFound:
+        return False
+    return True
 
 
 async def _lets_in(key_cache: KeyCache, key: Key) -> bool:

@@ -54,6 +54,40 @@ async def test_an_invitation_that_somebody_else_made_before_lets_the_removed_in_
     await world.users.join(anew.token, admin)
 
 
+@pytest.mark.parametrize("how", ["removed", "disabled"])
+async def test_an_invitation_for_nobody_in_particular_ends_for_everybody(
+    world: World, how: str
+) -> None:
+    """Whoever is shut out may have handed it on, or use it with another account."""
+    project, owner, admin = await team(world)
+    stranger, guest = await world.person(), await world.person()
+    boss = actor_of(owner)
+    bearer = await world.projects.invite(boss, project.id, Role.MEMBER)
+    addressed = await world.projects.invite(boss, project.id, Role.MEMBER, email=guest.email)
+    elsewhere = await world.project(owner=owner)
+    other = await world.projects.invite(boss, elsewhere.id, Role.MEMBER)
+    if how == "removed":
+        done = await world.projects.remove(boss, project.id, admin.id)
+        assert done.invitations_withdrawn == 1
+    else:
+        await world.users.disable(SYSTEM, admin.id)
+    with pytest.raises(NotFound):
+        await world.users.join(bearer.token, stranger)
+    with pytest.raises(NotFound):
+        await world.users.accept(
+            bearer.token, email="again@example.org", name="Again", password=PASSWORD
+        )
+    await world.users.join(addressed.token, guest)
+    await world.users.join(other.token, stranger)
+
+
+async def test_who_leaves_of_their_own_will_ends_no_invitation_of_others(world: World) -> None:
+    project, owner, admin = await team(world)
+    bearer = await world.projects.invite(actor_of(owner), project.id, Role.MEMBER)
+    await world.projects.remove(actor_of(admin), project.id, admin.id)
+    await world.users.join(bearer.token, await world.person())
+
+
 async def test_keys_made_by_a_management_key_of_the_removed_stop(world: World) -> None:
     project, owner, admin = await team(world)
     manager = await world.key(project, admin, purpose=Purpose.MANAGEMENT)

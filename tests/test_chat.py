@@ -337,7 +337,7 @@ async def test_text_in_the_place_of_a_forced_call_is_no_answer(text: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("thought", "resumed", "text", "reasoning", "answer"),
+    ("thought", "begun", "text", "reasoning", "answer"),
     [
         ("Let", None, "\nme see\n</think>\n\nYes", "\nme see", "Yes"),
         ("Let", "Ye", "s", "", "s"),

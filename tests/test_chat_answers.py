@@ -137,7 +137,7 @@ def goes_on(begun: str, output: OutputFormat, **more: Any) -> ChatRequest:
 
 
 @pytest.mark.parametrize(
-    ("output", "resumed", "whole"),
+    ("output", "begun", "whole"),
     [
         (schema(), '{"city": "Pa', '{"city": "Paris"}'),
         (schema(), '{"city": "P\u00fc', '{"city": "P\u00fcr"}'),
@@ -169,7 +169,7 @@ async def test_every_choice_goes_on_with_the_form() -> None:
         assert "".join(said) == '"Paris"}'
 
 
-@pytest.mark.parametrize("resumed", ["Sure: {", '{"town": "', '{"city": "Paris"} and'])
+@pytest.mark.parametrize("begun", ["Sure: {", '{"town": "', '{"city": "Paris"} and'])
 async def test_what_begins_no_answer_of_the_form_is_not_continued(begun: str) -> None:
     chat = TextChat(FakeEngine("m", FakeScript(["x"])), Unchecked())
     async with chat.generate(goes_on(begun, schema())) as answer:

@@ -98,7 +98,7 @@ async def test_greedy_replies_are_the_same_wherever_they_break_off(
 
 
 @pytest.mark.parametrize(
-    "resumed", ["{", '{"city": "Pa', '{\n  "city": "Paris",\n  "kind": "', '{"city": "🗼']
+    "begun", ["{", '{"city": "Pa', '{\n  "city": "Paris",\n  "kind": "', '{"city": "🗼']
 )
 async def test_a_document_that_a_client_has_begun_is_gone_on_with(
     chats: tuple[TextChat, TextChat], begun: str

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from faultkit import Fault, Reply, upstream
 from hostedkit import office
+from service import free_port
 from servicekit import ServiceView, service_view
+
+from causerie.cli.key import digest_line, new_key
 
 R = "/router/v1"
 HERE = """
@@ -92,3 +96,92 @@ async def test_the_catalog_comes_and_goes_with_the_routers_door(tmp_path: Path) 
                     f"{running.root}/console{closed}", allow_redirects=False
                 ) as answer:
                     assert answer.status == 303, closed
+
+
+DEAD = """\
+[store]
+folder = "data"
+[console]
+operator_keys = ["{operator}"]
+[[providers]]
+name = "dead"
+base_url = "http://127.0.0.1:{port}/v1"
+[[providers]]
+name = "quiet"
+base_url = "http://127.0.0.1:{port}/v1"
+[providers.health]
+path = ""
+[[providers]]
+name = "up"
+base_url = "{base_url}"
+[providers.health]
+path = ""
+[[doors]]
+name = "hosted"
+kind = "hosted"
+[[doors]]
+name = "router"
+kind = "router"
+[[aliases]]
+id = "alone"
+targets = [{{ provider = "quiet", model = "m" }}]
+[[catalog]]
+id = "acme/big"
+name = "Big"
+offers = [
+  {{ provider = "dead", model = "m", price = {{ prompt = "1", completion = "1" }} }},
+  {{ provider = "quiet", model = "m", price = {{ prompt = "2", completion = "2" }} }},
+  {{ provider = "up", model = "m", price = {{ prompt = "9", completion = "9" }} }},
+]
+"""
+BADGE = re.compile(r'title="(dead|quiet|up)/m">.*?badge badge-dot badge-(good|bad)', re.DOTALL)
+
+
+async def test_a_dead_provider_is_down_on_every_page_and_not_asked_first(tmp_path: Path) -> None:
+    """The two dead ones are the cheapest; one is found by a check, one by a request."""
+    operator = new_key()
+    async with upstream([Reply("Yes."), Reply("Yes.")]) as up:
+        text = DEAD.format(operator=digest_line(operator), port=free_port(), base_url=up.base_url)
+        async with service_view(tmp_path, text) as running, office(tmp_path / "data") as opened:
+            key = (await opened.key(name="robot")).credential
+            status, headers, _ = await running.ask(R, "acme/big", key)
+            assert (status, headers["x-served-by"]) == (200, "up/m")
+
+            _, told = await running.get(f"{R}/models/acme/big/endpoints")
+            shown = {each["tag"]: each for each in told["data"]["endpoints"]}
+            assert [each["status"] for each in shown.values()] == [-1, -1, 0]
+            assert shown["quiet/m"]["uptime_last_1d"] == 0
+            _, found = await page(running, "/catalog/acme/big")
+            assert dict(BADGE.findall(found)) == {"dead": "bad", "quiet": "bad", "up": "good"}
+
+            ask = {
+                "model": "acme/big",
+                "messages": [{"role": "user", "content": "Hi"}],
+                "provider": {"ignore": ["quiet"]},  # half a second later one request tries that
+            }
+            async with running.session.post(
+                f"{running.root}/api/routes/explain",
+                json={"door": "router", "request": ask},
+                headers={"authorization": f"Bearer {operator}"},
+            ) as answer:
+                explanation = await answer.json()
+            assert explanation["goes_to"] == "up/m"
+            [route] = explanation["routes"]
+            assert [each["state"] for each in route["places"]] == ["up", "down"]
+            assert [each["target"] for each in route["places"]] == ["up/m", "dead/m"]
+
+
+async def test_an_alias_whose_only_target_is_dead_names_it_with_the_next_step(
+    tmp_path: Path,
+) -> None:
+    async with upstream(Reply("Yes.")) as up:
+        text = DEAD.format(operator=digest_line(new_key()), port=free_port(), base_url=up.base_url)
+        async with service_view(tmp_path, text) as running, office(tmp_path / "data") as opened:
+            key = (await opened.key(name="robot")).credential
+            answers = [await running.ask("/hosted/v1", "alone", key) for _ in range(2)]
+    assert answers[0][0] == 502
+    assert answers[1][0] in (502, 503)  # 503 for half a second, then somebody tries again
+    for _, _, body in answers:
+        message = body["error"]["message"]
+        assert "(quiet/m). quiet/m: The endpoint cannot be connected to." in message
+        assert "`causerie probe`" in message

@@ -275,6 +275,42 @@ async def test_replicas_hear_of_each_other(hosted_database: str, tmp_path: Path)
                                 await asyncio.sleep(0.05)  # another process hears of it
 
 
+async def test_a_budget_smaller_than_one_request_admits_one_and_says_its_amount(
+    service_view: ServiceView,
+) -> None:
+    """``docs/billing.md``: admitted while something is left; what runs holds its estimate."""
+    made = await service_view.office.key(
+        bounds=LimitsAndBudgets(budgets=(Budget(Decimal("0.00001")),))
+    )
+    async with service_view.client(made.credential) as client:
+        begun = await asyncio.gather(*(say(client) for _ in range(8)), return_exceptions=True)
+        answers = [one for one in begun if not isinstance(one, BaseException)]
+        refusals = [one for one in begun if isinstance(one, openai.APIStatusError)]
+        assert answers == ["Good day."]
+        assert [one.status_code for one in refusals] == [402] * 7
+        with pytest.raises(openai.APIStatusError) as caught:
+            await say(client)
+    [charged] = [one for one in await service_view.recorded(made.key.id, 9) if one.status == 200]
+    assert charged.cost > Decimal("0.00001")
+    assert caught.value.status_code == 402
+    assert caught.value.code == "insufficient_budget"
+    assert isinstance(caught.value.body, dict)
+    assert caught.value.body["message"].startswith(
+        "The budget of this key, $0.00001 a month, is spent. It begins anew at "
+    )
+    budget = caught.value.body["metadata"]["budget"]
+    assert (budget["amount"], budget["period"]) == ("0.00001", "month")
+
+
+async def test_a_budget_of_nothing_admits_nothing(service_view: ServiceView) -> None:
+    made = await service_view.office.key(bounds=LimitsAndBudgets(budgets=(Budget(Decimal(0)),)))
+    async with service_view.client(made.credential) as client:
+        with pytest.raises(openai.APIStatusError, match=r"\$0\.00 a month, is spent"):
+            await say(client)
+    [record] = await service_view.recorded(made.key.id)
+    assert (record.status, record.attempts) == (402, 0)
+
+
 async def test_the_model_that_was_asked_for_in_vain_is_shown_and_is_no_label(
     service_view: ServiceView,
 ) -> None:

@@ -54,7 +54,7 @@ async def test_nothing_is_taken_anywhere_where_one_scope_is_full(service_view: S
     wide, narrow = key(requests_per_minute=2), model(requests_per_minute=1)
     await service_view.pass_through(narrow)
     for _ in range(5):
-        with pytest.raises(RateLimited, match="The model m may have 1 request a minute"):
+        with pytest.raises(RateLimited, match="The model m may have 1 request per minute"):
             await service_view.pass_through(wide, narrow)
     await service_view.pass_through(wide)
     await service_view.pass_through(wide)

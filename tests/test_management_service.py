@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,19 @@ from typing import Any
 import aiohttp
 import pytest
 from clikit import Terminal
-from hostedkit import config
+from hostedkit import config, office
 from service import Service, serving
 from typer.testing import CliRunner
+from waiting import eventually
 
+from causerie.accounts.issuing import KeyDraft
+from causerie.accounts.keys import Purpose
+from causerie.accounts.people import SYSTEM, Role, actor_of
 from causerie.cli.key import digest_line, new_key
 from causerie.cli.root import app
 
 OPERATOR = new_key()
+Answers = Callable[[], Awaitable[list[tuple[int, str | None]]]]
 
 
 def with_operator(text: str) -> str:
@@ -96,6 +101,43 @@ async def test_a_key_that_the_command_line_ends(service: Service, terminal: Term
         async with asyncio.timeout(10):
             while (await got(session, "/api/me"))[0] != 401:
                 continue
+
+
+async def test_a_management_key_narrows_and_ends_with_its_person(service: Service) -> None:
+    async with office(service.log.parent / "data") as service_view:
+        accounts, project = service_view.accounts, service_view.project
+        user = await accounts.users.create(
+            SYSTEM, email="ada@example.org", name="Ada", password=None
+        )
+        offer = await accounts.projects.invite(SYSTEM, project, Role.ADMIN)
+        await accounts.users.join(offer.token, user)
+        draft = KeyDraft("manager", Purpose.MANAGEMENT)
+        manager = await accounts.keys.create(actor_of(user), project, draft)
+        place = f"/api/projects/{project}"
+        async with bearing(service, manager.credential) as session:
+
+            async def answers() -> list[tuple[int, str | None]]:
+                """Of creating a key, of switching request logging, and of looking."""
+                made = await sent(session, f"{place}/keys", {"name": "robot"})
+                async with session.put(f"{place}/recording", json={"days": 3}) as answer:
+                    kept = answer.status, await answer.json()
+                seen = await got(session, place)
+                return [(status, _code(body)) for status, body in (made, kept, seen)]
+
+            assert await answers() == [(201, None), (200, None), (200, None)]
+            await accounts.projects.change_role(SYSTEM, project, user.id, Role.VIEWER)
+            refused = 403, "scope_not_allowed"
+            await eventually(lambda: _are(answers, [refused, refused, (200, None)]))
+            await accounts.projects.remove(SYSTEM, project, user.id)
+            await eventually(lambda: _are(answers, [(401, "invalid_api_key")] * 3))
+
+
+def _code(body: Any) -> str | None:
+    return body["error"]["code"] if "error" in body else None
+
+
+async def _are(answers: Answers, wanted: list[tuple[int, str | None]]) -> bool:
+    return await answers() == wanted
 
 
 async def test_a_link_leads_to_the_console(service: Service) -> None:

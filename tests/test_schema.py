@@ -299,6 +299,13 @@ def test_half_a_surrogate_pair_is_refused() -> None:
         choice(["\ud800"], param="p")
 
 
+def test_options_out_of_all_proportion_are_refused() -> None:
+    half = "x" * 250_000
+    assert choice([half, half], param="p")
+    with pytest.raises(InvalidRequest, match="500001 characters together, of at most 500000"):
+        choice([half, half, "x"], param="p")
+
+
 def test_any_object() -> None:
     grammar = "start: %json " + json_object()
     assert admits(grammar, '{"a": {"b": [1.5, "x", null, true]}}')

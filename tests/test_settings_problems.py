@@ -108,3 +108,60 @@ def test_the_command_shows_all_of_it(tmp_path: Path) -> None:
     assert ended.exit_code == 3
     for number in FAULTS:
         assert f": {LINES[number][2]}: " in ended.stderr
+
+
+PATHS = """\
+[[models]]
+id = "a"
+ref = "nowhere/a.gguf"
+[[models]]
+id = "b"
+ref = "./here.gguf"
+[[models]]
+id = "c"
+engine = "vllm"
+ref = "nowhere/c"
+[[models]]
+id = "d"
+ref = "nobody/such-repository-by-path"
+[[models]]
+id = "e"
+ref = "hf:nobody/such-repository"
+[[models]]
+id = "f"
+ref = "pypi:no-such-package"
+[[models]]
+id = "g"
+engine = "fake"
+ref = "./nowhere"
+[[models]]
+id = "h"
+ref = "hf:no"
+"""
+REPOSITORY = "; a repository is written hf:nobody/such-repository-by-path"
+
+
+def test_the_check_tells_of_each_path_without_weights(tmp_path: Path) -> None:
+    file = tmp_path / "causerie.toml"
+    file.write_text(PATHS)
+    (tmp_path / "here.gguf").touch()
+    ended = CliRunner().invoke(app, ["check", "--config", str(file)])
+    assert ended.exit_code == 3
+    told = [line for line in ended.stderr.splitlines() if "models[" in line]
+    gone, folder = tmp_path / "nowhere/a.gguf", tmp_path / "nowhere/c"
+    path = "nobody/such-repository-by-path"
+    wanted = {
+        f'{file}:3: models[0].ref: "{gone}" does not exist; name a .gguf file',
+        f'{file}:10: models[2].ref: "{folder}" does not exist; name a model folder',
+        f'{file}:13: models[3].ref: "{path}" does not exist; name a .gguf file{REPOSITORY}',
+    }
+    found = {line.removeprefix("causerie: ").strip() for line in told}
+    assert wanted < found
+    assert [line for line in found - wanted if "models[7].ref: 'hf:no'" not in line] == []
+
+
+def test_a_service_still_begins_without_the_weights_of_one_model(tmp_path: Path) -> None:
+    file = tmp_path / "causerie.toml"
+    file.write_text(PATHS.replace('hf:no"', 'hf:no/such"'))
+    loaded, _ = checked(lambda: load(file=file, environ={}), commands=False)
+    assert len(loaded.settings.models) == 8

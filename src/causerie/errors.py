@@ -28,6 +28,17 @@ def counted(number: float, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def forget_frames(failure: BaseException) -> None:
+    """Drop the frames that ``failure``, and each it came of, was raised through.
+
+    A frame may hold the failure that holds it, and the whole request: such a cycle lasts until
+    the garbage collector looks. So whoever ends the way of a failure calls this.
+    """
+    one: BaseException | None = failure
+    while one is not None:
+        one.__traceback__, one = None, one.__context__
+
+
 class ServiceError(Exception):
     """A failure with a place in the interface. ``headers`` are added to the response.
 

@@ -39,6 +39,7 @@ from causerie.errors import (
     RateLimited,
     ServiceError,
     UpstreamFailed,
+    forget_frames,
 )
 from causerie.headers import changed, head, served
 from causerie.metering.contents import Contents
@@ -261,6 +262,7 @@ class Pipeline:
             except ServiceError as failure:
                 if not goes_on(failure):
                     raise
+                forget_frames(failure)
                 if isinstance(failure, _FULL):
                     full.append(failure)
                 record.begin_anew()

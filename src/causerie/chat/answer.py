@@ -53,14 +53,14 @@ async def answer_plan(
             make = partial(_schema, output, text, control_tokens, any_space)
             return await schema_cache.of(text, (output.param, any_space), make)
         case Regex(pattern):
-            rule = regex(pattern, param="structured_outputs.regex")
-            return AnswerPlan(rule, spell=True)  # there is no telling what it spells
+            return await schema_cache.of(pattern, Regex, partial(_regex, pattern))
         case ToolMode(options):
-            spell = any(spells(option, control_tokens) for option in options)
-            return AnswerPlan(choice(options, param="structured_outputs.choice"), spell=spell)
+            text = "\n".join(options)
+            return await schema_cache.of(
+                text, options, partial(_choice, options, text, control_tokens)
+            )
         case Grammar(text):
-            part = embed(text, "g")
-            return AnswerPlan(part.start, part.rules, spell=True)
+            return await schema_cache.of(text, Grammar, partial(_grammar, text))
 
 
 def _schema(
@@ -68,3 +68,18 @@ def _schema(
 ) -> AnswerPlan:
     rule = prepare(output.schema, param=output.param, any_space=any_space)
     return AnswerPlan("answer", f"answer: %json {rule}", spell=spells(text, control_tokens))
+
+
+def _regex(pattern: str) -> AnswerPlan:
+    rule = regex(pattern, param="structured_outputs.regex")
+    return AnswerPlan(rule, spell=True)  # there is no telling what it spells
+
+
+def _choice(options: tuple[str, ...], text: str, control_tokens: Collection[str]) -> AnswerPlan:
+    rule = choice(options, param="structured_outputs.choice")
+    return AnswerPlan(rule, spell=spells(text, control_tokens))
+
+
+def _grammar(text: str) -> AnswerPlan:
+    part = embed(text, "g")
+    return AnswerPlan(part.start, part.rules, spell=True)

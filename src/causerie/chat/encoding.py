@@ -7,6 +7,7 @@ text; of these only what was not read before is read.
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from causerie.chat.token_cache import ControlMatch, TokenCache, Tokenizer
 from causerie.offload import offload
 
 _LONG = 200_000  # characters; a longer prompt takes milliseconds, so it goes to a thread
+_TURN = 1_000  # pieces between two turns of other requests
 _REMEMBERED = 8192  # forged texts whose ids are kept
 
 
@@ -129,7 +131,9 @@ class PromptEncoder:
         if len(pieces) == 1 and not pieces[0].forged:
             return await self._cache.read(pieces[0].text, pieces[0].heads, engine)
         mixed: list[str | int] = []
-        for piece in pieces:
+        for number, piece in enumerate(pieces):
+            if number % _TURN == _TURN - 1:
+                await asyncio.sleep(0)
             if piece.forged:
                 mixed.extend(await self._as_plain_text(piece.text, engine))
             else:

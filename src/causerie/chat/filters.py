@@ -229,7 +229,7 @@ FILTERS: Mapping[str, Function] = {
     "format": _format,
     "join": _join,
     "list": _list,
-    "pace": paced,
+    "checkpoint": paced,
     "replace": _replace,
     "safe": _same,
     "sum": _sum,

@@ -35,6 +35,7 @@ from causerie.chat.template_wire import (
 )
 from causerie.chat.worker import Died, Worker
 from causerie.errors import InternalError, Overloaded
+from causerie.offload import LARGE, offload
 from causerie.protocol.request import ChatRequest
 
 _START_SECONDS = 30.0
@@ -119,14 +120,16 @@ class _ForeignRenderer:
 
     async def prompt(self, request: ChatRequest) -> Prompt:
         """Return the prompt of a request."""
-        answer = await self._answer(Ask.of(request), request.model)
+        ask = Ask.of(request)
+        question = await offload(encode, ask) if request.large else encode(ask)
+        answer = await self._answer(question, request.model)
         if not isinstance(answer, Shown):
             raise InternalError("The process that renders templates answers something else.")
         return answer.prompt()
 
     async def before_call(self, request: ChatRequest) -> str | None:
         """Return what stands between a text and its call in the history."""
-        answer = await self._answer(Ask.of(request, call=True), request.model)
+        answer = await self._answer(encode(Ask.of(request, call=True)), request.model)
         return answer.text if isinstance(answer, Done) else None
 
     def processes(self) -> tuple[int, ...]:
@@ -143,12 +146,12 @@ class _ForeignRenderer:
             for worker in idle:
                 self._free.put_nowait(worker)
 
-    async def _answer(self, question: Ask, model: str) -> Done | Shown:
+    async def _answer(self, question: bytes, model: str) -> Done | Shown:
         with template_failures(model):
             reason, until = self._condemned
             if time.monotonic() < until:
                 raise TooMuch(reason)
-            answer = await self._asked(encode(question), model)
+            answer = await self._asked(question, model)
             match answer:
                 case Refusal():
                     raise answer.error()
@@ -213,7 +216,8 @@ async def _asked_within(worker: Worker, question: bytes, seconds: float) -> Answ
     """Return the answer of a process that has these seconds; without one it is gone."""
     try:
         async with asyncio.timeout(seconds):
-            return read_answer(await worker.ask(question))
+            answer = await worker.ask(question)
+        return read_answer(answer) if len(answer) <= LARGE else await offload(read_answer, answer)
     except TimeoutError:
         raise TooMuch(f"it took more than {seconds:g} seconds") from None
     except msgspec.DecodeError:

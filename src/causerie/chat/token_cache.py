@@ -15,10 +15,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
 
+from causerie.offload import offload
+
 _MOST = 4_000_000  # characters, of a model; two to four times as many bytes
 # Around a control token, where some tokenizers take away or add blanks.
 _BEFORE, _BEHIND = "x \n", " \nx"
 _NONE = -1  # no token
+_FEW = 50_000  # tokens; to look through more takes milliseconds, so it goes to a thread
 
 
 class Tokenizer(Protocol):
@@ -59,7 +62,9 @@ class TokenCache:
         new = [one for one, ids in found.items() if ids is None]
         if new:
             read = await engine.tokenize(new, special=True)
-            parts = _parted(read, [segment_ids[one] for one in new])
+            first = [segment_ids[one] for one in new]
+            few = len(read) <= _FEW
+            parts = _parted(read, first) if few else await offload(_parted, read, first)
             if parts is None:
                 return await engine.tokenize([text], special=True)
             found |= {one: self._remembered(one, ids) for one, ids in zip(new, parts, strict=True)}

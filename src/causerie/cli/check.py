@@ -28,7 +28,8 @@ def check(
 
     What is printed is a valid configuration file itself; a table of the doors
     stands at its end. Secrets are left out. Those in variables and files are
-    looked for; commands that give secrets are not run.
+    looked for, and so are weights that are named by a path; commands that give
+    secrets are not run, and nothing is fetched.
 
     **Examples**
 
@@ -37,7 +38,7 @@ def check(
     `causerie check --config other.toml --quiet && echo fine`
     """
     with reporting():
-        loaded, _ = checked(lambda: settings_in_force(config, pairs), commands=False)
+        loaded, _ = checked(lambda: settings_in_force(config, pairs), commands=False, weights=True)
         for name in loaded.ignored:
             typer.echo(f"causerie: the variable {name} sets nothing", err=True)
         if not quiet:

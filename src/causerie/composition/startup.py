@@ -8,8 +8,10 @@ of how engines are made.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import gc
+import os
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,6 +23,8 @@ from causerie.engines.base import EngineFailed, EngineStatus, ModelFacts, TextEn
 
 _REFRESH_SECONDS = 0.1
 _ALLOCATIONS = 20_000  # between two looks at the youngest objects
+_OWN_MAPPING_BYTES = 1024 * 1024  # of a block from which on it has a mapping of its own
+_M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
 
 
 class StartedEngine(TextEngine, Protocol):
@@ -107,6 +111,7 @@ async def run(
     ends and :class:`CannotStart` is raised.
     """
     _spare_the_collector()
+    _give_back_large_blocks()
     start = _Start(engines, preload, watcher)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(start.follow()), group.create_task(start.say_stop())]
@@ -128,6 +133,20 @@ def _spare_the_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_ALLOCATIONS, 50, 50)
+
+
+def _give_back_large_blocks() -> None:
+    """Have the memory of large bodies go back to the system as soon as they are freed.
+
+    Left to itself, glibc's allocator raises the size from which on a block has a mapping of its
+    own with each one that is freed: from then on blocks of 16 MiB stay in the heap for good.
+    """
+    try:
+        glibc = os.confstr("CS_GNU_LIBC_VERSION")
+    except (AttributeError, OSError, ValueError):  # another system, or another C library
+        return
+    if glibc:
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _OWN_MAPPING_BYTES)
 
 
 class _Start:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from causerie.composition.targets import chat_options
-from causerie.settings import Loaded, SettingsError
+from causerie.engines.weights.errors import BadReference
+from causerie.engines.weights.reference import Kind, Reference
+from causerie.settings import Loaded, ModelSettings, Problem, SettingsError
 from causerie.settings.credentials import NO_CREDENTIALS, Credentials, read_credentials
 from causerie.settings.problems import Findings
 
+_WEIGHTS = {"llamacpp": "a .gguf file", "vllm": "a model folder"}
 
-def checked(read: Callable[[], Loaded], *, commands: bool = True) -> tuple[Loaded, Credentials]:
+
+def checked(
+    read: Callable[[], Loaded], *, commands: bool = True, weights: bool = False
+) -> tuple[Loaded, Credentials]:
     """Return the settings that ``read`` gives, with their secrets. Blocks.
 
     Raises :class:`SettingsError` with every problem: of settings, of secrets and of templates.
     Commands that give secrets are run only with ``commands``, and where all settings hold.
+    Paths of weights are looked for only with ``weights``: a service looks when it loads a model,
+    and serves the others.
     """
     findings = Findings()
     try:
@@ -29,5 +37,30 @@ def checked(read: Callable[[], Loaded], *, commands: bool = True) -> tuple[Loade
         credentials = read_credentials(loaded, commands=commands)
     with findings.collecting():
         chat_options(loaded.settings, loaded.where)
+    if weights:
+        findings.add(_missing_weights(loaded))
     findings.end()
     return loaded, credentials
+
+
+def _missing_weights(loaded: Loaded) -> Iterator[Problem]:
+    for index, model in enumerate(loaded.settings.models):
+        advice = _missing(model)
+        if advice is not None:
+            yield Problem(loaded.where(("models", index, "ref")), f"models[{index}].ref", advice)
+
+
+def _missing(model: ModelSettings) -> str | None:
+    """Return what is wrong with the path of a model's weights, if that leads nowhere."""
+    if model.ref is None or model.engine not in _WEIGHTS:
+        return None
+    try:
+        reference = Reference.parse(model.ref)
+        if reference.kind is not Kind.PATH or reference.path.exists():
+            return None
+    except BadReference:
+        return None  # the rules say so
+    except OSError as error:
+        return f'"{model.ref}" cannot be read: {error.strerror or error}'
+    repository = f"; a repository is written hf:{model.ref}" if reference.like_repository else ""
+    return f'"{model.ref}" does not exist; name {_WEIGHTS[model.engine]}{repository}'

@@ -29,7 +29,7 @@ from causerie.edge.routes import (
     router_routes,
     service_routes,
 )
-from causerie.errors import InvalidRequest, NotFound, ServiceError
+from causerie.errors import InvalidRequest, NotFound, ServiceError, forget_frames
 from causerie.logging import request_id
 
 log = structlog.get_logger(__name__)
@@ -179,7 +179,9 @@ class Edge:
                 self._tell(exchange, match, failure)
         except Exception:  # nobody is left waiting for what cannot be told
             log.exception("a failure could not be told", path=exchange.path[:_SHOWN])
-        failure = None  # whose traceback has this frame: a cycle would keep the whole request
+        if failure is not None:
+            forget_frames(failure)
+            del failure
         if not exchange.ended:
             exchange.abandon()
 

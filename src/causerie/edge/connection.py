@@ -118,6 +118,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
+        del self._parser  # which holds this connection
         self._server.forget(self)
         self._end()
         self.resume_writing()

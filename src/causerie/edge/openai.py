@@ -21,7 +21,7 @@ from causerie.edge.exchange import ClientGone, Exchange
 from causerie.edge.keep_alive import KeepAlive
 from causerie.edge.ports import RequestPipeline
 from causerie.edge.request_hints import RequestHints, hints_of
-from causerie.errors import ServiceError
+from causerie.errors import ServiceError, forget_frames
 from causerie.logging import request_id
 from causerie.offload import LARGE, offload
 from causerie.protocol import bounded_json
@@ -109,6 +109,7 @@ class OpenAI:
             if exchange.status is None or not isinstance(answer, StreamedAnswer):
                 raise
             answer.break_off(error_for(_told(failure, exchange), exchange.headers))
+            forget_frames(failure)
         finally:
             if isinstance(answer, StreamedAnswer):
                 self._pings.leave(answer)

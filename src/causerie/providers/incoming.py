@@ -22,10 +22,10 @@ from causerie.providers.dialect import Dialect
 from causerie.providers.halves import Halves
 from causerie.providers.refusal import failure_in_reply
 from causerie.providers.separator import Separators
-from causerie.providers.wire import ProviderChoice, ProviderChunk, read_chunk, without_nan
+from causerie.providers.wire import NoJson, ProviderChoice, ProviderChunk, read_chunk, without_nan
 
 _DONE = b"[DONE]"
-_MOST_TO_MEND = 1024 * 1024  # bytes of a chunk
+_MOST_TO_MEND = 256 * 1024  # bytes of a chunk
 
 
 class Incoming(Struct, eq=False):
@@ -76,8 +76,10 @@ class Incoming(Struct, eq=False):
                 return
             try:
                 chunk = read_chunk(data)
-            except (ValueError, RecursionError) as error:
+            except NoJson as error:
                 chunk = self._put_together(data, error)
+            except (ValueError, RecursionError) as error:
+                raise self._unreadable(str(error)) from error
             if chunk.error is not None:
                 raise failure_in_reply(chunk.error, started=self._pieces > 0)
             before = len(events)

@@ -132,6 +132,10 @@ _strictly = msgspec.json.Decoder(ProviderChunk).decode
 _STRING_OR_NAN = re.compile(rb'"(?:[^"\\]|\\.)*+"?|(-?Infinity|NaN)', re.DOTALL)
 
 
+class NoJson(ValueError):
+    """The text is no JSON."""
+
+
 def read_chunk(data: bytes) -> ProviderChunk:
     """The chunk in ``data``; raises :class:`ValueError` where there is none.
 
@@ -148,8 +152,8 @@ def read_chunk(data: bytes) -> ProviderChunk:
         raise ValueError(f"it takes too long to decode: {error}") from error
     except msgspec.ValidationError:
         chunk = _leniently(data)
-    except msgspec.DecodeError as error:
-        raise ValueError("no JSON") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise NoJson("no JSON") from error
     chunk.error = chunk.error or None
     if chunk.choices is None and chunk.usage is None and chunk.error is None:
         chunk.error = _error(data)
@@ -163,12 +167,15 @@ def without_nan(data: bytes) -> bytes:
 
 def _leniently(data: bytes) -> ProviderChunk:
     """What has other types than it should, converted."""
-    found = msgspec.json.decode(data)
+    try:
+        found = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise NoJson("no JSON") from error
     if isinstance(found, dict):
         if found.get("error"):
             return ProviderChunk(error=found["error"])
         _drop_empty(found)
-        for choice in _objects(found.get("choices")):
+        for choice in _objects(found.get("choices"), _MOST_CHOICES):
             _put_right(choice)
         _believe(found)
     try:
@@ -200,16 +207,16 @@ def _put_right(choice: dict[str, Any]) -> None:
     _believe(choice)
     if choice.get("index") is None:
         choice["index"] = 0
-    for said in _objects([choice.get("delta"), choice.get("message")]):
+    for said in _objects([choice.get("delta"), choice.get("message")], 2):
         _drop_empty(said)
         for name in _TEXTS & said.keys():
             said[name] = _text(said[name], name)
         choice["logprobs"] = _logprobs(choice.get("logprobs"), said)
-        for call in _objects(said.get("tool_calls")):
+        for call in _objects(said.get("tool_calls"), _MOST_CALLS):
             _drop_empty(call)
             if isinstance(call.get("id"), int):
                 call["id"] = str(call["id"])
-            for function in _objects([call.get("function")]):
+            for function in _objects([call.get("function")], 1):
                 _drop_empty(function)
 
 
@@ -239,7 +246,10 @@ def _drop_empty(found: dict[str, Any]) -> None:
         del found[name]
 
 
-def _objects(found: object) -> list[dict[str, Any]]:
+def _objects(found: object, most: int) -> list[dict[str, Any]]:
+    """The objects in a list; raises :class:`ValueError` where there are more values than may be."""
+    if isinstance(found, list) and len(found) > most:
+        raise ValueError(f"{len(found)} values where at most {most} may be")
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from msgspec import field
 
-from causerie.errors import Overloaded, ServiceError, UpstreamFailed
+from causerie.errors import Overloaded, ServiceError, UpstreamFailed, forget_frames
 from causerie.protocol.events import Batch, BatchSink, Event, Finished, FinishReason, Usage
 from causerie.protocol.partial import Partial
 from causerie.routing.attempt import Attempt
@@ -178,9 +178,10 @@ class Execution(TargetSelector, eq=False):
             if request.n > 1:
                 raise failure
             return await self._gone_on(self._passed.partial(usage, trail), failure)
-        except ServiceError:
+        except ServiceError as last:
             if not request.stream or request.thinking.visible or not self._passed.is_unsaid:
                 raise
+            forget_frames(last)
         return await self.again(failure)
 
     async def _gone_on(self, partial: Partial, failure: ServiceError) -> Attempt:
@@ -190,6 +191,7 @@ class Execution(TargetSelector, eq=False):
             try:
                 attempt = await self.find(able, partial)
             except ServiceError as refused:
+                forget_frames(refused)
                 seconds = max(min(target_state.breaker.wait() for target_state in able), pause)
                 waited, pause = waited + seconds, pause * 2
                 if self.spent() or waited > self.context.budget.wait_seconds:

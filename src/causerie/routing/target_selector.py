@@ -15,6 +15,7 @@ from causerie.errors import (
     ServiceError,
     TemplateFailed,
     UpstreamFailed,
+    forget_frames,
 )
 from causerie.protocol.candidate import Candidate
 from causerie.protocol.partial import Partial
@@ -111,6 +112,7 @@ class TargetSelector(Struct, eq=False):
                 if target_state not in failures:
                     self._note(attempt, refused)
                     failures[target_state] = refused
+                forget_frames(refused)
             except BaseException:
                 self._abandoned(attempt)
                 raise

@@ -28,7 +28,8 @@ variables, flags. Files that settings name are relative to the folder of the con
 
 `causerie check` says whether a configuration holds, and what is in force. An unknown or wrong
 setting is refused with its line, and every problem is reported in one run, missing secrets and
-files too; nothing is used of a file that is wrong anywhere. A running
+files too; nothing is used of a file that is wrong anywhere. The command also looks for weights
+that are named by a path; a service does so when it loads the model. A running
 service takes a changed file after `causerie reload`; see [doors](../guides/doors.md).
 
 ```toml

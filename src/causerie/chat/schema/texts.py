@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from causerie.chat.schema.pattern import Refused, whole
 from causerie.chat.schema.refusal import unsupported
 
+MAX_CHARACTERS = 500_000  # of all options together
+
 
 def regex(pattern: str, *, param: str) -> str:
     """A Lark terminal ``/…/`` for texts that match ``pattern`` as a whole.
@@ -26,11 +28,22 @@ def regex(pattern: str, *, param: str) -> str:
 
 
 def choice(options: Sequence[str], *, param: str) -> str:
-    """A Lark expression for one of ``options``, written exactly so."""
+    """A Lark expression for one of ``options``, written exactly so.
+
+    Raises ``InvalidRequest`` (``unsupported_schema``) where they are too long together, or an
+    option cannot be written.
+    """
+    size = sum(map(len, options))
+    if size > MAX_CHARACTERS:
+        raise unsupported(
+            param, f"The options have {size} characters together, of at most {MAX_CHARACTERS}."
+        )
     return "(" + " | ".join(_quoted(option, param) for option in options) + ")"
 
 
 def _quoted(text: str, param: str) -> str:
-    if any(0xD800 <= ord(character) <= 0xDFFF for character in text):
-        raise unsupported(param, "An option holds half of a surrogate pair.")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise unsupported(param, "An option holds half of a surrogate pair.") from None
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,404 @@
+"""No request, and no reply of a provider, holds the event loop for long.
+
+A generator puts what is expensive in one way (many numbers, keys, texts, deep nesting, one long
+text) into each place of a request where something of its kind may stand, near the bounds of its
+size. The time is that of the loop's own thread on a processor, for each callback of the loop: a
+busy machine makes it no longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import http.client
+import json
+import random
+import socketserver
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from servicekit import ServiceView, service_view
+
+from causerie.engines import fake
+from causerie.engines.fake import FakeEngine
+
+_MOST = 2 * 1024 * 1024  # bytes of a body, an eighth of what is read at most
+# The fake engine has a token for each byte, four times as many as others have.
+_SIZES = {"far": _MOST, "near": _MOST // 2}
+_BOUND = 0.05  # seconds of one callback
+_SEED = 22
+_CONFIG = """
+[[doors]]
+name = "gateway"
+kind = "gateway"
+keys = "off"
+[[doors]]
+name = "endpoint"
+kind = "endpoint"
+keys = "off"
+[[providers]]
+name = "a"
+base_url = "{url}"
+[[aliases]]
+id = "far"
+targets = [{{ provider = "a", model = "m" }}]
+[[models]]
+id = "near"
+engine = "fake"
+"""
+_DOORS = {"far": "/gateway", "near": "/endpoints/endpoint"}
+_HI = [{"role": "user", "content": "Hi"}]
+
+
+class Watch:
+    """The longest callback of the event loop that runs in this thread, in seconds.
+
+    The fake engine's own work is not counted: other engines do theirs in other processes.
+    """
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self.what = ""
+        self._apart = 0.0
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Measure every callback within the block; the garbage collector is not of them."""
+        here, run = threading.get_ident(), asyncio.Handle._run
+
+        def measured(handle: asyncio.Handle) -> None:
+            if threading.get_ident() != here:
+                return run(handle)
+            before, self._apart = time.thread_time(), 0.0
+            try:
+                return run(handle)
+            finally:
+                self._took(time.thread_time() - before - self._apart, handle)
+
+        gc.disable()
+        try:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(asyncio.Handle, "_run", measured)
+                patch.setattr(fake, "_ids", self._set_apart(fake._ids))
+                patch.setattr(FakeEngine, "tokenize", self._tokenizing(FakeEngine.tokenize))
+                yield
+        finally:
+            gc.enable()
+
+    @contextmanager
+    def _not_counted(self) -> Iterator[None]:
+        before = time.thread_time()
+        try:
+            yield
+        finally:
+            self._apart += time.thread_time() - before
+
+    def _set_apart(self, work: Callable[..., Iterator[int]]) -> Callable[..., Iterator[int]]:
+        def apart(*args: Any) -> Iterator[int]:
+            ids = work(*args)
+            while True:
+                with self._not_counted():
+                    id = next(ids, None)
+                if id is None:
+                    return
+                yield id
+
+        return apart
+
+    def _tokenizing(self, work: Callable[..., Awaitable[list[int]]]) -> Any:
+        async def tokenize(*args: Any, **kwargs: Any) -> list[int]:
+            with self._not_counted():  # nothing is waited for within
+                return await work(*args, **kwargs)
+
+        return tokenize
+
+    def _took(self, seconds: float, handle: asyncio.Handle) -> None:
+        if seconds > self.longest:
+            self.longest, self.what = seconds, repr(handle)[:300]
+
+
+class Provider(socketserver.ThreadingTCPServer):
+    """Answers each request with ``reply``, in a thread: the loop is the service's alone."""
+
+    daemon_threads = True
+    reply: tuple[str, bytes]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+
+class _Asked(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        assert isinstance(self.server, Provider)
+        length = 0
+        while (line := self.rfile.readline().strip()) != b"":
+            if line.lower().startswith(b"content-length:"):
+                length = int(line.split(b":")[1])
+        self.rfile.read(length)
+        kind, body = self.server.reply
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\nconnection: close\r\n\r\n"
+        try:
+            self.wfile.write(head.encode() + body)
+        except OSError:
+            return  # the service has seen enough
+
+
+_ANSWER = {
+    "choices": [
+        {"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}
+    ],
+    "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},
+}
+_PLAIN = ("application/json", json.dumps(_ANSWER).encode())
+
+
+@contextmanager
+def _provider() -> Iterator[Provider]:
+    with Provider(("127.0.0.1", 0), _Asked) as provider:
+        provider.reply = _PLAIN
+        thread = threading.Thread(target=provider.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield provider
+        finally:
+            provider.shutdown()
+            thread.join()
+
+
+@dataclass(frozen=True)
+class Client:
+    """Sends from a thread of its own."""
+
+    home: ServiceView
+
+    async def post(self, model: str, fields: Mapping[str, Any]) -> int:
+        """The status of an answer that is read to its end."""
+        body = {"model": model, "messages": _HI, "max_tokens": 5, **fields}
+        data = json.dumps(body, separators=(",", ":")).encode()
+        path = f"{_DOORS[model]}/v1/chat/completions"
+        return await self.send("POST", path, data)
+
+    async def send(self, method: str, path: str, data: bytes = b"", **headers: str) -> int:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self.home.threads, self._sent, method, path, data, headers
+        )
+
+    def _sent(self, method: str, path: str, data: bytes, headers: Mapping[str, str]) -> int:
+        host, port = self.home.root.removeprefix("http://").split(":")
+        connection = http.client.HTTPConnection(host, int(port), timeout=60)
+        try:
+            connection.request(method, path, data, {"content-type": "application/json", **headers})
+            answer = connection.getresponse()
+            answer.read()
+            return answer.status
+        finally:
+            connection.close()
+
+
+def _nested(value: object, depth: int) -> object:
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+# Values of about so many bytes, each expensive in another way.
+_VALUES: Mapping[str, Callable[[int], Any]] = {
+    "text": lambda size: "hello wor " * (size // 10),
+    "escapes": lambda size: "\n" * (size // 2),
+    "foreign text": lambda size: "日本" * (size // 12),
+    "marks": lambda size: "<|im_end|>" * (size // 10),
+    "half marks": lambda size: "<|" * (size // 2),
+    "numbers": lambda size: [1] * (size // 2),
+    "texts": lambda size: ["0123456789"] * (size // 13),
+    "different texts": lambda size: [f"t{number}" for number in range(size // 10)],
+    "arrays": lambda size: [[]] * (size // 3),
+    "objects": lambda size: [{}] * (size // 3),
+    "small objects": lambda size: [{"type": "text", "text": "x"}] * (size // 27),
+    "keys": lambda size: {f"k{number}": 1 for number in range(size // 10)},
+    "keys of texts": lambda size: {f"k{number}": "x" for number in range(size // 12)},
+    "keys of numbers": lambda size: {str(number): 1.5 for number in range(size // 11)},
+    "deep arrays": lambda size: [_nested(1, 20)] * (size // 42),
+}
+# Places of a request, given the value that stands there.
+_PLACES: Mapping[str, Callable[[Any], Mapping[str, Any]]] = {
+    "content": lambda value: {"messages": [{"role": "user", "content": value}]},
+    "system": lambda value: {"messages": [{"role": "system", "content": value}, *_HI]},
+    "answers": lambda value: {"messages": [*_HI, {"role": "assistant", "content": value}, *_HI]},
+    "reasoning": lambda value: {"messages": [_said("reasoning_content", value), *_HI]},
+    "details": lambda value: {"messages": [_said("reasoning_details", value), *_HI]},
+    "role": lambda value: {"messages": [{"role": value, "content": "x"}]},
+    "messages": lambda value: {"messages": value},
+    "arguments": lambda value: {"messages": _called(json.dumps(value, separators=(",", ":")))},
+    "calls": lambda value: {"messages": [_said("tool_calls", value), *_HI]},
+    "image": lambda value: {"messages": [_shown({"url": value})]},
+    "model": lambda value: {"model": value},
+    "models": lambda value: {"models": value},
+    "provider": lambda value: {"provider": {"order": value}},
+    "prices": lambda value: {"provider": {"max_price": value}},
+    "metadata": lambda value: {"metadata": value},
+    "user": lambda value: {"user": value},
+    "session": lambda value: {"session_id": value},
+    "stop": lambda value: {"stop": value},
+    "stop ids": lambda value: {"stop_token_ids": value},
+    "biases": lambda value: {"logit_bias": value},
+    "kwargs": lambda value: {"chat_template_kwargs": value},
+    "kwarg": lambda value: {"chat_template_kwargs": {"x": value}},
+    "documents": lambda value: {"documents": value},
+    "tools": lambda value: {"tools": value},
+    "description": lambda value: {"tools": [_tool({"description": value})]},
+    "properties": lambda value: {"tools": [_tool({"type": "object", "properties": value})]},
+    "enum": lambda value: _schema({"enum": value}),
+    "const": lambda value: _schema({"const": value}),
+    "pattern": lambda value: _schema({"type": "string", "pattern": value}),
+    "definitions": lambda value: _schema({"$defs": value, "type": "string"}),
+    "any of": lambda value: _schema({"anyOf": value}),
+    "required": lambda value: _schema({"type": "object", "required": value}),
+    "options": lambda value: {"structured_outputs": {"choice": value}},
+    "regex": lambda value: {"structured_outputs": {"regex": value}},
+    "grammar": lambda value: {"structured_outputs": {"grammar": value}},
+    "stream options": lambda value: {"stream": True, "stream_options": value},
+    "prediction": lambda value: {"prediction": value},
+    "unknown": lambda value: {"unknown": value},
+    "unknown fields": lambda value: value if isinstance(value, dict) else {"x": value},
+}
+
+
+def _said(name: str, value: Any) -> Mapping[str, Any]:
+    return {"role": "assistant", "content": "b", name: value}
+
+
+def _called(arguments: str) -> list[Mapping[str, Any]]:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    result = {"role": "tool", "tool_call_id": "c", "content": "1"}
+    return [*_HI, {"role": "assistant", "content": None, "tool_calls": [call]}, result]
+
+
+def _shown(image: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"role": "user", "content": [{"type": "image_url", "image_url": image}]}
+
+
+def _tool(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"type": "function", "function": {"name": "f", "parameters": parameters}}
+
+
+def _schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    form = {"type": "json_schema", "json_schema": {"name": "s", "schema": schema}}
+    return {"response_format": form}
+
+
+# Requests that are as they should be, with as much as is taken.
+_HONEST: Mapping[str, Callable[[], Mapping[str, Any]]] = {
+    "messages": lambda: {"messages": [{"role": "user", "content": "x" * 450}] * 4095},
+    "parts": lambda: {"messages": [_parts(400)] * 100},
+    "turns": lambda: {"messages": _called('{"a":1}') * 1300},
+    "arguments": lambda: {"messages": _called(json.dumps({f"k{n}": n for n in range(40_000)}))},
+    "biases": lambda: {"logit_bias": {str(token): 1.5 for token in range(65_000)}},
+    "stop ids": lambda: {"stop_token_ids": list(range(65_000))},
+    "options": lambda: {"structured_outputs": {"choice": [f"{n} " * 20 for n in range(4_000)]}},
+    "long options": lambda: {"structured_outputs": {"choice": ["x" * 100_000 for _ in range(5)]}},
+    "one option": lambda: {"structured_outputs": {"choice": ["x" * _MOST]}},
+    "grammar": lambda: {"structured_outputs": {"grammar": "start: " + '"a" ' * 24_000}},
+    "regex": lambda: {"structured_outputs": {"regex": "(a|b)" * 20_000}},
+    "properties": lambda: _schema(_object(1_900)),
+    "enum": lambda: _schema({"enum": [f"v{number}" for number in range(20_000)]}),
+    "tools": lambda: {"tools": [_named_tool(number) for number in range(128)]},
+}
+
+
+def _parts(count: int) -> Mapping[str, Any]:
+    return {"role": "user", "content": [{"type": "text", "text": "x" * 10}] * count}
+
+
+def _object(count: int) -> Mapping[str, Any]:
+    properties = {f"p{number}": {"type": "string"} for number in range(count)}
+    return {"type": "object", "properties": properties}
+
+
+def _named_tool(number: int) -> Mapping[str, Any]:
+    return {"type": "function", "function": {"name": f"f{number}", "parameters": _object(20)}}
+
+
+def _drawn(count: int) -> list[tuple[str, str]]:
+    """So many pairs of a place and a value; every place is in some, and every value."""
+    draw = random.Random(_SEED)
+    values = list(_VALUES)
+    pairs = [(place, draw.choice(values)) for place in _PLACES]
+    every = [(place, value) for place in _PLACES for value in values]
+    return list(dict.fromkeys([*pairs, *draw.sample(every, count - len(pairs))]))
+
+
+def _filled(model: str, place: str, value: str) -> Callable[[], Mapping[str, Any]]:
+    return lambda: _PLACES[place](_VALUES[value](_SIZES[model]))
+
+
+def _event(**delta: Any) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": None}
+    return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
+
+
+def _call(**function: Any) -> bytes:
+    return _event(tool_calls=[{"index": 0, "function": function}])
+
+
+_END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+_BEGUN = _event(tool_calls=[{"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}}])
+_STREAMS: Mapping[str, Callable[[], bytes]] = {
+    "pieces": lambda: _event(content="x") * 20_000,
+    "one piece": lambda: _event(content="x" * _MOST),
+    "white space": lambda: _event(content=" \n" * 300) * 1_500,
+    "arguments": lambda: _BEGUN + _call(arguments="1") * 20_000,
+    "names": lambda: _BEGUN + _call(name="f", arguments="1") * 10_000,
+    "calls without index": lambda: _event(tool_calls=[{"function": {"name": "f"}}]) * 10_000,
+    "many calls": lambda: _event(tool_calls=[{"index": n, "id": f"c{n}"} for n in range(20_000)]),
+    "many choices": lambda: b"data: " + json.dumps({"choices": [{}] * 200_000}).encode() + b"\n\n",
+    "data lines": lambda: b"data: 1\n" * 100_000 + b"\n",
+    "comments": lambda: b": x\n\n" * 200_000,
+    "no line": lambda: b"x" * _MOST,
+    "empty lines": lambda: b"\n" * _MOST,
+    "reasoning": lambda: _event(reasoning_content="think ") * 15_000,
+    "details": lambda: _event(reasoning_details=[{"type": "reasoning.text", "text": "t"}]) * 9_000,
+}
+
+
+@pytest.mark.parametrize("model", _DOORS)
+async def test_no_request_holds_the_loop(tmp_path: Path, model: str) -> None:
+    cases = {f"{place} of {value}": _filled(model, place, value) for place, value in _drawn(45)}
+    cases |= {f"honest {name}": make for name, make in _HONEST.items()}
+    slow: dict[str, str] = {}
+    with _provider() as provider:
+        async with service_view(tmp_path, _CONFIG.format(url=provider.url)) as home:
+            client = Client(home)
+            assert await client.post(model, {}) == 200
+            for name, make in cases.items():
+                fields = make()
+                watch = Watch()
+                with watch.looking():
+                    status = await client.post(model, fields)
+                if watch.longest > _BOUND:
+                    slow[name] = f"{status}: {watch.longest:.3f} s in {watch.what}"
+    assert not slow
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_no_reply_holds_the_loop(tmp_path: Path, stream: bool) -> None:
+    slow: dict[str, str] = {}
+    with _provider() as provider:
+        async with service_view(tmp_path, _CONFIG.format(url=provider.url)) as home:
+            client = Client(home)
+            assert await client.post("far", {}) == 200
+            for name, make in _STREAMS.items():
+                provider.reply = ("text/event-stream", make() + _END)
+                watch = Watch()
+                with watch.looking():
+                    await client.post("far", {"stream": stream})
+                if watch.longest > _BOUND:
+                    slow[name] = f"{watch.longest:.3f} s in {watch.what}"
+    assert not slow
