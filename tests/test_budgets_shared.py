@@ -43,7 +43,7 @@ async def main():
     books = Books()
     async with replica.running():
         await replica.wait()
-        budgets = Budgets(books, books.clock, together=DistributedBudgets(replica))
+        budgets = Budgets(books, books.clock, shared_budgets=DistributedBudgets(replica))
         await budgets.reserve(claim(10), "small", Decimal(20), 1)
         print("held", file=sys.stderr, flush=True)
         await asyncio.Event().wait()

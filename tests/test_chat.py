@@ -65,7 +65,8 @@ async def grammar_of(request: ChatRequest) -> str:
 
 
 @pytest.mark.parametrize(
-    "given", [{"stop_token_ids": (1, END + 1)}, {"draw": SamplingParams(logit_bias={END + 1: 1.0})}]
+    "given",
+    [{"stop_token_ids": (1, END + 1)}, {"sampling": SamplingParams(logit_bias={END + 1: 1.0})}],
 )
 async def test_a_token_of_another_vocabulary_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest, match=f"token id {END + 1}, but this model has") as refused:

@@ -196,13 +196,15 @@ async def test_verdicts_are_forgotten_by_size() -> None:
 
 async def test_memory_is_bounded() -> None:
     """A worker that may hold next to nothing dies of a grammar that another compiles."""
-    compiler = Compiler(workers=1, memory=1 << 20)
+    grammar = _hostile()["enum"]
+    small, usual = Compiler(workers=1, memory=1 << 20), Compiler(workers=1)
     try:
-        refused = await _refusal(compiler, _hostile()["enum"])
+        refused = await _refusal(small, grammar)
         assert "too complex" in refused.message
-        await compiler.check(_FINE, vocabulary=None, param="p")
+        await usual.check(grammar, vocabulary=None, param="p")
     finally:
-        await compiler.stop()
+        await small.stop()
+        await usual.stop()
 
 
 async def test_a_model_vocabulary_is_read_by_the_named_function(

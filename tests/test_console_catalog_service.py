@@ -128,7 +128,7 @@ targets = [{{ provider = "quiet", model = "m" }}]
 [[catalog]]
 id = "acme/big"
 name = "Big"
-offers = [
+endpoints = [
   {{ provider = "dead", model = "m", price = {{ prompt = "1", completion = "1" }} }},
   {{ provider = "quiet", model = "m", price = {{ prompt = "2", completion = "2" }} }},
   {{ provider = "up", model = "m", price = {{ prompt = "9", completion = "9" }} }},
@@ -183,5 +183,5 @@ async def test_an_alias_whose_only_target_is_dead_names_it_with_the_next_step(
     assert answers[1][0] in (502, 503)  # 503 for half a second, then somebody tries again
     for _, _, body in answers:
         message = body["error"]["message"]
-        assert "(quiet/m). quiet/m: The endpoint cannot be connected to." in message
+        assert "(quiet/m). quiet/m: The provider cannot be connected to." in message
         assert "`causerie probe`" in message

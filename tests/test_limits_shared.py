@@ -128,7 +128,7 @@ async def test_what_a_killed_replica_held_ends(valkey: ValkeyServer) -> None:
     )
     try:
         assert replica.stderr is not None
-        assert await replica.stderr.readline() == b"SharedLease\n"
+        assert await replica.stderr.readline() == b"DistributedLease\n"
         async with shared_counters(valkey, prefix=prefix, line=QUICK) as counters:
             assert await refused(counters, ONE)
             replica.kill()

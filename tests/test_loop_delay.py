@@ -31,7 +31,7 @@ from causerie.engines.fake import FakeEngine
 _MOST = 2 * 1024 * 1024  # bytes of a body, an eighth of what is read at most
 # The fake engine has a token for each byte, four times as many as others have.
 _SIZES = {"far": _MOST, "near": _MOST // 2}
-_BOUND = 0.05  # seconds of one callback
+_BOUND = 0.1  # seconds of one callback: 50 ms, and as much again for slow machines
 _SEED = 22
 _CONFIG = """
 [[doors]]

@@ -62,14 +62,14 @@ async def test_what_is_probed_is_written_read_anew_and_held_to(tmp_path: Path) -
                 assert headers["x-served-by"] == told["goes_to"]
 
             before = len(heads)
-            status, begun = await send(running, "/endpoints/north/probe", {"model": "m"})
+            status, begun = await send(running, "/providers/north/probe", {"model": "m"})
             assert (status, begun["state"]) == (201, "asking")
             probe = await ended(running)
             assert (probe["state"], probe["asked"]) == ("done", probe["questions"])
             assert len(heads) - before == probe["requests"] + 1
             assert len(list((tmp_path / "data" / "probes").iterdir())) == 1
 
-            status, used = await send(running, "/endpoints/north/probe/use", {"model": "m"})
+            status, used = await send(running, "/providers/north/probe/use", {"model": "m"})
             assert (status, used["written"], used["in_force"]) == (200, True, True)
             written = tomllib.loads(running.file.read_text(encoding="utf-8"))
             assert "tools" not in written["providers"][0]["models"][0]["supported_parameters"]
@@ -82,5 +82,5 @@ async def test_what_is_probed_is_written_read_anew_and_held_to(tmp_path: Path) -
                 "provider.use_probe",
                 "provider.probe",
             ]
-            begun_again = await send(running, "/endpoints/north/probe", {"model": "m"})
+            begun_again = await send(running, "/providers/north/probe", {"model": "m"})
             assert begun_again[0] == 201  # which ends with the service

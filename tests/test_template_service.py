@@ -47,7 +47,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 
 def _asked(
-    service: Service, model: str, word: str = "hello", door: str = "providers/models"
+    service: Service, model: str, word: str = "hello", door: str = "endpoints/models"
 ) -> tuple[int, dict[str, object]]:
     connection = http.client.HTTPConnection(service.root.removeprefix("http://"), timeout=60)
     body = {"model": model, "messages": [{"role": "user", "content": word}], "max_tokens": 20}
