@@ -1,9 +1,9 @@
-"""What one rendering of a chat template may take: time, turns, and sizes of what it makes.
+"""Limits of one rendering of a chat template: time, turns, and sizes of its results.
 
-Sizes are charged before anything is made, so that a template which doubles a
-text thirty times fails at the doubling that is too much, and never fills the
-memory. A size is in characters; whatever else is made counts as so many
-characters as it has bytes, roughly.
+Sizes are charged before the value is created. A template that doubles a text
+thirty times fails at the first doubling over the limit and never fills the
+memory. A size is in characters; any other value counts as roughly as many
+characters as it has bytes.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _GROUPS = (list, tuple, set, frozenset, KeysView, ValuesView, ItemsView)
 
 @dataclass(frozen=True, slots=True)
 class RenderLimits:
-    """What one rendering may take.
+    """Limits of one rendering.
 
-    ``seconds`` of work; ``turns`` of loops and calls; ``characters`` of the
-    prompt, and of any one text or list on the way; ``made``, all of these
-    together.
+    ``seconds`` limits the CPU time; ``turns`` limits loop iterations and calls;
+    ``characters`` limits the prompt and each single intermediate text or list;
+    ``made`` limits the total of these.
     """
 
     seconds: float = 2.0
@@ -49,7 +49,7 @@ class TooMuch(TemplateError):
 
 
 class RenderBudget:
-    """What is left of the limits of the rendering that is going on."""
+    """Remaining limits of the rendering in progress."""
 
     def __init__(self, limits: RenderLimits) -> None:
         self.limits = limits

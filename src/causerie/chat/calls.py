@@ -92,7 +92,7 @@ class SectionReader:
 
     @property
     def open(self) -> bool:
-        """Whether a call has been started and not ended."""
+        """Return whether a call has started and not ended."""
         return self._call.started
 
     def feed(self, text: str) -> Sequence[CallPart]:

@@ -44,10 +44,10 @@ class GrammarCheck(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ChatOptions:
-    """What the configuration says of a model beyond its weights.
+    """Settings of a model beyond its weights.
 
-    ``format`` names one where detection is wrong; ``template`` stands in for
-    the model's own; ``max_output_tokens`` is the limit where a request has none.
+    ``format`` overrides the detected format; ``template`` replaces the model's own;
+    ``max_output_tokens`` is the limit for requests that set none.
     """
 
     format: str | None = None
@@ -113,7 +113,10 @@ class TextChat:
             yield ChatReply(events, model.facts.fingerprint, usage, trail, dropped)
 
     def continues(self, request: ChatRequest, partial: Partial) -> bool:
-        """Whether the model can go on there; what it cannot know before it is loaded it may."""
+        """Return whether the model can continue the partial reply.
+
+        Before the model is loaded, what depends on its weights is assumed to be possible.
+        """
         if request.n != 1:
             return False
         if self._loaded is None or knows(self._loaded.facts, partial.trail):
@@ -127,7 +130,7 @@ class TextChat:
     async def _begin(
         self, request: ChatRequest, model: LoadedModel, partial: Partial | None
     ) -> tuple[Plan, list[Generation]]:
-        """What to do, and the choices ready to run."""
+        """Return the plan and the choices ready to run."""
         any_space = partial is not None and not is_spaced_alike(partial)
         if partial is not None and partial.calls and request.parallel_tool_calls is None:
             # The target that began the reply may be known to write several.
@@ -182,7 +185,10 @@ def _texts(form: ModelFormat) -> list[str]:
 
 
 def _dropped(request: ChatRequest) -> Sequence[str]:
-    """What of the request nobody here knows; raises :class:`InvalidRequest` if it is strict."""
+    """Return the unknown parameters that the request drops.
+
+    Raises :class:`InvalidRequest` if the request is strict.
+    """
     unlisted = request.unlisted
     if unlisted is None:
         return ()

@@ -1,8 +1,8 @@
-"""What a compiler's error means to whoever sent the schema, and where its cause is.
+"""Explain a compiler's error in terms of the client's schema, and find its cause.
 
 The compiler names rules and lines of the composed grammar, which the client
-never saw; here the schema inside is found and its subschemas are tried one by
-one. Knows llguidance's words; starts no processes.
+never saw. This module finds the schema inside and tries its subschemas one by
+one. Knows llguidance's messages; starts no processes.
 """
 
 from __future__ import annotations

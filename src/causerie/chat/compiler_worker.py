@@ -63,7 +63,7 @@ class _Bytes:
 
 
 class _Tokenizer:
-    """What llguidance wants to know of a vocabulary, by the names it asks for."""
+    """Vocabulary under the attribute names that llguidance expects."""
 
     def __init__(self, vocabulary: WorkerVocabulary) -> None:
         self.tokens = list(vocabulary.tokens)
@@ -98,7 +98,7 @@ class Worker:
             self._tokenizers[path] = _tokenizer(self._read(Path(path)))
 
     def answer(self, request: bytes) -> bytes:
-        """What is asked for, and answered, in JSON."""
+        """Execute one request and return its answer, both in JSON."""
         asked = json.loads(request)
         if "load" not in asked:
             return json.dumps(self.check(asked["grammar"], asked["vocabulary"])).encode()

@@ -51,9 +51,10 @@ _MOST = 1_000_000  # characters: what is written for each parameter may repeat a
 
 @dataclass(frozen=True, slots=True)
 class CallPlan:
-    """Which functions may be called (name → closed schema), whether one must be, and how many.
+    """Functions that may be called (name → closed schema), and how many calls there may be.
 
-    ``text`` is all their schemas as they were sent: where it is the same, they are.
+    ``required`` demands at least one call; ``parallel`` allows several. ``text`` is
+    all their schemas as sent: equal texts mean equal schemas.
     """
 
     tools: Mapping[str, Schema]
@@ -64,14 +65,14 @@ class CallPlan:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How a grammar is written.
+    """Options of how a grammar is written.
 
-    ``end_tokens`` are all that end a text, of which an engine knows only one by
-    itself; ``any_space`` admits any white space between the parts of JSON; a reply
-    that may not be anything begins with the white space ``leading``.
-    Texts that leave no choice are written in the model's usual tokens, which
-    an engine may read as control tokens where they spell such: not with
-    ``as_spelled``, which leaves their tokens to the model.
+    ``end_tokens`` are all tokens that end a text; an engine by itself knows only
+    one. ``any_space`` admits any white space between the parts of JSON. A
+    constrained reply begins with the white space ``leading``. Texts without
+    alternatives are written in the model's usual tokens, which an engine may read
+    as control tokens if they spell one. ``as_spelled`` leaves their tokens to the
+    model instead.
     """
 
     end_tokens: Sequence[int] = ()
@@ -224,8 +225,11 @@ def compose(
 
 
 def leaves_free(form: ModelFormat, calls: CallPlan | None, answer: AnswerPlan | None) -> bool:
-    """Whether the reply may be anything, calls at most offered; its reasoning is free text then,
-    which a call ends. Otherwise reasoning ends at its closing marker, and nowhere else."""
+    """Return whether the reply may be any text, with calls at most optional.
+
+    The reasoning of such a reply is free text, which a call ends. All other
+    reasoning ends only at its closing marker.
+    """
     at_start = form.calls is not None and form.calls.at_start
     return answer is None and not (calls and (calls.required or at_start))
 
@@ -238,7 +242,7 @@ def _marks(form: ModelFormat) -> tuple[str, ...]:
 
 
 def _reasoning(form: ModelFormat, text: _Text, state: str, *, free: bool) -> str:
-    """What stands before the body. Free bodies swallow the reasoning as free text."""
+    """Return the grammar before the body; empty for free bodies, which include the reasoning."""
     marks = form.reasoning
     if marks is None or state == "none" or free:
         return ""
@@ -315,7 +319,7 @@ class _Section:
         return options
 
     def marks_at_start(self) -> tuple[str, ...]:
-        """How no free text may begin."""
+        """Return the texts with which no free text may begin."""
         form = self._form
         return (*call_triggers(form), *form.lead_ins) if form.at_start else ()
 

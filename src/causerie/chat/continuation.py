@@ -23,7 +23,7 @@ from causerie.protocol.request import ChatRequest
 
 
 def knows(facts: ModelFacts, trail: Trail | None) -> bool:
-    """Whether the tokens of a trail mean the same to this model."""
+    """Return whether the tokens of a trail mean the same to this model."""
     return trail is not None and bool(facts.words) and trail.vocabulary == facts.words
 
 
@@ -47,7 +47,7 @@ async def resumed(
 async def _ways(
     engine: TextEngine, request: ChatRequest, model: LoadedModel, plan: Plan, partial: Partial
 ) -> AsyncIterator[ResumedReply]:
-    """What there may be to go on from, the surest first."""
+    """Yield the possible ways to resume the reply, the most reliable first."""
     if partial.trail is not None and knows(model.facts, partial.trail):
         tokens = partial.trail.tokens
         texts = tuple(await engine.texts(tokens, visible=plan.visible))

@@ -59,10 +59,10 @@ class ControlTokens:
 
 
 def spells(text: str, control_tokens: Iterable[str]) -> bool:
-    """Whether a constraint's text (JSON, or patterns in it) spells a control token.
+    """Return whether a constraint's text (JSON, or patterns in it) spells a control token.
 
-    A pattern may spell one in other ways than letter by letter; an angle
-    bracket in one is taken for that.
+    A pattern may spell one in other ways than letter by letter. Any angle bracket
+    in a pattern therefore counts as one.
     """
     plain = text.replace("\\", "")
     if '"pattern' in plain and "<" in plain:
@@ -155,7 +155,7 @@ class PromptEncoder:
 
 
 class _Touch:
-    """Whether a place has a character of a user."""
+    """Test of whether a place contains a character of a user."""
 
     def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
         self._spans = spans

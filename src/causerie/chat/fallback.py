@@ -37,7 +37,7 @@ _RESULT_OPEN, _RESULT_CLOSE = authored("<tool_response>\n"), authored("\n</tool_
 
 
 def tools_text(tools: Sequence[Entry], calls: CallSection) -> Traced:
-    """What the system message says about the tools."""
+    """Return the part of the system message about the tools."""
     lines = [Traced(write_json(tool["function"])) for tool in tools]
     example = call_text(calls, authored("NAME"), authored('{"PARAMETER": "VALUE"}'))
     return joined(
@@ -54,7 +54,7 @@ def tools_text(tools: Sequence[Entry], calls: CallSection) -> Traced:
 
 
 def thinking_text(reasoning: Reasoning) -> Traced:
-    """What the system message says about thinking."""
+    """Return the part of the system message about thinking."""
     return authored(
         f"First think step by step between {reasoning.open} and {reasoning.close}, then answer."
     )

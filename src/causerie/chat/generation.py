@@ -144,14 +144,14 @@ class Generation:
 
     @property
     def stopped(self) -> bool:
-        """Whether a stop string or a stop token has cut it, wherever that was."""
+        """Return whether a stop string or a stop token has ended it, at any place."""
         last = self._generated[-1] if self._generated else None
         met = self._stops is not None and self._stops.met
         return met or last in self.request.stop_token_ids
 
     @property
     def completion(self) -> int:
-        """How many tokens were made here."""
+        """Return the number of tokens that were generated here."""
         return len(self._generated) - self._uncounted
 
     async def events(self, usage: Callable[[], Usage] | None = None) -> AsyncGenerator[Batch, None]:
@@ -218,7 +218,7 @@ class Generation:
 
     @property
     def _of_the_least(self) -> bool:
-        """Whether the last token is one of ``min_tokens``, which nothing cuts."""
+        """Return whether the last token is one of the first ``min_tokens``, which nothing cuts."""
         return 0 < self._made <= self.request.min_tokens
 
     @property
@@ -245,7 +245,10 @@ class Generation:
         return events
 
     def _note(self, output: Started | Stopped) -> None:
-        """What the engine says of its run; later runs of the choice find all in the cache."""
+        """Record the engine's report of its run.
+
+        Only the first run of the choice sets ``cached``: later runs find everything in the cache.
+        """
         if self._first_run:
             self.cached = output.cached_tokens
         if not isinstance(output, Stopped):
@@ -388,7 +391,7 @@ class Generation:
 
 
 def _is_written(token: Token) -> bool:
-    """Whether it is text or the beginning of a character, and no control token unseen."""
+    """Return whether it is text or the beginning of a character, and no hidden control token."""
     return bool(token.text) or token.raw.decode("utf-8", "replace").endswith("\ufffd")
 
 

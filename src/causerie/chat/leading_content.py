@@ -1,8 +1,8 @@
-"""What a message says before its calls, where the template shows the calls alone.
+"""Text that a message has before its calls, for templates that show only the calls.
 
-It is taken out, the calls are rendered with a mark of their own, and it is put
-back in front of them, where the model wrote it. Knows the origins of a prompt's
-characters and nothing of what a template is.
+The text is removed, the calls are rendered with a unique mark, and the text is
+inserted in front of them, where the model wrote it. Knows the origins of a
+prompt's characters and nothing of templates.
 """
 
 from __future__ import annotations

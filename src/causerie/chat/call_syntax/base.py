@@ -1,9 +1,9 @@
-"""What every segment's reader and grammar share.
+"""Shared parts of the readers and grammars of all segments.
 
-A *reader* takes the model's text piece by piece, however it is cut, and says
-what it means. A *grammar* is a Lark expression (llguidance dialect) that
-admits just the texts the reader understands. Both are made per call: they know
-the function's schema, and nothing about streams, engines or messages.
+A *reader* consumes the model's text in pieces of any size and reports its
+meaning. A *grammar* is a Lark expression (llguidance dialect) that admits
+exactly the texts that the reader understands. Both are created per call: they
+know the function's schema, and nothing about streams, engines or messages.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a piece of text meant.
+    """Meaning of one piece of text.
 
     ``arguments`` is the next part of the JSON text of the arguments; ``value``
-    is what a name or an id turned out to be (set once, with ``rest``);
-    ``rest`` is the text behind the segment, or ``None`` while the segment wants
-    more.
+    is the complete name or id (set once, with ``rest``); ``rest`` is the text
+    after the segment, or ``None`` while the segment is incomplete.
     """
 
     arguments: str = ""
@@ -54,7 +53,7 @@ class Reader(Protocol):
 
 
 class GrammarScope(Protocol):
-    """Where a grammar is being written; :mod:`causerie.chat.constraint` is one."""
+    """Interface to a grammar under construction, implemented by :mod:`causerie.chat.constraint`."""
 
     def rule(self, expression: str) -> str:
         """Add a rule and return its name."""
@@ -103,7 +102,7 @@ def without(marker: str) -> str:
 
 
 def text_overlap(text: str, marker: str) -> int:
-    """How many characters at the end of ``text`` could be the beginning of ``marker``."""
+    """Return how many characters at the end of ``text`` could be the beginning of ``marker``."""
     for size in range(min(len(text), len(marker) - 1), 0, -1):
         if text.endswith(marker[:size]):
             return size

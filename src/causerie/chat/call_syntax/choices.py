@@ -1,8 +1,8 @@
-"""What a schema says of one value, taken apart: references resolved, alternatives side by side.
+"""Alternatives that a schema allows for one value, with references resolved.
 
-Whoever writes arguments one by one has to know whether a value is a string
-before its first character, and what kind of string. Knows the keywords that
-apply schemas to the same value; knows nothing of grammars.
+A writer of single arguments has to know before the first character whether a
+value is a string, and what kind of string. This module knows the keywords that
+apply schemas to the same value; it knows nothing of grammars.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MOST = 64  # combinations of alternatives that hold at once
 
 
 def definitions(schema: Schema) -> dict[str, object]:
-    """What a part of ``schema`` may refer to."""
+    """Return the definitions that a part of ``schema`` may refer to."""
     return {key: schema[key] for key in _DEFINITIONS if key in schema}
 
 
@@ -116,7 +116,7 @@ def _entered(whole: Schema) -> Schema:
 
 
 def _is_applied(key: str, schema: Schema) -> bool:
-    """Whether a keyword of ``schema`` holds schemas that say something."""
+    """Return whether a keyword of ``schema`` holds schemas that constrain the value."""
     if key == "additionalItems":
         return isinstance(schema.get("items"), list)
     return key not in _VALUES and not is_annotation(key)
@@ -229,5 +229,5 @@ def without_text(choice: Schema) -> Schema:
 
 
 def is_meant(value: object, schema: Schema) -> bool:
-    """Whether a text that may be a string, and reads as JSON too, stands for ``value``."""
+    """Return whether the schema admits ``value``, the JSON reading of a possible string."""
     return any(admits(choice, value) for choice in choices(schema))

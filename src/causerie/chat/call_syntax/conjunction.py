@@ -1,7 +1,7 @@
-"""What two schemas say of one value together.
+"""Conjunction of two schemas of one value.
 
-Exact, or refused: a rule that one of them has is never lost alongside the
-other's. Knows the keywords of JSON Schema; follows no references.
+The result is exact, or the schema is rejected: no rule of either schema is
+lost. Knows the keywords of JSON Schema; follows no references.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def constants(choice: Schema) -> list[object] | None:
 
 
 def admits(choice: Schema, value: object) -> bool:
-    """Whether a value is one of a choice's constants, or of its type and within its bounds."""
+    """Return whether a value is one of a choice's constants, or has its type and bounds."""
     values = constants(choice)
     if values is not None:
         return any(same(value, each) for each in values)
@@ -143,7 +143,7 @@ def _union(first: Sequence[object], second: Sequence[object]) -> list[object]:
 
 
 def same(one: object, other: object) -> bool:
-    """Whether two JSON values are equal; true is not 1."""
+    """Return whether two JSON values are equal; true is not 1."""
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 

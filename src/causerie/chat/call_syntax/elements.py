@@ -137,7 +137,7 @@ class ElementReader:
         return json.dumps(piece, ensure_ascii=False)[1:-1] or None
 
     def _leaf(self) -> bool:
-        """Whether a text stands here; sets the step where a child does."""
+        """Return whether the element holds text; set the next step if it holds a child element."""
         text = self._text.lstrip()
         opening = f"{self._mark}<"
         if f"{opening}/".startswith(text):
@@ -206,7 +206,7 @@ class _Elements(ArgumentRules[str | None]):
         return f"{self._mark}</" if place is None else f"{self._mark}</{place}>"
 
     def _any(self, place: str | None) -> str:
-        """What there is behind that: any name."""
+        """Return the rest of a tag with any name; empty for a known place."""
         return f" {_KEY} {self.scope.literal('>')}" if place is None else ""
 
     def _kind(self, kind: str, choice: Schema, place: str | None, lists: bool) -> str | None:

@@ -89,7 +89,7 @@ class ParameterReader:
         return f"{lead}{json.dumps(key, ensure_ascii=False)}: " + ('"' if self._streams else "")
 
     def _announced(self, text: str) -> tuple[int, int, bool | None] | None:
-        """Where a key ends and its value begins, and whether that is a string."""
+        """Return the end of a key, the start of its value, and whether the value is a string."""
         places = [(text.find(mark, len(self._before)), mark) for mark in self._between]
         found = sorted((at, -len(mark), mark) for at, mark in places if at >= 0)
         if not found or self._undecided(text, found[0][0]):
@@ -178,7 +178,7 @@ class ParameterReader:
         return piece.strip()
 
     def _constant(self, piece: str) -> str | None:
-        """What Python writes as a word, where the schema wants the constant and no such string."""
+        """Return the JSON of a Python constant if the schema admits it and no such string."""
         written = relaxed_json(piece.strip()) if piece.strip() in _CONSTANTS else None
         if written is None or not self._is_text or is_meant(piece, self._value):
             return None
@@ -186,12 +186,12 @@ class ParameterReader:
 
     @property
     def _is_text(self) -> bool:
-        """Whether the value may be a string and nothing has told that it is none."""
+        """Return whether the value may be a string and nothing so far rules that out."""
         return self._raw is None and (not self._expected or "string" in self._expected)
 
 
 def _in_string(text: str) -> bool:
-    """Whether ``text`` begins a JSON list or object and stops within one of its strings."""
+    """Return whether ``text`` begins a JSON list or object and stops within one of its strings."""
     if text.lstrip()[:1] not in ("[", "{"):
         return False
     return len(_QUOTES.sub("", text)) % 2 == 1 and relaxed_json(text.strip()) is None

@@ -107,7 +107,7 @@ class RelaxedReader:
         return "}" if closed.keyed else "]"
 
     def _comma(self) -> str:
-        """What stands in front of the next value of the innermost list."""
+        """Return the separator before the next value of the innermost list."""
         count, self._open[-1].count = self._open[-1].count, self._open[-1].count + 1
         return ", " if count else ""
 
