@@ -33,7 +33,7 @@ from causerie.protocol.events import (
 
 
 class Mode(Enum):
-    """What the text being read is."""
+    """Kind of text that is being read."""
 
     REASONING = "reasoning"
     ANSWER = "answer"
@@ -87,14 +87,14 @@ class Parser:
 
     @property
     def holding(self) -> bool:
-        """Whether text has been read that may still be given out."""
+        """Return whether text has been read that may still be emitted."""
         section = self._section
         unread = section is not None and not section.open and bool(section.unread)
         return unread or bool(self._pending or self._spaces)
 
     @property
     def under_way(self) -> bool:
-        """Whether the text so far ends in the middle of a call."""
+        """Return whether the text so far ends in the middle of a call."""
         section = self._section
         return section is not None and (section.open or bool(section.unread.strip()))
 
@@ -114,7 +114,7 @@ class Parser:
         return events
 
     def finish(self) -> list[ContentEvent]:
-        """What was held back, at the end of the text."""
+        """Return the held-back content at the end of the text."""
         out: list[ContentEvent] = []
         while self._section is not None:
             parts, text = self._not_a_call()
@@ -345,7 +345,7 @@ class _Marks:
         return found
 
     def overlap(self, mode: Mode, text: str, *, at_start: bool) -> int:
-        """How many characters at the end of ``text`` may be the beginning of a marker."""
+        """Return how many characters at the end of ``text`` may be the beginning of a marker."""
         search = self._searches[mode, at_start]
         return max((text_overlap(text, mark) for mark in search.marks), default=0)
 

@@ -127,7 +127,10 @@ def writes_several_calls(template: ChatTemplate, format: ModelFormat) -> bool:
 
 
 def before_call(template: ChatTemplate, format: ModelFormat) -> str | None:
-    """What stands between a text and its call in the history; ``None`` where no telling."""
+    """Return the text that the template puts between a message's text and its call.
+
+    The result is ``None`` if the template does not show it.
+    """
     calls = _calls(format)
     said, call = "Ahorn", ToolCall("abcdefgh1", "probe", "{}")
     answer = Message("assistant", said, tool_calls=(call,))

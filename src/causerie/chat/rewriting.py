@@ -30,7 +30,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 
 def can_write(form: ModelFormat, partial: Partial) -> bool:
-    """Whether there is a text for a reply that broke off there."""
+    """Return whether the format can write the text of this interrupted reply."""
     if partial.reasoning and form.reasoning is None and not (partial.text or partial.calls):
         return False
     if not partial.calls:
@@ -43,7 +43,7 @@ def can_write(form: ModelFormat, partial: Partial) -> bool:
 
 
 def is_spaced_alike(partial: Partial) -> bool:
-    """Whether JSON in the reply, as far as it goes, has white space only where ours has it."""
+    """Return whether all JSON in the partial reply has white space only where ours has it."""
     texts = [partial.text, *(call.arguments for call in partial.calls)]
     return all(_OUR_SPACE.fullmatch(_STRING.sub("0", text)) for text in texts)
 

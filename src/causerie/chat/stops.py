@@ -28,6 +28,6 @@ class StopStrings:
         return text[: len(text) - keep]
 
     def finish(self) -> str:
-        """What was held back, when the text has ended."""
+        """Return the held-back text at the end of the text."""
         held, self._held = self._held, ""
         return held

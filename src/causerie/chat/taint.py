@@ -179,12 +179,12 @@ def joined(parts: Iterable[object]) -> Traced:
 
 
 def user_spans(text: str) -> tuple[tuple[int, int], ...]:
-    """Where the characters stand that a user wrote: half-open, in order, not touching."""
+    """Return the spans of characters that a user wrote: half-open, in order, not touching."""
     return tuple(match.span() for match in _RUN.finditer(origin_of(text)))
 
 
 def final_end(text: str) -> int | None:
-    """Where the last character marked :data:`FINAL` ends, or ``None`` without one."""
+    """Return the end of the last character marked :data:`FINAL`, or ``None`` without one."""
     end = origin_of(text).rfind(FINAL)
     return None if end < 0 else end + 1
 

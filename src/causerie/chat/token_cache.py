@@ -22,7 +22,7 @@ _NONE = -1  # no token
 
 
 class Tokenizer(Protocol):
-    """What is needed of a text engine here."""
+    """Interface to the tokenizer of a text engine."""
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]: ...
 
@@ -38,7 +38,7 @@ class ControlMatch:
 
 @dataclass(slots=True)
 class TokenCache:
-    """What one model's tokenizer made of texts; the oldest are forgotten first."""
+    """Cache of the tokens of texts of one model; evicts the oldest first."""
 
     most: int = _MOST
     _known: OrderedDict[str, array[int]] = field(default_factory=OrderedDict)
@@ -69,7 +69,7 @@ class TokenCache:
         return whole
 
     async def _all_apart(self, heads: Iterable[ControlMatch], engine: Tokenizer) -> bool:
-        """Whether the text may be cut in front of each of them."""
+        """Return whether the text may be cut before each of these control tokens."""
         new = {head.text for head in heads}.difference(self._apart)
         if new:
             whole = [_BEFORE + head + _BEHIND for head in new]

@@ -9,7 +9,7 @@ from causerie.engines.supervisor import GivenUp
 
 
 class Files:
-    """What the files were when this was made: before anything was read from them."""
+    """Snapshot of files, taken before anything is read from them."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._stamps = {path: _stamp(path) for path in paths}

@@ -359,7 +359,7 @@ class FleetEngine:
             return await engine.tokenize(pieces, special=special)
 
     async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
-        """What each token adds to the output."""
+        """Return the text that each token adds to the output."""
         async with self._fleet.using(self._model_slot) as engine:
             return await engine.texts(tokens, visible=visible)
 

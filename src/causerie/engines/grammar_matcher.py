@@ -95,7 +95,7 @@ class GrammarMatcher:
         return self._matcher.consume_token(token)
 
     def is_end(self, token: int) -> bool:
-        """Whether a token ends a text."""
+        """Return whether a token ends a text."""
         return token in self._end
 
     def one_token(self) -> str:
@@ -109,9 +109,10 @@ class GrammarMatcher:
 
 
 class Spelling:
-    """What tokens add to a text: characters once they are whole, control tokens if visible.
+    """Text that tokens add to the output: complete characters, and control tokens if visible.
 
-    A character that the last tokens ``behind`` which they stand have started is theirs to end.
+    The tokens ``behind`` are the output so far; a character that they begin is
+    completed by the next tokens.
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class Spelling:
 
     @property
     def whole(self) -> bool:
-        """Whether no character is only started."""
+        """Return whether no character is incomplete."""
         return not self._pending
 
     def __call__(self, token: int) -> str:
@@ -140,7 +141,7 @@ class Spelling:
         return self._written(self._pending + written)
 
     def raw(self, token: int) -> bytes:
-        """What a token writes, however it ends; nothing where it does not show."""
+        """Return the bytes of a token, even incomplete characters; empty if it is not visible."""
         if token >= len(self._vocabulary.tokens):  # a model may have more rows than words
             return b""
         raw = self._vocabulary.tokens[token]
@@ -186,7 +187,7 @@ class Guided:
         self._reason: Literal["stop", "length"] | None = None
 
     async def outputs(self) -> AsyncGenerator[Output, None]:
-        """What comes out, as of one run."""
+        """Yield the outputs as if of one run."""
         while self._reason is None:
             if self._spelling.whole:  # a stream cannot begin in the middle of a character
                 async with aclosing(self._freely()) as outputs:

@@ -82,14 +82,14 @@ class ModelSlot:
 
     @property
     def serves(self) -> bool:
-        """Whether its engine is loaded, or will be again without being made anew."""
+        """Return whether its engine is loaded, or will be loaded again without a new engine."""
         if self.engine is None or self.loading is not None:
             return False
         return self.engine.status().state is not EngineState.ABSENT
 
     @property
     def idle_seconds(self) -> float | None:
-        """How long it may be without use; ``None`` for ever."""
+        """Return how long it may be unused before it is unloaded; ``None`` for no limit."""
         return LEAVING_SECONDS if self.leaving else self.entry.idle_seconds
 
     @property

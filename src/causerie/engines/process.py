@@ -25,7 +25,7 @@ _TAIL_LINES = 200
 
 
 class EngineClient(Protocol):
-    """What speaks to a child."""
+    """Interface to the client of a child process."""
 
     async def ask(self, method: str, path: str, body: object = None) -> Any: ...
     async def close(self) -> None: ...
@@ -79,7 +79,7 @@ class EngineProcess:
 
     @property
     def stdout(self) -> asyncio.StreamReader:
-        """What it writes as its output."""
+        """Return the stream of its standard output."""
         assert self._process.stdout is not None
         return self._process.stdout
 

@@ -1,4 +1,4 @@
-"""What text engines behind servers have in common: child processes of ours, or others'."""
+"""Common base of text engines behind servers: child processes of ours, or other servers."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class SupervisedEngine(ABC, Generic[C]):
         await self._supervisor.stop()
 
     def status(self) -> EngineStatus:
-        """How it is now."""
+        """Return the current status."""
         supervisor = self._supervisor
         return EngineStatus(
             model=self._model,
@@ -144,7 +144,7 @@ class SupervisedEngine(ABC, Generic[C]):
         )
 
     async def texts(self, tokens: Sequence[int], *, visible: Sequence[str] = ()) -> list[str]:
-        """What each token adds to the output."""
+        """Return the text that each token adds to the output."""
         spelling = await self._spelling(visible)
         return [spelling(token) for token in tokens]
 

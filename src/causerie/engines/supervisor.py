@@ -102,7 +102,7 @@ class Supervisor(Generic[C]):
 
     @property
     def restarting(self) -> bool:
-        """Whether the child is gone and will be started again."""
+        """Return whether the child has ended and will be restarted."""
         return self._task is not None and not self._task.done() and self.child is None
 
     def retry_after(self) -> float:

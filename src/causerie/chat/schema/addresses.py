@@ -40,7 +40,7 @@ class _Path:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Where each name stands; ``torn`` are those that different schemas have."""
+    """Place of each name; ``torn`` holds the names that several different schemas have."""
 
     places: dict[str, _Path | None] = field(default_factory=dict)
     torn: set[str] = field(default_factory=set)

@@ -1,6 +1,6 @@
-"""Whether the options of a ``oneOf`` exclude each other.
+"""Proof that the options of a ``oneOf`` exclude each other.
 
-Only what can be shown counts: different types, different constants, or a
+Only provable reasons count: different types, different constants, or a
 required property whose schemas exclude each other. Knows nothing of grammars.
 """
 

@@ -1,7 +1,7 @@
-"""What libraries write in roundabout ways, said plainly.
+"""Rewrite common roundabout schemas of libraries into plain ones.
 
-A map whose keys are an enumeration or have a pattern (``propertyNames``), as the
-properties that they are; what may not be at all (``not: {}``), as ``false``.
+A map whose keys are an enumeration or have a pattern (``propertyNames``) becomes
+the properties themselves; a schema that admits nothing (``not: {}``) becomes ``false``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def plain(
 
 
 def is_never(schema: object) -> bool:
-    """Whether it says that nothing may be there."""
+    """Return whether the schema admits nothing."""
     if not isinstance(schema, Mapping):
         return schema is False
     never = schema.get("not", False)
@@ -49,7 +49,7 @@ def is_never(schema: object) -> bool:
 
 
 def _target(schema: object, resolve: Callable[[str], object]) -> Mapping[str, object]:
-    """What a schema for names says, or one that it leads to."""
+    """Return the keywords of a schema for names, after following its references."""
     said = _said(schema)
     for _ in range(_MOST_STEPS):
         reference = said.get("$ref")

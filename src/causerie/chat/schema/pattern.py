@@ -117,7 +117,7 @@ def _surrounded(way: list[Piece]) -> str:
 
 
 def _from_start(ahead: Sequence[Piece]) -> list[Piece]:
-    """What is found where a look-ahead at the start holds."""
+    """Return the pattern of texts for which a look-ahead at the start holds."""
     found: list[Piece] = []
     for way in _ways(ahead):
         anchored = bool(way) and way[0].kind == "start"
@@ -127,7 +127,7 @@ def _from_start(ahead: Sequence[Piece]) -> list[Piece]:
 
 
 def _unlike(ahead: Sequence[Piece]) -> list[Piece]:
-    """What is found where a look-ahead at the start does not hold."""
+    """Return the pattern of texts for which a look-ahead at the start does not hold."""
     match ahead[1:] if ahead[:1] == [_START] else ahead:
         case [Piece("atom", run), Piece("quantifier", "*" | "+" as often), Piece("end") as end] if (
             not run.startswith(("[^", "(?"))
@@ -140,7 +140,7 @@ def _unlike(ahead: Sequence[Piece]) -> list[Piece]:
 
 
 def may_match(rewritten: str, name: str) -> bool:
-    """Whether a rewritten pattern may match ``name``; yes, where Python cannot tell at once."""
+    """Return whether a rewritten pattern may match ``name``; true if Python cannot tell quickly."""
     if len(name) > 64 and re.search(r"[*+{?]", rewritten):
         return True
     try:
@@ -328,7 +328,7 @@ class _Reader:
         return f"(?:{'|'.join(options)})"
 
     def _members(self) -> tuple[list[str], set[str]]:
-        """What stands in a class, and the names of the sets whose complements do."""
+        """Return the members of a class, and the names of the sets whose complements it has."""
         members: list[str] = []
         inverse: set[str] = set()
         while True:

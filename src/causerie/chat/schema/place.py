@@ -1,4 +1,4 @@
-"""Where in a document a schema stands."""
+"""Place of a schema in its document."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ class Place:
 
     @property
     def by_itself(self) -> bool:
-        """Whether no other schema speaks of the same value, none within this one either."""
+        """Return whether no other schema, not even a part of this one, applies to the value."""
         return self.alone and not any(name in IN_PLACE for name in self.schema)

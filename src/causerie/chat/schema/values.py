@@ -82,10 +82,10 @@ class Values:
 
 
 def is_leaky_range(schema: Mapping[str, object]) -> bool:
-    """Whether the grammar of a range of numbers would admit its excluded whole lower end.
+    """Return whether the grammar of a range would admit its excluded integer lower bound.
 
-    Seen in all versions of llguidance where the range lies between two whole
-    numbers: above 0 and at most 0.5 admits 0.
+    All versions of llguidance show this if the range lies between two consecutive
+    integers: above 0 and at most 0.5 admits 0.
     """
     low = schema.get("exclusiveMinimum")
     tops = [schema.get(name) for name in ("maximum", "exclusiveMaximum")]

@@ -76,7 +76,7 @@ class LlamaCppEngine(SupervisedEngine[LlamaCppClient]):
         return self._launch.context
 
     async def facts(self) -> ModelFacts:
-        """What the header and the vocabulary say."""
+        """Return the facts from the file's header and vocabulary."""
         self._client()
         if self._facts is None:
             known = await self._words()

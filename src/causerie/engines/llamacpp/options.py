@@ -1,4 +1,4 @@
-"""How llama.cpp is run: what was asked for, and what the machine suggests for the rest."""
+"""Options of a llama.cpp process: configured values, and defaults chosen from the machine."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _MEMORY_GUESS = 8 * 2**30
 
 @dataclass(frozen=True, slots=True)
 class LlamaCppOptions:
-    """What the configuration says; ``None`` is chosen from the machine.
+    """Configured options; ``None`` is chosen from the machine.
 
     ``context`` is in tokens and for one request, ``batch`` in tokens;
-    ``parallel`` counts requests at the same time; ``lora`` and ``draft`` are
-    files. ``shares_cores`` says that other models compute on the same cores.
+    ``parallel`` is the number of concurrent requests; ``lora`` and ``draft`` are
+    files. ``shares_cores`` means that other models compute on the same cores.
     """
 
     context: int | None = None
@@ -68,7 +68,10 @@ class Launch:
 
     @property
     def files(self) -> str:
-        """What is loaded, for people: of a failure the engine does not say which file it was."""
+        """Return the loaded files for error messages.
+
+        The engine does not report which file a failure is about.
+        """
         alongside = ", ".join(filter(None, (*self.lora, self.draft)))
         return f"{self.weights} with {alongside}" if alongside else self.weights
 

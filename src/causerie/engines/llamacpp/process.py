@@ -64,7 +64,7 @@ class _Ended(Exception):
 
 
 async def _loaded(process: EngineProcess, launch: Launch, key: str) -> int | str:
-    """Where it listens, once it has loaded: the socket or, where there is none, a port."""
+    """Return the address of the loaded child: its socket, or a port if it has no socket."""
     socket = process.ipc_socket.path
     told = json.dumps({"launch": asdict(launch), "key": key, "socket": socket}) + "\n"
     await process.tell(told.encode())
@@ -87,7 +87,7 @@ def _load_failure(tail: Iterable[str]) -> str:
 
 
 def _dying_words(tail: Iterable[str]) -> str:
-    """What native code wrote when it gave up; nothing where it was killed."""
+    """Return the last message of native code before it aborted; empty if it was killed."""
     said = _gave_up(tail)
     return said[-1].strip()[:300] if said else ""
 

@@ -1,7 +1,7 @@
-"""What a vLLM must be able to do that others have started, found out by asking it.
+"""Check that an external vLLM server has the capabilities that the service needs.
 
-One of ours is started so that it can. What is lacking is told with what that server
-is to be started with.
+Our own server is always started with them. An error names what is missing
+and the option that the server must be started with.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         return self._context
 
     async def facts(self) -> ModelFacts:
-        """What folder and vocabulary say, and the server of its context."""
+        """Return the facts from the folder and the vocabulary, and the context from the server."""
         self._client()
         if self._facts is None:
             known = await self._words()

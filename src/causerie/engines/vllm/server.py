@@ -79,7 +79,10 @@ async def _answers(client: VllmClient, until: float) -> None:
 
 
 def _may_pass(failure: EngineFailed) -> bool:
-    """Whether waiting may help: not against a wrong certificate, nor where something else is."""
+    """Return whether waiting may help.
+
+    It does not help against a wrong certificate, or if another service answers at the address.
+    """
     if isinstance(failure, VllmRefused):
         return failure.status >= 500
     cause = failure.__cause__

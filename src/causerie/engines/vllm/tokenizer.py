@@ -97,7 +97,7 @@ def _sober(content: dict[str, object]) -> dict[str, Any]:
 
 
 def _has_letters(token: str) -> bool:
-    """Whether it is no run of blanks, with which nobody can forge a thing."""
+    """Return whether it has other characters than blanks; blanks alone cannot forge anything."""
     return bool(token.strip(" \t\r\n▁"))
 
 
