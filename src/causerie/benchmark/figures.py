@@ -1,4 +1,4 @@
-"""What many replies come to."""
+"""Statistics over many replies."""
 
 from __future__ import annotations
 

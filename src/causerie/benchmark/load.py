@@ -41,7 +41,7 @@ class BenchPrompt:
 
 @dataclass(slots=True)
 class BenchProgress:
-    """What has been seen so far of a run, for who looks on."""
+    """Progress of a run for observers."""
 
     samples: list[Sample] = field(default_factory=list)
 

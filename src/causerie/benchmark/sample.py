@@ -1,4 +1,4 @@
-"""What was seen of one reply. Times are in seconds, on one monotonic clock."""
+"""Measurements of one reply. Times are in seconds, on one monotonic clock."""
 
 from __future__ import annotations
 

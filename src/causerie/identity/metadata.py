@@ -1,4 +1,4 @@
-"""What a provider says of itself: its endpoints and its keys, kept for a while.
+"""Metadata of a provider: its endpoints and its keys, cached for a while.
 
 OpenID Connect Discovery 1.0, sections 3 and 4; RFC 7517 for the keys.
 """

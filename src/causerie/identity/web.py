@@ -49,7 +49,7 @@ class IdentityHttp:
     async def post(
         self, url: str, fields: Mapping[str, str], headers: Sequence[tuple[str, str]] = ()
     ) -> Mapping[str, Any]:
-        """What is answered to a form; raises :class:`IdentityProviderFailed`."""
+        """Post a form and return the answer; raises :class:`IdentityProviderFailed`."""
         body = urlencode(fields).encode()
         return await self._ask("POST", url, [*headers, ("content-type", _FORM)], body)
 

@@ -13,12 +13,12 @@ Credential = Literal["ours", "none", "wrong"]
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """What is sent.
+    """Request to a provider.
 
-    ``path`` follows the base URL, or the root of its host where ``at_root``
-    is set. The connection is closed by us at the first data of the reply
-    (``leave_at_data``) or after so many seconds (``leave_after``). Equal asks
-    with ``reuse`` are sent once, their reply answers all of them.
+    ``path`` follows the base URL, or the root of its host if ``at_root`` is set.
+    The client closes the connection at the first data of the reply
+    (``leave_at_data``) or after ``leave_after`` seconds. Equal requests with
+    ``reuse`` are sent once, and that reply answers all of them.
     """
 
     method: Literal["GET", "POST"]

@@ -37,7 +37,7 @@ _SHORTEST_SECRET = 8  # shorter is a placeholder, which may be any word of a rep
 
 @dataclass(frozen=True, slots=True)
 class ProbeBounds:
-    """How long one request may take, and how many bytes its reply may have."""
+    """Limits of one request: its duration, and the bytes of its reply."""
 
     seconds: float = 60.0
     bytes: int = 1024 * 1024

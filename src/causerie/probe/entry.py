@@ -1,4 +1,4 @@
-"""What the configuration says of a model that was probed: only what was seen to hold."""
+"""Configuration of a probed model: only observed facts."""
 
 from __future__ import annotations
 

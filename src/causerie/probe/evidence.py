@@ -1,4 +1,4 @@
-"""What was asked and what came, shortened so that a person takes it in at a glance."""
+"""Evidence of requests and replies, shortened for people."""
 
 from __future__ import annotations
 

@@ -228,7 +228,7 @@ def _joined_calls(deltas: list[dict[str, object]]) -> list[ProbeCall]:
 
 
 def _form_faults(body: bytes, events: list[bytes]) -> list[str]:
-    """What rule S does not allow of the bytes."""
+    """Return the violations of rule S in the bytes."""
     faults = []
     if b"\r\n" in body:
         faults.append("lines end in CR LF")

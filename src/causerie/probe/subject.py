@@ -1,4 +1,4 @@
-"""What the probe knows of the model it asks, growing from question to question."""
+"""Knowledge about the probed model, which grows with each question."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class ProbeVerdict:
 
     @property
     def good(self) -> bool:
-        """Whether a caller can rely on it."""
+        """Return whether a caller can rely on it."""
         return self.grade in (Grade.YES, Grade.PARTLY)
 
 

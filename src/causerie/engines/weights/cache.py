@@ -66,14 +66,14 @@ class Cache:
         return self.folder / "packages" / f"{reference.name}-{reference.wanted or 'newest'}"
 
     def place(self, reference: Reference, name: str) -> Path:
-        """Where the file that a repository calls ``name`` belongs; never outside of the cache."""
+        """Return the path of the file that a repository calls ``name``; always inside the cache."""
         parts = PurePosixPath(name).parts
         if not parts or any(part in ("..", "/") or set(part) & set("\\:\0") for part in parts):
             raise WeightsError(f"{reference} lists a file with the unusable name {name!r}.")
         return self.home(reference).joinpath(*parts)
 
     def find(self, reference: Reference) -> CachedWeights | None:
-        """What is stored for ``reference``, whole, or ``None``. Reads names and sizes only."""
+        """Return the complete weights of ``reference``, or ``None``. Reads names and sizes only."""
         return self._read(self._record(reference))
 
     def every(self) -> tuple[CachedWeights, ...]:
@@ -140,7 +140,7 @@ class Cache:
         return str(reference)
 
     def _facts(self, reference: Reference) -> Mapping[str, str]:
-        """What the record says alongside the reference and its files."""
+        """Return the record's facts besides the reference and its files."""
         return {}
 
     def _read(self, record: Path) -> CachedWeights | None:

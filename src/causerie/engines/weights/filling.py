@@ -1,9 +1,9 @@
-"""What every fetch does, whatever the weights are: into the cache once, and found there again.
+"""Steps shared by all fetches: each fetch fills the cache once, and later ones read it.
 
-The order of steps: look in the cache, take the lock, look again, find out
-where the files are, download, check, record. Everything here may be cancelled;
-what was downloaded so far is taken up by the next try. Knows nothing about
-what is in the files.
+The order of steps: look in the cache, acquire the lock, look again, resolve the
+addresses of the files, download, check, record. Every step may be cancelled; the
+next try resumes an incomplete download. Knows nothing about the content of the
+files.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ async def kept_or_fetched(
 async def looked_at(
     reference: Reference, own: Callable[[Reference], CachedWeights]
 ) -> CachedWeights:
-    """What ``own`` finds at the path that ``reference`` is. Raises ``WeightsError``."""
+    """Return the result of ``own`` for the path of ``reference``. Raises ``WeightsError``."""
     try:
         return await asyncio.to_thread(own, reference)
     except OSError as error:
@@ -68,7 +68,7 @@ async def looked_at(
 
 
 def hint(reference: Reference) -> str:
-    """What the text that leads nowhere may have been meant as: a sentence, or nothing."""
+    """Return a hint, as a sentence, if a path that does not exist looks like a repository."""
     return f" A repository is written hf:{reference.name}." if reference.like_repository else ""
 
 

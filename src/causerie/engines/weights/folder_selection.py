@@ -1,4 +1,4 @@
-"""Which of a repository's files make a model folder, and whether all are there."""
+"""Selection of a repository's files that form a model folder, and a check for missing ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Index(msgspec.Struct):
 
 
 def is_of_folder(name: str) -> bool:
-    """Whether a file of this name belongs to a model folder; what lies deeper never does."""
+    """Return whether a file of this name belongs to a model folder; never in a subfolder."""
     return "/" not in name and name.endswith(_KINDS)
 
 

@@ -1,7 +1,7 @@
-"""How much memory a model will take: weights, key-value cache, working buffers.
+"""Estimate of a model's memory: weights, key-value cache, working buffers.
 
-Estimates for a memory budget, from the file's header alone; what an engine
-really took is the engine's to say.
+The estimates serve a memory budget and use only the file's header; the engine
+reports the actual use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a GGUF file says about the model in it, its vocabulary, and which files belong together.
+"""Facts of a GGUF file about its model, its vocabulary, and the files that belong together.
 
-Knows what the metadata's keys mean; how they are read is :mod:`.metadata`'s,
-and nothing here knows an engine.
+Knows the meaning of the metadata's keys. :mod:`.metadata` reads them. Nothing
+here knows an engine.
 """
 
 from __future__ import annotations

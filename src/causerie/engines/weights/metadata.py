@@ -40,7 +40,7 @@ _MAX_STRING = 1 << 26  # bytes; the longest templates are a hundred kilobytes
 
 @dataclass(frozen=True, slots=True)
 class _Array:
-    """Where a long array lies in the file."""
+    """Position of a long array in the file."""
 
     type: int
     count: int
@@ -140,7 +140,7 @@ class GgufMetadata:
         return struct.unpack_from(f"<{span.count}{letter}", self._data, span.offset)
 
     def length(self, key: str) -> int:
-        """How many items the array under ``key`` has; 0 where there is none."""
+        """Return the number of items of the array under ``key``; 0 if there is none."""
         value = self.values.get(key)
         if isinstance(value, _Array):
             return value.count

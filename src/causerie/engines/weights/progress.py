@@ -1,4 +1,4 @@
-"""What whoever shows a download is told."""
+"""Interface to the display of a download's progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of a repository's files a reference means."""
+"""Selection of a repository's files that a reference means."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class _Step(Struct):
     pretokenizers: list[_Step] = []
 
     def writes_blanks(self) -> bool:
-        """Whether it says that ``▁`` is a blank."""
+        """Return whether it represents a blank as ``▁``."""
         if self.type == "Metaspace":
             return self.replacement in (None, _BLANK)
         found = {"String": _BLANK}
@@ -52,7 +52,7 @@ class _Added(Struct):
 
 
 class _Model(Struct):
-    """What is read of it: merges are none of our business."""
+    """Model of the tokenizer as far as it is read; merges are ignored."""
 
     vocab: dict[str, int] | list[tuple[str, float | None]]
     type: str | None = None  # old files do not say it

@@ -12,7 +12,7 @@ from enum import IntEnum
 
 
 class TokenType(IntEnum):
-    """What a token is to its tokenizer, numbered as in GGUF (``tokenizer.ggml.token_type``)."""
+    """Type of a token, numbered as in GGUF (``tokenizer.ggml.token_type``)."""
 
     NORMAL = 1
     UNKNOWN = 2
@@ -78,7 +78,7 @@ _ALPHABET = _byte_alphabet()
 
 
 def from_byte_level(token: bytes) -> bytes:
-    """What a token of a byte-level vocabulary stands for: each letter is a byte."""
+    """Return the bytes of a token of a byte-level vocabulary: each letter is a byte."""
     text = token.decode("utf-8", "replace")
     try:
         return bytes([_ALPHABET[letter] for letter in text])
@@ -87,7 +87,7 @@ def from_byte_level(token: bytes) -> bytes:
 
 
 def from_pieces(token: bytes) -> bytes:
-    """What a SentencePiece token stands for: ``▁`` is a blank."""
+    """Return the bytes of a SentencePiece token: ``▁`` is a blank."""
     return token.replace(b"\xe2\x96\x81", b" ")
 
 

@@ -51,7 +51,7 @@ class DownloadSource:
 
 
 class _Restart(Exception):
-    """What lies on disk is of no use to the server; begin anew."""
+    """The server cannot resume from the partial file; restart the download."""
 
 
 class _Broken(Exception):
@@ -106,7 +106,7 @@ class _Sink:
 
 
 def partial_path(source: DownloadSource, target: Path) -> Path:
-    """Where the beginning of ``target`` is kept; another content has another name."""
+    """Return the path of the partial file of ``target``; it depends on the content's checksum."""
     return target.with_name(f"{target.name}.{(source.sha256 or 'unknown')[:16]}.partial")
 
 

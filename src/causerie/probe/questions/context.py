@@ -1,4 +1,4 @@
-"""How long a conversation may be (interface 8, contract 3), and what happens to a longer one."""
+"""Context length (interface 8, contract 3), and the handling of longer conversations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an answer ends (contract 1): output limits, stops, the number of choices."""
+"""End of an answer (contract 1): output limits, stops, the number of choices."""
 
 from __future__ import annotations
 

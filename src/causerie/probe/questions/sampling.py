@@ -1,4 +1,4 @@
-"""How tokens are drawn (contract 1): each parameter by what it does to the text."""
+"""Sampling of tokens (contract 1): each parameter by its effect on the text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _hot(subject: Subject, **fields: object) -> ProbeRequest:
 
 
 def _varies(subject: Subject) -> Generator[ProbeRequest, ProbeReply, bool]:
-    """Whether hot texts differ from each other at all."""
+    """Return whether texts at a high temperature differ from each other."""
     texts = set()
     for _ in range(3):
         texts.add(answered((yield _hot(subject))).text)
