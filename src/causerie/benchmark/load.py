@@ -67,7 +67,7 @@ class BenchLoad:
         self._numbers: Iterator[int] = itertools.count(1)
 
     async def once(self) -> Sample:
-        """One reply, which fails as it fails: raises :class:`ServiceError`."""
+        """Request one reply; raise :class:`ServiceError` if it fails."""
         return await self._reply(self._request())
 
     async def run(self, streams: int, seen: BenchProgress) -> Figures:
@@ -88,7 +88,7 @@ class BenchLoad:
                 await asyncio.sleep(min(_REST_SECONDS, left))
 
     async def _told(self, seconds: float) -> Sample:
-        """One reply, however it ends."""
+        """Request one reply and return its sample, even if it fails."""
         began = self._clock()
         try:
             async with asyncio.timeout(seconds):

@@ -116,7 +116,7 @@ def paced(items: Any) -> Any:
 
 
 def text_of(value: object) -> str:
-    """The value as text, counted before it is made."""
+    """Return the value as text; its size is charged before it is created."""
     if isinstance(value, str):
         return value
     current_budget.get().weigh(value)
@@ -124,14 +124,14 @@ def text_of(value: object) -> str:
 
 
 def compared(value: Any) -> Any:
-    """The value, counted where comparing it looks at all that it holds."""
+    """Return the value; charge its size if comparing it reads all its content."""
     if not isinstance(value, str) and isinstance(value, (Mapping, *_GROUPS)):
         current_budget.get().weigh(value)
     return value
 
 
 def sliced(value: Any) -> Any:
-    """The value, counted before a piece of it is copied."""
+    """Return the value; charge the size before a part of it is copied."""
     if isinstance(value, str | bytes):
         current_budget.get().make(len(value))
     elif isinstance(value, list | tuple):

@@ -52,7 +52,7 @@ CallPart = CallStarted | CallArguments | CallEnded
 
 
 def name_from_id(value: str) -> str:
-    """The function in an id such as ``functions.weather:0`` (Kimi K2)."""
+    """Return the function in an id such as ``functions.weather:0`` (Kimi K2)."""
     return value.removeprefix("functions.").rpartition(":")[0] or value
 
 

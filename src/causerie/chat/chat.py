@@ -83,7 +83,7 @@ class TextChat:
         self._loaded: LoadedModel | None = None
 
     def model(self, facts: ModelFacts) -> LoadedModel:
-        """The model with these facts; raises :class:`ValueError` where its template is none."""
+        """Return the model with these facts; raise :class:`ValueError` for an invalid template."""
         if self._loaded is None or self._loaded.facts is not facts:
             self._loaded = _loaded(facts, self._options, self._renderer)
         return self._loaded
@@ -154,7 +154,7 @@ def _enforced(request: ChatRequest, plan: Plan) -> Enforced:
 
 
 def _usage(plan: Plan, choices: Sequence[Generation]) -> Usage:
-    """The tokens so far: the whole prompt from the moment when the engine has it."""
+    """Return the tokens so far; the whole prompt counts once the engine has received it."""
     if not any(choice.asked for choice in choices):
         return Usage(0, 0)
     return Usage(
@@ -216,7 +216,7 @@ def _constrained_by(request: ChatRequest) -> str:
 async def _merged(
     choices: Sequence[Generation], usage: Callable[[], Usage]
 ) -> AsyncGenerator[Batch, None]:
-    """The events of several choices as they come, and the usage of all."""
+    """Yield the events of several choices as they come, and the usage of all."""
     queue: asyncio.Queue[Batch | None] = asyncio.Queue(maxsize=64)
 
     async def run(choice: Generation) -> None:

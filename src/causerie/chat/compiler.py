@@ -88,7 +88,7 @@ class Compiler:
         await asyncio.gather(*(worker.kill() for worker in self._workers))
 
     def processes(self) -> tuple[int, ...]:
-        """The process ids of the workers that run."""
+        """Return the process ids of the workers that run."""
         return tuple(worker.pid for worker in self._workers if worker.pid is not None)
 
     def remembered(self) -> int:

@@ -42,7 +42,7 @@ TOO_COMPLEX = "it is too complex to be enforced; make patterns, bounds or altern
 
 
 def reason(error: str) -> str:
-    """One sentence for the client; nothing of the grammar or the compiler shows."""
+    """Return one sentence for the client; nothing of the grammar or the compiler shows."""
     lowered = error.lower()
     for words, meaning in _MEANINGS:
         if words in lowered:
@@ -74,7 +74,7 @@ def schema_fault(grammar: str, fault: Fault) -> dict[str, object] | None:
 
 
 def _alone(schema: object, top: Mapping[str, object]) -> str:
-    """A grammar of one subschema, with the definitions it may refer to."""
+    """Return a grammar of one subschema, with the definitions it may refer to."""
     if isinstance(schema, Mapping):
         kept = {key: top[key] for key in ("x-guidance", "$defs") if key in top}
         schema = {**schema, **kept}
@@ -101,7 +101,7 @@ def _deepest(top: Mapping[str, object], error: str, fault: Fault, until: float) 
 def _parts(
     schema: object, pointer: str, top: Mapping[str, object], seen: set[str]
 ) -> Iterator[tuple[str, object]]:
-    """The subschemas right below, with where they stand in what the client wrote."""
+    """Yield the subschemas right below, with where they stand in what the client wrote."""
     if not isinstance(schema, Mapping):
         return
     definitions = top.get("$defs")

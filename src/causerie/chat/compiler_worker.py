@@ -159,7 +159,7 @@ def _some_token(mask: bytes, sampling: random.Random) -> int | None:
 
 
 def _reader(name: str) -> Callable[[Path], WorkerVocabulary] | None:
-    """The function ``module:name``; an empty name is none."""
+    """Return the function ``module:name``; an empty name means none."""
     if not name:
         return None
     module, _, function = name.partition(":")

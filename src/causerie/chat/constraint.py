@@ -173,11 +173,11 @@ class _Text:
         return f"{whole} {self.literal(''.join(rest) + margin)}"
 
     def free(self) -> str:
-        """A whole reply that nothing constrains: text, and the format's own control tokens."""
+        """Return a reply without constraints: text, and the format's own control tokens."""
         return f"({_SOME} | {self._marked})*" if self._marked else _ANY
 
     def free_until(self, marker: str) -> str:
-        """The same up to and including ``marker``."""
+        """Return the same up to and including ``marker``."""
         if self._parts(marker)[0] in self.control_tokens:
             return f"{self.free()} {self.literal(marker)}"
         before = f"({_SOME}? {self._marked})* " if self._marked else ""
@@ -206,7 +206,7 @@ def compose(
     answer: AnswerPlan | None,
     manner: Manner = Manner(),
 ) -> str | None:
-    """The grammar of a reply, or ``None`` when nothing has to be enforced.
+    """Return the grammar of a reply, or ``None`` when nothing has to be enforced.
 
     ``reasoning`` is ``"open"`` when the prompt ended inside the reasoning,
     ``"possible"`` when the model may begin one, ``"none"`` otherwise. Raises
@@ -235,7 +235,7 @@ def leaves_free(form: ModelFormat, calls: CallPlan | None, answer: AnswerPlan | 
 
 
 def _marks(form: ModelFormat) -> tuple[str, ...]:
-    """The texts between the parts of a reply, without those of its calls."""
+    """Return the texts between the parts of a reply, without those of its calls."""
     thought = form.reasoning
     own = (thought.open, *thought.also_open, thought.close) if thought else ()
     return tuple(mark for mark in (*own, form.answer_open, form.answer_close, *form.skip) if mark)
@@ -273,7 +273,7 @@ def _body(form: ModelFormat, text: _Text, calls: CallPlan | None, answer: Answer
 
 
 def _offered(sections: Sequence[_Section], text: _Text) -> list[str]:
-    """The alternatives of a reply that may hold calls.
+    """Return the alternatives of a reply that may hold calls.
 
     Free text must not stay possible alongside a call that has started: the lexer
     would follow the text and the call would never be enforced.
@@ -308,7 +308,7 @@ class _Section:
         return self._text.rule(f"{begin} {self._rest()}")
 
     def offered(self) -> list[str]:
-        """The replies that hold calls: text that ends in them."""
+        """Return the replies that hold calls: text that ends in them."""
         form, text = self._form, self._text
         if form.at_start:
             resumed = [f"{text.literal(mark)} {self._rest()}" for mark in form.lead_ins]
@@ -331,7 +331,7 @@ class _Section:
         return f"{self._call} {again} {end}".strip()
 
     def _behind(self, trigger: str) -> str:
-        """The rest of the section when ``trigger`` has been written already."""
+        """Return the rest of the section when ``trigger`` has been written already."""
         form, text = self._form, self._text
         if form.begin.startswith(trigger):
             left = form.begin[len(trigger) :]
@@ -348,7 +348,7 @@ class _Section:
         return f"{call} {again} {end}".strip()
 
     def _one(self, name: str, segments: Sequence[Segment] | None = None) -> str:
-        """One call of the function ``name``. Neighbouring fixed texts are written as one."""
+        """Return one call of the function ``name``. Neighbouring fixed texts are written as one."""
         out: list[str] = []
         fixed = ""
         for segment in segments if segments is not None else self._form.call:

@@ -30,7 +30,7 @@ def knows(facts: ModelFacts, trail: Trail | None) -> bool:
 async def resumed(
     engine: TextEngine, request: ChatRequest, model: LoadedModel, plan: Plan, partial: Partial
 ) -> Generation:
-    """The generation of what is still to come; raises ``UpstreamFailed`` where there is no way."""
+    """Return the generation of the rest; raise ``UpstreamFailed`` if none is possible."""
     async for resumed in _ways(engine, request, model, plan, partial):
         try:
             generation = Generation(engine, request, plan, 0, resumed)
@@ -92,7 +92,7 @@ def _without_last(resumed: ResumedReply, count: int) -> ResumedReply:
 async def _tokens(
     engine: TextEngine, model: LoadedModel, plan: Plan, text: Traced
 ) -> tuple[int, ...]:
-    """The text tokenised as it stands behind the prompt, where that leaves the prompt as it is."""
+    """Return the tokens of the text after the prompt, if the prompt's tokens stay the same."""
     prompt = plan.rendered
     shifted = tuple(
         (start + len(prompt.text), stop + len(prompt.text)) for start, stop in user_spans(text)

@@ -48,7 +48,7 @@ class ControlTokens:
             self._lengths.setdefault(text[:2], set()).add(len(text))
 
     def found(self, text: str) -> list[_Found]:
-        """Every occurrence of every token, overlapping ones too."""
+        """Return every occurrence of every token, overlapping ones too."""
         return [
             _Found(at, at + size)
             for head, sizes in self._lengths.items()
@@ -73,7 +73,7 @@ def spells(text: str, control_tokens: Iterable[str]) -> bool:
 def split(
     rendered: Rendered, control_tokens: ControlTokens | Mapping[str, int]
 ) -> list[EncodedPiece]:
-    """The prompt in pieces, together its whole text.
+    """Return the prompt in pieces, together its whole text.
 
     No piece that is read with control tokens has the text of one that touches
     a user's character. Where nothing is forged there is one piece.

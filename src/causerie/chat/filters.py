@@ -27,7 +27,7 @@ Function = Callable[..., Any]
 
 
 def _charging(function: Function, charge: Function) -> Function:
-    """The function with its value charged, and changed, by ``charge``."""
+    """Return the function with its value charged, and changed, by ``charge``."""
     at = 1 if hasattr(function, "jinja_pass_arg") else 0
 
     @wraps(function)
@@ -109,7 +109,7 @@ def _in_slices(value: Any, slices: int, *_: object, **__: object) -> Any:
 
 
 def _number(value: Any, *_: object, **__: object) -> Any:
-    """A text that is too long for a number is none."""
+    """Return the value, or an empty text for a text that is too long for a number."""
     return "" if isinstance(value, str) and len(value) > _MOST_DIGITS else value
 
 

@@ -73,7 +73,7 @@ class GeneratedCallIds:
 def call_ids(
     request: ChatRequest, plan: Plan, resumed: ResumedReply | None = None
 ) -> GeneratedCallIds:
-    """The ids for one choice of a request."""
+    """Return the ids for one choice of a request."""
     known = [call.id for call in resumed.partial.calls] if resumed else []
     taken = {call.id for message in request.messages for call in message.tool_calls}
     segments = plan.form.calls.call if plan.form.calls else ()
@@ -139,7 +139,7 @@ class Generation:
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """All tokens of the reply so far, those started with too."""
+        """Return all tokens of the reply so far, those started with too."""
         return tuple(self._generated)
 
     @property
@@ -226,7 +226,7 @@ class Generation:
         return self._thought_before + self.reasoning
 
     def _take(self, token: Token) -> list[ContentEvent]:
-        """The events that a token brings."""
+        """Return the events of a token."""
         self._generated.append(token.id)
         if token.id in self.request.stop_token_ids:
             self._ended = "stop"
@@ -304,7 +304,7 @@ class Generation:
         self._forgot = True
 
     def _read(self, token: Token) -> list[ContentEvent]:
-        """The events of a token where there is more to it than text of the answer."""
+        """Return the events of a token that is more than text of the answer."""
         if self._parser.mode is _REASONING:
             self.reasoning += 1
             self._unread.clear()
@@ -322,7 +322,7 @@ class Generation:
         return placed
 
     def _placed(self, events: list[ContentEvent]) -> list[ContentEvent]:
-        """The events for this choice: cut at a stop string, with their log-probabilities."""
+        """Return the events for this choice: cut at a stop string, with their log-probabilities."""
         if self._plain:
             return events
         out: list[ContentEvent] = []

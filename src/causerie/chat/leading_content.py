@@ -39,7 +39,7 @@ def taken_out(
 
 
 def put_back(prompt: Traced, texts: Sequence[Traced], begin: str) -> Traced:
-    """The prompt with each text in front of its calls, which the template begins with ``begin``."""
+    """Return the prompt with each text in front of its calls, which begin with ``begin``."""
     origin = origin_of(prompt)
     parts: list[str] = []
     done = at = 0

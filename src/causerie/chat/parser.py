@@ -271,12 +271,12 @@ class Parser:
         return self._emit(said)
 
     def _taken_space(self) -> str:
-        """The white space that was held back; nothing of it is held any more."""
+        """Return the white space that was held back; nothing of it is held any more."""
         space, self._spaces = "".join(self._spaces), []
         return space
 
     def _without_edge(self, text: str) -> str:
-        """The text without the white space that is still to be dropped at its beginning."""
+        """Return the text without the white space that is still to be dropped at its beginning."""
         if self._edge is None:
             return text.lstrip()
         while text and self._edge:
@@ -337,7 +337,7 @@ class _Marks:
         }
 
     def find(self, mode: Mode, text: str, *, at_start: bool) -> tuple[int, str] | None:
-        """The first marker and where it stands."""
+        """Return the first marker and where it stands."""
         found = self._searches[mode, at_start].find(text)
         way = self.triggers.get(found[1]) if found else None
         if found and way and way.at_start and text[: found[0]].strip():
@@ -358,7 +358,7 @@ class _Search:
         self._any = re.compile("|".join(map(re.escape, self.marks))) if self.marks else None
 
     def flow(self, event: type[ReasoningDelta | TextDelta], *, trims: bool) -> _Flow:
-        """The middle of a part in which these markers mean something."""
+        """Return the middle of a part in which these markers mean something."""
         firsts = "|".join(sorted({re.escape(mark[0]) for mark in self.marks}))
         return _Flow(re.compile(firsts or "(?!)").search, event, trims)
 
@@ -368,7 +368,7 @@ class _Search:
 
 
 def call_triggers(calls: CallSection) -> tuple[str, ...]:
-    """The texts at which a section of calls has started, as declared or derived."""
+    """Return the texts at which a section of calls has started, as declared or derived."""
     if calls.triggers:
         return calls.triggers
     first = calls.call[0]

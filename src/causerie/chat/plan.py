@@ -252,7 +252,7 @@ def _is_reasoning_open(rendered: Rendered, form: ModelFormat, continued: bool) -
 def _led(
     form: ModelFormat, leading_call: str | None, rendered: Rendered, space: str
 ) -> ModelFormat:
-    """The format with what leads to its calls behind this prompt and its white space.
+    """Return the format with what leads to its calls behind this prompt and its white space.
 
     That is without what the prompt ends with; blanks are as the template writes them.
     """
@@ -288,7 +288,7 @@ async def _encoded(
 
 
 def _limit(request: ChatRequest, prompt: int, model: LoadedModel) -> int:
-    """The output limit in tokens; raises where prompt and output do not fit."""
+    """Return the output limit in tokens; raise if prompt and output do not fit."""
     context = _context(request, model)
     room = context - prompt
     asked = request.max_tokens
@@ -323,7 +323,7 @@ def _sampling(sampling: SamplingParams) -> EngineSampling:
 
 
 def _visible(form: ModelFormat, control_tokens: Mapping[str, int]) -> tuple[str, ...]:
-    """The control tokens that the format's own texts are made of; the parser must see them."""
+    """Return the control tokens in the format's own texts; the parser must see them."""
     texts = [form.answer_open, form.answer_close, *form.skip]
     if form.reasoning:
         texts += [form.reasoning.open, form.reasoning.close, *form.reasoning.also_open]

@@ -89,7 +89,7 @@ def capabilities_of(
     marks: tuple[str, str] = ("<think>", "</think>"),
     thinking: tuple[tuple[str, object], ...] = (),
 ) -> TemplateCapabilities:
-    """The traits of a template, what its format says of it tried first.
+    """Return the traits of a template; its format's declarations are tried first.
 
     ``marks`` enclose reasoning; with the arguments ``thinking`` the template shows it, if ever.
     """
@@ -229,7 +229,7 @@ def _shows_late(probe: _Probe, called: Sequence[Entry]) -> bool:
 
 
 def _gap(probe: _Probe, mixed: Sequence[Entry]) -> str:
-    """The blanks between what is said and its call."""
+    """Return the blanks between the text and its call."""
     behind = (probe.text(mixed, [_tool("")]) or "").partition(_FOUR)[2]
     return behind[: len(behind) - len(behind.lstrip())]
 

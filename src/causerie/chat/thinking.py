@@ -35,7 +35,7 @@ class ThinkingPlan:
 
 
 def plan(form: ModelFormat, thinking: Thinking) -> ThinkingPlan:
-    """The plan; raises ``InvalidRequest`` where a model that must think is told not to."""
+    """Return the plan; raise ``InvalidRequest`` if thinking is off for a model that must think."""
     switch = form.thinking
     if switch is not None and switch.mandatory and thinking.enabled is False:
         raise InvalidRequest(

@@ -46,7 +46,7 @@ class TokenCache:
     _apart: dict[str, bool] = field(default_factory=dict)  # by control token
 
     async def read(self, text: str, heads: Sequence[ControlMatch], engine: Tokenizer) -> list[int]:
-        """The ids of the text, which has these control tokens, in order, and no others.
+        """Return the ids of the text, which has these control tokens, in order, and no others.
 
         Asks the engine for what is new, all at once.
         """

@@ -231,7 +231,7 @@ def _check(name: str, value: object) -> None:
 
 
 def _last_said(prompt: Sequence[int]) -> bytes:
-    """The text of the last message of a user; where none is marked, all text."""
+    """Return the text of the last message of a user; all text if no message is marked."""
     turn: list[int] = []
     last = None
     for id in (*prompt, END):
@@ -255,7 +255,7 @@ def _rest(reply: Sequence[int], prompt: Sequence[int]) -> Sequence[int]:
 
 
 def _ids(reply: Sequence[int], request: TextRequest, prompt: Sequence[int]) -> Iterator[int]:
-    """The reply as the request wants it, then the end; for ever where it may not end."""
+    """Yield the reply under the request's grammar, then the end; endless if it may not end."""
     bias = request.sampling.logit_bias
     forced = [id for id, added in bias.items() if added >= _BIASED_FOR_SURE]
     banned = {id for id, added in bias.items() if added <= -_BIASED_FOR_SURE}
@@ -287,7 +287,7 @@ def _taken(request: TextRequest) -> list[int]:
 
 
 def _matcher(request: TextRequest, accepted: Sequence[int]) -> LLMatcher:
-    """The grammar behind what it has accepted."""
+    """Return the grammar behind what it has accepted."""
     matcher = LLMatcher(_tokenizer(), request.grammar or "", log_level=0)
     if matcher.is_error():
         raise EngineFailed("the grammar does not compile")
@@ -369,6 +369,6 @@ def _token(id: int, text: str, logprobs: int | None) -> Token:
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """The length of the common beginning, which never is all of a prompt."""
+    """Return the length of the common beginning, which never is all of a prompt."""
     same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
     return min(sum(1 for _ in same), max(len(other) - 1, 0))

@@ -15,7 +15,7 @@ class Files:
         self._stamps = {path: _stamp(path) for path in paths}
 
     def same(self) -> None:
-        """Raises :class:`GivenUp` where one is gone, or another than it was. Blocks.
+        """Raise :class:`GivenUp` if one is gone, or another than it was. Blocks.
 
         Nothing is to answer with one file's template and the weights of another.
         """

@@ -62,7 +62,7 @@ class _Words:
 
 
 def words(vocabulary: TokenTable, tokenize: Callable[[str], list[int]]) -> LLTokenizer:
-    """The vocabulary as llguidance knows it; takes a tenth of a second for 50,000 tokens."""
+    """Return the vocabulary as llguidance knows it; takes a tenth of a second for 50,000 tokens."""
     return LLTokenizer(TokenizerWrapper(_Words(vocabulary, tokenize)))
 
 
@@ -99,7 +99,7 @@ class GrammarMatcher:
         return token in self._end
 
     def one_token(self) -> str:
-        """A grammar of the tokens that are admitted next, and of the end where that is."""
+        """Return a grammar of the tokens that are admitted next, and of the end where that is."""
         mask = self._matcher.compute_bitmask()
         ends = any(_holds(mask, id) for id in self._end)
         spans = [f"{first}-{last}" for first, last in _spans(mask, self._end)]
@@ -222,7 +222,7 @@ class Guided:
                     self._reason = output.reason
 
     async def _drawn(self) -> Token:
-        """One token from those that are admitted."""
+        """Draw one token from those that are admitted."""
         grammar = await asyncio.to_thread(self._guide.one_token)
         token = await self._sample(replace(self._rest(), grammar=grammar))
         if not await asyncio.to_thread(self._guide.takes, token.id):
@@ -250,7 +250,7 @@ def _holds(mask: bytes, id: int) -> bool:
 
 
 def _spans(mask: bytes, without: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The runs of neighbouring tokens in a mask, first and last of each."""
+    """Yield the runs of neighbouring tokens in a mask, first and last of each."""
     bits = "".join(f"{byte:08b}"[::-1] for byte in mask)
     for run in _RUN.finditer(bits):
         first = run.start()

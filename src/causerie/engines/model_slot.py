@@ -77,7 +77,7 @@ class ModelSlot:
 
     @property
     def empty(self) -> bool:
-        """Nothing is loaded, and nobody waits for it."""
+        """Return whether nothing is loaded or loading, and no request uses it."""
         return self.engine is None and self.loading is None and not self.uses
 
     @property

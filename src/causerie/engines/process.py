@@ -74,7 +74,7 @@ class EngineProcess:
 
     @property
     def pid(self) -> int:
-        """The process id."""
+        """Return the process id."""
         return self._process.pid
 
     @property
@@ -138,7 +138,7 @@ class EngineChild(Generic[C]):
 
     @property
     def pid(self) -> int:
-        """The process id."""
+        """Return the process id."""
         return self._process.pid
 
     async def ended(self) -> str:

@@ -95,25 +95,25 @@ class SupervisedEngine(ABC, Generic[C]):
 
     @abstractmethod
     async def _child(self) -> Served[C]:
-        """A server that has loaded; raises :class:`EngineFailed`."""
+        """Return a server that has loaded; raises :class:`EngineFailed`."""
 
     @abstractmethod
     def _read(self) -> IndexedVocabulary:
-        """The vocabulary. Blocks; raises :class:`WeightsError` or :class:`OSError`."""
+        """Return the vocabulary. Blocks; raises :class:`WeightsError` or :class:`OSError`."""
 
     @abstractmethod
     def _run(
         self, client: C, words: IndexedVocabulary, request: TextRequest
     ) -> AbstractAsyncContextManager[AsyncGenerator[Output, None]]:
-        """One generation that begins with the grammar's beginning."""
+        """Yield one generation that begins with the grammar's beginning."""
 
     @abstractmethod
     async def _sample(self, client: C, words: IndexedVocabulary, request: TextRequest) -> Token:
-        """One token, also where it ends in the middle of a character."""
+        """Return one token, also where it ends in the middle of a character."""
 
     @property
     def pid(self) -> int | None:
-        """The process id of a child of ours, while it is ready."""
+        """Return the process id of a child of ours, while it is ready."""
         child = self._supervisor.child
         return child.pid if child is not None else None
 
@@ -150,7 +150,7 @@ class SupervisedEngine(ABC, Generic[C]):
 
     @asynccontextmanager
     async def generate(self, request: TextRequest) -> AsyncIterator[AsyncIterator[Output]]:
-        """One completion; leaving closes the connection, which frees the slot."""
+        """Yield one completion; leaving closes the connection, which frees the slot."""
         client = self._client()
         room = self.context - len(request.prompt)
         if room < 1:
@@ -174,7 +174,7 @@ class SupervisedEngine(ABC, Generic[C]):
     async def _guided(
         self, client: C, known: IndexedVocabulary, request: TextRequest
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
-        """One under a grammar that goes on behind what it has accepted."""
+        """Yield one under a grammar that goes on behind what it has accepted."""
         vocabulary = known.vocabulary
         if self._guidance is None:
             self._guidance = await asyncio.to_thread(words, vocabulary, self._in_thread())

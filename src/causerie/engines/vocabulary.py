@@ -33,7 +33,7 @@ class IndexedVocabulary:
         return self.vocabulary.tokens[id].decode("utf-8", "replace")
 
     def least(self, pieces: Sequence[str | int]) -> int:
-        """The fewest tokens that the texts among the pieces can be."""
+        """Return the fewest tokens that the texts among the pieces can be."""
         return characters(pieces) // self.longest
 
 

@@ -43,7 +43,7 @@ class IdentityHttp:
         self._tls: ssl.SSLContext | None = None
 
     async def get(self, url: str, headers: Sequence[tuple[str, str]] = ()) -> Mapping[str, Any]:
-        """The object at ``url``; raises :class:`IdentityProviderFailed`."""
+        """Return the object at ``url``; raises :class:`IdentityProviderFailed`."""
         return await self._ask("GET", url, headers, b"")
 
     async def post(

@@ -32,10 +32,10 @@ class ProbeRequest:
     reuse: bool = False
 
     def once(self) -> ProbeRequest:
-        """The same; a reply to an equal one will do."""
+        """Return the same; a reply to an equal one will do."""
         return replace(self, reuse=True)
 
 
 def chat(fields: Mapping[str, object]) -> ProbeRequest:
-    """A chat completion request with these fields as its body."""
+    """Return a chat completion request with these fields as its body."""
     return ProbeRequest("POST", "/chat/completions", msgspec.json.encode(fields))

@@ -92,7 +92,7 @@ class Interview:
         return self._answers and not self._ended and not self._crowded
 
     async def findings(self, questions: Sequence[ProbeQuestion]) -> AsyncIterator[Finding]:
-        """One finding a question, in order."""
+        """Yield one finding a question, in order."""
         for question in questions:
             self._asking(question)
             reason = self._why_not(question)
@@ -180,7 +180,7 @@ class Interview:
         return reply
 
     def _pause(self, reply: ProbeReply, turn: int) -> float:
-        """The time a busy server asks for; where it does not say, longer from turn to turn."""
+        """Return the wait that a busy server asks for; by default it grows with each attempt."""
         asked = reply.headers.get("retry-after", "")
         seconds = float(asked) if asked.isdecimal() else 2.0 ** (turn + 1)
         return min(seconds, self._patience.busy_seconds)

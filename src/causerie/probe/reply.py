@@ -42,11 +42,11 @@ class ProbeReply:
 
     @property
     def content_type(self) -> str:
-        """The media type alone."""
+        """Return the media type alone."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     def document(self) -> object:
-        """The body as JSON; ``None`` where it is none."""
+        """Return the body as JSON; ``None`` if it is none."""
         try:
             return msgspec.json.decode(self.body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -18,7 +18,7 @@ Schema = Mapping[str, object]
 
 
 def json_value(text: str) -> object:
-    """The value of a JSON text; raises ``ValueError`` for what only Python reads (``NaN``)."""
+    """Return the value of a JSON text; raise ``ValueError`` for Python's extensions (``NaN``)."""
     return json.loads(text, parse_constant=_no_constant)
 
 
@@ -60,7 +60,7 @@ class GrammarScope(Protocol):
         ...
 
     def reserve(self) -> str:
-        """The name of a rule that is to be defined, so that it can refer to itself."""
+        """Return the name of a rule that is to be defined, so that it can refer to itself."""
         ...
 
     def define(self, name: str, expression: str) -> None:
@@ -72,11 +72,11 @@ class GrammarScope(Protocol):
         ...
 
     def literal(self, text: str) -> str:
-        """An expression for fixed text; control tokens in it become those tokens."""
+        """Return an expression for fixed text; control tokens in it become those tokens."""
         ...
 
     def until(self, marker: str) -> str:
-        """An expression for any text up to and including the first ``marker``."""
+        """Return an expression for any text up to and including the first ``marker``."""
         ...
 
     def closed(self, text: str, marker: str) -> str:
@@ -87,7 +87,7 @@ class GrammarScope(Protocol):
         ...
 
     def json(self, schema: Schema) -> str:
-        """An expression for JSON by schema, written as Python's ``json.dumps`` would."""
+        """Return an expression for JSON by schema, written as Python's ``json.dumps`` would."""
         ...
 
 
@@ -97,7 +97,7 @@ def spelled(text: str) -> str:
 
 
 def without(marker: str) -> str:
-    """A terminal for any text that does not hold ``marker``."""
+    """Return a terminal for any text that does not hold ``marker``."""
     return f"/(.|\\n)*/ & ~/(.|\\n)*{spelled(marker)}(.|\\n)*/"
 
 

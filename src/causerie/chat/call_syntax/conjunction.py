@@ -29,17 +29,17 @@ _PLAIN = frozenset({"type", "multipleOf", "minLength", "maxLength", "minimum", "
 
 
 def refused(schema: Schema, reason: str, *keys: str) -> InvalidRequest:
-    """The refusal of a part of a function's parameters."""
+    """Return the refusal of a part of a function's parameters."""
     return unsupported("tools", reason, step(str(schema.get(AT, "#")), *keys))
 
 
 def kind_of(value: object) -> str:
-    """The JSON type of a value."""
+    """Return the JSON type of a value."""
     return _NAMES[type(value)]
 
 
 def constants(choice: Schema) -> list[object] | None:
-    """The values that a choice lists."""
+    """Return the values that a choice lists."""
     values = [choice["const"]] if "const" in choice else choice.get("enum")
     return values if isinstance(values, list) else None
 
@@ -78,7 +78,7 @@ def met(one: Schema, other: Schema) -> Schema | None:
 
 
 def settled(choice: Schema) -> Schema | None:
-    """The choice with those of its constants that follow the rest of it; ``None`` without any."""
+    """Return the choice with those of its constants that follow the rest; ``None`` without any."""
     values = constants(choice)
     if values is None:
         return choice
@@ -95,7 +95,7 @@ def settled(choice: Schema) -> Schema | None:
 
 
 def _members(one: Schema, other: Schema) -> Mapping[str, object]:
-    """The properties of two object schemas, each as both see it."""
+    """Return the properties of two object schemas, each as both see it."""
     names = dict.fromkeys([*_named(one), *_named(other)])
     found: dict[str, object] = {}
     if names:
@@ -116,7 +116,7 @@ def _seen(schema: Schema, name: str) -> object:
 
 
 def _both(first: object, second: object) -> object:
-    """A schema for what follows both."""
+    """Return a schema that is valid for both."""
     if first is False or second is False:
         return False
     parts = _union(_parts(first), _parts(second))

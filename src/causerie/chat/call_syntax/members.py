@@ -81,7 +81,7 @@ def property_of(choice: Schema, name: str) -> Schema | None:
 
 
 def property_in(schema: Schema, name: str) -> Schema:
-    """The same of any schema, which may be an object in several ways."""
+    """Return the same of any schema, which may be an object in several ways."""
     found = [of for choice in choices(schema) if (of := property_of(choice, name))]
     distinct = [of for at, of in enumerate(found) if of not in found[:at]]
     if len(distinct) > 1:
@@ -90,7 +90,7 @@ def property_in(schema: Schema, name: str) -> Schema:
 
 
 def names_in(schema: Schema) -> tuple[str, ...]:
-    """The names of the properties of any schema, in order."""
+    """Return the names of the properties of any schema, in order."""
     found = (_names(choice) for choice in choices(schema))
     return tuple(dict.fromkeys(name for names in found for name in names))
 
@@ -101,7 +101,7 @@ def _names(choice: Schema) -> dict[str, None]:
 
 
 def _free(choice: Schema, key: str, names: Mapping[str, object]) -> list[tuple[str, Schema]]:
-    """The keys that no property is named by, as terminals that exclude each other."""
+    """Return the keys that no property is named by, as terminals that exclude each other."""
     patterns = _mapping(choice, "patternProperties")
     silent = not _mapping(choice, "properties") or bool(patterns)
     others = part_of(choice, choice.get("additionalProperties", silent))

@@ -98,7 +98,7 @@ class ParameterReader:
         return at, at - size, None if len(self._between) == 1 else mark == self._between[0]
 
     def _announced_type(self, text: str) -> tuple[int, int, bool | None] | None:
-        """The same where the type is named between two texts."""
+        """Return the same where the type is named between two texts."""
         assert self._typed is not None
         head, tail = self._typed
         at = text.find(head, len(self._before))
@@ -198,7 +198,7 @@ def _in_string(text: str) -> bool:
 
 
 def parameter_grammar(form: ParameterList, schema: Schema, scope: GrammarScope) -> str:
-    """Each declared property in order, the required ones always; then others that may be."""
+    """Return the declared properties in order, required ones always; then other possible ones."""
     found = (_list(form, choice, scope) for choice in choices(schema))
     lists = list(dict.fromkeys(each for each in found if each is not None))
     if not lists:
@@ -251,7 +251,7 @@ def _value(form: ParameterList, schema: Schema, scope: GrammarScope) -> str:
 
 
 def _other_value(form: ParameterList, options: list[Schema], scope: GrammarScope) -> str:
-    """A value that is no string, and the text behind it."""
+    """Return a value that is no string, and the text behind it."""
     found = [choice for option in options for choice in choices(option)]
     written, others = words(found) if form.constants == "python" else ([], True)
     written = [scope.literal(word + form.after) for word in written]
@@ -288,7 +288,7 @@ def _any_of(options: list[Schema]) -> Schema:
 
 
 def _raw_value(form: ParameterList, choice: Schema, scope: GrammarScope) -> str | None:
-    """The strings of a choice and the text behind; ``None`` where any text will do."""
+    """Return the strings of a choice and the text after it; ``None`` if it admits any text."""
     values = constants(choice)
     if values is not None:
         texts = [value for value in values if isinstance(value, str)]

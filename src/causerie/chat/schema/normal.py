@@ -53,7 +53,7 @@ class Rewriter:
             self.root = placed(self.root)
 
     def rewrite(self) -> Node:
-        """The whole schema; raises ``InvalidRequest`` (``unsupported_schema``)."""
+        """Return the whole schema; raises ``InvalidRequest`` (``unsupported_schema``)."""
         top = self._schema(self.root, "#", 0, True)
         if top is False:
             raise self._refuse("#", "`false` admits no document at all.")
@@ -77,7 +77,7 @@ class Rewriter:
         return unsupported(self.param, reason, pointer)
 
     def _schema(self, schema: object, pointer: str, depth: int, alone: bool) -> Node | bool:
-        """One subschema, with everything below it."""
+        """Return one subschema, with everything below it."""
         self._values.count(pointer, subschemas=1)
         if isinstance(schema, bool):
             return schema

@@ -18,7 +18,7 @@ class Place:
     alone: bool
 
     def others(self, key: str) -> list[str]:
-        """The keywords alongside ``key``."""
+        """Return the keywords alongside ``key``."""
         return [name for name in self.schema if name != key]
 
     @property

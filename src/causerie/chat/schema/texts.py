@@ -10,7 +10,7 @@ from causerie.chat.schema.refusal import unsupported
 
 
 def regex(pattern: str, *, param: str) -> str:
-    """A Lark terminal ``/…/`` for texts that match ``pattern`` as a whole.
+    """Return a Lark terminal ``/…/`` for texts that match ``pattern`` as a whole.
 
     ``^`` at the start and ``$`` at the end are allowed and say nothing more.
     Raises ``InvalidRequest`` (``unsupported_schema``) for look-arounds,
@@ -26,7 +26,7 @@ def regex(pattern: str, *, param: str) -> str:
 
 
 def choice(options: Sequence[str], *, param: str) -> str:
-    """A Lark expression for one of ``options``, written exactly so."""
+    """Return a Lark expression for one of ``options``, written exactly so."""
     return "(" + " | ".join(_quoted(option, param) for option in options) + ")"
 
 

@@ -69,7 +69,7 @@ class Values:
         return self.number(value, pointer)
 
     def number(self, value: object, pointer: str) -> int | float:
-        """A number that the grammar and every reader of JSON hold exactly."""
+        """Return a number that the grammar and every reader of JSON hold exactly."""
         if not is_number(value):
             raise self.refuse(pointer, "it must be a number.")
         if abs(value) > _EXACT or not math.isfinite(value):
@@ -97,5 +97,5 @@ def is_leaky_range(schema: Mapping[str, object]) -> bool:
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """A JSON number; a boolean is none."""
+    """Return whether the value is a JSON number; a boolean is not."""
     return isinstance(value, int | float) and not isinstance(value, bool)

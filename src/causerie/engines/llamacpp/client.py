@@ -94,7 +94,7 @@ class LlamaCppClient:
         await self._wire.close()
 
     async def ask(self, method: str, path: str, body: object = None) -> Any:
-        """One plain exchange of JSON; raises :class:`EngineFailed`."""
+        """Make one plain exchange of JSON and return the answer; raise :class:`EngineFailed`."""
         response = await self._wire.send(method, path, body)
         content = await whole(response)
         if response.status != 200:
@@ -171,7 +171,7 @@ async def _outputs(
 
 
 def completion_body(request: TextRequest, defaults: EngineSampling) -> dict[str, Any]:
-    """The engine's request. What nobody set is neutral, never the engine's own taste."""
+    """Return the engine's request. Unset parameters are neutral, not the engine's defaults."""
     wanted = request.sampling
 
     def chosen(name: str, neutral: float) -> float:
@@ -222,7 +222,7 @@ def _samplers(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tokens(item: _Item, made: int, partial: PartialTokens, alternatives: int) -> Iterator[Token]:
-    """The tokens of one item of the stream; ``made`` came before."""
+    """Yield the tokens of one item of the stream; ``made`` came before."""
     if not item.tokens:
         return
     text = item.content

@@ -77,7 +77,7 @@ class Launch:
 
 
 def for_machine(weights: Path, options: LlamaCppOptions, header: Header) -> Launch:
-    """The options with everything chosen.
+    """Return the options with everything chosen.
 
     Context: what the model was trained for, at most 8,192 tokens. Threads: the
     cores that this process may use. Slots: 8, or 4 on up to four cores; fewer
@@ -147,7 +147,7 @@ def cores(quota: Path = _CPU_QUOTA, siblings: str = _SIBLINGS) -> int:
 
 
 def _siblings(file: Path, cpu: int) -> str:
-    """A name for the core of a hardware thread."""
+    """Return a name for the core of a hardware thread."""
     try:
         return file.read_text().strip()
     except OSError:

@@ -78,7 +78,7 @@ async def _loaded(process: EngineProcess, launch: Launch, key: str) -> int | str
 
 
 def _load_failure(tail: Iterable[str]) -> str:
-    """The first error of the native log: the later ones only pass it on."""
+    """Return the first error of the native log: the later ones only pass it on."""
     lines = list(tail)
     errors = [message for line in lines if (message := line.partition(" E ")[2].strip())]
     raised = [line for line in lines if "Error" in line]

@@ -78,7 +78,7 @@ def _chosen(cards: Sequence[_Card], wanted: str | None) -> _Card:
 
 
 async def ensure_able(client: VllmClient, ids: Sequence[int], run: Run) -> None:
-    """Raises :class:`EngineFailed` where the server lacks something.
+    """Raise :class:`EngineFailed` if the server lacks something.
 
     ``ids`` is how we read :data:`SAMPLE`; ``run`` is a generation there.
     """
@@ -133,7 +133,7 @@ async def _ensure_logprobs(request: TextRequest, run: Run) -> None:
 
 
 async def _drawn(request: TextRequest, run: Run, lack: str) -> Sequence[Token]:
-    """The tokens that come; a refusal is told as what the server lacks."""
+    """Return the tokens that come; a refusal is told as what the server lacks."""
     try:
         async with run(request) as outputs:
             return [output async for output in outputs if isinstance(output, Token)]

@@ -70,7 +70,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
 
     @property
     def memory_bytes(self) -> int:
-        """The weights here, in bytes; what else vLLM takes is in the devices' own memory."""
+        """Return the size of the weights in bytes; vLLM's other memory is on the devices."""
         return self._folder.size
 
     @property

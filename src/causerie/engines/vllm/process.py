@@ -88,7 +88,7 @@ def _free_port() -> int:
 
 
 def last_words(tail: Iterable[str]) -> str:
-    """The first error of the log that is no other's consequence; empty where there is none."""
+    """Return the first error of the log that is no consequence of another; empty without one."""
     said = [found.group() for line in tail if (found := _ERROR.search(line))]
     causes = [line for line in said if not any(word in line for word in _PASSED_ON)]
     return next(iter(causes or said), "").strip()[:300]

@@ -60,7 +60,7 @@ class Cache:
         self.folder = folder
 
     def home(self, reference: Reference) -> Path:
-        """The folder for the files of ``reference``."""
+        """Return the folder for the files of ``reference``."""
         if reference.kind is Kind.HUB:
             return self.folder / "hub" / reference.name.replace("/", "--")
         return self.folder / "packages" / f"{reference.name}-{reference.wanted or 'newest'}"
@@ -77,7 +77,7 @@ class Cache:
         return self._read(self._record(reference))
 
     def every(self) -> tuple[CachedWeights, ...]:
-        """All that is stored, by reference."""
+        """Return all that is stored, by reference."""
         found = (self._read(path) for path in (self.folder / "references").glob("*.json"))
         return tuple(sorted((item for item in found if item), key=lambda item: item.ref))
 
@@ -108,7 +108,7 @@ class Cache:
         _write(_sidecar(file.path), f"{file.sha256}  {file.path.name}\n")
 
     def checksum(self, path: Path) -> str | None:
-        """The recorded SHA-256 of a stored file; ``None`` where there is no such file."""
+        """Return the recorded SHA-256 of a stored file; ``None`` if there is no such file."""
         try:
             return _sidecar(path).read_text("utf-8").split(" ", 1)[0] if path.is_file() else None
         except (OSError, UnicodeDecodeError):
@@ -164,7 +164,7 @@ class FolderCache(Cache):
     """The same cache for model folders, which are never taken for files of the same reference."""
 
     def home(self, reference: Reference) -> Path:
-        """The folder that is the model."""
+        """Return the folder that is the model."""
         return self.folder / "folders" / reference.name.replace("/", "--")
 
     def sweep(self, reference: Reference, files: Sequence[StoredFile]) -> None:
@@ -185,7 +185,7 @@ class OutlineCache(FolderCache):
     """The same cache for model folders without weights, which are never taken for whole ones."""
 
     def home(self, reference: Reference) -> Path:
-        """The folder, of its own: a whole one there is filled and swept by itself."""
+        """Return the folder, of its own: a whole one there is filled and swept by itself."""
         return self.folder / "outlines" / reference.name.replace("/", "--")
 
     def _key(self, reference: Reference) -> str:

@@ -38,7 +38,7 @@ async def kept_or_fetched(
     options: HubOptions,
     fetched: Callable[[], Awaitable[Sequence[StoredFile]]],
 ) -> CachedWeights:
-    """The weights of ``reference`` in ``store``, where ``fetched`` brings them if they are not."""
+    """Return the weights of ``reference`` in ``store``; ``fetched`` downloads missing ones."""
     if kept := await asyncio.to_thread(store.find, reference):
         return kept
     if options.offline:
@@ -77,7 +77,7 @@ async def listed(
     options: HubOptions,
     choose: Callable[[str, Sequence[str]], Sequence[str]],
 ) -> Sequence[DownloadSource]:
-    """The files of a repository that ``choose`` takes, given its name and theirs."""
+    """Return the files of a repository that ``choose`` takes, given its name and theirs."""
     # Here, because the library holds 11 MB, which who has no `hf:` models does not need.
     from causerie.engines.weights import hub  # noqa: PLC0415
 
@@ -91,7 +91,7 @@ async def filled(
     progress: Progress,
     options: HubOptions,
 ) -> list[StoredFile]:
-    """All ``sources`` in the cache, those downloaded that are not there yet."""
+    """Return all ``sources`` in the cache, those downloaded that are not there yet."""
     missing = lacking(reference, sources, store)
     places = {source.name: store.place(reference, source.name) for source in sources}
     needed = sum(_remaining(source, places[source.name]) for source in missing)

@@ -27,7 +27,7 @@ def is_of_folder(name: str) -> bool:
 
 
 def choose_folder(repository: str, files: Iterable[str]) -> tuple[str, ...]:
-    """The files of the repository's model folder, weights first. Raises
+    """Return the files of the repository's model folder, weights first. Raises
     :class:`WeightsNotFound`."""
     every = sorted(files)
     chosen = [name for name in every if is_of_folder(name)]
@@ -38,7 +38,7 @@ def choose_folder(repository: str, files: Iterable[str]) -> tuple[str, ...]:
 
 
 def choose_outline(repository: str, files: Iterable[str]) -> tuple[str, ...]:
-    """The files of the folder but for its weights. Raises :class:`WeightsNotFound`."""
+    """Return the files of the folder but for its weights. Raises :class:`WeightsNotFound`."""
     every = sorted(files)
     if CONFIG not in every:
         raise WeightsNotFound(f"{repository} {_lack(every, with_weights=True)}")
@@ -61,7 +61,7 @@ def _lack(files: Collection[str], *, with_weights: bool) -> str:
 
 
 def ensure_complete(repository: str, index: Path, files: Collection[str]) -> None:
-    """Raises :class:`WeightsNotFound` where the ``index`` of a split model names more than
+    """Raise :class:`WeightsNotFound` if the ``index`` of a split model names more than
     ``files``."""
     try:
         named = set(msgspec.json.decode(index.read_bytes(), type=_Index).weight_map.values())

@@ -51,7 +51,7 @@ class Header:
 
 
 def parts(path: Path) -> tuple[Path, ...]:
-    """All files of the model that ``path`` belongs to: itself, or the parts of a split model."""
+    """Return all files of the model of ``path``: itself, or the parts of a split model."""
     match = _SPLIT.search(path.name)
     if match is None:
         return (path,)
@@ -62,7 +62,7 @@ def parts(path: Path) -> tuple[Path, ...]:
 
 
 def read_header(path: Path) -> Header:
-    """The facts of the model file at ``path``; raises :class:`NotGguf` for anything else."""
+    """Return the facts of the model file at ``path``; raises :class:`NotGguf` for anything else."""
     with MetadataFile(path) as data:
         return _header(path, data)
 
@@ -110,7 +110,7 @@ def _kv_heads(data: GgufMetadata, arch: str, blocks: int, heads: int) -> tuple[i
 
 
 def read_vocabulary(path: Path) -> TokenTable:
-    """The vocabulary of the model file at ``path``; about 100 ms for the largest.
+    """Return the vocabulary of the model file at ``path``; about 100 ms for the largest.
 
     Raises :class:`NotGguf` for a file that is none, or has no vocabulary.
     """

@@ -88,7 +88,7 @@ async def wheel(
 
 
 async def _read(url: str, client: aiohttp.ClientSession) -> _Page | None:
-    """The project page at ``url``, or ``None`` where the index has no such project."""
+    """Return the project page at ``url``, or ``None`` if the index has no such project."""
     if urlsplit(url).scheme == "file":
         file = local_path(url) / "index.html"
         if not file.is_file():
@@ -112,7 +112,7 @@ async def _read(url: str, client: aiohttp.ClientSession) -> _Page | None:
 
 
 def _authorized(url: str) -> tuple[str, Mapping[str, str]]:
-    """The address without a name and password in it, and the header that carries them."""
+    """Return the address without a name and password in it, and the header that carries them."""
     parts = urlsplit(url)
     if parts.username is None:
         return url, {}

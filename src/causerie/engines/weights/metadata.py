@@ -156,16 +156,16 @@ class GgufMetadata:
         return (int(value),) if isinstance(value, int) else ()
 
     def integer(self, key: str) -> int | None:
-        """The number under ``key`` (the greatest of an array), or ``None``."""
+        """Return the number under ``key`` (the greatest of an array), or ``None``."""
         return max(self.integers(key), default=None)
 
     def text(self, key: str) -> str:
-        """The text under ``key``; empty where there is none."""
+        """Return the text under ``key``; empty if there is none."""
         value = self.values.get(key)
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
 
     def strings(self, key: str) -> list[bytes]:
-        """The strings of the array under ``key``; empty where there is none."""
+        """Return the strings of the array under ``key``; empty if there is none."""
         span = self.values.get(key)
         if not isinstance(span, _Array) or span.type != _STRING:
             return []

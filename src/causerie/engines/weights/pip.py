@@ -49,7 +49,7 @@ async def pip_configuration() -> PipConfiguration:
 
 
 def parsed(listing: str) -> PipConfiguration:
-    """The configuration that ``pip config list`` printed."""
+    """Return the configuration that ``pip config list`` printed."""
     settings = _settings(listing)
     addresses = [
         settings.get("index-url", PUBLIC_INDEX),

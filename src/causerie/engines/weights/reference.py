@@ -51,7 +51,7 @@ class Reference:
 
     @property
     def path(self) -> Path:
-        """The file that a path reference names; ``~`` is the user's home.
+        """Return the file that a path reference names; ``~`` is the user's home.
 
         Raises :class:`BadReference` where there is no such home.
         """
@@ -68,7 +68,7 @@ class Reference:
 
     @staticmethod
     def parse(text: str) -> Reference:
-        """The reference that ``text`` spells; raises :class:`BadReference`."""
+        """Return the reference that ``text`` spells; raises :class:`BadReference`."""
         text = text.strip()
         kind, _, rest = text.partition(":")
         if kind == Kind.HUB.value:

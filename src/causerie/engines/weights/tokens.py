@@ -66,7 +66,7 @@ _END_TEXTS = frozenset(
 
 
 def _byte_alphabet() -> Mapping[str, int]:
-    """The printable stand-in of each byte in byte-level vocabularies, reversed."""
+    """Return the printable stand-in of each byte in byte-level vocabularies, reversed."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [byte for byte in range(256) if byte not in set(printable)]
     alphabet = {chr(byte): byte for byte in printable}
@@ -92,7 +92,7 @@ def from_pieces(token: bytes) -> bytes:
 
 
 def from_byte_name(token: bytes) -> bytes:
-    """The byte that ``<0xNN>`` names; any other token stands for itself."""
+    """Return the byte that ``<0xNN>`` names; any other token stands for itself."""
     match = _BYTE.fullmatch(token)
     return bytes.fromhex(match.group(1).decode()) if match else token
 
@@ -100,7 +100,7 @@ def from_byte_name(token: bytes) -> bytes:
 def ends(
     named: Iterable[int | None], tokens: Sequence[bytes], types: Sequence[int]
 ) -> tuple[int, ...]:
-    """The ids that end a text: those that the model names, then those known by their text."""
+    """Return the ids that end a text: those that the model names, then well-known ones."""
     found = [
         i
         for i, token in enumerate(tokens)

@@ -111,14 +111,14 @@ def partial_path(source: DownloadSource, target: Path) -> Path:
 
 
 def ensure_space(folder: Path, needed: int) -> None:
-    """Raises :class:`NoSpace` where ``folder`` cannot take ``needed`` bytes and have some left."""
+    """Raise :class:`NoSpace` if ``folder`` cannot take ``needed`` bytes and have some left."""
     free = shutil.disk_usage(folder).free
     if needed + _SLACK > free:
         raise NoSpace(folder, needed + _SLACK, free)
 
 
 def session(options: HubOptions, certificates: Path | None = None) -> aiohttp.ClientSession:
-    """A client with the environment's proxies; the caller closes it.
+    """Return a client with the environment's proxies; the caller closes it.
 
     ``certificates`` is a file or folder of authorities to trust instead of the usual ones.
     """
@@ -261,7 +261,7 @@ def _lost(source: DownloadSource, why: str) -> str:
 async def _pieces(
     source: DownloadSource, start: int, client: aiohttp.ClientSession
 ) -> AsyncGenerator[bytes, None]:
-    """The bytes of ``source`` from ``start`` on, over one connection."""
+    """Yield the bytes of ``source`` from ``start`` on, over one connection."""
     if urlsplit(source.url).scheme == "file":
         async with aclosing(_copied(local_path(source.url), start)) as chunks:
             async for chunk in chunks:
@@ -298,7 +298,7 @@ def _check(source: DownloadSource, response: aiohttp.ClientResponse, start: int)
 
 
 def local_path(url: str) -> Path:
-    """The file behind a ``file:`` address."""
+    """Return the file behind a ``file:`` address."""
     return Path(url2pathname(urlsplit(url).path))
 
 

@@ -50,7 +50,7 @@ def _temperature(subject: Subject) -> Script:
 
 
 def _narrowed(name: str, value: float) -> Callable[[Subject], Script]:
-    """A parameter that leaves only the likeliest token, so that hot texts are all the same."""
+    """Return the test of a parameter that leaves only the likeliest token: hot texts are equal."""
 
     def script(subject: Subject) -> Script:
         texts: list[str] = []
@@ -82,7 +82,7 @@ def _seed(subject: Subject) -> Script:
 
 
 def _changed(name: str, value: float) -> Callable[[Subject], Script]:
-    """A penalty on repeating: a text that repeats itself must change."""
+    """Return the test of a penalty on repetition: a text that repeats itself must change."""
 
     def script(subject: Subject) -> Script:
         first = answered((yield subject.ask(_AGAIN, 32)))
