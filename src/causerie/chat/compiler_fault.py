@@ -56,7 +56,7 @@ def reason(error: str) -> str:
 
 
 def schema_fault(grammar: str, fault: Fault) -> dict[str, object] | None:
-    """The deepest subschema of a ``%json`` that fails on its own: its pointer and the reason.
+    """Return pointer and reason of the deepest subschema of a ``%json`` that fails on its own.
 
     Also the ``function`` whose parameters it is of, where its comment names one.
     """

@@ -283,7 +283,7 @@ class Generation:
         )
 
     def _sampling(self, *, short: bool) -> EngineSampling:
-        """Every choice draws differently, and every run of a choice too; a ``short`` one no end."""
+        """Return the sampling of a run, which has a seed of its own; ``short`` bans stop tokens."""
         sampling = self.plan.sampling
         if short and self.request.stop_token_ids:
             never = dict.fromkeys(self.request.stop_token_ids, _NEVER)

@@ -235,7 +235,7 @@ class Parser:
                     self.calls += 1
 
     def _not_a_call(self) -> tuple[list[ContentEvent], str]:
-        """The section is not of the declared form, or has no end: what it gives, what is left.
+        """Leave a section that is not of the declared form, or unfinished; return events and rest.
 
         Its marker was only text, unless calls came; what stood behind is read
         again. A call that was started cannot be taken back.

@@ -169,7 +169,7 @@ def learn(template: ChatTemplate, format: ModelFormat) -> None:
 def thinking_kwargs(
     switch: ThinkingSwitch | None, on: bool | None, effort: str | None
 ) -> dict[str, object]:
-    """The template's keyword arguments for a setting; an effort becomes the nearest it knows."""
+    """Return the template's arguments for a setting; an effort is rounded to a known one."""
     if switch is None:
         return {}
     chosen = {} if on is None else switch.on if on else switch.off

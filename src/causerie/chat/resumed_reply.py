@@ -53,7 +53,7 @@ class Given:
         return not (self._reasoning or self._text or self._started or any(self._arguments.values()))
 
     def new(self, events: Iterable[ContentEvent]) -> list[ContentEvent]:
-        """The events without what is known; raises :class:`Diverged` where they differ from it."""
+        """Return the events beyond the known reply; raise :class:`Diverged` if they differ."""
         return [left for event in events if (left := self._unknown(event)) is not None]
 
     def _unknown(self, event: ContentEvent) -> ContentEvent | None:

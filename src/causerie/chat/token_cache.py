@@ -96,7 +96,7 @@ class TokenCache:
 
 
 def _parted(ids: Sequence[int], segment_ids: Sequence[int]) -> list[Sequence[int]] | None:
-    """The ids of segments that begin with these, where no other id among them is one of these.
+    """Return the ids of the segments that begin with these ids, if no other id is one of these.
 
     ``None`` where one is, or one is missing. The first may begin with ``_NONE``.
     """

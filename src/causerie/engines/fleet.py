@@ -109,7 +109,7 @@ class Fleet:
             self._retire(model_slot)
 
     def engine(self, model: str) -> FleetEngine:
-        """The engine of a model; using it loads it. Raises :class:`KeyError` for unknown ones."""
+        """Return the engine of a model; using it loads it. Raise :class:`KeyError` if unknown."""
         return FleetEngine(self, self._model_slots[model])
 
     def status(self) -> tuple[EngineStatus, ...]:

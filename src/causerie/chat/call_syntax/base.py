@@ -80,7 +80,7 @@ class GrammarScope(Protocol):
         ...
 
     def closed(self, text: str, marker: str) -> str:
-        """An expression for ``text``, a terminal's, that does not hold ``marker``, and the marker.
+        """Return an expression for the terminal ``text`` without ``marker``, and for the marker.
 
         White space around a marker belongs to it.
         """

@@ -167,7 +167,7 @@ def _unwrapped(schema: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def choices(schema: Schema) -> list[Schema]:
-    """The schemas one of which a value follows, with the definitions; none of them applies others.
+    """Return schemas of which a value follows one, with definitions; none applies other schemas.
 
     There are none where no value can follow ``schema``. Raises ``InvalidRequest``
     (``unsupported_schema``) where they are too many, or cannot be told.

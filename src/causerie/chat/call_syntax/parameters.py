@@ -232,7 +232,7 @@ def _list(form: ParameterList, schema: Schema, scope: GrammarScope) -> str | Non
 
 
 def _value(form: ParameterList, schema: Schema, scope: GrammarScope) -> str:
-    """A value with the text before it, which may tell a string from others, and the one behind."""
+    """Return a value with the text before it, which may mark a string, and the text after it."""
     found = choices(schema)
     texts = [choice for choice in found if "string" in kinds_of(choice)]
     others = [without_text(choice) for choice in found if kinds_of(choice) - {"string"}]

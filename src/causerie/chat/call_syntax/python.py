@@ -88,7 +88,7 @@ def _value(schema: Schema, scope: GrammarScope) -> str:
 
 
 def words(found: Sequence[Schema]) -> tuple[list[str], bool]:
-    """The constants that values of some choices may be, and whether they may be anything else.
+    """Return the constants that values of some choices may be, and whether others are possible.
 
     What a choice lists is written as JSON.
     """

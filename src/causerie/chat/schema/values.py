@@ -46,7 +46,7 @@ class Values:
                 raise self.refuse(pointer, f"the schema has more than {limit} {what}.")
 
     def constant(self, value: object, pointer: str, depth: int = 0) -> object:
-        """A constant as it is, its numbers written so that they are held exactly."""
+        """Return a constant unchanged, with its numbers written so that they are exact."""
         self.count(pointer, values=1)
         if depth > MAX_DEPTH:
             raise self.refuse(pointer, f"it nests deeper than {MAX_DEPTH} levels.")

@@ -109,7 +109,7 @@ class LlamaCppClient:
         partial: PartialTokens,
         pulse: Pulse | None = None,
     ) -> AsyncIterator[AsyncGenerator[Output, None]]:
-        """One completion: entered when the engine has started with it, its slot freed on leaving.
+        """Yield one completion once the engine has started it; free its slot on leaving.
 
         ``pulse`` beats whenever something comes. Raises :class:`PromptTooLong` on entering.
         """
@@ -124,7 +124,7 @@ class LlamaCppClient:
             response.close()  # the engine sees its client gone, also in the middle
 
     async def sample(self, request: TextRequest, defaults: EngineSampling) -> Token:
-        """One token, also where it ends in the middle of a character (a stream holds that back)."""
+        """Return one token, even if it ends inside a character (a stream holds that back)."""
         body = {**completion_body(request, defaults), "n_predict": 1, "stream": False}
         item = msgspec.convert(await self.ask("POST", "/completion", body), _Item)
         if len(item.tokens) != 1:

@@ -119,7 +119,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         return child
 
     async def _found(self, client: VllmClient) -> int:
-        """The most tokens of a request there; raises :class:`EngineFailed` if it is of no use."""
+        """Return the maximum tokens of a request; raise :class:`EngineFailed` if unusable."""
         if isinstance(self._options, VllmOptions):
             _, longest = await served(client, SERVED_NAME)
             return longest

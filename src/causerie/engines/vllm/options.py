@@ -64,7 +64,7 @@ class Elsewhere:
 
 
 def arguments(model: Path, options: VllmOptions, place: int | str) -> Sequence[str]:
-    """The command that serves the model folder at a port of the loopback address, or at a socket.
+    """Return the command that serves the model folder at a loopback port, or at a socket.
 
     Defaults of the model's own for sampling are switched off: a request says
     how tokens are drawn, or the configuration does.

@@ -75,7 +75,7 @@ def read_folder(path: Path, *, weights: bool = True) -> ModelFolder:
 
 
 def read_bytes(file: Path) -> bytes:
-    """All of a file of a model folder; raises :class:`NotModelFolder`, also where it is vast."""
+    """Return the content of a folder's file; raise :class:`NotModelFolder`, also if too large."""
     try:
         if not file.is_file():  # a pipe would be waited for
             raise NotModelFolder(file.parent, f"it has no file {file.name}")

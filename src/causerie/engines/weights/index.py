@@ -62,7 +62,7 @@ class _Unreachable(Exception):
 async def wheel(
     reference: Reference, index_urls: Sequence[str], client: aiohttp.ClientSession
 ) -> DownloadSource:
-    """The wheel of ``reference``: its version, or the newest, from the first index that has it.
+    """Return the wheel of ``reference``: its version or the newest, from the first index with it.
 
     Raises :class:`WeightsNotFound` or :class:`NoNetwork`.
     """

@@ -147,7 +147,7 @@ class GgufMetadata:
         return len(value) if isinstance(value, tuple) else 0
 
     def integers(self, key: str) -> tuple[int, ...]:
-        """The numbers under ``key``: of an array, or one alone; empty where there are none."""
+        """Return the numbers under ``key``: of an array, or a single one; empty without any."""
         value = self.values.get(key)
         if isinstance(value, _Array) and value.type != _STRING:
             value = self._numbers(value)
