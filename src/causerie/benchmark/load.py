@@ -47,7 +47,7 @@ class BenchProgress:
 
     @property
     def failures(self) -> int:
-        """Replies that failed."""
+        """Return the number of failed replies."""
         return sum(bool(one.failure) for one in self.samples)
 
 
@@ -71,7 +71,7 @@ class BenchLoad:
         return await self._reply(self._request())
 
     async def run(self, streams: int, seen: BenchProgress) -> Figures:
-        """Replies at a time for the seconds of a run, and what they come to."""
+        """Run concurrent replies for the seconds of a run, and return their figures."""
         seconds = self._asking.seconds
         began, worked = self._clock(), time.process_time()
         async with asyncio.TaskGroup() as group:
@@ -122,7 +122,7 @@ class BenchLoad:
 
 
 def _why(error: ServiceError) -> str:
-    """In a word or two: the status that came, or why none did."""
+    """Return the reason in a word or two: the status, or why there is none."""
     if (status := error.metadata.get("upstream_status")) is not None:
         return f"status {status}"
     return str(error.metadata.get("upstream_failure", error.code)).replace("_", " ")

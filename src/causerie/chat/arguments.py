@@ -90,7 +90,7 @@ def write_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """JSON as chat templates expect it: nothing escaped for HTML, parsed text verbatim.
+    """Return JSON as chat templates expect it: no HTML escapes, parsed text verbatim.
 
     Raises :class:`TypeError` for what JSON cannot say.
     """

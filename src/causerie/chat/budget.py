@@ -74,7 +74,7 @@ class RenderBudget:
             raise TooMuch(f"it gave more than {self.limits.characters:,} characters")
 
     def make(self, size: int) -> None:
-        """Count a text or a list that is going to be made."""
+        """Count a text or a list before it is created."""
         if size > self.limits.characters:
             raise TooMuch(f"it makes a value of more than {self.limits.characters:,} characters")
         self.pass_over(size)
@@ -108,7 +108,7 @@ current_budget: ContextVar[RenderBudget] = ContextVar("budget")
 
 
 def paced(items: Any) -> Any:
-    """Items, counted as they are taken, so that no loop runs on for ever."""
+    """Return the items, counted during iteration, so that no loop runs for ever."""
     if isinstance(items, Undefined):
         return items
     budget = current_budget.get()

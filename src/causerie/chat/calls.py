@@ -96,7 +96,7 @@ class SectionReader:
         return self._call.started
 
     def feed(self, text: str) -> Sequence[CallPart]:
-        """Take the next piece of text."""
+        """Read the next piece of text."""
         parts: list[CallPart] = []
         self.unread += text
         try:

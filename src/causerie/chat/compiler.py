@@ -35,7 +35,7 @@ class GrammarVerdict:
     function: str | None = None
 
     def size(self) -> int:
-        """Roughly the bytes it takes to remember it."""
+        """Return the approximate bytes of remembering it."""
         return _ENTRY_BYTES + len(f"{self.reason}{self.pointer}{self.function}")
 
 
@@ -92,7 +92,7 @@ class Compiler:
         return tuple(worker.pid for worker in self._workers if worker.pid is not None)
 
     def remembered(self) -> int:
-        """Roughly the bytes that verdicts take."""
+        """Return the approximate bytes of all verdicts."""
         return self._held
 
     async def check(

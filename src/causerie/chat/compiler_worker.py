@@ -149,7 +149,7 @@ def _fault(grammar: str, tokenizer: LLTokenizer) -> str | None:
 
 
 def _some_token(mask: bytes, sampling: random.Random) -> int | None:
-    """Any token that a mask allows."""
+    """Return any token that a mask allows."""
     start = sampling.randrange(len(mask))
     rest = mask[start:].lstrip(b"\0") or mask.lstrip(b"\0")
     if not rest:

@@ -144,7 +144,7 @@ class _Text:
         return " ".join(written) or '""'
 
     def until(self, marker: str) -> str:
-        """Any text, then the marker.
+        """Return any text, then the marker.
 
         A marker that begins with a control token ends the text by itself, for
         free text holds no control tokens (nor spells them, where the engine
@@ -158,7 +158,7 @@ class _Text:
         return " ".join([lazy, *([self.literal("".join(parts[1:]))] if parts[1:] else [])])
 
     def closed(self, text: str, marker: str) -> str:
-        """Bounded text, then the marker.
+        """Return bounded text, then the marker.
 
         A plain marker is of one lexeme with the text, which would else swallow its
         beginning: what may stand in a text goes on as text.

@@ -72,7 +72,7 @@ async def _ways(
 
 
 def _unfinished(resumed: ResumedReply, facts: ModelFacts) -> int:
-    """Tokens at the end that are only the beginning of a character."""
+    """Return the number of tokens at the end that only begin a character."""
     control = set(facts.control_tokens.values())
     count = 0
     for token, text in zip(reversed(resumed.tokens), reversed(resumed.texts), strict=True):

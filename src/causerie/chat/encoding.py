@@ -121,7 +121,7 @@ class PromptEncoder:
         self._cache = TokenCache()
 
     async def encode(self, rendered: Rendered, engine: Tokenizer) -> list[int]:
-        """Token ids of the prompt; the engine is asked for what is new of it."""
+        """Return the token ids of the prompt; only its new texts are sent to the engine."""
         long = len(rendered.text) > _LONG
         pieces = (
             await offload(split, rendered, self._tokens) if long else split(rendered, self._tokens)
@@ -183,7 +183,7 @@ class _Claims:
 
 
 def _take(taken: bytearray, place: _Found) -> bool:
-    """Claim a place; False where a part of it is another's already."""
+    """Claim a place; return false if a part of it is claimed already."""
     if taken.find(1, place.start, place.stop) >= 0:
         return False
     taken[place.start : place.stop] = b"\x01" * (place.stop - place.start)

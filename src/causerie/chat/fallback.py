@@ -61,7 +61,7 @@ def thinking_text(reasoning: Reasoning) -> Traced:
 
 
 def with_reasoning(entry: Entry, reasoning: Reasoning, keys: Sequence[str], gap: str = "") -> Entry:
-    """Earlier reasoning written in front of the content, as the model wrote it.
+    """Return the message with its reasoning before its content, as the model wrote it.
 
     ``gap`` is what the template writes by itself between a content and its calls.
     """

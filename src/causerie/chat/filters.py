@@ -129,7 +129,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _replace(value: object, old: object, new: object, count: int | None = None) -> str:
-    """``replace`` that keeps origins."""
+    """Apply ``replace``, keeping origins."""
     text, most = text_of(value), -1 if count is None else count
     args = (text_of(old), text_of(new), most)
     charge_method(current_budget.get(), text, "replace", args, {})
@@ -137,7 +137,7 @@ def _replace(value: object, old: object, new: object, count: int | None = None) 
 
 
 def _format(value: object, *args: object, **kwargs: object) -> str:
-    """``format``: the operator ``%``."""
+    """Apply ``format``: the operator ``%``."""
     pattern, values = text_of(value), kwargs or args
     charge_formatted(current_budget.get(), pattern, values)
     return pattern % values
@@ -162,7 +162,7 @@ def _sum(
 def _join(
     environment: Environment, value: Iterable[Any], d: str = "", attribute: str | int | None = None
 ) -> str:
-    """``join`` that keeps origins."""
+    """Apply ``join``, keeping origins."""
     if attribute is not None:
         value = map(make_attrgetter(environment, attribute), value)
     separator = d if isinstance(d, Traced) else Traced(text_of(d), USER)

@@ -52,7 +52,7 @@ def with_final(entry: Entry, reasoning_keys: Iterable[str]) -> Entry:
 
 
 def tool_entries(tools: Iterable[Tool], capabilities: TemplateCapabilities) -> list[Entry]:
-    """Tool definitions in the shape of the wire."""
+    """Return the tool definitions in the shape of the wire."""
     return [_tool(tool, capabilities) for tool in tools]
 
 
@@ -159,7 +159,7 @@ def one_call_each(conversation: Sequence[Entry], capabilities: TemplateCapabilit
 
 
 def prefixed(text: str, content: object) -> object:
-    """Content, a string or parts, with text in front."""
+    """Return the content, a string or parts, with the text in front."""
     if isinstance(content, list):
         return [{"type": authored("text"), "text": text}, *content]
     return joined((text, content or ""))

@@ -163,7 +163,7 @@ class Traced(str):
 
 
 def authored(text: str) -> Traced:
-    """Text that this program or the template's author wrote."""
+    """Return text that this program or the template's author wrote."""
     return Traced(text, AUTHOR)
 
 

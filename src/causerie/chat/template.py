@@ -154,7 +154,7 @@ class ChatTemplate:
 
 
 def _named(source: str | Mapping[str, str] | Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Named texts, from any of the three shapes that model files have."""
+    """Return the named texts, from any of the three shapes that model files have."""
     if isinstance(source, str):
         return {"default": source if source.strip() else _CHATML}
     if isinstance(source, Mapping):

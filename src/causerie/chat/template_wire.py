@@ -139,5 +139,5 @@ def read_question(body: bytes) -> Question | Ask:
 
 
 def read_answer(body: bytes) -> Answer:
-    """Read an answer; raises ``msgspec.DecodeError`` where it is none."""
+    """Read an answer; raise ``msgspec.DecodeError`` if it is malformed."""
     return _ANSWER.decode(body)

@@ -55,7 +55,7 @@ def plan(form: ModelFormat, thinking: Thinking) -> ThinkingPlan:
 
 
 def budget(thinking: Thinking, limit: int) -> int:
-    """Tokens of reasoning at most, out of ``limit`` tokens of output.
+    """Return the maximum tokens of reasoning, out of ``limit`` tokens of output.
 
     At least a quarter of the limit is kept for the answer, and 256 tokens
     where that is no more than half of it.

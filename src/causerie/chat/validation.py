@@ -53,7 +53,7 @@ class _TooLong(Exception):
 
 
 def validate(text: str, output: OutputFormat) -> str | None:
-    """``None`` if ``text`` is what ``output`` asks for, else what is wrong.
+    """Return ``None`` if ``text`` is valid for ``output``, otherwise the fault.
 
     Raises ``InvalidRequest`` where the format itself cannot be enforced; one
     that went into a constraint can.

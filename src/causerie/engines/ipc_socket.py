@@ -40,14 +40,14 @@ class IpcSocket:
             self.close()
 
     def close(self) -> None:
-        """Take it away. May be called again."""
+        """Remove it. May be called again."""
         folder, self._folder = self._folder, None
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def _sweep(where: Path) -> None:
-    """Remove what services that were killed have left: sockets at which nobody listens.
+    """Remove the sockets of killed services, at which nobody listens.
 
     And the folders of those that were killed before there was one.
     """

@@ -91,7 +91,7 @@ class EngineProcess:
             await self._process.stdin.drain()
 
     async def ended(self) -> str:
-        """Wait for its end and its last words; says how it ended."""
+        """Wait for its end and its last output; return how it ended."""
         code = await self._process.wait()
         await asyncio.wait({self._reader})
         return f"signal {-code}" if code < 0 else f"exit status {code}"
@@ -142,7 +142,7 @@ class EngineChild(Generic[C]):
         return self._process.pid
 
     async def ended(self) -> str:
-        """Wait for its end, or until it answers no more."""
+        """Wait for its end, or until it no longer answers."""
         loop = asyncio.get_running_loop()
         silent = loop.create_task(silence(self.client.ask, self._pulse, self._questions))
         ended = loop.create_task(self._process.ended())
@@ -157,7 +157,7 @@ class EngineChild(Generic[C]):
         return f"the engine process ended ({ended.result()})" + (f": {said}" if said else "")
 
     async def stop(self) -> None:
-        """Tell it to end, by the end of its input; KILL where it does not."""
+        """Ask it to end by closing its input; KILL it if it does not."""
         try:
             await self.client.close()
         finally:

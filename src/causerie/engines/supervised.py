@@ -45,7 +45,7 @@ class Served(Protocol[C_co]):
     def pid(self) -> int | None: ...
 
     async def ended(self) -> str:
-        """Wait for its end, or until it answers no more; returns why, in a few words."""
+        """Wait for its end, or until it no longer answers; return why, in a few words."""
         ...
 
     async def stop(self) -> None:
@@ -73,25 +73,25 @@ class SupervisedEngine(ABC, Generic[C]):
     @property
     @abstractmethod
     def slots(self) -> int:
-        """Requests at the same time."""
+        """Return the number of concurrent requests."""
 
     @property
     @abstractmethod
     def memory_bytes(self) -> int:
-        """Estimated memory, in bytes."""
+        """Return the estimated memory, in bytes."""
 
     @property
     @abstractmethod
     def context(self) -> int:
-        """Tokens that prompt and output of one request may have."""
+        """Return the maximum tokens of one request, prompt and output together."""
 
     @abstractmethod
     async def facts(self) -> ModelFacts:
-        """Facts of the loaded model."""
+        """Return the facts of the loaded model."""
 
     @abstractmethod
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
-        """Token ids; no beginning-of-text token is added."""
+        """Return the token ids; no beginning-of-text token is added."""
 
     @abstractmethod
     async def _child(self) -> Served[C]:
@@ -118,7 +118,7 @@ class SupervisedEngine(ABC, Generic[C]):
         return child.pid if child is not None else None
 
     async def start(self) -> None:
-        """Load the model; raises :class:`EngineFailed` with the reason."""
+        """Load the model; raise :class:`EngineFailed` with the reason."""
         try:
             await self._words()
         except (WeightsError, OSError) as error:
@@ -126,7 +126,7 @@ class SupervisedEngine(ABC, Generic[C]):
         await self._supervisor.start()
 
     async def stop(self) -> None:
-        """End the child process; leave a server of others."""
+        """End the child process; an external server keeps running."""
         await self._supervisor.stop()
 
     def status(self) -> EngineStatus:

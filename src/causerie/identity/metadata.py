@@ -107,7 +107,7 @@ class ProviderDocument:
 
 
 def _imported(found: Mapping[str, Any]) -> Sequence[Key]:
-    """Public keys for signatures; those of unknown kinds are left out."""
+    """Return the public keys for signatures; those of unknown kinds are left out."""
     listed = found.get("keys")
     keys: list[Key] = []
     for each in listed if isinstance(listed, list) else []:

@@ -27,7 +27,7 @@ class ProbedModel:
     overclaimed: tuple[str, ...] = ()
 
     def values(self) -> dict[str, object]:
-        """As the configuration has it; what is not known is left out."""
+        """Return the configuration's values; unknown ones are left out."""
         known: dict[str, object] = {
             "id": self.id,
             "context_length": self.context_length,
@@ -54,7 +54,7 @@ def entry(subject: Subject, findings: Sequence[Finding], probed: date) -> Probed
 
 
 def supported(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """Parameters for which every question that decides them came out well."""
+    """Return the parameters for which every question that decides them had a good verdict."""
     good = _by_parameter(findings)
     return tuple(sorted(name for name, grades in good.items() if grades <= _GOOD))
 

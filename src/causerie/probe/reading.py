@@ -41,7 +41,7 @@ class ProbeAnswer:
 
 
 def refusal(reply: ProbeReply) -> str | None:
-    """Why the request was refused (a 4xx other than *busy*), or ``None`` if it was not."""
+    """Return why the request was refused (a 4xx other than *busy*), or ``None`` if it was not."""
     if 400 <= reply.status < 500 and reply.status not in _BUSY:
         return f"refused with {reply.status}: {message_of(reply)}"
     return None

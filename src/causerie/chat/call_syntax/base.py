@@ -64,7 +64,7 @@ class GrammarScope(Protocol):
         ...
 
     def define(self, name: str, expression: str) -> None:
-        """Say what a reserved rule is."""
+        """Define a reserved rule."""
         ...
 
     def terminal(self, expression: str) -> str:
@@ -92,7 +92,7 @@ class GrammarScope(Protocol):
 
 
 def spelled(text: str) -> str:
-    """``text`` as a regular expression to stand between slashes (Rust's dialect)."""
+    """Return ``text`` as a regular expression for use between slashes (Rust's dialect)."""
     return re.sub(r"([\\.+*?()|\[\]{}^$#&\-~/])", r"\\\1", text).replace("\n", "\\n")
 
 

@@ -53,7 +53,7 @@ def admits(choice: Schema, value: object) -> bool:
 
 
 def met(one: Schema, other: Schema) -> Schema | None:
-    """Both at once; ``None`` where no value has the type, or is a constant, of both."""
+    """Return the conjunction; ``None`` if no value has the type, or is a constant, of both."""
     both = {**one, **other}
     for key in one.keys() & other.keys():
         if one[key] == other[key]:

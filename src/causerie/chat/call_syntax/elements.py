@@ -198,7 +198,7 @@ class _Elements(ArgumentRules[str | None]):
         return self._closed(text, place)
 
     def _closed(self, text: str, place: str | None) -> str:
-        """Fixed text and the closing tag."""
+        """Return fixed text and the closing tag."""
         return self.scope.literal(text + self._tag(place)) + self._any(place)
 
     def _tag(self, place: str | None) -> str:

@@ -33,7 +33,7 @@ class SchemaDisjointness:
         self._left = _MAX_STEPS
 
     def overlap(self, options: Sequence[object], *, within: object) -> tuple[int, int] | None:
-        """Two options not shown to exclude each other, or ``None``.
+        """Return two options not shown to exclude each other, or ``None``.
 
         ``within`` is the ``type`` that holds alongside the ``oneOf``.
         """

@@ -212,7 +212,7 @@ def completion_body(request: TextRequest, defaults: EngineSampling) -> dict[str,
 
 
 def _samplers(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Only the samplers that do something: each one walks over the whole vocabulary."""
+    """Return only the samplers with an effect: each one walks over the whole vocabulary."""
     penalised = any(body[name] != value for name, value in _NO_PENALTY.items())
     first = ["penalties"] if penalised else []
     if body["temperature"] == 0:  # greedy: the best candidate and no draw over all of them

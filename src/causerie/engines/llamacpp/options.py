@@ -130,7 +130,7 @@ def _cpu_batch(weights: int, threads: int) -> int:
 
 
 def cores(quota: Path = _CPU_QUOTA, siblings: str = _SIBLINGS) -> int:
-    """Cores that this process may use, at least one.
+    """Return the number of cores that this process may use, at least one.
 
     Its affinity and its control group count, and of two hardware threads on
     one core only one, for they would wait for each other; but up to four all.
@@ -155,7 +155,7 @@ def _siblings(file: Path, cpu: int) -> str:
 
 
 def available_memory(limits: Sequence[Path] = _MEMORY_LIMITS) -> int:
-    """Bytes that this process may use: the machine's, or its control group's if that is less."""
+    """Return the bytes this process may use: the machine's or its control group's, if less."""
     total = _machine_memory()
     for file in limits:
         try:

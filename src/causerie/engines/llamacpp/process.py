@@ -32,7 +32,7 @@ LlamaCppChild = EngineChild[LlamaCppClient]
 
 
 async def spawn(launch: Launch, load_seconds: float, pulse: Pulse) -> LlamaCppChild:
-    """Start a child and wait until it has loaded; raises :class:`EngineFailed` with the reason.
+    """Start a child and wait until it has loaded; raise :class:`EngineFailed` with the reason.
 
     ``pulse`` beats while it answers.
     """

@@ -65,7 +65,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
 
     @property
     def slots(self) -> int:
-        """Requests at the same time."""
+        """Return the number of concurrent requests."""
         return self._options.slots
 
     @property
@@ -75,7 +75,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
 
     @property
     def context(self) -> int:
-        """Tokens that prompt and output of one request may have."""
+        """Return the maximum tokens of one request, prompt and output together."""
         return self._context
 
     async def facts(self) -> ModelFacts:
@@ -88,7 +88,7 @@ class VllmEngine(SupervisedEngine[VllmClient]):
         return self._facts
 
     async def tokenize(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
-        """Token ids; no beginning-of-text token is added.
+        """Return the token ids; no beginning-of-text token is added.
 
         Raises :class:`PromptTooLong` where they cannot fit: reading the text takes its time.
         """

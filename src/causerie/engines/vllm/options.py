@@ -37,7 +37,7 @@ class VllmOptions:
 
     @property
     def slots(self) -> int:
-        """Requests at the same time."""
+        """Return the number of concurrent requests."""
         return self.parallel or _SLOTS
 
 
@@ -59,7 +59,7 @@ class Elsewhere:
 
     @property
     def slots(self) -> int:
-        """Requests at the same time."""
+        """Return the number of concurrent requests."""
         return self.parallel or _SLOTS
 
 

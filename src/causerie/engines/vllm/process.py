@@ -36,7 +36,7 @@ VllmChild = EngineChild[VllmClient]
 
 
 async def spawn(model: Path, options: VllmOptions, load_seconds: float, pulse: Pulse) -> VllmChild:
-    """Start vLLM and wait until it serves; raises :class:`EngineFailed` with the reason."""
+    """Start vLLM and wait until it serves; raise :class:`EngineFailed` with the reason."""
     ours = dict(os.environ)  # noqa: TID251 - handed on, not read
     process = await EngineProcess.start(_COMMAND, {**_QUIET, **ours}, stop_seconds=_STOP_SECONDS)
     key = secrets.token_urlsafe(32)

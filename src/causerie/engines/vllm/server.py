@@ -35,12 +35,12 @@ class VllmServer:
         self._pulse = pulse
 
     async def ended(self) -> str:
-        """Wait until it answers no more."""
+        """Wait until it no longer answers."""
         await silence(lambda *_: self.client.healthy(), self._pulse, _QUESTIONS)
         return "the server answers no more"
 
     async def stop(self) -> None:
-        """Close the connections; the server goes on."""
+        """Close the connections; the server keeps running."""
         await self.client.close()
 
 

@@ -38,7 +38,7 @@ class FolderTokenizer:
             ) from None
 
     def ids(self, pieces: Sequence[str | int], *, special: bool) -> list[int]:
-        """Token ids of the pieces in order, each text read by itself; ids pass through.
+        """Return the token ids of the pieces in order, each text read by itself; ids pass through.
 
         With ``special`` the text of an added token becomes that token; without
         it every character is plain text. No beginning-of-text token is added.

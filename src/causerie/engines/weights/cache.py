@@ -104,7 +104,7 @@ class Cache:
         return kept
 
     def seal(self, file: StoredFile) -> None:
-        """Record the checksum of a file that is whole."""
+        """Record the checksum of a complete file."""
         _write(_sidecar(file.path), f"{file.sha256}  {file.path.name}\n")
 
     def checksum(self, path: Path) -> str | None:

@@ -141,7 +141,7 @@ def _stored(store: Cache, source: DownloadSource, target: Path) -> bool:
 
 
 def _remaining(source: DownloadSource, target: Path) -> int:
-    """Bytes still to come."""
+    """Return the number of bytes still to download."""
     partial = partial_path(source, target)
     here = partial.stat().st_size if source.sha256 and partial.exists() else 0
     return max((source.size or 0) - here, 0)

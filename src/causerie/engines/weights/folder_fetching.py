@@ -114,7 +114,7 @@ async def _fetched(
 
 
 def _size(sources: Sequence[DownloadSource]) -> int | None:
-    """Bytes of all together, where all were announced."""
+    """Return the total bytes, if all sizes were announced."""
     sizes = [source.size for source in sources if source.size is not None]
     return sum(sizes) if len(sizes) == len(sources) else None
 
@@ -126,7 +126,7 @@ class _Whole:
         self.advanced = progress.advanced
 
     def started(self, total: int | None, label: str) -> None:
-        """Nothing."""
+        """Ignore a single file."""
 
     def finished(self) -> None:
-        """Nothing."""
+        """Ignore a single file."""

@@ -47,7 +47,7 @@ def choose_outline(repository: str, files: Iterable[str]) -> tuple[str, ...]:
 
 
 def _lack(files: Collection[str], *, with_weights: bool) -> str:
-    """Why ``files`` are no model folder."""
+    """Return why ``files`` are no model folder."""
     if any(name.lower().endswith(".gguf") for name in files):
         return "is no model folder but holds .gguf files, which are for the engine llamacpp."
     if with_weights:

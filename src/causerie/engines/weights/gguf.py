@@ -99,7 +99,7 @@ def _header(path: Path, data: GgufMetadata) -> Header:
 
 
 def _kv_heads(data: GgufMetadata, arch: str, blocks: int, heads: int) -> tuple[int, ...]:
-    """Key-value heads of each layer; hybrid models keep a cache in some layers only."""
+    """Return the key-value heads of each layer; hybrid models keep a cache in some layers only."""
     blocks = min(blocks, _MAX_LAYERS)
     given: Sequence[int] = data.integers(f"{arch}.attention.head_count_kv") or (heads,)
     per_layer = list(given) if len(given) > 1 else list(given) * blocks

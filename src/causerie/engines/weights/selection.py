@@ -43,7 +43,7 @@ def _instead(files: Sequence[str]) -> str:
 
 
 def _groups(files: Iterable[str]) -> Mapping[str, list[str]]:
-    """Files by model: the parts of a split model together."""
+    """Return the files by model: the parts of a split model together."""
     groups: dict[str, list[str]] = {}
     for file in sorted(files):
         groups.setdefault(_SPLIT.sub("", file[: -len(".gguf")]), []).append(file)

@@ -38,7 +38,7 @@ class TokenTable:
     end: tuple[int, ...]
 
     def control(self) -> dict[str, int]:
-        """Text to id of all tokens that are not read as plain text."""
+        """Return text to id of all tokens that are not read as plain text."""
         kinds = (TokenType.CONTROL, TokenType.USER_DEFINED)
         return {
             self.tokens[i].decode("utf-8", "replace"): i

@@ -79,20 +79,20 @@ class _Sink:
         self._file.close()
 
     async def resume(self) -> None:
-        """Read what is there already."""
+        """Read the partial file."""
         self._file.seek(0)
         while chunk := await asyncio.to_thread(self._file.read, _CHUNK):
             await asyncio.to_thread(self._digest.update, chunk)
             self.size += len(chunk)
 
     def restart(self) -> None:
-        """Forget what is there."""
+        """Discard the partial file."""
         self._file.truncate(0)
         self._digest = hashlib.sha256()
         self.size = 0
 
     async def write(self, chunk: bytes) -> None:
-        """Append; raises ``OSError`` where the disk is full."""
+        """Append; raise ``OSError`` if the disk is full."""
         await asyncio.to_thread(self._write, chunk)
         self.size += len(chunk)
 
