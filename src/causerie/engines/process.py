@@ -58,7 +58,7 @@ class EngineProcess:
         *,
         stop_seconds: float = _STOP_SECONDS,
     ) -> EngineProcess:
-        """Start it; raises :class:`EngineFailed`. KILL follows ``stop_seconds`` after its input."""
+        """Start it; raise :class:`EngineFailed`. KILL follows ``stop_seconds`` after its input."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,

@@ -95,11 +95,11 @@ class SupervisedEngine(ABC, Generic[C]):
 
     @abstractmethod
     async def _child(self) -> Served[C]:
-        """Return a server that has loaded; raises :class:`EngineFailed`."""
+        """Return a server that has loaded; raise :class:`EngineFailed`."""
 
     @abstractmethod
     def _read(self) -> IndexedVocabulary:
-        """Return the vocabulary. Blocks; raises :class:`WeightsError` or :class:`OSError`."""
+        """Return the vocabulary. Blocks; raise :class:`WeightsError` or :class:`OSError`."""
 
     @abstractmethod
     def _run(

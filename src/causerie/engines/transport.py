@@ -55,7 +55,7 @@ class EngineTransport:
 
 
 async def whole(response: HttpResponse) -> bytes:
-    """Return all of an answer; raises :class:`EngineFailed`."""
+    """Return all of an answer; raise :class:`EngineFailed`."""
     try:
         return await response.read(_MAX_BODY_BYTES)
     except TransportFailed as failure:

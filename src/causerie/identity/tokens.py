@@ -46,7 +46,7 @@ class Expected:
 
 
 def verified(token: str, keys: Sequence[Key], expected: Expected) -> Mapping[str, Any]:
-    """Return the claims of a good token; raises :class:`BadToken`."""
+    """Return the claims of a good token; raise :class:`BadToken`."""
     header = _header(token)
     algorithm = header.get("alg")
     if not isinstance(algorithm, str) or algorithm not in _KINDS:

@@ -82,7 +82,7 @@ def settle(reply: ProbeReply) -> None:
 
 
 def answered(reply: ProbeReply, choice: int = 0) -> ProbeAnswer:
-    """Return the choice of a plain completion; raises :class:`Settled` if there is none."""
+    """Return the choice of a plain completion; raise :class:`Settled` if there is none."""
     settle(reply)
     document = reply.document()
     if document is None:
@@ -133,7 +133,7 @@ class ProbeStream:
 
 
 def streamed(reply: ProbeReply) -> ProbeStream:
-    """Return the stream; raises :class:`Settled` where it is none."""
+    """Return the stream; raise :class:`Settled` where it is none."""
     settle(reply)
     if reply.content_type != "text/event-stream":
         kind = reply.content_type or "no content type"

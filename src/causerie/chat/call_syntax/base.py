@@ -48,7 +48,7 @@ class Reader(Protocol):
     """Reads one segment. After a ``Read`` with ``rest`` it is not fed again."""
 
     def feed(self, text: str) -> Read:
-        """Take the next piece; raises :class:`Unreadable` where it cannot be this segment."""
+        """Take the next piece; raise :class:`Unreadable` where it cannot be this segment."""
         ...
 
 

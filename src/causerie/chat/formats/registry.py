@@ -61,7 +61,7 @@ def detect(template: str) -> ModelFormat:
 
 
 def by_name(name: str) -> ModelFormat:
-    """Return the format of that name; raises :class:`ValueError` that lists the names."""
+    """Return the format of that name; raise :class:`ValueError` that lists the names."""
     for form in FORMATS:
         if form.name == name:
             return form

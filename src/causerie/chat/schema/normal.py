@@ -53,7 +53,7 @@ class Rewriter:
             self.root = placed(self.root)
 
     def rewrite(self) -> Node:
-        """Return the whole schema; raises ``InvalidRequest`` (``unsupported_schema``)."""
+        """Return the whole schema; raise ``InvalidRequest`` (``unsupported_schema``)."""
         top = self._schema(self.root, "#", 0, True)
         if top is False:
             raise self._refuse("#", "`false` admits no document at all.")

@@ -150,7 +150,7 @@ def may_match(rewritten: str, name: str) -> bool:
 
 
 def pieces(pattern: str) -> list[Piece]:
-    """Return the parts of a pattern in order; raises :class:`Refused`."""
+    """Return the parts of a pattern in order; raise :class:`Refused`."""
     return _reader(pattern).read()
 
 

@@ -103,7 +103,7 @@ class VllmClient:
         await self._wire.close()
 
     async def healthy(self) -> None:
-        """Return where it serves; raises :class:`EngineFailed`."""
+        """Return where it serves; raise :class:`EngineFailed`."""
         await self._checked("GET", "/health", None)
 
     async def ask(self, method: str, path: str, body: object = None) -> Any:

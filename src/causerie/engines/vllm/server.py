@@ -45,7 +45,7 @@ class VllmServer:
 
 
 async def reached(where: Elsewhere, seconds: float, pulse: Pulse) -> VllmServer:
-    """Return the server, for which is waited so long; raises :class:`EngineFailed` with the reason.
+    """Return the server, for which is waited so long; raise :class:`EngineFailed` with the reason.
 
     ``pulse`` beats while it answers.
     """

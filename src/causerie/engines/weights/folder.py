@@ -49,7 +49,7 @@ class ModelFolder:
 
 
 def read_folder(path: Path, *, weights: bool = True) -> ModelFolder:
-    """Return the facts of the model in the folder ``path``; raises :class:`NotModelFolder`.
+    """Return the facts of the model in the folder ``path``; raise :class:`NotModelFolder`.
 
     Without ``weights`` it is read as if it had none, whatever lies there.
     """
@@ -89,7 +89,7 @@ def read_bytes(file: Path) -> bytes:
 
 
 def read_object(file: Path) -> dict[str, object]:
-    """Return the JSON object in a file of a model folder; raises :class:`NotModelFolder`.
+    """Return the JSON object in a file of a model folder; raise :class:`NotModelFolder`.
 
     Takes what Python writes (``Infinity``, ``NaN``), for configurations have it.
     """

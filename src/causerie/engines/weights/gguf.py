@@ -62,7 +62,7 @@ def parts(path: Path) -> tuple[Path, ...]:
 
 
 def read_header(path: Path) -> Header:
-    """Return the facts of the model file at ``path``; raises :class:`NotGguf` for anything else."""
+    """Return the facts of the model file at ``path``; raise :class:`NotGguf` for anything else."""
     with MetadataFile(path) as data:
         return _header(path, data)
 
