@@ -14,6 +14,7 @@ from causerie.chat.arguments import read_arguments
 from causerie.chat.taint import FINAL, Traced, authored, joined
 from causerie.chat.template_capabilities import Entry, TemplateCapabilities
 from causerie.errors import InvalidRequest
+from causerie.protocol import bounded_json
 from causerie.protocol.request import ImagePart, Message, TextPart, Tool, ToolCall
 
 PLACEHOLDER = "…"  # stands for the words of a message that is to be continued and has none
@@ -25,10 +26,29 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 def entries(
     messages: Sequence[Message], capabilities: TemplateCapabilities, reasoning_keys: Iterable[str]
 ) -> list[Entry]:
-    """Return one dictionary a message, in order; results of tools carry the function's name."""
-    names = {call.id: call.name for message in messages for call in message.tool_calls}
+    """Return one dictionary a message, in order; results of tools carry the function's name.
+
+    Raises :class:`InvalidRequest` for arguments of calls that take too long to read.
+    """
+    calls = [call for message in messages for call in message.tool_calls]
+    _check_arguments(calls)
+    names = {call.id: call.name for call in calls}
     keys = tuple(reasoning_keys)
     return [_entry(message, capabilities, keys, names) for message in messages]
+
+
+def _check_arguments(calls: Sequence[ToolCall]) -> None:
+    texts = [call.arguments.encode("utf-8", "replace") for call in calls]
+    if sum(map(len, texts)) <= bounded_json.SMALL:
+        return
+    try:
+        bounded_json.check_together(texts, bounded_json.ARGUMENTS)
+    except bounded_json.TooMuchWork as error:
+        raise InvalidRequest(
+            "The arguments of the `tool_calls` in `messages` take too long to read: together they "
+            f"have {str(error).removeprefix('it has ')}. Send fewer of the earlier calls.",
+            param="messages",
+        ) from error
 
 
 def with_final(entry: Entry, reasoning_keys: Iterable[str]) -> Entry:
